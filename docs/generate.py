@@ -64,7 +64,8 @@ def commands() -> Iterator[tuple[str, Any, Any]]:
             yield " ".join(words), command, context
             return
         for name, inner in command.commands.items():
-            yield from walk(inner, context, (*words, name))
+            if not inner.hidden:
+                yield from walk(inner, context, (*words, name))
 
     yield from walk(typer.main.get_command(app), None, ())
 

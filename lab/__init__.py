@@ -1,6 +1,6 @@
 """An evaluation and replay lab for memory systems of AI agents.
 
-Importing it loads nothing heavy; names below are loaded when first used (:mod:`lab.api`).
+Importing the package loads nothing heavy: the public names are imported from :mod:`lab.api` on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m lab`` is the command ``lab``."""
+"""Entry point of ``python -m lab``, the same command as ``lab``."""
 
 from lab.cli.main import main
 

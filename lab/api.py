@@ -1,7 +1,8 @@
-"""The lab from Python: a function a command, of the same name, over the same code. Importing it loads nothing heavy.
+"""The public Python API: one function per command, with the command's name and over the same code.
 
-``read -> replay -> score -> compare -> judge -> report``; what a function returns, the next one takes. Every function
-raises the exceptions of :mod:`lab.errors`, whose exit codes the command line ends with.
+``read -> replay -> score -> compare -> judge -> report``: each function takes what the one before it returns. All
+raise the exceptions of :mod:`lab.errors`, which also define the exit codes of the command line. Heavy imports are
+inside the functions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
 
 
 class Options(TypedDict, total=False):
-    """How to replay; each is an option of ``lab replay`` (docs/reference/cli.md), with its default."""
+    """Keyword arguments of :func:`replay`. Each is an option of ``lab replay`` with the same default."""
 
     golden: str | None
     store: str
@@ -52,14 +53,14 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The means of a run. ``summary`` is what ``lab score --json`` prints."""
+    """The mean scores of a run. ``summary`` is the object that ``lab score --json`` prints."""
 
     summary: Mapping[str, Any]
 
     @property
     def means(self) -> dict[str, dict[str, float | None]]:
-        """``{arm: {measure: mean}}``; None: there is no value of it."""
-        return {arm: dict(one["measures"]) for arm, one in self.summary["arms"].items()}
+        """``{arm: {measure: mean}}``; None where the measure has no value."""
+        return {arm: dict(scores["measures"]) for arm, scores in self.summary["arms"].items()}
 
 
 def replay(
@@ -72,10 +73,10 @@ def replay(
     announce: Callable[[str], None] = lambda _: None,
     **options: Unpack[Options],
 ) -> Run:
-    """Replay recordings through arms into the run directory ``out``; the same call again finishes what is missing.
+    """Replay recordings through arms into the run directory ``out``. Repeating the call finishes an interrupted run.
 
-    An arm is a name, ``NAME=FILE``, or an object (:class:`lab.systems.contract.Arm`), which must be picklable where
-    ``jobs`` is more than one. Raises :class:`lab.errors.CannotMeasure` where a conversation failed.
+    An arm is a name, ``NAME=FILE``, or an object (:class:`lab.systems.contract.Arm`), which must be picklable if
+    ``jobs`` is greater than 1. Raises :class:`lab.errors.CannotMeasure` if a conversation failed.
     """
     from lab.errors import CannotMeasure
     from lab.notebook import Run
@@ -87,14 +88,14 @@ def replay(
     library = recordings if isinstance(recordings, Library) else None
     if library is not None:
         options.setdefault("memories", library.memories)
-        format = library.format.name  # noqa: A001 - as the parameter is called
+        format = library.format.name  # noqa: A001 - the name of the parameter
     path = str(library.path if library is not None else recordings_at(str(recordings)))
     if golden := options.get("golden"):
         options["golden"] = str(golden_at(golden))
-    names = tuple(one if isinstance(one, str) else one.name for one in arms)
-    made = {one.name: one for one in arms if not isinstance(one, str)}
-    asked = ReplayRequest(path, format, names, **options)
-    outcome = run_replay(asked, Path(out), jobs=jobs, announce=announce, made=made)
+    names = tuple(arm if isinstance(arm, str) else arm.name for arm in arms)
+    made = {arm.name: arm for arm in arms if not isinstance(arm, str)}
+    request = ReplayRequest(path, format, names, **options)
+    outcome = run_replay(request, Path(out), jobs=jobs, announce=announce, made=made)
     if outcome.failures:
         first = outcome.failures[0]
         raise CannotMeasure(f"{out}: {len(outcome.failures)} conversations failed, the first: {first['reason']}")
@@ -102,14 +103,14 @@ def replay(
 
 
 def open_run(path: str | Path) -> Run:
-    """A run that is there."""
-    from lab.notebook import open_run as opened
+    """Open an existing run directory. Raises :class:`lab.errors.NotARun` if the folder has no manifest."""
+    from lab.notebook import open_run as open_notebook_run
 
-    return opened(path)
+    return open_notebook_run(path)
 
 
 def score(run: str | Path | Run) -> Scored:
-    """Score a run, and keep every value in its ``scores.parquet``."""
+    """Score a run and write every value to its ``scores.parquet``."""
     from lab.measures.score import score_and_write, summarise
     from lab.runs.gold import read_gold
 
@@ -118,7 +119,7 @@ def score(run: str | Path | Run) -> Scored:
 
 
 def compare(run: str | Path | Run, baseline: str, candidate: str, *, primary: Sequence[str] = ()) -> Comparison:
-    """Two arms over the same turns, of this run or of another (``DIR:ARM``)."""
+    """Compare two arms over the same turns. An arm is one of this run, or ``DIR:ARM`` of another."""
     from lab.compare.paired import compare_arms
 
     return compare_arms(_directory(run), baseline, candidate, primary=primary)
@@ -131,12 +132,12 @@ def judge(
     against: str | Path | Run | None = None,
     receipts: str | Path | None = None,
 ) -> Verdict:
-    """Judge a run, an audit of live receipts, or both, by a policy. Nothing is written."""
+    """Judge a run, an audit of live receipts, or both, by a policy. Write no files."""
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
-    from lab.gate.verdict import judge as judged
+    from lab.gate.verdict import judge as judge_by_policy
 
-    return judged(
+    return judge_by_policy(
         read_policy(str(policy)),
         _directory(run) if run is not None else None,
         against=_directory(against) if against is not None else None,
@@ -147,22 +148,22 @@ def judge(
 def report(
     run: str | Path | Run, baseline: str | None = None, candidate: str | None = None, *, with_text: bool = False
 ) -> list[Path]:
-    """Write report.html, report.md and figures/ into a run; return the files."""
+    """Write report.html, report.md and figures/ into a run and return the paths of the files."""
     from lab.report.build import build_report
 
     return list(build_report(_directory(run), baseline, candidate, with_text=with_text))
 
 
 def explain(run: str | Path | Run, turn: str, arm: str | None = None) -> Explanation:
-    """Why each memory has its place in one turn of one arm, by default the first."""
-    from lab.replay.explain import explain as explained
+    """Explain the rank of each memory at one turn. The arm defaults to the first of the run."""
+    from lab.replay.explain import explain as explain_turn
 
     directory = _directory(run)
-    return explained(directory, turn, arm or directory.arms[0])
+    return explain_turn(directory, turn, arm or directory.arms[0])
 
 
 def _directory(run: str | Path | Run) -> RunDirectory:
     from lab.notebook import Run
-    from lab.runs.directory import open_run as opened
+    from lab.runs.directory import open_run as open_directory
 
-    return run.directory if isinstance(run, Run) else opened(Path(run))
+    return run.directory if isinstance(run, Run) else open_directory(Path(run))

@@ -1,6 +1,7 @@
-"""Packages that are called like the function of the same name: ``lab.replay(…)`` beside ``lab.replay.loop``.
+"""Make a package callable, so that both ``lab.replay(…)`` and ``lab.replay.loop`` work.
 
-A package of that name hides the function once any module of it is imported, so the package itself is made to be called.
+Importing a module of the package ``lab.replay`` sets the attribute ``replay`` of ``lab`` to the package. That hides
+the function of that name, so calling the package calls the function.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from types import ModuleType
 
 class _Package(ModuleType):
     def __call__(self, *args: object, **options: object) -> object:
-        """The function of :mod:`lab.api` that has the package's name."""
+        """Call the function of :mod:`lab.api` that has the package's name."""
         return getattr(import_module("lab.api"), self.__name__.rpartition(".")[2])(*args, **options)
 
 
-def let_call(name: str) -> None:
+def make_callable(name: str) -> None:
     """Make the package ``name`` (such as ``lab.replay``) callable."""
     sys.modules[name].__class__ = _Package

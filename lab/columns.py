@@ -1,7 +1,7 @@
-"""Arrow columns from plain lists and numpy arrays, and back.
+"""Convert Python lists and numpy arrays to Arrow columns, and back.
 
-They are built from buffers and read from them: pyarrow's own ways load pandas at their first call, a fifth of a second
-that most commands have no use for.
+The conversions use Arrow's buffers directly, because pyarrow's own converters import pandas on their first call. That
+takes a fifth of a second, and most commands do not need pandas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def strings(values: Sequence[str | None]) -> pa.Array:
-    """A column of strings; None is null."""
+    """Return a column of strings; None becomes null."""
     import pyarrow as pa
 
     builder = pa.lib.StringBuilder()
@@ -31,23 +31,23 @@ def strings(values: Sequence[str | None]) -> pa.Array:
 
 
 def numbers(values: Sequence[Any] | np.ndarray, kind: npt.DTypeLike) -> pa.Array:
-    """A column of numbers of a numpy kind; None is null."""
+    """Return a column of numbers of the numpy type ``kind``; None becomes null."""
     import numpy as np
     import pyarrow as pa
 
     missing = [] if isinstance(values, np.ndarray) else [value is None for value in values]
     if not any(missing):
-        found = np.ascontiguousarray(values, kind)
-        return pa.Array.from_buffers(pa.from_numpy_dtype(found.dtype), len(found), [None, pa.py_buffer(found)])
-    found = np.asarray([0 if value is None else value for value in values], kind)
-    there = _packed(~np.asarray(missing))
+        data = np.ascontiguousarray(values, kind)
+        return pa.Array.from_buffers(pa.from_numpy_dtype(data.dtype), len(data), [None, pa.py_buffer(data)])
+    data = np.asarray([0 if value is None else value for value in values], kind)
+    validity = _packed(~np.asarray(missing))
     return pa.Array.from_buffers(
-        pa.from_numpy_dtype(found.dtype), len(found), [there, pa.py_buffer(found)], sum(missing)
+        pa.from_numpy_dtype(data.dtype), len(data), [validity, pa.py_buffer(data)], sum(missing)
     )
 
 
 def booleans(values: Sequence[bool]) -> pa.Array:
-    """A column of truth values."""
+    """Return a column of booleans."""
     import numpy as np
     import pyarrow as pa
 
@@ -55,7 +55,7 @@ def booleans(values: Sequence[bool]) -> pa.Array:
 
 
 def lists(lengths: Sequence[int], values: pa.Array) -> pa.Array:
-    """A column of lists of these lengths, out of one column with all their values."""
+    """Return a column of lists of the given lengths; ``values`` holds their elements end to end."""
     import numpy as np
     import pyarrow as pa
 
@@ -64,57 +64,57 @@ def lists(lengths: Sequence[int], values: pa.Array) -> pa.Array:
 
 
 def checksum(table: pa.Table) -> str:
-    """sha256 of everything a table holds."""
-    found = hashlib.sha256()
+    """Return the sha256 (hex) of all buffers of a table."""
+    sha256 = hashlib.sha256()
     for column in table.combine_chunks().columns:
         for chunk in column.chunks:
             for buffer in chunk.buffers():
-                found.update(b"-" if buffer is None else buffer)
-    return found.hexdigest()
+                sha256.update(b"-" if buffer is None else buffer)
+    return sha256.hexdigest()
 
 
 def numbers_of(column: pa.ChunkedArray | pa.Array) -> NDArray[Any]:
-    """A column of numbers or flags; where there are nulls, floats with NaN for them."""
+    """Return a column of numbers or booleans as an array. If it has nulls: floats, with NaN for null."""
     import numpy as np
     import pyarrow as pa
 
-    whole = _whole(column)
-    there, data = whole.buffers()
-    here = slice(whole.offset, whole.offset + len(whole))
+    array = _one_chunk(column)
+    validity, data = array.buffers()
+    rows = slice(array.offset, array.offset + len(array))
     if data is None:
-        return np.full(len(whole), np.nan)
-    if pa.types.is_boolean(whole.type):
-        values: NDArray[Any] = _flags(data)[here]
+        return np.full(len(array), np.nan)
+    if pa.types.is_boolean(array.type):
+        values: NDArray[Any] = _flags(data)[rows]
     else:
-        # Arrow calls a float32 "float", by which numpy means a float64.
-        kind = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(whole.type), str(whole.type))
-        values = np.frombuffer(data, np.dtype(kind), here.stop)[here]
-    return np.where(_flags(there)[here], values, np.nan) if whole.null_count else values
+        # Arrow's "float" is a float32; numpy's is a float64.
+        kind = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(array.type), str(array.type))
+        values = np.frombuffer(data, np.dtype(kind), rows.stop)[rows]
+    return np.where(_flags(validity)[rows], values, np.nan) if array.null_count else values
 
 
 def codes_of(column: pa.ChunkedArray | pa.Array) -> tuple[NDArray[np.int64], list[str | None]]:
-    """A column of text as codes and what they stand for; the last one, code -1, is None."""
+    """Return a column of text as integer codes and the list they index. The last entry, code -1, is None."""
     import numpy as np
     import pyarrow as pa
 
-    whole = _whole(column)
-    whole = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
-    codes = numbers_of(whole.indices)
-    if whole.null_count:
+    array = _one_chunk(column)
+    array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    codes = numbers_of(array.indices)
+    if array.null_count:
         codes = np.where(np.isnan(codes), -1, codes)
-    return codes.astype(np.int64), [*whole.dictionary.to_pylist(), None]
+    return codes.astype(np.int64), [*array.dictionary.to_pylist(), None]
 
 
 def lists_of(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
-    """A column of lists as all their elements end to end, and the offsets at which they begin and the last ends."""
+    """Return the elements of a column of n lists end to end, and n + 1 offsets: the start of each list, and the end."""
     import numpy as np
 
-    whole = _whole(column)
-    return whole.values, numbers_of(whole.offsets).astype(np.int64)
+    array = _one_chunk(column)
+    return array.values, numbers_of(array.offsets).astype(np.int64)
 
 
 def text_column(codes: NDArray[np.int64], texts: Sequence[str | None]) -> pa.Array:
-    """A column of text from codes; those of None become nulls."""
+    """Return a column of text from integer codes into ``texts``; a code of None becomes null."""
     import numpy as np
     import pyarrow as pa
 
@@ -122,21 +122,21 @@ def text_column(codes: NDArray[np.int64], texts: Sequence[str | None]) -> pa.Arr
     encoded[:] = [(text or "").encode() for text in texts]
     offsets = np.zeros(len(codes) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, encoded), np.int32, len(encoded))[codes], out=offsets[1:])
-    there = np.fromiter((text is not None for text in texts), bool, len(texts))[codes]
-    buffers = [_validity(there), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded[codes]))]
+    valid = np.fromiter((text is not None for text in texts), bool, len(texts))[codes]
+    buffers = [_validity(valid), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded[codes]))]
     return pa.Array.from_buffers(pa.string(), len(codes), buffers)
 
 
 def float_column(values: NDArray[np.float64]) -> pa.Array:
-    """A column of numbers; NaN becomes null."""
+    """Return a column of float64; NaN becomes null."""
     import numpy as np
     import pyarrow as pa
 
     return pa.Array.from_buffers(pa.float64(), len(values), [_validity(~np.isnan(values)), pa.py_buffer(values)])
 
 
-def _validity(there: NDArray[np.bool_]) -> pa.Buffer | None:
-    return None if there.all() else _packed(there)
+def _validity(valid: NDArray[np.bool_]) -> pa.Buffer | None:
+    return None if valid.all() else _packed(valid)
 
 
 def _packed(flags: NDArray[np.bool_]) -> pa.Buffer:
@@ -152,5 +152,5 @@ def _flags(buffer: pa.Buffer) -> NDArray[np.bool_]:
     return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little").astype(bool)
 
 
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def _one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column

@@ -1,4 +1,4 @@
-"""Draws that depend on seed and key alone."""
+"""Random numbers that are a pure function of a seed and a key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 # A draw of labels asks for each memory at every share.
 @lru_cache(maxsize=1 << 14)
 def draw(seed: int, key: str) -> float:
-    """A number in [0, 1) that depends on seed and key alone: not on order, shards or what else is drawn."""
+    """Return a number in [0, 1) that depends only on seed and key, not on the order of draws or on shards."""
     return int.from_bytes(hashlib.sha256(f"{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()[:7], "big") / (
         1 << 56
     )

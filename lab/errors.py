@@ -1,19 +1,19 @@
-"""Everything that can go wrong, and the exit code it ends a command with.
+"""The exceptions of the lab, and the exit code of each.
 
     LabError                      4   could not measure (the default: a fault while measuring)
-    ├── CheckFailed               1   the thing that was checked failed: validate, lint
-    ├── UnusableInput             2   the arguments or the files cannot be worked with
-    │   ├── NotARun               2   a folder was given that is no run directory
-    │   └── OtherArguments        2   a run directory was made with other arguments than these
-    ├── NotComparable             3   two arms cannot be compared; the reasons are listed
-    └── CannotMeasure             4   a model, a store or a file failed underneath us
-        ├── Altered               4   a file of a run is not as it was written
+    ├── CheckFailed               1   the checked thing failed: validate, lint
+    ├── UnusableInput             2   the arguments or the input files cannot be used
+    │   ├── NotARun               2   the folder is not a run directory
+    │   └── OtherArguments        2   the run directory was made with different arguments
+    ├── NotComparable             3   two arms cannot be compared; the message lists the reasons
+    └── CannotMeasure             4   a model, a store or a file failed
+        ├── Altered               4   a file of a run has changed since it was written
         ├── Incomplete            4   a run lacks conversations, or rows of one
-        ├── CannotWrite           4   the disk is full or read-only: nothing more can be kept
+        ├── CannotWrite           4   the disk is full or read-only
         └── InUse                 4   another process is writing the same folder
 
-A message is one line that says what is wrong, where, and what would mend it. Commands print it on stderr and end with
-the code. An unexpected exception ends with 4 as well, and its traceback is kept in a file that the line names.
+A message is one line: what is wrong, where, and how to fix it. Commands print it to stderr and exit with the code. An
+unexpected exception also exits with 4; its traceback is saved to a file that the message names.
 """
 
 from __future__ import annotations
@@ -22,61 +22,61 @@ from pathlib import Path
 
 
 class LabError(Exception):
-    """Root of the tree. ``exit_code`` is what the command line ends with."""
+    """Base class of all exceptions of the lab. ``exit_code`` is the exit code of the command line."""
 
     exit_code = 4
 
 
 class CheckFailed(LabError):
-    """Validation or lint found errors in the thing it was asked to check."""
+    """The thing that a command checked has errors."""
 
     exit_code = 1
 
 
 class UnusableInput(LabError):
-    """Arguments or input files that nothing can be done with."""
+    """The arguments or the input files cannot be used."""
 
     exit_code = 2
 
 
 class NotARun(UnusableInput):
-    """The folder holds no manifest of ours."""
+    """The folder has no manifest of the lab, so it is not a run directory."""
 
 
 class OtherArguments(UnusableInput):
-    """The run directory belongs to a run with other arguments."""
+    """The run directory was made with different arguments."""
 
 
 class NotComparable(LabError):
-    """Two arms differ in more than the arm; the message lists in what."""
+    """The runs of two arms differ in more than the arm; the message lists the differences."""
 
     exit_code = 3
 
 
 class CannotMeasure(LabError):
-    """A fault below us: model weights that do not match, a store that fails, a file that cannot be written."""
+    """A dependency failed: model weights do not match, a store fails, a file cannot be written."""
 
 
 class Altered(CannotMeasure):
-    """A file of a run is not the one whose digest was recorded: damaged, or changed by somebody."""
+    """A file of a run does not have its recorded checksum: it was damaged or edited."""
 
 
 class Incomplete(CannotMeasure):
-    """A run does not hold exactly one row for each arm and recall point."""
+    """A run does not have exactly one row for each arm and recall point."""
 
 
 class CannotWrite(CannotMeasure):
-    """The disk is full or read-only, so that going on would keep nothing."""
+    """The disk is full or read-only, so nothing more can be saved."""
 
 
 class InUse(CannotMeasure):
     """Another process is writing the same folder."""
 
 
-def unforeseen(error: Exception) -> str:
-    """A fault that nobody foresaw in one line: its kind and place.
+def describe_unexpected(error: Exception) -> str:
+    """Return a one-line summary of an unexpected exception: its type and where it was raised.
 
-    Its words are left out, for they may hold a text of the recording; those of the system on a file hold none.
+    The exception's message is left out because it may quote a text of the recording. An OSError's message is safe.
     """
     kind = type(error).__name__
     if isinstance(error, OSError):
@@ -84,7 +84,7 @@ def unforeseen(error: Exception) -> str:
     import re
     from traceback import format_tb
 
-    # Of a process that helped, its own traceback came along as text.
-    told = getattr(error.__cause__, "tb", None) or "".join(format_tb(error.__traceback__))
-    places = re.findall(r'^ +File "([^"]+)", line (\d+)', told, re.MULTILINE)
-    return f"{kind} in {Path(places[-1][0]).name}, line {places[-1][1]}" if places else kind
+    # An exception from a worker process carries that process's traceback as text.
+    traceback = getattr(error.__cause__, "tb", None) or "".join(format_tb(error.__traceback__))
+    frames = re.findall(r'^ +File "([^"]+)", line (\d+)', traceback, re.MULTILINE)
+    return f"{kind} in {Path(frames[-1][0]).name}, line {frames[-1][1]}" if frames else kind

@@ -1,4 +1,4 @@
-"""Words and numbers for people: every face writes them in the same way."""
+"""Numbers and texts for people, formatted alike in tables, reports, pages and messages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-# With one slash, as a path that was made of a URI has it, a user alone could be a part of the path.
+# After a single slash (a URI that was turned into a path), a name without a password may be part of the path.
 _USER = re.compile(
     r"(?P<before>\b[a-z][a-z0-9+.-]*:(?://|/(?=[^\s/:?#'\"]+:)))[^\s/?#'\"]+@",
     re.IGNORECASE,
 )
 _QUERY = re.compile(
     r"(?P<before>[?&;][\w.-]*(?:key|token|secret|passw|pwd|sig|auth|credential)[\w.-]*=)"
-    # Not the stop or colon of the sentence around it.
+    # Without the punctuation of the sentence around it.
     r"[^&;#\s'\"]+?(?=[:,.)]*(?:[&;#\s'\"]|$))",
     re.IGNORECASE,
 )
@@ -21,9 +21,9 @@ HIDDEN = "***"
 
 
 def without_credentials(text: str) -> str:
-    """Return ``text`` with ``***`` for the user and password of every URI in it, and for keys in its query.
+    """Return ``text`` with ``***`` in place of the user and password, and of keys in the query, of every URI.
 
-    ``https://me:pw@host/v1?api_key=x`` becomes ``https://***@host/v1?api_key=***``. Paths stay as they are.
+    ``https://me:pw@host/v1?api_key=x`` becomes ``https://***@host/v1?api_key=***``. Paths are unchanged.
     """
     if ":/" in text:
         text = _USER.sub(rf"\g<before>{HIDDEN}@", text)
@@ -31,55 +31,55 @@ def without_credentials(text: str) -> str:
 
 
 def free_of_credentials(value: Any) -> Any:
-    """Return a JSON value with every string in it, keys aside, :func:`without_credentials`."""
+    """Return a JSON value with :func:`without_credentials` applied to every string except keys."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, dict):
-        return {key: free_of_credentials(one) for key, one in value.items()}
-    return [free_of_credentials(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: free_of_credentials(member) for key, member in value.items()}
+    return [free_of_credentials(element) for element in value] if isinstance(value, list | tuple) else value
 
 
-# Takes a line about progress.
+# A function that takes a line of progress.
 Announce = Callable[[str], None]
 _MARKDOWN = str.maketrans(
-    {one: f"\\{one}" for one in "\\`*_|[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
+    {mark: f"\\{mark}" for mark in "\\`*_|[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
 )
 
 
 def silent(text: str) -> None:
-    """Announce nothing. A function with a name can be handed to another process."""
+    """Announce nothing. A module-level function, because a lambda cannot be pickled for another process."""
     del text
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun: ``1 probe``, ``3 probes``, ``2 memories``."""
+    """Return a count with its noun: ``1 probe``, ``3 probes``, ``2 memories``."""
     if count == 1:
         return f"1 {noun}"
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
 def number(value: float | None, sign: str = "") -> str:
-    """Return a value to three decimals, from 100 on to none; None is a dash."""
+    """Return a value with three decimals, or with none from 100 on; a dash for None."""
     return "–" if value is None else f"{value:{sign},.{0 if abs(value) >= 100 else 3}f}"
 
 
 def signed(value: float | None) -> str:
-    """Return a difference with its sign; see :func:`number`."""
+    """Return a difference with its sign, formatted as by :func:`number`."""
     return number(value, "+")
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return the interval of a difference, ``+0.012 … +0.034``; a dash where there is none."""
+    """Return the interval of a difference, ``+0.012 … +0.034``; a dash if there is none."""
     return "–" if low is None or high is None else f"{signed(low)} … {signed(high)}"
 
 
 def bracketed(low: float | None, high: float | None) -> str:
-    """Return the interval of a difference for a narrow column, `` [+0.01 +0.03]``; nothing where there is none."""
+    """Return the interval of a difference for a narrow column, `` [+0.01 +0.03]``; an empty string if there is none."""
     return "" if low is None or high is None else f" [{low:+.2f} {high:+.2f}]"
 
 
 def p_value(value: float) -> str:
-    """Return a p to three decimals; one that would be 0 there is ``<0.001``."""
+    """Return a p-value with three decimals, or ``<0.001``."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
@@ -92,10 +92,10 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Return a time to two significant digits at least, and to microseconds at most."""
+    """Return a time in milliseconds, with at least two significant digits and at most three decimals."""
     return f"{value:,.{0 if value >= 100 else 1 if value >= 1 else 2 if value >= 0.1 else 3}f}"
 
 
 def markdown(text: str) -> str:
-    """Return text as Markdown shows it, in one line, in a cell of a table or outside."""
+    """Escape text for one line of Markdown, inside or outside a table."""
     return text.translate(_MARKDOWN)

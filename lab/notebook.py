@@ -1,7 +1,6 @@
-"""A run in a notebook: its tables as pandas frames, its comparisons, figures and explanations as what shows itself.
+"""Access to a run from a notebook: tables as pandas frames; comparisons, figures and explanations that render as HTML.
 
-Everything is read when it is first asked for and kept. Whatever shows itself as HTML is escaped; texts of turns and
-memories are shown where they are asked for, and nowhere else.
+Data is read on first use and cached. All HTML is escaped. Texts of turns and memories appear only with ``with_text``.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from lab.replay.explain import Explanation
     from lab.report.entry import Draw
 
-# Pixels that an inch of a figure takes on a page; the picture has twice as many, and is sharp on any screen.
+# Pixels per inch at which a figure is shown. The image has twice as many, so that it is sharp on dense screens.
 SHOWN_DPI = 72
 
 
 class Run:
-    """A finished run; ``directory`` is what the functions of the lab take as one.
+    """A run directory opened for reading.
 
-    A frame that was handed out is yours to change: the next one that is asked for is as it was on disk.
+    Each access to a frame returns a new copy, so changing a frame does not affect the next access.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -43,49 +42,49 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the run directory."""
         return self.directory.path
 
     @property
     def manifest(self) -> Manifest:
-        """What was asked and resolved, with versions and code; see ``manifest.json``."""
+        """The arguments, the resolved settings and the versions of the run, as in ``manifest.json``."""
         return self.directory.manifest
 
     @property
     def arms(self) -> list[str]:
-        """Names of the arms, in the order in which they were asked for."""
+        """Names of the arms, in the order in which they were given."""
         return self.directory.arms
 
     @property
     def conversations(self) -> list[str]:
-        """Conversations by id."""
+        """Ids of the conversations."""
         return self.directory.conversations
 
     def __repr__(self) -> str:
-        said = trial_line(trial(self.manifest))
+        warning = trial_line(trial(self.manifest))
         return (
             f"Run({str(self.path)!r}: {self.manifest.status}, {counted(len(self.conversations), 'conversation')}, "
-            f"arms {', '.join(self.arms)}{f', {said}' if said else ''})"
+            f"arms {', '.join(self.arms)}{f', {warning}' if warning else ''})"
         )
 
     @property
     def turns(self) -> pd.DataFrame:
-        """What happened: a row an arm and moment; columns as :func:`lab.report.frames.turns_frame` says."""
+        """One row per arm and recall point; see :func:`lab.report.frames.turns_frame` for the columns."""
         return self._turns.copy(deep=False)
 
     @property
     def items(self) -> pd.DataFrame:
-        """What came back: a row a returned memory; columns as :func:`lab.report.frames.items_frame` says."""
+        """One row per returned memory; see :func:`lab.report.frames.items_frame` for the columns."""
         return self._items.copy(deep=False)
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Every value of every measure; columns as :func:`lab.report.frames.scores_frame` says."""
+        """Every value of every measure; see :func:`lab.report.frames.scores_frame` for the columns."""
         return self._scores.copy(deep=False)
 
     @property
     def latency(self) -> pd.DataFrame:
-        """Times by stage; columns as :func:`lab.report.frames.latency_frame` says."""
+        """Times by stage; see :func:`lab.report.frames.latency_frame` for the columns."""
         return self._latency.copy(deep=False)
 
     @property
@@ -94,7 +93,7 @@ class Run:
         return self._figures
 
     def figure(self, name: str) -> Drawing:
-        """One of the figures; :class:`lab.errors.UnusableInput` names those there are."""
+        """Return a figure by name. Raises :class:`lab.errors.UnusableInput`, listing the names, if there is none."""
         from lab.errors import UnusableInput
 
         if name not in self._figures:
@@ -110,19 +109,19 @@ class Run:
         slices: bool = False,
         every: bool = False,
     ) -> Compared:
-        """Two arms over the same turns, of this run or of another (``DIR:ARM``), as ``lab compare`` does it.
+        """Compare two arms over the same turns, like ``lab compare``. An arm may be one of another run (``DIR:ARM``).
 
-        ``every`` shows all measures and not the primary ones alone. Raises what
-        :func:`lab.compare.paired.compare_arms` raises.
+        With ``every``, all measures are shown, not only the primary ones. Raises the errors of
+        :func:`lab.compare.paired.compare_arms`.
         """
         from lab.compare.paired import compare_arms
 
         return Compared(compare_arms(self.directory, baseline, candidate, primary=primary, slices=slices), every)
 
     def explain(self, turn: str, arm: str | None = None, *, with_text: bool = False, full: bool = False) -> Explained:
-        """Why each memory has its place in one turn, as ``lab explain`` tells it; the first arm by default.
+        """Explain the rank of each memory at one turn, like ``lab explain``. The arm defaults to the first.
 
-        The recording must be where it was. Texts of the turn and of memories are shown ``with_text`` alone.
+        The recording must still be at its path. Texts of the turn and its memories are shown only ``with_text``.
         """
         from lab.replay.explain import explain
 
@@ -170,18 +169,18 @@ class Run:
 
 
 class Compared:
-    """A comparison that shows itself. ``found`` is all there is to it, ``frame`` its measures as a table."""
+    """A comparison that renders as text or HTML. ``comparison`` is the record, ``frame`` the table of its measures."""
 
-    def __init__(self, found: Comparison, every: bool = False) -> None:
-        self.found = found
+    def __init__(self, comparison: Comparison, every: bool = False) -> None:
+        self.comparison = comparison
         self._every = every
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A row a measure, whether shown or not; see :func:`lab.report.frames.comparison_frame`."""
+        """One row per measure, shown or not; see :func:`lab.report.frames.comparison_frame`."""
         from lab.report.frames import comparison_frame
 
-        return comparison_frame(self.found)
+        return comparison_frame(self.comparison)
 
     @cached_property
     def figure(self) -> Drawing:
@@ -192,46 +191,48 @@ class Compared:
         from lab.report.drawings import CAPTIONS
         from lab.report.figures import forest_figure
 
-        beyond = [one.measure for one in worse(self.found)]
-        draw = partial(forest_figure, shown(self.found), self.found.baseline, self.found.candidate, beyond=beyond)
+        beyond = [one.measure for one in worse(self.comparison)]
+        draw = partial(
+            forest_figure, shown(self.comparison), self.comparison.baseline, self.comparison.candidate, beyond=beyond
+        )
         return Drawing("forest", draw, CAPTIONS["forest"])
 
     def __repr__(self) -> str:
         from lab.report.comparison import comparison_text, shown
 
-        return comparison_text(self.found, shown(self.found, every=self._every))
+        return comparison_text(self.comparison, shown(self.comparison, every=self._every))
 
     def _repr_html_(self) -> str:
         from lab.report.comparison import comparison_html, shown
 
-        return comparison_html(self.found, shown(self.found, every=self._every))
+        return comparison_html(self.comparison, shown(self.comparison, every=self._every))
 
 
 class Explained:
-    """An explanation that shows itself on one screen. ``found`` is all there is to it."""
+    """An explanation that renders as text or HTML. ``explanation`` is the record."""
 
-    def __init__(self, found: Explanation, with_text: bool, full: bool) -> None:
-        self.found = found
+    def __init__(self, explanation: Explanation, with_text: bool, full: bool) -> None:
+        self.explanation = explanation
         self._with_text = with_text
         self._full = full
 
     def __repr__(self) -> str:
         from lab.report.explanation import explanation_text
 
-        return explanation_text(self.found, with_text=self._with_text, full=self._full)
+        return explanation_text(self.explanation, with_text=self._with_text, full=self._full)
 
     def _repr_html_(self) -> str:
         return f'<pre style="line-height: 1.3">{escape(repr(self))}</pre>'
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as ``lab explain --json`` prints them."""
+        """Return the object that ``lab explain --json`` prints."""
         from lab.report.explanation import explanation_json
 
-        return explanation_json(self.found, with_text=self._with_text)
+        return explanation_json(self.explanation, with_text=self._with_text)
 
 
 class Drawing:
-    """A figure that shows itself; it is drawn when it is first looked at."""
+    """A figure that renders as an image. It is drawn on first use."""
 
     def __init__(self, name: str, draw: Draw, caption: str) -> None:
         self.name = name
@@ -244,7 +245,7 @@ class Drawing:
         return self._draw()
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
-        """Write ``path.svg`` and ``path.png``; an ending of the path is not looked at."""
+        """Write ``path.svg`` and ``path.png`` and return both paths. The suffix of ``path`` is ignored."""
         from lab.report.figures import save
 
         return save(self.figure, Path(path).with_suffix(""))
@@ -262,7 +263,7 @@ class Drawing:
         return self._png
 
     def _repr_html_(self) -> str:
-        # A picture and no SVG: what a notebook shows of others' SVG differs from one to the next.
+        # PNG rather than SVG: notebook front ends differ in how they render SVG.
         width = round(self.figure.get_figwidth() * SHOWN_DPI)
         picture = b64encode(self._png).decode()
         return (
@@ -273,7 +274,7 @@ class Drawing:
 
 
 class Figures(Mapping[str, Drawing]):
-    """Figures by name, which show themselves one below the other."""
+    """Figures by name. They render one below the other."""
 
     def __init__(self, drawings: Mapping[str, Drawing]) -> None:
         self._drawings = dict(drawings)
@@ -291,9 +292,9 @@ class Figures(Mapping[str, Drawing]):
         return f"Figures({', '.join(self)})"
 
     def _repr_html_(self) -> str:
-        return "\n".join(one._repr_html_() for one in self.values())
+        return "\n".join(drawing._repr_html_() for drawing in self.values())
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
-    """Open a run directory; a folder without a manifest of ours is :class:`lab.errors.NotARun`."""
+    """Open a run directory. Raises :class:`lab.errors.NotARun` if the folder has no manifest."""
     return Run(open_directory(Path(path)))

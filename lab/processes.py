@@ -1,4 +1,4 @@
-"""How a process of the lab is set up, and how it gets helpers."""
+"""Process-wide settings, and pools of worker processes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from contextlib import contextmanager
 
 
 def set_up() -> None:
-    """Settle what must be settled before numpy is loaded, in this process and in those it starts."""
-    # More threads of one small product are slower, and their number must not matter.
+    """Configure this process and its children. Call it before numpy is imported."""
+    # Threads slow down small matrix products, and results must not depend on their number.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # A replay holds many small records without cycles; looking for some among them costs a tenth of its time.
+    # A replay keeps many small records without reference cycles; collecting at the default rate takes a tenth of its
+    # time.
     gc.set_threshold(200_000, 20, 20)
     # Python looks for cycles once more when it ends: up to two seconds after a replay, to free what ends anyway.
     atexit.register(gc.freeze)
 
 
 @contextmanager
-def helpers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes, spawned and never forked: neither LanceDB's threads nor torch's survive a fork.
+def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of ``count`` worker processes, and kill them if the block raises.
 
-    Whatever ends the block early ends them, too, in the middle of what they do.
+    They are spawned, never forked: the threads of LanceDB and torch do not survive a fork.
     """
     import multiprocessing
 
@@ -41,18 +42,18 @@ def helpers(count: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _begin() -> None:
-    """Set up a helper."""
+    """Set up a worker process."""
     import signal
     import threading
 
     set_up()
-    # An interrupt reaches the whole group; it is for whoever started us to tell what becomes of the work.
+    # Ctrl-C reaches the whole process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """Wait until the process that started us is gone: one that is killed cannot tell its helpers to end."""
+    """Exit when the parent process ends: a killed parent cannot stop its workers."""
     from multiprocessing import parent_process
     from multiprocessing.connection import wait
 

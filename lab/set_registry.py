@@ -1,4 +1,4 @@
-"""Where sets lie: those the project ships, and which golden set belongs to which recordings."""
+"""Registry of shipped sets, and the convention that pairs ``datasets/NAME`` with ``golden/NAME``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DEMO = (
 
 
 def recordings_at(text: str) -> Path:
-    """Where recordings lie that are named by a path, or as a shipped set: ``shipped:NAME``."""
+    """Return the path of recordings given as a path or as a shipped set, ``shipped:NAME``."""
     return _at(text, "datasets")
 
 
 def golden_at(text: str) -> Path:
-    """Where a golden set lies that is named by a path, or as that of a shipped set: ``shipped:NAME``."""
+    """Return the path of a golden set given as a path or as that of a shipped set, ``shipped:NAME``."""
     return _at(text, "golden")
 
 
@@ -32,25 +32,27 @@ def _at(text: str, kind: str) -> Path:
         return Path(text)
     name, known = text.removeprefix(SHIPPED), shipped_sets()
     if name not in known:
-        raise UnusableInput(f"{text}: no such set is shipped; there are: {', '.join(SHIPPED + one for one in known)}")
+        raise UnusableInput(
+            f"{text}: no such shipped set; known: {', '.join(SHIPPED + set_name for set_name in known)}"
+        )
     return shipped(kind, name)
 
 
 def shipped_sets() -> list[str]:
-    """The names of the shipped sets of recordings."""
+    """Return the names of the shipped sets, sorted."""
     return sorted({path.name for root in _roots() for path in (root / "datasets").glob("*") if path.is_dir()})
 
 
 def shipped(kind: str, name: str) -> Path:
-    """The folder of a shipped set; ``kind`` is ``datasets`` or ``golden``.
+    """Return the folder of a shipped set; ``kind`` is ``datasets`` or ``golden``.
 
-    In the package once installed, in the source tree before that.
+    It is in the installed package, or in the source tree of a checkout.
     """
     for root in _roots():
         folder = root / kind / name
         if folder.is_dir():
             return folder
-    raise CannotMeasure(f"the shipped set {kind}/{name} is missing; install the package again")
+    raise CannotMeasure(f"the shipped set {kind}/{name} is missing; reinstall the package")
 
 
 def _roots() -> tuple[Path, Path]:
@@ -59,18 +61,18 @@ def _roots() -> tuple[Path, Path]:
 
 
 def golden_beside(path: Path) -> Path | None:
-    """The golden set that belongs to recordings by its place: ``…/golden/NAME`` beside ``…/datasets/NAME``, or none."""
+    """Return the golden set ``…/golden/NAME`` of recordings at ``…/datasets/NAME``, or None if there is none."""
     folder = (path if path.is_dir() else path.parent).resolve()
-    found = folder.parent.parent / "golden" / folder.name
-    return found if folder.parent.name == "datasets" and found.is_dir() else None
+    golden = folder.parent.parent / "golden" / folder.name
+    return golden if folder.parent.name == "datasets" and golden.is_dir() else None
 
 
 def datasets_beside(path: Path) -> Path:
-    """The recordings that a golden set judges by its place: ``…/datasets/NAME`` beside ``…/golden/NAME``."""
+    """Return the recordings ``…/datasets/NAME`` of a golden set at ``…/golden/NAME``."""
     if not path.exists():
         raise UnusableInput(f"{path}: no such file or folder")
     folder = (path if path.is_dir() else path.parent).resolve()
-    found = folder.parent.parent / "datasets" / folder.name
-    if folder.parent.name != "golden" or not found.is_dir():
-        raise UnusableInput(f"{path}: no recordings found beside it; name them with --recordings, and their --format")
-    return found
+    recordings = folder.parent.parent / "datasets" / folder.name
+    if folder.parent.name != "golden" or not recordings.is_dir():
+        raise UnusableInput(f"{path}: no recordings found beside it; give them with --recordings and --format")
+    return recordings

@@ -1,4 +1,4 @@
-"""Checked access to parsed JSON: a reader asks for what it needs and a wrong shape becomes one clear line."""
+"""Type-checked access to parsed JSON. A wrong type raises :class:`UnusableInput` with a one-line message."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from typing import Any
 
 from lab.errors import UnusableInput
 
-# Types under the names that somebody who wrote JSON knows them by.
+# Python's types under the names of JSON.
 _NAMES = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "true or false"}
 
 
 def field(record: Any, name: str, kind: type, where: str) -> Any:
-    """``record[name]`` if it is a ``kind``; otherwise :class:`UnusableInput` that says where and what was found."""
+    """Return ``record[name]`` if it is a ``kind``; otherwise raise :class:`UnusableInput`, naming ``where`` it is."""
     if not isinstance(record, dict):
-        raise UnusableInput(f"{where}: expected an object, found {named(record)}")
+        raise UnusableInput(f"{where}: expected an object, found {json_type(record)}")
     if name not in record:
         raise UnusableInput(f"{where}: has no field {name!r}")
     return expect(record[name], kind, f"{where}: field {name!r}")
 
 
 def optional(record: dict[str, Any], name: str, kind: type, default: Any, where: str) -> Any:
-    """``record[name]`` if it is a ``kind``, ``default`` if it is absent; anything else is :class:`UnusableInput`."""
+    """Return ``record[name]`` as :func:`field` does, or ``default`` if it is absent."""
     return field(record, name, kind, where) if name in record else default
 
 
 def expect(value: Any, kind: type, where: str) -> Any:
-    """``value`` if it is a ``kind`` (a bool is not an int here)."""
+    """Return ``value`` if it is a ``kind``; otherwise raise :class:`UnusableInput`. A bool does not count as an int."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {named(value)}")
+        raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {json_type(value)}")
     return value
 
 
 def only_keys(record: Mapping[str, Any], known: Collection[str], where: str) -> None:
-    """Refuse a record that has another key than these: it is misspelt, or meant for something else."""
+    """Raise :class:`UnusableInput` if a record has a key that is not in ``known``."""
     unknown = sorted(set(record) - {*known})
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
 
 
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with another's values over its own, objects within objects likewise; neither is changed."""
-    found = dict(below)
+def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of ``below`` overridden by the values of ``above``, recursively in nested objects."""
+    merged = dict(below)
     for key, value in above.items():
-        before = found.get(key)
+        before = merged.get(key)
         if isinstance(value, Mapping):
-            found[key] = laid_over(before if isinstance(before, Mapping) else {}, value)
+            merged[key] = deep_merge(before if isinstance(before, Mapping) else {}, value)
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
-def named(value: Any) -> str:
-    """What a parsed value is, in the words of JSON."""
+def json_type(value: Any) -> str:
+    """Return the JSON type of a parsed value for messages: ``an object``, ``a list``, ``null``."""
     return "null" if value is None else _NAMES.get(type(value), type(value).__name__)

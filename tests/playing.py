@@ -10,7 +10,7 @@ from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
 from lab.golden.model import Probe
 from lab.recordings.model import Recording
-from lab.replay.loop import Answered, Heard, Play, Source, Wrote, replay
+from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, replay
 from lab.replay.recall_points import RecallPoint, recall_points
 from lab.replay.receipts import Listed, listed
 from lab.retrieval.query_context import Retrieval
@@ -72,12 +72,12 @@ def played(
     arms: Sequence[Arm],
     probes: Sequence[Probe] = (),
     *,
-    wrote: Callable[[Wrote], None] = lambda _: None,
-    heard: Callable[[Heard], None] = lambda _: None,
+    on_writes: Callable[[TurnWrites], None] = lambda _: None,
+    on_recall: Callable[[RecallCall], None] = lambda _: None,
     **options: Any,
 ) -> list[Answered]:
     """Every answer of every arm; ``options`` are those of :func:`play`."""
-    return list(replay(play(recording, probes, **options), arms, wrote, heard))
+    return list(replay(play(recording, probes, **options), arms, on_writes, on_recall))
 
 
 def keys_of(answer: Answered) -> list[str]:

@@ -1,4 +1,4 @@
-"""The lab from Python: the commands as functions, their types, and how light importing them is."""
+"""The Python API: functions per command, their types, and light imports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import lab
 from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.systems.contract import Item
-from lab.systems.fixed import FixedArm, saying
+from lab.systems.fixed import FixedArm, recall_of
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ hits: float | None = lab.score(run).means["hybrid"]["Success@6"]
 p: float = lab.compare(run, "tier_first_v1", "hybrid").differences[0].p
 code: int = lab.judge(run, policy="rollout").exit_code
 pages: list[Path] = lab.report(run)
-why: str = lab.explain(run, "turn").told.about
+why: str = lab.explain(run, "turn").explained.about
 """
 WRONG = 'import lab\n\nlab.replay("chats.jsonl", arms=["hybrid"], out="run", must_shares=0.4)\n'
 
@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> lab.notebook.Run:
     return lab.replay(recordings, arms=ARMS, out=out, embedder="hashing", scope="recorded")
 
 
-def test_a_run_goes_from_function_to_function(run: lab.notebook.Run) -> None:
+def test_functions_pass_a_run_along(run: lab.notebook.Run) -> None:
     means = lab.score(run).means
     assert list(means) == ARMS
     compared = lab.compare(run, "tier_first_v1", "hybrid")
@@ -56,20 +56,22 @@ def test_a_run_goes_from_function_to_function(run: lab.notebook.Run) -> None:
     assert lab.explain(run, turn, "hybrid").recall.injected <= 6
 
 
-def test_a_path_says_the_same_as_what_was_read_from_it(run: lab.notebook.Run, tmp_path: Path) -> None:
+def test_path_and_library_give_equal_runs(run: lab.notebook.Run, tmp_path: Path) -> None:
     again = lab.replay(TRAPS, arms=ARMS, out=tmp_path / "run", embedder="hashing", scope="recorded")
     (one, *_), (other, *_) = (sorted((each.path / "receipts").iterdir()) for each in (run, again))
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_an_arm_may_be_an_object(tmp_path: Path) -> None:
-    arm = FixedArm("mine", otherwise=saying(Item("nowhere", "a text")))
-    run = lab.replay(TRAPS, arms=["none", replace(arm, otherwise=saying())], out=tmp_path / "run", embedder="hashing")
+def test_replay_accepts_arm_objects(tmp_path: Path) -> None:
+    arm = FixedArm("mine", otherwise=recall_of(Item("nowhere", "a text")))
+    run = lab.replay(
+        TRAPS, arms=["none", replace(arm, otherwise=recall_of())], out=tmp_path / "run", embedder="hashing"
+    )
     assert run.arms == ["none", "mine"]
     assert set(run.turns.query("arm == 'mine'")["injected"]) == {0}
 
 
-def test_an_option_has_one_list_of_names() -> None:
+def test_options_have_one_list_of_names() -> None:
     asked = {field.name for field in fields(ReplayRequest)} - {"path", "format", "arms"}
     assert set(lab.Options.__annotations__) == asked
 
@@ -84,14 +86,14 @@ def test_shipped_set_is_read_by_its_name(tmp_path: Path) -> None:
     assert lab.score(first).means["none"]["Success@6"] == 0.0
 
 
-def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
+def test_unreadable_input_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="no such file or folder"):
         lab.recordings.read(tmp_path / "nothing")
     with pytest.raises(UnusableInput, match="unknown arm 'best'"):
         lab.replay(TRAPS, arms=["best"], out=tmp_path / "run")
 
 
-def test_importing_is_light() -> None:
+def test_import_loads_nothing_heavy() -> None:
     heavy = "{'numpy', 'pandas', 'pyarrow', 'typer', 'torch'}"
     code = f"import sys, lab; lab.recordings; print(sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -99,7 +101,7 @@ def test_importing_is_light() -> None:
 
 
 @pytest.mark.parametrize(("script", "expected"), [(SCRIPT, 0), (WRONG, 1)])
-def test_a_type_checker_sees_real_types(tmp_path: Path, script: str, expected: int) -> None:
+def test_type_checker_sees_real_types(tmp_path: Path, script: str, expected: int) -> None:
     # A missing mypy fails: skipped, this would go unnoticed where it matters.
     from mypy import api as mypy
 

@@ -1,4 +1,4 @@
-"""The house rules that no other tool checks."""
+"""Rules of the architecture that no other tool checks."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "lab").rglob("*.py"))
 
 
-def _verbs() -> list[str]:
-    """Every command of the command, with its group: ``replay``, ``runs rm``."""
+def _commands() -> list[str]:
+    """Return the names of all visible commands, with their group: ``replay``, ``runs rm``."""
     from lab.cli.main import app
 
-    def walk(group: typer.Typer, before: tuple[str, ...]) -> list[str]:
-        own = [
-            " ".join((*before, command.name or getattr(command.callback, "__name__", "")))
-            for command in group.registered_commands
+    def walk(app: typer.Typer, path: tuple[str, ...]) -> list[str]:
+        names = [
+            " ".join((*path, command.name or getattr(command.callback, "__name__", "")))
+            for command in app.registered_commands
+            if not command.hidden
         ]
-        deeper = [
-            command
-            for one in group.registered_groups
-            if one.typer_instance is not None
-            for command in walk(one.typer_instance, (*before, str(one.name)))
-        ]
-        return own + deeper
+        for group in app.registered_groups:
+            if group.typer_instance is not None:
+                names += walk(group.typer_instance, (*path, str(group.name)))
+        return names
 
     return walk(app, ())
 
 
-def test_no_module_passes_400_lines() -> None:
+def test_files_have_at_most_400_lines() -> None:
     assert len(MODULES) > 50
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
@@ -44,41 +42,41 @@ def test_no_module_passes_400_lines() -> None:
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
-def test_every_module_says_what_it_is() -> None:
-    # An __init__.py without a line of its own only marks its folder.
-    silent = [
+def test_every_module_has_a_docstring() -> None:
+    # An empty __init__.py only marks its folder.
+    undocumented = [
         str(path.relative_to(ROOT))
         for path in MODULES
         if (tree := ast.parse(path.read_text("utf-8"))).body and not (ast.get_docstring(tree) or "").strip()
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-def test_the_verbs_are_found() -> None:
-    assert {"replay", "score", "compare", "explain", "report", "demo", "runs rm", "golden lint"} <= set(_verbs())
+def test_commands_lists_commands_and_groups() -> None:
+    assert {"replay", "score", "compare", "explain", "report", "demo", "runs rm", "golden lint"} <= set(_commands())
 
 
-@pytest.mark.parametrize("command", _verbs())
-def test_list_of_commands_names_every_command(command: str) -> None:
+@pytest.mark.parametrize("command", _commands())
+def test_docs_list_every_command(command: str) -> None:
     assert re.search(rf"\blab {re.escape(command)}\b", (ROOT / "docs/commands.md").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/commands.md"])
-def test_page_names_no_command_that_does_not_exist(page: str) -> None:
+def test_docs_name_no_unknown_command(page: str) -> None:
     # Between backticks, or at the start of an indented example.
     text = (ROOT / page).read_text("utf-8")
     named = re.findall(r"(?:`|^ {4}(?:\S+/)?)lab ([a-z]+(?: [a-z]+)?)", text, re.MULTILINE)
     # `lab gate DIR` is short for `lab gate judge DIR`.
-    known = {*_verbs(), "gate"}
+    known = {*_commands(), "gate"}
     assert named
     assert [words for words in named if words not in known and words.split()[0] not in known] == []
 
 
-def test_every_verb_has_json() -> None:
+def test_every_command_has_json() -> None:
     from lab.cli.main import app
 
     group = typer.main.get_command(app)
-    for name in _verbs():
+    for name in _commands():
         command = group
         for word in name.split():
             command = command.commands[word]
@@ -86,7 +84,7 @@ def test_every_verb_has_json() -> None:
         assert "--json" in options, name
 
 
-def test_every_line_of_a_list_of_verbs_is_whole_in_80_columns() -> None:
+def test_command_lists_are_not_truncated_at_80_columns() -> None:
     from lab.cli.main import app
 
     def walk(group: Any) -> Iterator[Any]:
@@ -98,7 +96,8 @@ def test_every_line_of_a_list_of_verbs_is_whole_in_80_columns() -> None:
     groups = list(walk(typer.main.get_command(app)))
     assert len(groups) > 5
     for group in groups:
-        # What typer leaves of 80 columns beside the longest name.
-        room = 72 - max(map(len, group.commands))
-        said = {name: command.get_short_help_str(1000) for name, command in group.commands.items()}
-        assert {name: line for name, line in said.items() if not 0 < len(line) <= room} == {}
+        visible = {name: command for name, command in group.commands.items() if not command.hidden}
+        # What typer leaves of 80 columns beside the longest name. It ends a line that it cut with dots.
+        room = 72 - max(map(len, visible))
+        lines = {name: command.get_short_help_str(room) for name, command in visible.items()}
+        assert {name: line for name, line in lines.items() if not line or line.endswith("...")} == {}

@@ -1,4 +1,4 @@
-"""Columns: what goes in comes out, as pyarrow itself reads it, and pandas is never loaded."""
+"""Columns round-trip, pyarrow reads them, and pandas is never imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.columns import booleans, codes_of, float_column, lists, lists_of, numbe
 
 @pytest.mark.parametrize("kind", ["int8", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("count", [0, 1, 9, 1000])
-def test_numbers_come_back_in_their_own_kind(kind: str, count: int) -> None:
+def test_numbers_round_trip_with_their_type(kind: str, count: int) -> None:
     values = [number % 100 for number in range(count)]
     column = numbers(values, kind)
     assert column.to_pylist() == values
@@ -24,7 +24,7 @@ def test_numbers_come_back_in_their_own_kind(kind: str, count: int) -> None:
     assert numbers_of(chunked).tolist() == values[count // 3 :] + values[: count // 3]
 
 
-def test_nulls_are_kept() -> None:
+def test_nulls_round_trip() -> None:
     assert numbers([1, None, 3], "int32").to_pylist() == [1, None, 3]
     assert numbers([1, None, 3], "int32").null_count == 1
     assert np.isnan(numbers_of(numbers([None, 2.5], "float64"))).tolist() == [True, False]
@@ -32,7 +32,7 @@ def test_nulls_are_kept() -> None:
     assert strings(["a", None, "團隊"]).to_pylist() == ["a", None, "團隊"]
 
 
-def test_truth_values_and_lists() -> None:
+def test_booleans_and_lists_round_trip() -> None:
     flags = [number % 3 == 0 for number in range(20)]
     assert booleans(flags).to_pylist() == flags
     assert numbers_of(booleans(flags)).tolist() == flags
@@ -43,14 +43,14 @@ def test_truth_values_and_lists() -> None:
     assert offsets.tolist() == [0, 2, 2, 5]
 
 
-def test_codes() -> None:
+def test_codes_round_trip() -> None:
     codes, texts = codes_of(pa.chunked_array([strings(["b", None, "a", "b"])]))
     assert [texts[code] for code in codes] == ["b", None, "a", "b"]
     assert text_column(codes, texts).to_pylist() == ["b", None, "a", "b"]
 
 
 @pytest.mark.process
-def test_pandas_stays_away() -> None:
+def test_columns_do_not_import_pandas() -> None:
     program = (
         "import sys, pyarrow; from lab.columns import *; "
         "numbers_of(numbers([1, None], 'int32')); lists([1], strings(['x'])); booleans([True]); "

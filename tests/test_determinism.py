@@ -1,4 +1,4 @@
-"""A replay is a function of its inputs: not of hash seeds, processes or what ran before."""
+"""A replay depends only on its inputs, not on hash seeds, processes or earlier work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def replay(folder: Path, operators: Path, seed: str, *arguments: str) -> dict[st
     return {path.name: path.read_bytes() for path in sorted((run / "receipts").iterdir())}
 
 
-def test_two_processes_write_the_same_receipts_byte_for_byte(tmp_path: Path, operators: Path) -> None:
+def test_two_processes_write_identical_receipts(tmp_path: Path, operators: Path) -> None:
     (tmp_path / "busy.json").write_text(json.dumps(BUSY), encoding="utf-8")
     one, other = replay(tmp_path, operators, "1"), replay(tmp_path, operators, "2", "--jobs", "2")
     assert list(one) == [f"{name}.parquet" for name in CONVERSATIONS]

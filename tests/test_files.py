@@ -1,4 +1,4 @@
-"""Files are whole or absent, and a reader names the line that it stumbles over."""
+"""Atomic files and folders, and readers that name file and line."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ import pytest
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import (
+    atomic_file,
+    atomic_folder,
     digest,
     dump_json,
-    holds_exactly,
+    folder_matches,
     leftovers,
     read_json,
     read_json_lines,
     read_text,
     sha256_file,
-    whole_file,
-    whole_folder,
     write_atomically,
 )
 
@@ -48,28 +48,28 @@ def _contents(folder: Path) -> dict[str, bytes]:
     ],
     ids=["a fault of the writer", "an interrupt", "a full disk"],
 )
-def test_a_writer_that_raises_changes_nothing(
+def test_atomic_file_with_error_keeps_the_old_file(
     tmp_path: Path, before: dict[str, bytes], fault: BaseException, seen: type[BaseException]
 ) -> None:
     for name, data in before.items():
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(seen), whole_file(tmp_path / "scores.json") as part:  # noqa: PT012 - the writer is what raises
+    with pytest.raises(seen), atomic_file(tmp_path / "scores.json") as part:  # noqa: PT012 - the writer is what raises
         part.write_bytes(b"half of the n")
         raise fault
     assert _contents(tmp_path) == before
 
 
-def test_a_full_disk_is_told_in_one_line_with_the_path(tmp_path: Path) -> None:
+def test_atomic_file_on_full_disk_names_the_path(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
-    with pytest.raises(CannotMeasure) as caught, whole_file(path):
+    with pytest.raises(CannotMeasure) as caught, atomic_file(path):
         raise OSError(28, "No space left on device")
-    assert str(caught.value) == f"cannot write {path}: No space left on device; the old state is kept"
+    assert str(caught.value) == f"cannot write {path}: No space left on device; the old file is kept"
 
 
-def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_atomic_file_shows_old_content_until_renamed(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_bytes(b"old")
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(b"new")
         assert path.read_bytes() == b"old"
         assert part.parent == path.parent, "a rename is atomic only inside one folder"
@@ -79,14 +79,14 @@ def test_readers_see_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-def test_a_writer_killed_half_way_leaves_the_old_file(tmp_path: Path) -> None:
+def test_atomic_file_of_killed_writer_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
     path.write_bytes(b"old")
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from lab.files import whole_file\n"
-        "with whole_file(Path(sys.argv[1])) as part:\n"
+        "from lab.files import atomic_file\n"
+        "with atomic_file(Path(sys.argv[1])) as part:\n"
         "    part.write_bytes(b'half of the n')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -96,17 +96,17 @@ def test_a_writer_killed_half_way_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.json")) == [path]
 
 
-def test_two_writers_of_one_path_do_not_mix_and_the_last_rename_wins(tmp_path: Path) -> None:
+def test_atomic_file_with_two_writers_keeps_the_last(tmp_path: Path) -> None:
     path = tmp_path / "scores.json"
-    with whole_file(path) as first:
+    with atomic_file(path) as first:
         first.write_bytes(b"first, the longer one")
-        with whole_file(path) as second:
+        with atomic_file(path) as second:
             second.write_bytes(b"second")
         assert path.read_bytes() == b"second"
     assert _contents(tmp_path) == {"scores.json": b"first, the longer one"}
 
 
-def test_write_whole_makes_the_folders_and_a_file_that_others_can_read(tmp_path: Path) -> None:
+def test_write_atomically_creates_folders_and_readable_file(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "one" / "manifest.json"
     write_atomically(path, b"{}\n")
     assert _contents(path.parent) == {"manifest.json": b"{}\n"}
@@ -118,7 +118,7 @@ def test_write_whole_makes_the_folders_and_a_file_that_others_can_read(tmp_path:
     [lambda base: base / "folder", lambda base: base / "file" / "scores.json"],
     ids=["a folder has that name", "a file stands where a folder is needed"],
 )
-def test_a_path_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, blocked: Callable[[Path], Path]) -> None:
+def test_unwritable_path_is_one_line(tmp_path: Path, blocked: Callable[[Path], Path]) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"kept")
     path = blocked(tmp_path)
@@ -128,27 +128,27 @@ def test_a_path_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, block
     assert (tmp_path / "file").read_bytes() == b"kept"
 
 
-def test_json_is_written_as_utf8_in_the_given_order_with_a_newline_at_the_end() -> None:
+def test_dump_json_writes_utf8_in_given_order() -> None:
     value = {"b": "深色模式", "a": [1, None]}
     assert dump_json(value, indent=None) == '{"b": "深色模式", "a": [1, null]}\n'.encode()
     assert dump_json(value).startswith(b'{\n  "b"')
     assert json.loads(dump_json(value)) == value
 
 
-def test_the_digest_of_a_value_ignores_the_order_of_keys_and_nothing_else() -> None:
+def test_digest_ignores_only_the_order_of_keys() -> None:
     assert digest({"a": 1, "b": [1, 2]}) == hashlib.sha256(b'{"a": 1, "b": [1, 2]}').hexdigest()
     assert digest({"b": [1, 2], "a": 1}) == digest({"a": 1, "b": [1, 2]})
     different = [{"a": 1, "b": [1, 2]}, {"a": 1, "b": [2, 1]}, {"a": "1", "b": [1, 2]}, {"a": 1, "c": [1, 2]}]
     assert len({digest(value) for value in different}) == len(different)
 
 
-def test_the_sha256_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
+def test_sha256_file_equals_sha256_of_bytes(tmp_path: Path) -> None:
     data = bytes(range(256)) * 5000
     (tmp_path / "blob").write_bytes(data)
     assert sha256_file(tmp_path / "blob") == hashlib.sha256(data).hexdigest()
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+def test_read_text_drops_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "marked.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + b'{"a": 1}\n')
     assert read_text(path) == '{"a": 1}\n'
@@ -166,7 +166,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     ],
     ids=["missing", "latin-1", "utf-16"],
 )
-def test_what_is_no_utf8_file_is_named_with_its_path(
+def test_read_text_of_other_bytes_names_the_path(
     tmp_path: Path, read: Callable[[Path], Any], data: bytes | None, problem: str
 ) -> None:
     path = tmp_path / "input.json"
@@ -177,13 +177,13 @@ def test_what_is_no_utf8_file_is_named_with_its_path(
     assert str(caught.value) == f"{path}: {problem}"
 
 
-def test_a_folder_cannot_be_read_as_text(tmp_path: Path) -> None:
+def test_read_text_of_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match=rf"^{re.escape(str(tmp_path))}: cannot be read: "):
         read_text(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
-def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
+def test_read_text_without_permission_names_the_path(tmp_path: Path) -> None:
     path = tmp_path / "closed.json"
     path.write_bytes(b"{}")
     path.chmod(0)
@@ -205,7 +205,7 @@ CUT = " (the file seems cut off)"
     ],
     ids=["empty", "cut in a list", "cut in a string", "comma missing", "two values"],
 )
-def test_text_that_is_not_json_is_named_by_line_and_column(tmp_path: Path, text: str, line: int, problem: str) -> None:
+def test_read_json_of_invalid_json_names_line_and_column(tmp_path: Path, text: str, line: int, problem: str) -> None:
     path = tmp_path / "input.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
@@ -218,7 +218,7 @@ def test_text_that_is_not_json_is_named_by_line_and_column(tmp_path: Path, text:
     ["[" * 200_000, "9" * 5000],
     ids=["nested too deeply", "a number of 5,000 digits"],
 )
-def test_json_that_python_will_not_parse_is_unusable_and_no_traceback(tmp_path: Path, value: str) -> None:
+def test_read_json_of_unparsable_json_is_unusable(tmp_path: Path, value: str) -> None:
     path = tmp_path / "input.jsonl"
     path.write_text('{"a": 1}\n{"a": ' + value + "}\n", encoding="utf-8")
     with pytest.raises(UnusableInput, match=rf"^{re.escape(str(path))}:2: [^\n]+$"):
@@ -226,7 +226,7 @@ def test_json_that_python_will_not_parse_is_unusable_and_no_traceback(tmp_path: 
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085", "\u001c"], ids=["U+2028", "U+2029", "NEL", "FS"])
-def test_only_a_newline_ends_a_json_line(tmp_path: Path, separator: str) -> None:
+def test_json_lines_split_only_at_newlines(tmp_path: Path, separator: str) -> None:
     path = tmp_path / "lines.jsonl"
     raw = separator if separator > "\u001f" else json.dumps(separator)[1:-1]
     path.write_text(f'{{"text": "one{raw}two"}}\n{{"text": "three"}}\n', encoding="utf-8")
@@ -234,7 +234,7 @@ def test_only_a_newline_ends_a_json_line(tmp_path: Path, separator: str) -> None
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
-def test_blank_lines_are_skipped_and_still_counted(tmp_path: Path, newline: str) -> None:
+def test_json_lines_skip_but_count_blank_lines(tmp_path: Path, newline: str) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(newline.join(["", '{"a": 1}', "  ", "", '{"a": 2}']).encode())
     assert list(read_json_lines(path)) == [(2, {"a": 1}), (5, {"a": 2})]
@@ -251,7 +251,7 @@ def test_blank_lines_are_skipped_and_still_counted(tmp_path: Path, newline: str)
     ],
     ids=["cut off", "one brace too many", "a list", "a string", "null"],
 )
-def test_a_bad_line_is_named_after_the_good_ones_were_handed_out(tmp_path: Path, third: str, problem: str) -> None:
+def test_json_lines_yield_good_lines_before_a_bad_one(tmp_path: Path, third: str, problem: str) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_text('{"a": 1}\n\n' + third, encoding="utf-8")
     lines = read_json_lines(path)
@@ -261,29 +261,29 @@ def test_a_bad_line_is_named_after_the_good_ones_were_handed_out(tmp_path: Path,
     assert str(caught.value) == f"{path}:3: {problem}"
 
 
-def test_a_file_with_no_line_gives_no_line(tmp_path: Path) -> None:
+def test_json_lines_of_empty_file_yield_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b"\n \n")
     assert list(read_json_lines(path)) == []
 
 
-def test_a_folder_holds_exactly_what_its_checksums_name(tmp_path: Path) -> None:
+def test_folder_matches_compares_files_and_checksums(tmp_path: Path) -> None:
     place = tmp_path / "set"
-    assert not holds_exactly(place, {})
+    assert not folder_matches(place, {})
     place.mkdir()
     sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("one", "in/two")}
-    assert not holds_exactly(place, sums)
+    assert not folder_matches(place, sums)
     write_atomically(place / "one", b"one")
     write_atomically(place / "in" / "two", b"in/two")
-    assert holds_exactly(place, sums)
+    assert folder_matches(place, sums)
     for others in ({"one": sums["one"]}, sums | {"three": sums["one"]}, sums | {"one": sums["in/two"]}):
-        with pytest.raises(UnusableInput, match="set: holds something else already; name a new folder"):
-            holds_exactly(place, others)
-    with pytest.raises(UnusableInput, match="one: exists and is no folder"):
-        holds_exactly(place / "one", sums)
+        with pytest.raises(UnusableInput, match="set: already holds other files; choose a new folder"):
+            folder_matches(place, others)
+    with pytest.raises(UnusableInput, match="one: exists and is not a folder"):
+        folder_matches(place / "one", sums)
 
 
-def test_only_what_a_process_that_is_gone_has_left_is_a_leftover(tmp_path: Path) -> None:
+def test_leftovers_are_only_files_of_dead_processes(tmp_path: Path) -> None:
     gone = 2**22 + 1  # beyond the most that a system gives out
     names = [
         f".a.{gone}.x.part",
@@ -298,16 +298,16 @@ def test_only_what_a_process_that_is_gone_has_left_is_a_leftover(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["plain", "set[1]", "a*"])
-def test_a_folder_is_whole_and_what_a_killed_process_left_of_it_goes(tmp_path: Path, name: str) -> None:
+def test_atomic_folder_removes_leftovers_of_killed_processes(tmp_path: Path, name: str) -> None:
     gone, running, other = (tmp_path / f".{one}.part" for one in (f"{name}.4194305", f"{name}.1", "set1.4194305"))
     for folder in (gone, running, other):
         folder.mkdir()
         (folder / "half").write_text("half")
-    with whole_folder(tmp_path / name) as part:
+    with atomic_folder(tmp_path / name) as part:
         (part / "one").write_text("1")
         assert not (tmp_path / name).exists()
     assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}
     assert _contents(tmp_path / name) == {"one": b"1"}
-    with pytest.raises(CannotMeasure, match="nothing is left of it"), whole_folder(tmp_path / "none") as part:
+    with pytest.raises(CannotMeasure, match="nothing was written"), atomic_folder(tmp_path / "none") as part:
         (part / "below" / "one").touch()
     assert {path.name for path in tmp_path.iterdir()} == {running.name, other.name, name}

@@ -1,4 +1,4 @@
-"""Numbers and words as every face writes them."""
+"""Formatting of numbers and texts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lab.formatting import bracketed, counted, interval, markdown, milliseconds,
         (None, "–", "–"),
     ],
 )
-def test_number_has_three_decimals_or_none_of_what_is_large(value: float | None, plain: str, with_sign: str) -> None:
+def test_number_has_three_decimals_or_none_from_100(value: float | None, plain: str, with_sign: str) -> None:
     assert (number(value), signed(value)) == (plain, with_sign)
 
 
-def test_interval_of_a_difference_is_a_dash_where_an_end_is_missing() -> None:
+def test_interval_without_a_bound_is_a_dash() -> None:
     assert interval(-0.01, 0.0204) == "-0.010 … +0.020"
     assert interval(None, 0.1) == interval(0.1, None) == "–"
     assert bracketed(-0.01, 0.0204) == " [-0.01 +0.02]"
@@ -38,11 +38,11 @@ def test_p_value_is_never_zero(value: float, shown: str) -> None:
     ("value", "shown"),
     [(0.0042, "0.004"), (0.126, "0.13"), (4.56, "4.6"), (45.6, "45.6"), (456.7, "457"), (4567.8, "4,568")],
 )
-def test_milliseconds_keep_two_significant_digits_down_to_a_microsecond(value: float, shown: str) -> None:
+def test_milliseconds_keep_two_significant_digits(value: float, shown: str) -> None:
     assert milliseconds(value) == shown
 
 
-def test_markdown_shows_what_it_is_given() -> None:
+def test_markdown_escapes_markup() -> None:
     assert markdown("a|b *c* [d](e) `f` <g> & h\\\r\ni_j") == (
         "a\\|b \\*c\\* \\[d\\](e) \\`f\\` &lt;g&gt; &amp; h\\\\  i\\_j"
     )

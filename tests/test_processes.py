@@ -1,4 +1,4 @@
-"""Helpers end with what they help."""
+"""Worker processes end with the block that uses them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from lab.processes import helpers
+from lab.processes import worker_pool
 
 
 def end_early() -> None:
-    with helpers(1) as pool:
+    with worker_pool(1) as pool:
         working = pool.submit(time.sleep, 120)
         while not working.running():
             time.sleep(0.01)
@@ -20,7 +20,7 @@ def end_early() -> None:
 
 
 @pytest.mark.process
-def test_what_ends_the_block_early_ends_helpers_in_the_middle_of_what_they_do() -> None:
+def test_worker_pool_with_error_kills_its_workers() -> None:
     started = time.monotonic()
     with pytest.raises(ValueError, match="early"):
         end_early()

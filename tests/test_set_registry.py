@@ -1,4 +1,4 @@
-"""A set belongs to another by its place."""
+"""Shipped sets, and golden sets beside recordings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.errors import UnusableInput
 from lab.set_registry import datasets_beside, golden_beside, recordings_at, shipped, shipped_sets
 
 
-def test_golden_sets_and_recordings_find_each_other_by_their_place(tmp_path: Path) -> None:
+def test_golden_and_datasets_folders_are_paired(tmp_path: Path) -> None:
     for place in ("datasets/a", "golden/a", "datasets/b", "other/a"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "datasets" / "a" / "one.jsonl").touch()
@@ -24,9 +24,9 @@ def test_golden_sets_and_recordings_find_each_other_by_their_place(tmp_path: Pat
             datasets_beside(tmp_path / name)
 
 
-def test_shipped_sets_are_named_and_another_is_refused() -> None:
+def test_unknown_shipped_set_is_refused() -> None:
     assert [recordings_at(f"shipped:{name}") for name in shipped_sets()] == [
         shipped("datasets", name) for name in shipped_sets()
     ]
-    with pytest.raises(UnusableInput, match=r"shipped:none: no such set is shipped; there are: shipped:"):
+    with pytest.raises(UnusableInput, match=r"shipped:none: no such shipped set; known: shipped:"):
         recordings_at("shipped:none")

@@ -1,4 +1,4 @@
-"""What the project ships is what its cards say."""
+"""The shipped sets match their cards."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ of_each_set = pytest.mark.parametrize("name", ["operators", "traps"])
 
 
 @of_each_set
-def test_the_golden_set_fits_its_recordings(name: str) -> None:
+def test_golden_set_fits_its_recordings(name: str) -> None:
     found = lint(read_golden(ROOT / "golden" / name), read_library(ROOT / "datasets" / name, "lab").recordings)
     assert found.errors == ()
     assert [warning for warning in found.warnings if "reason" in warning or "quotes" in warning] == []
 
 
 @of_each_set
-def test_the_card_counts_what_is_there(name: str) -> None:
+def test_card_counts_match_the_recordings(name: str) -> None:
     recordings = ROOT / "datasets" / name
     library = with_golden(read_library(recordings, "lab"), read_golden(ROOT / "golden" / name))
     counted = {
@@ -44,7 +44,7 @@ def test_the_card_counts_what_is_there(name: str) -> None:
 
 
 @of_each_set
-def test_the_golden_card_counts_what_is_there(name: str) -> None:
+def test_golden_card_counts_match_the_golden_set(name: str) -> None:
     golden = read_golden(ROOT / "golden" / name)
     judgements = sum(len(probe.relevant) + len(probe.forbidden) for probe in golden.probes)
     silent = sum(not probe.relevant for probe in golden.probes)
@@ -55,13 +55,13 @@ def test_the_golden_card_counts_what_is_there(name: str) -> None:
 
 @of_each_set
 @pytest.mark.parametrize("kind", ["datasets", "golden"])
-def test_the_checksums_are_those_of_the_files(kind: str, name: str) -> None:
+def test_checksums_match_the_files(kind: str, name: str) -> None:
     folder = ROOT / kind / name
     stated = dict(line.split("  ")[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
     assert stated == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jsonl")}
 
 
-def test_each_conversation_has_what_the_study_needs() -> None:
+def test_each_conversation_meets_the_design() -> None:
     """A must pool that could fill six slots by itself, more than one scope, updates that supersede, silent turns."""
     golden = read_golden(GOLDEN)
     for recording in read_library(RECORDINGS, "lab").recordings:
@@ -73,7 +73,7 @@ def test_each_conversation_has_what_the_study_needs() -> None:
         assert sum(not probe.relevant for probe in probes) >= 3, recording.conversation
 
 
-def test_every_probe_was_judged_by_two_others_and_every_disagreement_settled() -> None:
+def test_every_probe_has_two_more_judges_and_settled_conflicts() -> None:
     golden = {probe.turn: probe for probe in read_golden(GOLDEN).probes}
     judges = GOLDEN / "judges"
     votes = [{probe.turn: probe for probe in read_golden(judges / name).probes} for name in ("second", "third")]

@@ -1,4 +1,4 @@
-"""Lengths and hashes of texts, piece by piece: as of the whole, without another copy of it."""
+"""Lengths and hashes of long texts, computed in pieces without a copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = 4_000_000
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 4, 1 << 18])
 @pytest.mark.parametrize("text", TEXTS)
-def test_pieces_measure_as_the_whole_text(monkeypatch: pytest.MonkeyPatch, text: str, piece: int) -> None:
+def test_lengths_in_pieces_equal_the_full_text(monkeypatch: pytest.MonkeyPatch, text: str, piece: int) -> None:
     monkeypatch.setattr(lab.utf16, "PIECE", piece)
     assert "".join(pieces(text)) == text
     assert max(map(len, pieces(text))) <= piece
@@ -54,7 +54,7 @@ def test_long_text_is_measured_without_a_copy_of_it(work: Callable[[str], Any]) 
     assert peak_of(lambda: work(text)) < LONG
 
 
-def test_long_line_is_held_twice_at_most_while_it_is_read(tmp_path: Path) -> None:
+def test_long_line_is_held_at_most_twice_while_read(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text('{"a": 1}\n{"text": "' + "x" * LONG + '"}\n')
     assert LONG < peak_of(lambda: list(read_json_lines(path))) < 2.5 * LONG

@@ -1,4 +1,4 @@
-"""The audit of a live engine's logs: every receipt checked, all of them added up (seed 001, Stage B)."""
+"""Audit the logs of a live engine: check every receipt and aggregate them (seed 001, Stage B)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lab.canary.check_markers import CAPTURE, MARKERS, OTHERS, RECALL, check_mar
 from lab.canary.copies import Copies
 from lab.canary.damage import Damage, Damaged
 from lab.canary.lines import MAX_LINE, STDIN, MarkedLines, opened
-from lab.canary.order import is_stream, looked_at
+from lab.canary.log_line import FAILED, LogLine, payload, read_line
+from lab.canary.order import in_reading_order, is_stream
 from lab.canary.pairs import Pairs
-from lab.canary.said import FAILED, Said, payload, read_line
 from lab.canary.tally import Tally
 from lab.errors import UnusableInput
 
@@ -28,49 +28,49 @@ LISTED = 20
 _COUNTED = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
 _NO_COPIES = {"count": 0, "lost": 0}
 _SLOTS = 1 << 21
-_TOLD_EVERY = 256 << 20
-# How a file that holds an audit begins, in lines or in one.
+_REPORT_EVERY = 256 << 20
+# The beginning of an audit file, whether indented or on one line.
 _BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"')
 
 
 def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """Read logs, ``-`` for stdin, and return the audit as it is written to ``audit.json``.
+    """Read logs (``-`` is stdin) and return the content of ``audit.json``.
 
-    Logs are read in the order given, but those that know more before others (:mod:`lab.canary.order`).
-    ``listed`` damaged lines are named, all are counted. ``tell`` hears of progress. A file that is missing or cannot
-    be read is :class:`UnusableInput`.
+    Logs with more information per line are read first (:mod:`lab.canary.order`), else in the order given. All damaged
+    lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress messages. Raises
+    :class:`UnusableInput` for a missing or unreadable file.
     """
-    _refuse(logs)
+    _require_readable(logs)
     reading = _Reading(listed, several=len(logs) > 1)
     if len(logs) == 1:
         reading.read(logs[0], None, tell)
     else:
-        with looked_at(logs) as (order, streams):
+        with in_reading_order(logs) as (order, streams):
             for name in order:
                 reading.read(name, streams.get(name), tell)
     return reading.as_json(logs)
 
 
-def nothing_found(found: Mapping[str, Any]) -> str | None:
-    """What to ask where logs tell nothing of recall, not even of one that failed; None where they do."""
-    if found["recalls"]["receipts"] or found["errors"]["attempts"] or found["damage"]["lines"]:
+def nothing_found(audit: Mapping[str, Any]) -> str | None:
+    """Return an explanation if the logs contain no trace of recall, not even a failed one; else None."""
+    if audit["recalls"]["receipts"] or audit["errors"]["attempts"] or audit["damage"]["lines"]:
         return None
     return (
-        f"no receipt of recall in {found['lines']} lines: is this the gateway's log? "
-        "are receipts enabled (receipts.enabled)?"
+        f"no recall receipt in {audit['lines']} lines: is this the gateway's log? "
+        "Are receipts enabled (receipts.enabled)?"
     )
 
 
 def require_replaceable(out: Path, logs: Sequence[str]) -> None:
-    """Refuse to write an audit over a log that it is of, or over anything else that is no audit."""
+    """Raise :class:`UnusableInput` if ``out`` is one of the logs, or an existing file that is not an audit."""
     if any(name != STDIN and _same(Path(name), out) for name in logs):
-        raise UnusableInput(f"--out {out}: is one of the logs, and would be overwritten; name another file")
+        raise UnusableInput(f"--out {out}: is one of the logs and would be overwritten; choose another file")
     if out.exists() and not _is_audit(out):
-        raise UnusableInput(f"--out {out}: exists and is no audit of receipts; name another file")
+        raise UnusableInput(f"--out {out}: exists and is not an audit of receipts; choose another file")
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+def _same(left: Path, right: Path) -> bool:
+    return left.resolve() == right.resolve() or (left.exists() and right.exists() and left.samefile(right))
 
 
 def _is_audit(path: Path) -> bool:
@@ -84,7 +84,7 @@ def _is_audit(path: Path) -> bool:
 
 
 class _Reading:
-    """What was found so far."""
+    """The state of an audit: everything that was counted so far."""
 
     def __init__(self, listed: int, *, several: bool) -> None:
         self._files: dict[str, dict[str, Any]] = {}
@@ -101,82 +101,82 @@ class _Reading:
         self._timed = 0
 
     def read(self, name: str, stream: MarkedLines | None, tell: Callable[[str], None] | None) -> None:
-        """Read one log, from what is open already where it is a stream."""
+        """Read one log; ``stream`` is set if the log is already open."""
         with nullcontext(stream) if stream else opened(name) as lines:
-            said = self._said(name, lines, tell)
-            for number, one in self._copies.without(said) if self._copies else said:
+            entries = self._entries(name, lines, tell)
+            for number, entry in self._copies.without(entries) if self._copies else entries:
                 try:
-                    if isinstance(one, Damaged):
-                        raise one
-                    self._count(one)
+                    if isinstance(entry, Damaged):
+                        raise entry
+                    self._count(entry)
                 except Damaged as error:
                     self._damage.add(name, number, error)
             if lines.broken:
                 self._damage.add(name, lines.lines, Damaged("gzip", lines.broken))
             self._files[name] = {"file": name, "lines": lines.lines, "bytes": lines.bytes}
 
-    def _said(
+    def _entries(
         self, name: str, lines: MarkedLines, tell: Callable[[str], None] | None
-    ) -> Iterator[tuple[int, Said | Damaged]]:
-        """What the lines say that name the engine, each with its number; ordinary lines are counted here."""
-        told = _TOLD_EVERY
+    ) -> Iterator[tuple[int, LogLine | Damaged]]:
+        """Yield the parsed lines of the engine with their numbers; lines that only mention it are just counted."""
+        next_report = _REPORT_EVERY
         for number, line in lines:
             try:
-                said = self._read(line)
-                if said.name is None:
+                entry = self._read(line)
+                if entry.name is None:
                     self._markers["mentions"] += 1
                 else:
-                    yield number, said
+                    yield number, entry
             except Damaged as error:
                 yield number, error
-            if tell and lines.bytes >= told:
+            if tell and lines.bytes >= next_report:
                 tell(f"{name}: {lines.bytes >> 20} MB, {lines.lines} lines")
-                told += _TOLD_EVERY
+                next_report += _REPORT_EVERY
 
-    def _read(self, line: bytes | None) -> Said:
+    def _read(self, line: bytes | None) -> LogLine:
         if line is None:
             raise Damaged("too_long", f"the line is longer than {MAX_LINE} bytes")
-        said = read_line(line)
-        # Both receipts of a turn may fall into one second, and where no parts of it are told two lines are equal.
-        neighbours = line == self._previous and said.time is not None and said.time.is_integer()
+        entry = read_line(line)
+        # The two receipts of one turn may be equal if the log's times have no fraction of a second.
+        neighbours = line == self._previous and entry.time is not None and entry.time.is_integer()
         self._previous = line
-        if said.time is not None and self._seen.before(line) and not neighbours:
-            raise Damaged("duplicate", "the same line, its time included, was there before")
-        return said
+        if entry.time is not None and self._seen.before(line) and not neighbours:
+            raise Damaged("duplicate", "the same line, with the same time, was read before")
+        return entry
 
-    def _count(self, said: Said) -> None:
-        name = said.name or ""
+    def _count(self, entry: LogLine) -> None:
+        name = entry.name or ""
         if name == RECALL:
-            receipt = payload(said)
+            receipt = payload(entry)
             check_recall(receipt)
-            if not self._pairs.is_second(said, receipt["injectedCount"]):
-                self._tally.add(receipt, said.session)
+            if not self._pairs.is_second(entry, receipt["injectedCount"]):
+                self._tally.add(receipt, entry.session)
         elif name in MARKERS:
-            value = payload(said)
+            value = payload(entry)
             check_marker(name, value)
             if name == "todoGuardrail" and type(value.get("dropped")) is int:
                 self._dropped["todos"] += value["dropped"]
             elif name == CAPTURE:
-                self._pairs.end_turn(said)
+                self._pairs.end_turn(entry)
         elif not name:
-            self._tally.health.hear(said.rest)
-            failed = said.rest.lstrip().startswith(FAILED)
+            self._tally.health.add_message(entry.rest)
+            failed = entry.rest.lstrip().startswith(FAILED)
             name = FAILED if failed else "sentences"
-        # A line that is damaged tells no time.
-        if said.time is not None:
+        # Only sound lines reach this point, so damaged lines do not count as timed.
+        if entry.time is not None:
             self._timed += 1
-            self._first = said.time if self._first is None else min(self._first, said.time)
-            self._last = said.time if self._last is None else max(self._last, said.time)
+            self._first = entry.time if self._first is None else min(self._first, entry.time)
+            self._last = entry.time if self._last is None else max(self._last, entry.time)
         self._markers[name if name in _COUNTED else "unknown"] += 1
 
     def as_json(self, logs: Sequence[str]) -> dict[str, Any]:
-        """The audit, keys in a fixed order, and files in that of ``logs``."""
+        """Return the audit, with its keys in a fixed order and its files in the order of ``logs``."""
         sound = self._markers.total() - self._markers["mentions"]
         return {
             "schema": SCHEMA,
             "files": [self._files[name] for name in logs],
-            "lines": sum(one["lines"] for one in self._files.values()),
-            "bytes": sum(one["bytes"] for one in self._files.values()),
+            "lines": sum(file["lines"] for file in self._files.values()),
+            "bytes": sum(file["bytes"] for file in self._files.values()),
             "first_time": _iso(self._first),
             "last_time": _iso(self._last),
             "timed_lines": self._timed,
@@ -190,17 +190,17 @@ class _Reading:
 
 
 class _Seen:
-    """Lines that were there before, in constant memory.
+    """A lossy set of the lines that were read, in constant memory.
 
-    Each line has one slot by its hash, and the last one there is remembered: among millions a repeat may be missed, and
-    nothing is taken for one.
+    Each line has one slot, by its hash, and a new line replaces the old one in its slot. Among millions of lines, a
+    duplicate may be missed, but practically no line is falsely reported.
     """
 
     def __init__(self) -> None:
         self._slots = array("Q", bytes(8 * _SLOTS))
 
     def before(self, line: bytes) -> bool:
-        """Whether this line was there before; it is noted."""
+        """Return whether this line was read before, and remember it."""
         key = int.from_bytes(hashlib.blake2b(line.rstrip(b"\r\n"), digest_size=8).digest())
         slot = key % _SLOTS
         known = self._slots[slot] == key
@@ -208,13 +208,13 @@ class _Seen:
         return known
 
 
-def _refuse(logs: Sequence[str]) -> None:
-    """Refuse a log that is named twice, and say at once that one is missing, not after the others were read."""
+def _require_readable(logs: Sequence[str]) -> None:
+    """Raise :class:`UnusableInput` for a duplicate or unreadable log before the first one is read."""
     paths = [name if name == STDIN else str(Path(name).resolve()) for name in logs]
-    for place, (name, path) in enumerate(zip(logs, paths, strict=True)):
-        if path in paths[:place]:
-            raise UnusableInput(f"{name}: named twice; every receipt would count double")
-        # What has been taken from a pipe is gone.
+    for index, (name, path) in enumerate(zip(logs, paths, strict=True)):
+        if path in paths[:index]:
+            raise UnusableInput(f"{name}: is given twice, so every receipt would count twice; give it once")
+        # Opening a pipe would lose its data.
         if not is_stream(name):
             with opened(name):
                 pass

@@ -1,4 +1,4 @@
-"""Lines that cannot be used, each counted and the first of them named."""
+"""Count damaged lines by kind, and list the first of them."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 KINDS = {
-    "gzip": "the packed file ends early, or is damaged",
-    "too_long": "the line is longer than any of the engine's",
-    "not_utf8": "bytes that are no UTF-8",
+    "gzip": "the gzip file is truncated or damaged",
+    "too_long": "the line is longer than any line of the engine",
+    "not_utf8": "the line is not valid UTF-8",
     "no_json": "a marker without its JSON",
-    "cut_off": "the JSON is cut off",
-    "not_json": "the JSON is broken",
-    "duplicate": "the same line, its time included, was there before",
-    "unknown_schema": "a schema that is not known",
-    "shape": "a field is missing, or holds what it cannot hold",
-    "unknown_reason": "a reason that is not known, is named twice or stands out of order",
-    "counts": "counts that do not add up",
-    "listed": "lists that are too long, out of order, or not of each other's ids",
-    "quota": "quotas that do not fit the selection",
-    "text": "a text where ids and names belong",
+    "cut_off": "the JSON is truncated",
+    "not_json": "the JSON is invalid",
+    "duplicate": "the same line, with the same time, was read before",
+    "unknown_schema": "an unknown schema",
+    "shape": "a field is missing or has an invalid value",
+    "unknown_reason": "a reason is unknown, duplicate or out of order",
+    "counts": "the counts are inconsistent",
+    "listed": "a list is too long, out of order or inconsistent with another",
+    "quota": "the quotas do not match the selection",
+    "text": "a text in a field for ids and names",
 }
 
 
 class Damaged(Exception):
-    """A line cannot be used; ``kind`` is one of :data:`KINDS`. ``what`` names fields and numbers, never a value."""
+    """A line is unusable. ``kind`` is one of :data:`KINDS`; ``what`` contains field names and numbers, never texts."""
 
     def __init__(self, kind: str, what: str) -> None:
         super().__init__(what)
         self.kind, self.what = kind, what
 
 
-class Place(NamedTuple):
-    """A damaged line."""
+class DamagedLine(NamedTuple):
+    """A damaged line with its location and the problem."""
 
     file: str
     line: int
@@ -41,37 +41,37 @@ class Place(NamedTuple):
 
 
 class Damage:
-    """All damaged lines counted, the first ``listed`` of them kept."""
+    """Counts of damaged lines by kind, and a list of the first ``listed`` ones."""
 
     def __init__(self, listed: int) -> None:
         self._most = listed
         self.kinds = Counter[str]()
-        self.places: list[Place] = []
+        self.listed: list[DamagedLine] = []
 
     def add(self, file: str, line: int, error: Damaged) -> None:
-        """Count a line."""
+        """Count a damaged line."""
         self.kinds[error.kind] += 1
-        if len(self.places) < self._most:
-            self.places.append(Place(file, line, error.kind, error.what))
+        if len(self.listed) < self._most:
+            self.listed.append(DamagedLine(file, line, error.kind, error.what))
 
     @property
     def lines(self) -> int:
-        """How many lines are damaged."""
+        """The number of damaged lines, including duplicates."""
         return self.kinds.total()
 
     def as_json(self, sound: int) -> dict[str, Any]:
-        """Counts by kind, every kind named, and the places; ``rate`` is the share ``of`` so many lines with sound ones.
+        """Return the counts of all kinds and the listed lines; ``rate`` is the share of damaged among all ``of`` lines.
 
-        A duplicate is a line that was read before, from a log that overlaps: it is in neither.
+        Duplicates come from overlapping logs, so neither ``rate`` nor ``of`` includes them.
         """
         duplicates = self.kinds["duplicate"]
         broken = self.lines - duplicates
-        whole = sound + broken
+        total = sound + broken
         return {
-            "rate": broken / whole if whole else None,
-            "of": whole,
+            "rate": broken / total if total else None,
+            "of": total,
             "lines": self.lines,
             "duplicates": duplicates,
             "by_kind": {kind: self.kinds[kind] for kind in KINDS},
-            "listed": [place._asdict() for place in self.places],
+            "listed": [line._asdict() for line in self.listed],
         }

@@ -1,7 +1,7 @@
-"""Whether the engine works at all, by its receipts: lanes, providers, limits, and blocks that hold no memory.
+"""Health of the engine according to its receipts: lanes, embedding provider, limits, and blocks without a memory.
 
-None of these figures depends on which memories are relevant, and in a sound engine nearly all of them are 0 under
-every selection policy. The text lane alone is silent now and then: no stored memory has a word of the prompt.
+These figures do not depend on relevance. In a healthy engine, nearly all of them are 0 under every selection policy.
+Only the text lane is sometimes empty, when no stored memory contains a word of the prompt.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ WITHOUT_EMBEDDINGS = "autoRecall enabled but embeddings are unavailable"
 _REGISTERED = re.compile(r"\s*registered \(db=")
 _LISTED = re.compile(r"\breceipts=(?:low|high)/(\d{1,3})\b")
 _HIGH = ReceiptSettings(True, "high", 10)
-# What stands before the first memory, and how its line begins at the least.
+# The length of the text before the first memory, plus the shortest beginning of a memory's line, in UTF-16 units.
 _BEFORE = js_length(f"{OPEN}\n{POLICY}\n") + len("1. [fact|unknown] ")
 
 
 class Health:
-    """Answered recalls, added up."""
+    """Health counts of the answered recalls."""
 
     def __init__(self) -> None:
         self._n = Counter[str]()
         self._without_fts, self._without_vec, self._no_vector = Worst(), Worst(), Worst()
         self._items_most = self._listed_most = 0
-        # Items selected, of recalls at the engine's limit and of all: since the engine was last started.
+        # Recalls since the last start of the engine by number of selected items: those with budget_cap, and all.
         self._at_limit, self._selected = Counter[int](), Counter[int]()
         self._listed_at_most: int | None = None
 
-    def hear(self, sentence: str) -> None:
-        """A sentence of the engine: one says what it was started with, one that it has no embeddings."""
+    def add_message(self, sentence: str) -> None:
+        """Process a plain message of the engine: its start, or that it has no embeddings."""
         if _REGISTERED.match(sentence):
             self._close()
             bound = _LISTED.search(sentence)
@@ -47,7 +47,7 @@ class Health:
             self._n["without_embeddings"] += 1
 
     def add(self, receipt: dict[str, Any]) -> None:
-        """Count a sound receipt of a recall that was answered."""
+        """Count the receipt of an answered recall; it must have passed the checks."""
         n = self._n
         n["recalls"] += 1
         for reason in NO_VECTOR:
@@ -74,7 +74,7 @@ class Health:
         self._n["listed_over"] += self._listed_at_most is not None and listed > max(1, self._listed_at_most)
         self._items_most = max(self._items_most, receipt["finalCount"])
         counts = receipt["tierCounts"]
-        # Counts that are not shown may hide more.
+        # A truncated list of tier counts would give too small a sum.
         if len(counts) < MAX_TIERS:
             selected = sum(count["selected"] for count in counts)
             self._selected[selected] += 1
@@ -87,12 +87,14 @@ class Health:
         n["over"] += budget["enabled"] and type(limit) is int and budget["afterChars"] > limit
         n["cut"] += budget["truncatedChars"] > 0
         n["bare"] += bool(receipt["finalCount"] and not injected) or (
-            # Profile seed, which names its decisions, gives up the comment before a memory.
-            bool(injected and budget["truncatedChars"]) and "decisions" not in receipt and _room(receipt, budget) <= 0
+            # Not under profile seed (its receipts have "decisions"), which drops the comment before any memory.
+            bool(injected and budget["truncatedChars"])
+            and "decisions" not in receipt
+            and _remaining_chars(receipt, budget) <= 0
         )
 
     def _close(self) -> None:
-        """Count recalls that report ``budget_cap`` at another item count than the usual limit, or exceed that limit."""
+        """Count the recalls that exceed the usual item limit, or report ``budget_cap`` at another number of items."""
         most = self._at_limit.most_common(1)
         if most and most[0][1]:
             limit = most[0][0]
@@ -106,7 +108,7 @@ class Health:
         self._selected.clear()
 
     def lanes(self) -> dict[str, Any]:
-        """Recalls in which either lane found something, and shares of those in which one did not, also at worst."""
+        """Return the number of recalls with hits, and the shares without hits of one lane, overall and worst window."""
         n = self._n
         return {
             "with_hits": n["with_hits"],
@@ -117,7 +119,7 @@ class Health:
         }
 
     def provider(self) -> dict[str, Any]:
-        """Recalls whose prompt got no vector, by what the engine says of the provider of embeddings."""
+        """Return the number and share of recalls whose prompt could not be embedded, by reason."""
         n = self._n
         return {
             "failed": n["no_vector"],
@@ -129,7 +131,7 @@ class Health:
         }
 
     def limits(self) -> dict[str, Any]:
-        """What was selected and listed at most, and recalls that do not keep to the limit that others name."""
+        """Return the largest numbers of selected and listed items, and the recalls that violate the usual limit."""
         self._close()
         n = self._n
         return {
@@ -142,11 +144,11 @@ class Health:
         }
 
     def quota(self) -> dict[str, Any]:
-        """Recalls that took more of a tier than its quota and the wildcards allow."""
+        """Return the share of recalls with more items of a tier than its quota and the wildcards allow."""
         return {"overrun_rate": _share(self._n["overrun"], self._n["quotas"])}
 
     def blocks(self) -> dict[str, Any]:
-        """Blocks over the budget, cut ones, and those that hold nothing of a memory."""
+        """Return the numbers of blocks over the budget, truncated blocks, and blocks without a memory's text."""
         n = self._n
         return {
             "over": n["over"],
@@ -157,7 +159,7 @@ class Health:
 
 
 def _overrun(receipt: dict[str, Any]) -> int:
-    """Items beyond what the quotas reserve for their tiers, all scopes taken together."""
+    """Return the number of items above the reserved slots of their tiers, summed over all scopes."""
     beyond = 0
     for run in runs_of(receipt["tierCounts"]):
         chosen = {tier_of(count): count["selected"] for count in run}
@@ -168,8 +170,8 @@ def _overrun(receipt: dict[str, Any]) -> int:
     return beyond
 
 
-def _room(receipt: dict[str, Any], budget: dict[str, Any]) -> int:
-    """UTF-16 units that a cut block has left for the text of memories, behind the comment and its own first lines."""
+def _remaining_chars(receipt: dict[str, Any], budget: dict[str, Any]) -> int:
+    """Return how many UTF-16 units of a truncated block remain for memories, after the comment and the first lines."""
     comment = prompt_comment(_HIGH, receipt) if receipt["verbosity"] == "high" else ""
     return int(budget["afterChars"]) - (js_length(comment) + 1 if comment else 0) - _BEFORE
 

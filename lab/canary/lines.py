@@ -1,4 +1,4 @@
-"""Lines of a log that hold a marker of the engine, in constant memory: blocks of bytes, nothing decoded."""
+"""Read the lines of a log that contain a marker of the engine, as bytes and in constant memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _GZIP = b"\x1f\x8b"
 
 
 class Readable(Protocol):
-    """What hands out bytes: at most so many, none at the end."""
+    """A binary stream."""
 
     def read1(self, size: int, /) -> bytes:
-        """The next bytes."""
+        """Return at most ``size`` bytes, or none at the end."""
 
 
 class MarkedLines:
-    """The lines of one log that hold a marker, as ``(line number, bytes)``; None for the bytes of an endless line.
+    """An iterator over ``(line number, bytes)`` of the lines with a marker; bytes is None for a line that is too long.
 
-    ``lines`` and ``bytes`` are what was read so far. ``broken`` says why the log ends before its end, where a gzip file
-    is cut off or damaged: what stands before that place is read.
+    ``lines`` and ``bytes`` count what was read so far. ``broken`` says why reading ended early, if a gzip file is
+    truncated or damaged; everything before the damage is read.
     """
 
     def __init__(self, stream: Readable) -> None:
@@ -44,7 +44,7 @@ class MarkedLines:
         return self._rest
 
     def look(self, count: int) -> list[bytes | None]:
-        """The next lines that hold a marker, which are still to come afterwards."""
+        """Return the next lines with a marker without consuming them."""
         head = list(islice(self._rest, count))
         self._rest = chain(head, self._rest)
         return [line for _, line in head]
@@ -57,7 +57,7 @@ class MarkedLines:
                 rest += block
                 if len(rest) > MAX_LINE:
                     endless, marked = True, marked or MARKER in rest
-                    # A marker may lie across two blocks.
+                    # A marker may span two blocks.
                     rest = rest[-len(MARKER) :]
                 continue
             data, rest = rest + block[:end], block[end:]
@@ -77,7 +77,7 @@ class MarkedLines:
             self.lines += 1
 
     def _within(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Marked lines of a piece that begins with a line."""
+        """Yield the lines with a marker in a piece that begins at the start of a line."""
         counted, at = 0, data.find(MARKER)
         while at >= 0:
             begin = data.rfind(b"\n", counted, at) + 1 or counted
@@ -95,14 +95,14 @@ class MarkedLines:
                 self.bytes += len(block)
                 yield block
         except EOFError:
-            self.broken = "the gzip file is cut off"
+            self.broken = "the gzip file is truncated"
         except (gzip.BadGzipFile, zlib.error):
             self.broken = "the gzip file is damaged"
 
 
 @contextmanager
 def opened(name: str) -> Iterator[MarkedLines]:
-    """Open a log: a file or a pipe, packed with gzip or not as its first bytes say, or ``-`` for stdin."""
+    """Open a log: a file, a pipe, or ``-`` for stdin. gzip data is recognized by its first bytes."""
     if name != STDIN:
         require_finite(Path(name), pipes=True)
     try:
@@ -115,6 +115,6 @@ def opened(name: str) -> Iterator[MarkedLines]:
 
 
 def _unpacked(file: BinaryIO) -> Readable:
-    # The standard library types both readers as BinaryIO, which says less than they can.
+    # The declared type of both readers is BinaryIO, which lacks peek and read1.
     packed = file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]  # both are buffered, and can peek
     return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]  # both read as Readable does

@@ -1,4 +1,4 @@
-"""The order that several logs are read in: those whose lines know more before those that may hold copies of them."""
+"""Choose the reading order of several logs: logs with more information per line come before possible copies."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from pathlib import Path
 
 from lab.canary.damage import Damaged
 from lab.canary.lines import STDIN, MarkedLines, opened
-from lab.canary.said import Said, read_line
+from lab.canary.log_line import LogLine, read_line
 
 LOOK = 32
 
 
 @contextmanager
-def looked_at(logs: Sequence[str]) -> Iterator[tuple[list[str], dict[str, MarkedLines]]]:
-    """Logs in the order to read them in, by a look at the first lines of each, and those that are open already.
+def in_reading_order(logs: Sequence[str]) -> Iterator[tuple[list[str], dict[str, MarkedLines]]]:
+    """Yield the names of the logs in reading order, and the open streams by name.
 
-    A log whose lines tell a date, a zone, a session, a trace comes before one whose lines tell less; where they tell as
-    much the order given holds. Stdin and pipes cannot be read twice and stay open, what was looked at still to come.
+    A log whose first lines contain more of date, time zone, session and trace comes first; ties keep the given order.
+    Stdin and pipes cannot be read twice, so they stay open, and the lines that were inspected will still be returned.
     """
-    known, streams = dict[str, int](), dict[str, MarkedLines]()
-    with ExitStack() as held:
+    information, streams = dict[str, int](), dict[str, MarkedLines]()
+    with ExitStack() as stack:
         for name in logs:
             if is_stream(name):
-                streams[name] = held.enter_context(opened(name))
-                known[name] = _known(streams[name])
+                streams[name] = stack.enter_context(opened(name))
+                information[name] = _information(streams[name])
             else:
                 with opened(name) as lines:
-                    known[name] = _known(lines)
-        yield sorted(logs, key=lambda name: -known[name]), streams
+                    information[name] = _information(lines)
+        yield sorted(logs, key=lambda name: -information[name]), streams
 
 
 def is_stream(name: str) -> bool:
-    """Whether what was read of it is gone."""
+    """Return whether a log can be read only once."""
     return name == STDIN or Path(name).is_fifo()
 
 
-def _known(lines: MarkedLines) -> int:
-    """How many things any of the first lines tells: a date, its zone, a session, a trace."""
-    said = [one for one in map(_said, lines.look(LOOK)) if one]
+def _information(lines: MarkedLines) -> int:
+    """Return how many of date, time zone, session and trace the first lines contain."""
+    entries = [entry for entry in map(_parsed, lines.look(LOOK)) if entry]
     return sum(
         (
-            any(one.time is not None for one in said),
-            any(one.time is not None and one.zoned for one in said),
-            any(one.session is not None for one in said),
-            any(one.trace is not None for one in said),
+            any(entry.time is not None for entry in entries),
+            any(entry.time is not None and entry.zoned for entry in entries),
+            any(entry.session is not None for entry in entries),
+            any(entry.trace is not None for entry in entries),
         )
     )
 
 
-def _said(line: bytes | None) -> Said | None:
+def _parsed(line: bytes | None) -> LogLine | None:
     try:
         return read_line(line) if line is not None else None
     except Damaged:

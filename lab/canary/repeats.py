@@ -1,13 +1,12 @@
-"""What repeats from recall to recall, session by session, in the order of the log.
+"""Repetition between the recalls of a session, in the order of the log.
 
-* The repeat rate is that of :mod:`lab.measures.definitions.repeat_rate`: the share of a turn's items that were there in
-  any of the previous recall turns of the window; nothing is said of a turn without items, nor of the first that
-  has some.
-* A streak is the number of recalls in a row that list one id.
-* An answer is stale where the hits of both lanes, scores included, are those of one of the previous recalls of the
-  window: what was found did not depend on the query. Of an unchanged store two queries give equal scores where they
-  are the same words; a frozen index, a cache or an embedder that returns one vector for all gives them always.
-* The distinct share is that of different ids among all that recalls list, over windows of so many recalls of the log.
+* The repeat rate is defined in :mod:`lab.measures.definitions.repeat_rate`: the share of a turn's items that occurred
+  in any earlier recall turn of the window. Turns without items, and the first turn with items, are excluded.
+* A streak is the number of consecutive recalls that list the same id.
+* An answer is stale if the hits of both lanes, including their scores, equal those of an earlier recall in the window,
+  so that the result did not depend on the query. In a healthy store, that happens only for queries with the same words;
+  a frozen index, a cache or a constant embedder causes it always.
+* The distinct share is the share of distinct ids among all listed ids, over windows of :data:`DISTINCT_OVER` recalls.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class _Session(NamedTuple):
     turns: deque[frozenset[str]]
     started: list[bool]
     streaks: dict[str, int]
-    # Hashes of what the lanes found: of the vector lane, and of both.
+    # Hashes of the hits of the vector lane, and of both lanes.
     vectors: deque[int]
     answers: deque[int]
 
 
 class Repeats:
-    """What the last turns of each session listed. The session that was silent longest is forgotten where many are."""
+    """The items of the last turns of each session; beyond ``most_sessions``, the least recent session is forgotten."""
 
     def __init__(self, most_sessions: int = MOST_SESSIONS) -> None:
         self._most = most_sessions
@@ -49,53 +48,53 @@ class Repeats:
         self._distinct = 0.0
 
     def add(self, session: str | None, scope: str, ids: Sequence[str], fts: Hits = (), vec: Hits = ()) -> None:
-        """A recall turn, and the hits of its lanes. Where the line names no session its scope stands for one."""
+        """Add a recall turn with the hits of its lanes. Without a session, the scope is used instead."""
         kind = "scope" if session is None else "session"
         self._by[kind] += 1
-        held = self._session(kind, scope if session is None else session)
+        state = self._session(kind, scope if session is None else session)
         listed = frozenset(ids)
-        if listed and held.started[0]:
+        if listed and state.started[0]:
             self._turns += 1
-            self._rates += len(listed & frozenset().union(*held.turns)) / len(listed)
-        held.started[0] |= bool(listed)
-        held.turns.append(listed)
-        self._count_streaks(held.streaks, listed)
-        self._count_stale(held, fts, vec)
+            self._rates += len(listed & frozenset().union(*state.turns)) / len(listed)
+        state.started[0] |= bool(listed)
+        state.turns.append(listed)
+        self._count_streaks(state.streaks, listed)
+        self._count_stale(state, fts, vec)
         self._count_distinct(listed)
 
     def _session(self, kind: str, name: str) -> _Session:
-        held = self._open.get((kind, name))
-        if held is None:
+        state = self._open.get((kind, name))
+        if state is None:
             recent = (deque[Any](maxlen=WINDOW) for _ in range(3))
             turns, vectors, answers = recent
-            held = self._open[kind, name] = _Session(turns, [False], {}, vectors, answers)
+            state = self._open[kind, name] = _Session(turns, [False], {}, vectors, answers)
             if len(self._open) > self._most:
                 self._open.popitem(last=False)
                 self._forgotten += 1
         else:
             self._open.move_to_end((kind, name))
-        return held
+        return state
 
     def _count_streaks(self, streaks: dict[str, int], listed: frozenset[str]) -> None:
-        going_on = {one: streaks.get(one, 0) + 1 for one in listed}
+        streaks_now = {identifier: streaks.get(identifier, 0) + 1 for identifier in listed}
         streaks.clear()
-        streaks.update(going_on)
-        self._streak = max(self._streak, *going_on.values()) if going_on else self._streak
+        streaks.update(streaks_now)
+        self._streak = max(self._streak, *streaks_now.values()) if streaks_now else self._streak
 
-    def _count_stale(self, held: _Session, fts: Hits, vec: Hits) -> None:
+    def _count_stale(self, state: _Session, fts: Hits, vec: Hits) -> None:
         if not fts and not vec:
             return
         vectors = hash(tuple((hit["id"], hit["score"], hit["distance"]) for hit in vec))
         answer = hash((vectors, *((hit["id"], hit["score"]) for hit in fts)))
         self._answers += 1
-        self._stale_answers += answer in held.answers
-        self._worst.add(answer in held.answers)
-        held.answers.append(answer)
+        self._stale_answers += answer in state.answers
+        self._worst.add(answer in state.answers)
+        state.answers.append(answer)
         if vec:
             self._vectors += 1
-            self._stale_vectors += vectors in held.vectors
-            self._worst_vectors.add(vectors in held.vectors)
-            held.vectors.append(vectors)
+            self._stale_vectors += vectors in state.vectors
+            self._worst_vectors.add(vectors in state.vectors)
+            state.vectors.append(vectors)
 
     def _count_distinct(self, listed: frozenset[str]) -> None:
         if not listed:
@@ -110,7 +109,7 @@ class Repeats:
             self._listed = self._recalls = 0
 
     def as_json(self) -> dict[str, Any]:
-        """The mean over turns, and what it stands on."""
+        """Return the mean repeat rate over turns, with the numbers behind it."""
         return {
             "rate": self._rates / self._turns if self._turns else None,
             "window": WINDOW,
@@ -123,7 +122,7 @@ class Repeats:
         }
 
     def stale_as_json(self) -> dict[str, Any]:
-        """Stale answers: of recalls that found something, and of those whose vector lane did."""
+        """Return the rates of stale answers among recalls with hits, and of stale vector hits among those with any."""
         return {
             "rate": self._stale_answers / self._answers if self._answers else None,
             "recalls": self._answers,

@@ -1,4 +1,4 @@
-"""What receipts alone can tell, counted one by one: nothing is kept of a receipt but numbers."""
+"""Aggregate recall receipts into counts and rates; no content of a receipt is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.canary.repeats import Repeats
 from lab.canary.windows import Windows
 from lab.systems.openclaw.recall.receipt import REASONS
 
-# The name of the last tier that was searched (E-17), or what the loop of tiers calls it.
+# The names of the last searched tier (E-17), including those of the tier loop.
 POLICY_TIERS = (
     *TIERS,
     *(f"fallback:{tier}" for tier in TIERS),
@@ -22,10 +22,9 @@ _OTHER = "other"
 
 
 class Tally:
-    """Sound receipts of automatic recall, added up.
+    """Counts over the sound receipts of automatic recall.
 
-    A recall is a receipt; ``skipped`` ones asked for nothing, ``failed`` ones say that a stage broke, the others
-    ``answered``.
+    Each receipt is one recall: ``skipped`` (there was no query), ``failed`` (a stage raised) or ``answered``.
     """
 
     def __init__(self) -> None:
@@ -37,11 +36,11 @@ class Tally:
 
     @property
     def answered(self) -> int:
-        """Recalls that were answered so far."""
+        """The number of answered recalls so far."""
         return self._n["answered"]
 
     def add(self, receipt: dict[str, Any], session: str | None) -> None:
-        """Count a receipt that :func:`lab.canary.check.check_recall` found sound."""
+        """Count a receipt that passed :func:`lab.canary.check.check_recall`."""
         n = self._n
         n["receipts"] += 1
         self._rejected.update(receipt["rejected"])
@@ -73,11 +72,11 @@ class Tally:
 
     def _count_tiers(self, receipt: dict[str, Any]) -> None:
         counts, by_tier = receipt["tierCounts"], receipt["whySummary"]["byTier"]
-        named = receipt.get("policyTier")
-        if named is None and counts:
+        policy_tier = receipt.get("policyTier")
+        if policy_tier is None and counts:
             of_fallback = ":" in counts[-1]["tier"]
-            named = f"fallback:{tier_of(counts[-1])}" if of_fallback else tier_of(counts[-1])
-        self._policy[named if named in POLICY_TIERS else _OTHER] += 1
+            policy_tier = f"fallback:{tier_of(counts[-1])}" if of_fallback else tier_of(counts[-1])
+        self._policy[policy_tier if policy_tier in POLICY_TIERS else _OTHER] += 1
         for count in counts:
             tier = self._tiers[tier_of(count)]
             tier.update(candidates=count["candidates"], selected=count["selected"])
@@ -102,23 +101,23 @@ class Tally:
     def _count_scopes(self, receipt: dict[str, Any]) -> None:
         n, summary = self._n, receipt["whySummary"]
         fallback = receipt.get("fallback") or {"eligible": False, "consulted": False, "contributed": 0}
-        strange = summary["fromFallbackScope"]
+        outside = summary["fromFallbackScope"]
         n["fallback_eligible"] += fallback["eligible"]
         n["fallback_consulted"] += fallback["consulted"]
         n["fallback_used"] += fallback["contributed"] > 0
-        n["named"] += summary["fromPrimaryScope"] + strange
-        n["strange"] += strange
-        n["strange_turns"] += strange > 0
-        n["unexplained"] += max(0, strange - fallback["contributed"])
+        n["named"] += summary["fromPrimaryScope"] + outside
+        n["strange"] += outside
+        n["strange_turns"] += outside > 0
+        n["unexplained"] += max(0, outside - fallback["contributed"])
 
     def _count_quota(self, receipt: dict[str, Any]) -> None:
         n, quota = self._n, receipt["quota"]
         n["quotas"] += 1
         n["wildcards"] += quota["wildcardUsed"]
         n["wildcard_turns"] += quota["wildcardUsed"] > 0
-        own = next(runs_of(receipt["tierCounts"]), [])
-        chosen = {tier_of(count): count["selected"] for count in own}
-        sizes = {tier_of(count): count["candidates"] for count in own}
+        primary = next(runs_of(receipt["tierCounts"]), [])
+        chosen = {tier_of(count): count["selected"] for count in primary}
+        sizes = {tier_of(count): count["candidates"] for count in primary}
         n["must_reached"] += chosen.get("must", 0) >= quota["mustMax"]
         n["must_above"] += chosen.get("must", 0) > quota["mustMax"]
         _, floor, _ = reserved(quota, sizes, sum(chosen.values()))
@@ -126,10 +125,10 @@ class Tally:
         n["nice_met"] += floor > 0 and chosen.get("nice", 0) >= floor
 
     def as_json(self, failures: int) -> dict[str, Any]:
-        """All figures; None where nothing was there to be measured.
+        """Return all figures; a rate without observations is None.
 
-        ``failures`` are the warnings of recalls that broke. Under profile ``seed`` such a recall leaves a receipt as
-        well: the larger count holds.
+        ``failures`` is the number of warnings about failed recalls. Under profile ``seed``, a failed recall also writes
+        a receipt, so the larger of the two counts is used.
         """
         n = self._n
         failed = max(failures, n["failed"])
@@ -206,9 +205,9 @@ def _kept(counts: Counter[str], **names: str) -> dict[str, int]:
     return {shown: counts[name] for shown, name in names.items()}
 
 
-def _rates(counts: Counter[str], names: Iterable[str], whole: int) -> dict[str, Any]:
-    return {name: {"count": counts[name], "rate": _share(counts[name], whole)} for name in names}
+def _rates(counts: Counter[str], names: Iterable[str], total: int) -> dict[str, Any]:
+    return {name: {"count": counts[name], "rate": _share(counts[name], total)} for name in names}
 
 
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _share(part: int, total: int) -> float | None:
+    return part / total if total else None

@@ -1,7 +1,7 @@
-"""Shares over windows of recalls, in the log's order.
+"""Shares over windows of consecutive recalls, in the order of the log.
 
-Windows of must saturation follow each other: first, last, lowest and highest show where a share moves to. The worst
-window is that of any consecutive recalls: a part that fails amid a long log shows there, and not in the share of all.
+The windows of must saturation do not overlap; the first, last, lowest and highest show how the share changes. The worst
+window is a sliding one: it shows a temporary failure in a long log, which the overall share would hide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SIZE = 100
 
 
 class Windows:
-    """Shares of must items, overall and by window one behind the other. Recalls without items do not count."""
+    """Shares of must items, overall and by consecutive windows. Recalls without items are ignored."""
 
     def __init__(self, size: int = SIZE) -> None:
         self._size = size
@@ -26,7 +26,7 @@ class Windows:
         self._high: float | None = None
 
     def add(self, must: int, items: int) -> None:
-        """A recall with so many items, so many of them must."""
+        """Add a recall with ``items`` items, of which ``must`` are must items."""
         if not items:
             return
         self._must += must
@@ -47,7 +47,7 @@ class Windows:
         self._high = share if self._high is None else max(self._high, share)
 
     def as_json(self) -> dict[str, Any]:
-        """Shares; those of windows are None where no window was full."""
+        """Return the shares; those of windows are None until the first window is full."""
         return {
             "share": self._must / self._items if self._items else None,
             "all_must_rate": self._all_must / self._recalls if self._recalls else None,
@@ -68,7 +68,7 @@ class Worst:
         self._bad = self._most = 0
 
     def add(self, bad: bool) -> None:
-        """The next recall that counts."""
+        """Add the next recall."""
         window = self._window
         self._bad += bad - (window[0] if len(window) == window.maxlen else 0)
         window.append(bad)
@@ -77,5 +77,5 @@ class Worst:
 
     @property
     def share(self) -> float | None:
-        """The share; None where no window was full."""
+        """The share, or None until the first window is full."""
         return self._most / len(self._window) if len(self._window) == self._window.maxlen else None

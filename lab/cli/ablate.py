@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
-from lab.cli.replay_options import asks
+from lab.cli.replay_options import takes_replay_options
 from lab.errors import CannotMeasure
 from lab.formatting import bracketed, signed
 
@@ -23,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("ablate")(ablate)
 
 
-@asks(
+@takes_replay_options(
     "golden",
     "memories",
     "labels",
@@ -43,19 +43,19 @@ def add_to(app: typer.Typer) -> None:
     fixed=True,
 )
 def ablate(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     *,
     out: options.RunFolder,
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Tell what each phase adds, from tier_first_v1 to the whole.
+    """Run the ablation from tier_first_v1 to the full engine.
 
-    All steps run over one retrieval, so that the ablation costs little more than one arm.
+    Shows what each step adds. All steps share one retrieval, so the ablation costs little more than one arm.
     """
     from lab.compare.ablation import ablation, measures_shown
     from lab.measures.score import score_and_write, summarise
-    from lab.replay.embedders import embedder_notes
+    from lab.replay.config_notes import embedder_notes
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
@@ -63,10 +63,10 @@ def ablate(
     from lab.runs.trial import trial
     from lab.systems.openclaw.ablation import ABLATION
 
-    asked = replace(asked, arms=tuple(step.arm for step in ABLATION))
-    outcome = run_replay(asked, out, jobs=jobs, announce=announce)
+    request = replace(request, arms=tuple(step.arm for step in ABLATION))
+    outcome = run_replay(request, out, jobs=jobs, announce=announce)
     if outcome.failures:
-        raise CannotMeasure(f"{len(outcome.failures)} conversations failed; reasons are in {out / 'failures.jsonl'}")
+        raise CannotMeasure(f"{len(outcome.failures)} conversations failed; see {out / 'failures.jsonl'}")
     run = outcome.run
     scores = score_and_write(run)
     summary = summarise(scores, read_gold(run), run.arms)
@@ -91,30 +91,29 @@ def ablate(
     emit_notes(notes)
     n = summary["arms"][steps[0].arm]["n"]
     emit_folded(
-        f"{n} probes with gold in {len(run.conversations)} conversations of {asked.path}; labels "
+        f"{n} probes with gold in {len(run.conversations)} conversations of {request.path}; labels "
         f"{resolved.labels.mode}, scope {resolved.scope}"
     )
     if not n:
-        emit_folded("Without gold nothing can be hit: give a golden set with --golden.")
+        emit_folded("No probe has gold, so hit rates are undefined. Give a golden set with --golden.")
     emit_table(["arm", *shown.values()], [[step.arm, *step.means.values()] for step in steps])
-    emit_folded(f"Headings: {', '.join(f'{short} {name}' for name, short in shown.items())}.")
+    emit_folded(f"Columns: {', '.join(f'{short} {name}' for name, short in shown.items())}.")
     emit()
     for step in steps[1:]:
         emit(f"{step.arm:<15} {step.adds}")
     emit()
-    alone = len(run.conversations) == 1
-    about = "one conversation: no interval" if alone else "its 95 % interval"
-    emit(f"what each step changes, against the one before [{about}]")
+    about = "no interval: one conversation" if len(run.conversations) == 1 else "95 % interval"
+    emit(f"change from the step before [{about}]")
     first = list(shown)[:3]
     emit_table(
         ["arm", *(shown[name] for name in first)],
         [[step.arm, *(_change(step, name) for name in first)] for step in steps[1:]],
     )
-    emit_folded(f"Chart: {files[1]}. One turn of any step: lab explain {out} TURN --arm ARM")
+    emit_folded(f"Chart: {files[1]}. To explain a turn of a step: lab explain {out} TURN --arm ARM")
 
 
 def _change(step: StepResult, name: str) -> str:
-    found = step.changes.get(name)
-    if found is None:
+    change = step.changes.get(name)
+    if change is None:
         return "–"
-    return signed(found.estimate.mean) + bracketed(found.estimate.low, found.estimate.high)
+    return signed(change.estimate.mean) + bracketed(change.estimate.low, change.estimate.high)

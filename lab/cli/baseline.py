@@ -1,4 +1,4 @@
-"""``lab baseline``: runs that were approved, by name."""
+"""``lab baseline``: approved runs, by name."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ SHOWN = 12
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Baselines: runs that were approved, by name.")
+    group = typer.Typer(no_args_is_help=True, help="Manage baselines: approved runs, by name.")
     group.command("approve")(approve)
+    # The name of version 0.1, kept for scripts.
+    group.command("bless", hidden=True)(approve)
     group.command("list")(list_baselines)
     group.command("show")(show)
     group.command("rm")(remove)
@@ -30,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def today() -> str:
-    """The day, where a command was handed none: the edge at which the wall clock is read."""
+    """Return today's local date. Nothing but the command line reads the wall clock."""
     return datetime.now().astimezone().date().isoformat()
 
 
@@ -39,105 +41,113 @@ def approve(
         Path, typer.Argument(metavar="DIR", help="A finished run directory, or the folder of a nightly run.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="What the baseline is called; the sets of a nightly run have their own names.")
+        str | None, typer.Option(help="Name of the baseline. Omit it for a nightly run, whose sets have names.")
     ] = None,
-    note: Annotated[str | None, typer.Option(help="Why: a sentence that stays with the name.")] = None,
+    note: Annotated[str | None, typer.Option(help="Why the run is approved; kept with the name.")] = None,
     folder: options.BaselinesFolder = options.BASELINES,
     date: options.Day = None,
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
-    """Keep a run, or all of a nightly run, as what later ones are held to.
+    """Approve a run, or all sets of a nightly run, as a baseline.
 
-    A copy of its manifest, receipts and gold, named by its content. A name that meant another run remembers it.
+    Copies its manifest, receipts and gold into the baselines folder, under a name made of their checksum. A name that
+    is approved again keeps its history.
     """
     from lab.errors import UnusableInput
-    from lab.nightly.baselines import approve as keep
+    from lab.nightly.baselines import approve as approve_run
     from lab.nightly.nightly_folder import is_nightly_run, runs_of_nightly_run
     from lab.runs.directory import open_run
 
     if is_nightly_run(run):
         if name is not None:
-            raise UnusableInput(f"{run}: is a nightly run, whose sets have names of their own; leave --name out")
+            raise UnusableInput(f"{run}: is a nightly run, whose sets have their own names; omit --name")
         runs = runs_of_nightly_run(run)
     elif name is None:
-        raise UnusableInput(f"{run}: a run needs a name: --name NAME")
+        raise UnusableInput(f"{run}: a baseline needs a name; give --name NAME")
     else:
         runs = {name: open_run(run, allow_failed=allow_failed)}
-    found = [keep(folder, one, called, date=date or today(), note=note) for called, one in runs.items()]
+    approvals = [
+        approve_run(folder, opened, set_name, date=date or today(), note=note) for set_name, opened in runs.items()
+    ]
     if as_json:
-        told = [one.baseline.as_json() | {"replaced": one.replaced, "changed": one.changed} for one in found]
-        emit_json({"approved": told} if is_nightly_run(run) else told[0])
+        records = [
+            approval.baseline.as_json() | {"replaced": approval.replaced, "changed": approval.changed}
+            for approval in approvals
+        ]
+        emit_json({"approved": records} if is_nightly_run(run) else records[0])
         return
-    for one in found:
-        _tell(one)
+    for approval in approvals:
+        _emit_approval(approval)
 
 
-def _tell(found: Approved) -> None:
-    name, now = found.baseline.name, found.baseline.now.object[:SHOWN]
-    if not found.changed:
-        emit(f"{name} is {now} already; nothing changed")
-    elif found.replaced:
-        emit(f"{name} is {now} now; it was {found.replaced[:SHOWN]}")
+def _emit_approval(approval: Approved) -> None:
+    name, now = approval.baseline.name, approval.baseline.now.object[:SHOWN]
+    if not approval.changed:
+        emit(f"{name} is already {now}; nothing changed")
+    elif approval.replaced:
+        emit(f"{name} is now {now}; it was {approval.replaced[:SHOWN]}")
     else:
-        emit(f"{name} is {now} now")
+        emit(f"{name} is now {now}")
 
 
 def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """List the baselines, and whether their files are unchanged. Exit code 1 where one is not as it was approved."""
+    """List the baselines and check their files. Exit code 1 if a file has changed since the approval."""
     from lab.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
 
-    found = [(one, damage(one)) for one in baselines(folder)]
+    checked = [(baseline, damage(baseline)) for baseline in baselines(folder)]
     if as_json:
-        emit_json({"baselines": [one.as_json() | {"damage": problems} for one, problems in found]})
+        emit_json({"baselines": [baseline.as_json() | {"damage": problems} for baseline, problems in checked]})
     else:
         emit_table(
             ["name", "since", "object", "state", "note"],
             [
-                [one.name, one.now.date, one.now.object[:SHOWN], "damaged" if problems else "whole", one.now.note]
-                for one, problems in found
+                [name, now.date, now.object[:SHOWN], "damaged" if problems else "ok", now.note]
+                for name, now, problems in ((baseline.name, baseline.now, problems) for baseline, problems in checked)
             ],
             left=5,
         )
-        for _, problems in found:
+        for _, problems in checked:
             for problem in problems:
                 emit(problem)
-    damaged = [one.name for one, problems in found if problems]
+    damaged = [baseline.name for baseline, problems in checked if problems]
     if damaged:
-        raise CheckFailed(f"{folder}: not as they were approved: {', '.join(damaged)}")
+        raise CheckFailed(f"{folder}: changed since the approval: {', '.join(damaged)}")
 
 
 def show(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """Show one baseline: what it is of, its arms, what it was before. A damaged one is an error that names the file."""
+    """Show a baseline: its run, arms and earlier approvals. Fails, naming the file, if it is damaged."""
     from lab.nightly.baselines import get, open_baseline
     from lab.runs.trial import trial
 
-    found = get(folder, name)
-    run = open_baseline(found)
-    path, lab, commit = str(found.path), run.manifest.resolved.lab, run.manifest.environment.commit
+    baseline = get(folder, name)
+    run, now = open_baseline(baseline), baseline.now
+    path, lab, commit = str(baseline.path), run.manifest.resolved.lab, run.manifest.environment.commit
     reasons = trial(run.manifest)
     if as_json:
         facts: dict[str, object] = {"path": path, "arms": run.arms, "conversations": run.conversations}
         facts |= {"run_key": run.manifest.run_key, "lab": lab, "commit": commit, "trial": list(reasons)}
-        emit_json(found.as_json() | facts)
+        emit_json(baseline.as_json() | facts)
         return
     emit_trial(reasons)
-    since = f" ({found.now.note})" if found.now.note else ""
-    emit_folded(f"{name} is {found.now.object[:SHOWN]} since {found.now.date}{since}")
-    emit_folded(f"{counted(len(run.conversations), 'conversation')} through {', '.join(run.arms)}")
+    emit_folded(f"{name} is {now.object[:SHOWN]} since {now.date}" + (f" ({now.note})" if now.note else ""))
+    emit_folded(f"{counted(len(run.conversations), 'conversation')}; arms {', '.join(run.arms)}")
     emit(f"lab {lab} {(commit or '')[:SHOWN]}".strip())
     emit(path)
-    for one in found.before:
-        emit_folded(f"before: {one.object[:SHOWN]} since {one.date}" + (f" ({one.note})" if one.note else ""))
+    for old in baseline.before:
+        emit_folded(f"before: {old.object[:SHOWN]} since {old.date}" + (f" ({old.note})" if old.note else ""))
 
 
 def remove(name: Name, folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
-    """Forget a name, and remove runs that no other name means or meant."""
-    from lab.nightly.baselines import remove as forget
+    """Remove a baseline.
 
-    gone = forget(folder, name)
+    Also removes the copies of its runs, unless another baseline uses them.
+    """
+    from lab.nightly.baselines import remove as remove_baseline
+
+    objects = remove_baseline(folder, name)
     if as_json:
-        emit_json({"removed": name, "objects": gone})
+        emit_json({"removed": name, "objects": objects})
     else:
-        emit(f"forgot {name}; objects removed: {len(gone)}")
+        emit(f"removed {name}; copies removed: {len(objects)}")

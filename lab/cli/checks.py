@@ -17,13 +17,13 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor(
     embedder: Annotated[
-        str | None, typer.Option(help="Try this embedder as well, with one text. An endpoint is called.")
+        str | None, typer.Option(help="Also embed one text with this embedder. This calls its endpoint, if any.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check that this machine can measure.
+    """Check that this machine can run the lab.
 
-    Packages, model weights, the cache folder, LanceDB's text index.
+    Checks packages, model weights, the cache folder and LanceDB's text index.
     """
     from lab.replay.doctor import examine
 

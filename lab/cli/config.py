@@ -1,4 +1,4 @@
-"""``lab config show`` and ``lab config check``: what an engine configuration comes to, and what is wrong in it."""
+"""``lab config show`` and ``lab config check``: resolve an engine configuration, and check it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 
 STDIN = "-"
-File = Annotated[str, typer.Argument(help="A configuration, an openclaw.json that holds one, or - for standard input.")]
-Profile = Annotated[str, typer.Option(help="seed or upstream.")]
+File = Annotated[str, typer.Argument(help="A configuration, an openclaw.json with one in it, or - for standard input.")]
+Profile = Annotated[str, typer.Option(help="Engine profile: seed or upstream.")]
 HostVersion = Annotated[
     str | None,
     typer.Option(
-        help="The OpenClaw version that the file is for, or none. Default: for a whole openclaw.json its "
+        help="The OpenClaw version to check for, or none. Default: for a complete openclaw.json its "
         "meta.lastTouchedVersion, or else the newest known version.",
         show_default=False,
         metavar="VERSION",
@@ -29,14 +29,14 @@ HostVersion = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Engine configurations: resolve them, check them.")
+    group = typer.Typer(no_args_is_help=True, help="Resolve and check engine configurations.")
     group.command("show")(show)
     group.command("check")(check)
     app.add_typer(group, name="config")
 
 
 def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
-    """Print every value of a resolved configuration, and what decided it."""
+    """Show every value of a resolved configuration and its source."""
     from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
 
@@ -44,75 +44,75 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
     decided = explain_config(raw, profile, where=where, environ=os.environ)
     if as_json:
         config = describe(resolve(raw, profile, where=where, environ=os.environ))
-        told = {"decided": [one._asdict() for one in decided], "missing": missing(raw)}
-        emit_json({"file": where, "profile": profile, "config": config, **told})
+        sources = {"decided": [setting._asdict() for setting in decided], "missing": missing(raw)}
+        emit_json({"file": where, "profile": profile, "config": config, **sources})
         return
     emit_table(
-        ["key", "value", "decided by"],
-        [[one.key, shown(one.value), one.by] for one in decided],
+        ["key", "value", "set by"],
+        [[setting.key, shown(setting.value), setting.by] for setting in decided],
         left=3,
         whole_keys=True,
     )
-    _tell(missing(raw))
+    _emit_missing(missing(raw))
 
 
 def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
     """List everything that is wrong in a configuration.
 
-    A whole openclaw.json is checked as its host would. An error is what the host
-    refuses (exit code 1). A warning is a setting that the host accepts but that
-    has no effect. A note is a value that the plugin changes without saying so.
-    What the lab does not have at all is listed as "not implemented here".
-    Only the parts meta and plugins are checked. Any other file is checked for the
-    lab alone, unless --host is given.
+    A complete openclaw.json is checked like its host does. An error is a setting
+    that the host refuses (exit code 1). A warning is a setting that the host
+    accepts but that has no effect. A note is a value that the plugin changes
+    silently. Features that the lab does not have are listed as "not implemented
+    here". Only the sections meta and plugins are checked. Any other file is
+    checked for the lab only, unless --host is given.
     """
-    from lab.replay.embedders import config_note
+    from lab.replay.config_notes import config_note
     from lab.systems.openclaw.config.file import embedder_of, locate
     from lab.systems.openclaw.config.resolve import check_config, require_profile
     from lab.systems.openclaw.upstream.host import check_host, host_of
 
     value, where = _parsed(file)
-    meant = host_of(value, host)
-    if meant is None:
-        found, by = check_config(locate(value, where), profile, where=where), f"under profile {profile}"
+    checked_host = host_of(value, host)
+    if checked_host is None:
+        report, by = check_config(locate(value, where), profile, where=where), f"under profile {profile}"
     else:
         require_profile(profile)
-        found, by = check_host(value, meant, where=where), f"that host {meant.version} refuses"
-        if not found.problems:
+        report, by = check_host(value, checked_host, where=where), f"that host {checked_host.version} refuses"
+        if not report.problems:
             locate(value, where)
     embedder = config_note(embedder_of(value))
     if as_json:
         emit_json(
             {
                 "file": where,
-                "profile": profile if meant is None else "upstream",
-                "host": meant and meant._asdict(),
-                "ok": not found.problems,
+                "profile": profile if checked_host is None else "upstream",
+                "host": checked_host and checked_host._asdict(),
+                "ok": not report.problems,
                 "embedder": embedder,
-                **{name: list(lines) for name, lines in found._asdict().items()},
+                **{name: list(lines) for name, lines in report._asdict().items()},
             }
         )
     else:
-        if meant is not None:
-            emit_folded(f"host: {meant}")
+        if checked_host is not None:
+            emit_folded(f"host: {checked_host}")
         if embedder:
             emit_folded(embedder)
-        for problem in found.problems:
-            emit_folded(f"error: {problem}" if meant else problem)
-        for warning in found.warnings:
+        for problem in report.problems:
+            emit_folded(f"error: {problem}" if checked_host else problem)
+        for warning in report.warnings:
             emit_folded(f"warning: {warning}")
-        for note in found.notes:
+        for note in report.notes:
             emit_folded(f"note: {note}")
-        _tell(found.missing)
-        if not found.problems:
-            emit("ok" if meant is None else "ok (meta and plugins; openclaw config validate checks the rest)")
-    if found.problems:
-        count = len(found.problems)
+        _emit_missing(report.missing)
+        if not report.problems:
+            emit("ok" if checked_host is None else "ok (meta and plugins; openclaw config validate checks the rest)")
+    if report.problems:
+        count = len(report.problems)
         raise CheckFailed(f"{where}: {count} {'problem' if count == 1 else 'problems'} {by}")
 
 
-def _tell(missing: Sequence[str]) -> None:
-    """Say what a configuration asks for and the lab does not have."""
+def _emit_missing(missing: Sequence[str]) -> None:
+    """List the features that a configuration uses and the lab does not have."""
     from lab.systems.openclaw.config.missing import NOT_HERE
 
     if missing:
@@ -120,7 +120,7 @@ def _tell(missing: Sequence[str]) -> None:
 
 
 def _read(file: str) -> tuple[Any, str]:
-    """Return the engine's configuration in a file or on standard input, and how to name it."""
+    """Return the engine's configuration from a file or standard input, and the name for messages."""
     from lab.systems.openclaw.config.file import locate
 
     value, where = _parsed(file)
@@ -128,7 +128,7 @@ def _read(file: str) -> tuple[Any, str]:
 
 
 def _parsed(file: str) -> tuple[Any, str]:
-    """Return the whole value in a file or on standard input, and how to name it."""
+    """Return the complete value of a file or standard input, and the name for messages."""
     from lab.files import parse_json, read_text
 
     if file != STDIN:

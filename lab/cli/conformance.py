@@ -1,4 +1,4 @@
-"""``lab conformance``: the engine held against answers that were recorded from the public plugin, or from another."""
+"""``lab conformance``: check the engine against behaviour recorded from the public plugin, or from another engine."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ def conformance(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of vector files, or one of them.")],
     as_json: Json = False,
 ) -> None:
-    """Hold the engine against recorded answers of the plugin.
+    """Check the engine against recorded plugin behaviour.
 
-    Exit code 1 if a record differs; the first difference of a file is shown. What is not compared is skipped, with a
-    reason. Files that turns were recorded over (setup/) lie in the folder or beside it.
+    Exit code 1 if a record differs; the first difference of each file is shown. Records that cannot be compared are
+    skipped, with the reason. The files that the turns were recorded with (setup/) must be in the folder or beside it.
     """
     from lab.conformance.run import conformance as check
 
-    found = check(path)
+    result = check(path)
     if as_json:
-        emit_json(found.as_json())
+        emit_json(result.as_json())
     else:
-        rows = [[one.name, one.passed, one.failed, one.skipped] for one in found.files]
-        emit_table(["file", "passed", "failed", "skipped"], [*rows, ["", found.passed, found.failed, found.skipped]])
-        for one in found.files:
-            for why, count in one.reasons.items():
-                emit(f"{one.name}: {count} skipped: {why}")
-        if found.lancedb is not None:
-            emit(_of_lancedb(found.lancedb))
-        for one in found.files:
-            if one.first_failure:
-                _show(one.name, one.first_failure)
-    if found.failed:
-        raise CheckFailed(f"{path}: {found.failed} of {found.passed + found.failed} records differ")
-    if not found.passed:
-        raise UnusableInput(f"{path}: nothing was compared; name a folder of vector files, or one of them")
+        rows = [[file.name, file.passed, file.failed, file.skipped] for file in result.files]
+        emit_table(["file", "passed", "failed", "skipped"], [*rows, ["", result.passed, result.failed, result.skipped]])
+        for file in result.files:
+            for reason, count in file.reasons.items():
+                emit(f"{file.name}: {count} skipped: {reason}")
+        if result.lancedb is not None:
+            emit(_lancedb_line(result.lancedb))
+        for file in result.files:
+            if file.first_failure:
+                _show(file.name, file.first_failure)
+    if result.failed:
+        raise CheckFailed(f"{path}: {result.failed} of {result.passed + result.failed} records differ")
+    if not result.passed:
+        raise UnusableInput(f"{path}: no record was compared; give a folder of vector files, or one such file")
 
 
 def _show(name: str, failure: Outcome) -> None:
@@ -59,11 +59,11 @@ def _show(name: str, failure: Outcome) -> None:
         emit(f"  {text}")
 
 
-def _of_lancedb(found: Agreement | str) -> str:
-    if isinstance(found, str):
-        return f"LanceDB itself could not be asked: {found}"
+def _lancedb_line(agreement: Agreement | str) -> str:
+    if isinstance(agreement, str):
+        return f"LanceDB itself could not be queried: {agreement}"
     return (
-        f"LanceDB {found.version} itself, without an index: of {found.searches} recorded searches, text "
-        f"{found.fts_orders_agree} in the same order ({found.fts_sets_agree} with the same ids), vectors "
-        f"{found.vector_orders_agree} of {found.vector_searches}"
+        f"LanceDB {agreement.version} itself, without an index: of {agreement.searches} recorded searches, text "
+        f"{agreement.fts_orders_agree} in the same order ({agreement.fts_sets_agree} with the same ids), vectors "
+        f"{agreement.vector_orders_agree} of {agreement.vector_searches}"
     )

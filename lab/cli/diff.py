@@ -24,36 +24,37 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="DIR2", help="Another run of the same recordings.")],
     as_json: Json = False,
 ) -> None:
-    """Compare two runs exactly. Every column of every receipt, and what could explain a difference.
+    """Compare two runs exactly, column by column of every receipt.
 
-    Exit codes: 0 where nothing differs, 1 where anything does, 3 where the runs cannot be compared.
+    Also lists differences of arguments and versions that could be the cause. Exit codes: 0 no turn differs, 1 a turn
+    differs, 3 the runs cannot be compared.
     """
-    from lab.compare.changes import changes
+    from lab.compare.changes import changes as compare_runs
     from lab.runs.directory import open_run
 
-    found = changes(open_run(before), open_run(after))
+    changes = compare_runs(open_run(before), open_run(after))
     if as_json:
-        emit_json(found.as_json())
+        emit_json(changes.as_json())
     else:
-        _show(found)
-    if found.changed:
-        # No failure: the answer to the question.
+        _show(changes)
+    if changes.changed:
+        # A difference is a result, not an error, so no message.
         raise typer.Exit(CheckFailed.exit_code)
 
 
-def _show(found: Changes) -> None:
+def _show(changes: Changes) -> None:
     emit_table(
         ["arm", "turns", "changed", "in"],
-        [[one.arm, one.turns, len(one.changed), ", ".join(one.columns)] for one in found.arms],
+        [[arm.arm, arm.turns, len(arm.changed), ", ".join(arm.columns)] for arm in changes.arms],
         left=4,
     )
-    for arms, run in ((found.only_before, found.before), (found.only_after, found.after)):
+    for arms, run in ((changes.only_before, changes.before), (changes.only_after, changes.after)):
         if arms:
             emit_folded(f"only in {run}: {', '.join(arms)}")
-    for one in found.first():
-        emit(f"{one['arm']}, {one['turn']}")
-        for command in one["explain"]:
+    for turn in changes.first():
+        emit(f"{turn['arm']}, {turn['turn']}")
+        for command in turn["explain"]:
             emit(f"  {command}")
-    emit_folded(f"{found.changed} of {found.turns} turns differ between {found.before} and {found.after}")
-    if found.changed or found.moved:
-        emit_folded("moved: " + ("; ".join(found.moved) or "nothing that a manifest knows"))
+    emit_folded(f"{changes.changed} of {changes.turns} turns differ between {changes.before} and {changes.after}")
+    if changes.changed or changes.moved:
+        emit_folded("possible causes: " + ("; ".join(changes.moved) or "none in the manifests"))

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lab.cli import self_test
 from lab.cli.output import Json, announce, command_ci, emit, emit_json, emit_table
-from lab.cli.verdict_tables import tell
+from lab.cli.verdict_tables import emit_verdict
 from lab.errors import UnusableInput
 
 KEPT = ("keep", "pass", "fail")
@@ -20,18 +20,18 @@ JUDGE = "judge"
 
 
 class Commands(TyperGroup):
-    """A group that takes a first argument which is none of its commands for one of :data:`JUDGE`."""
+    """A group whose default command is :data:`JUDGE`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """``lab gate DIR`` is ``lab gate judge DIR``."""
+        """Parse ``lab gate DIR`` as ``lab gate judge DIR``."""
         return super().parse_args(ctx, args if args and args[0] in self.commands else [JUDGE, *args])
 
 
 class Judge(TyperCommand):
-    """The command that is meant where none is named: its help names the others."""
+    """The default command of the group. Its help lists the other commands."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The options, and the commands of the group."""
+        """Write the options, then the commands of the group."""
         super().format_options(ctx, formatter)
         if ctx.parent is not None and isinstance(ctx.parent.command, Commands):
             ctx.parent.command.format_commands(ctx.parent, formatter)
@@ -39,7 +39,7 @@ class Judge(TyperCommand):
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    group = typer.Typer(cls=Commands, help="A verdict by a policy; policies, schemas.")
+    group = typer.Typer(cls=Commands, help="Judge a run by a policy; list policies, print schemas.")
     group.command(JUDGE, cls=Judge)(judge)
     group.command("policies")(policies)
     group.command("schema")(schema)
@@ -48,27 +48,33 @@ def add_to(app: typer.Typer) -> None:
 
 
 def policies(
-    show: Annotated[str | None, typer.Option(help="Print this one, to be copied and changed.")] = None,
+    show: Annotated[str | None, typer.Option(help="Print this policy as TOML, to copy and edit.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the policies that come with the lab."""
+    """List the shipped policies."""
     from lab.files import read_text
     from lab.gate.policy import SHIPPED, read_policy, shipped_policies
 
     if show is not None:
         if show not in shipped_policies():
-            raise UnusableInput(f"--show {show!r}: there are: {', '.join(shipped_policies())}")
+            raise UnusableInput(f"--show: unknown policy {show!r}; known: {', '.join(shipped_policies())}")
         text = read_text(SHIPPED / f"{show}.toml")
         if as_json:
             emit_json({"policy": show, "text": text})
         else:
             emit(text.rstrip("\n"))
         return
-    found = [read_policy(name) for name in shipped_policies()]
+    shipped = [read_policy(name) for name in shipped_policies()]
     if as_json:
-        emit_json({"policies": [{"policy": one.name, "about": one.about, "rules": len(one.rules)} for one in found]})
+        emit_json(
+            {
+                "policies": [
+                    {"policy": policy.name, "about": policy.about, "rules": len(policy.rules)} for policy in shipped
+                ]
+            }
+        )
     else:
-        emit_table(["policy", "what passing means"], [[one.name, one.about] for one in found], left=2)
+        emit_table(["policy", "what passing means"], [[policy.name, policy.about] for policy in shipped], left=2)
 
 
 def schema(
@@ -79,47 +85,46 @@ def schema(
     from lab.gate.schema import SCHEMAS
 
     if what not in SCHEMAS:
-        raise UnusableInput(f"{what!r}: there is a schema of: {', '.join(SCHEMAS)}")
-    found = SCHEMAS[what]()
+        raise UnusableInput(f"{what!r}: unknown schema; known: {', '.join(SCHEMAS)}")
+    json_schema = SCHEMAS[what]()
     if as_json:
-        emit_json(found)
+        emit_json(json_schema)
     else:
-        emit(json.dumps(found, indent=2, ensure_ascii=False))
+        emit(json.dumps(json_schema, indent=2, ensure_ascii=False))
 
 
 def judge(
-    run: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="A run directory, where the policy asks for one.")
-    ] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="DIR", help="A run directory, if the policy needs one.")] = None,
     *,
     policy: Annotated[
         str | None,
         typer.Option(
             help="A shipped policy (see lab gate policies), or a TOML file. "
-            "[default: stage-b where --receipts is given, else rollout]"
+            "[default: stage-b with --receipts, else rollout]"
         ),
     ] = None,
     receipts: Annotated[
         Path | None,
-        typer.Option(metavar="AUDIT", help="What lab receipts audit --out wrote, where the policy asks for it."),
+        typer.Option(metavar="AUDIT", help="The file of lab receipts audit --out, if the policy needs one."),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="DIR2", help="Compare the candidate with the arm of its name in this run."),
+        typer.Option(metavar="DIR2", help="Compare the candidate with the arm of the same name in this run."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where the verdict goes. [default: DIR, else the folder of AUDIT]")
+        Path | None, typer.Option(help="Folder for the verdict files. [default: DIR, else the folder of AUDIT]")
     ] = None,
     inconclusive_as: Annotated[
-        str, typer.Option("--inconclusive-as", help="keep, pass or fail: what an inconclusive verdict ends with.")
+        str,
+        typer.Option("--inconclusive-as", help="Exit code of an inconclusive verdict: keep (3), pass (0) or fail (1)."),
     ] = "keep",
     as_json: Json = False,
 ) -> None:
     """Judge a run, an audit of live receipts, or both, by a policy.
 
     Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
-    verdict.xml (JUnit) and verdict.prom (OpenMetrics); a GitHub step summary where one is asked for by the environment.
-    A folder that is called like one of the commands below is given as ./NAME.
+    verdict.xml (JUnit) and verdict.prom (OpenMetrics), and a GitHub step summary if GITHUB_STEP_SUMMARY is set. If a
+    folder shares its name with a command below, write ./NAME.
     """
     from lab.files import cannot_write
     from lab.gate import verdict as gate
@@ -130,42 +135,42 @@ def judge(
     from lab.runs.directory import open_run
 
     if inconclusive_as not in KEPT:
-        raise UnusableInput(f"--inconclusive-as {inconclusive_as!r}: known are {', '.join(KEPT)}")
-    asked = read_policy(policy or ("stage-b" if receipts else "rollout"))
+        raise UnusableInput(f"--inconclusive-as: unknown value {inconclusive_as!r}; known: {', '.join(KEPT)}")
+    chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))
     verdict = gate.judge(
-        asked,
+        chosen,
         open_run(run) if run else None,
         against=open_run(against) if against else None,
         audit=read_audit(receipts) if receipts else None,
     )
-    if run and not against and any(rule.kind == "exact" for rule in asked.rules):
+    if run and not against and any(rule.kind == "exact" for rule in chosen.rules):
         announce(
-            f"policy {asked.name} is meant for --against DIR2; without it {asked.candidate} is compared with "
-            f"{asked.baseline}, another arm of the same run"
+            f"policy {chosen.name} is meant for --against DIR2; without it {chosen.candidate} is compared with "
+            f"{chosen.baseline}, another arm of the same run"
         )
     folder = out or run or (receipts.parent if receipts else Path())
     before = policy_of(folder)
     files = write_verdict(verdict, folder)
     if before not in (None, verdict.policy):
-        announce(f"{folder}: replaces the verdict of policy {before}; --out keeps them apart")
-    step = os.environ.get("GITHUB_STEP_SUMMARY")
-    if step:
+        announce(f"{folder}: replaced the verdict of policy {before}; give --out to keep both")
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if step_summary:
         try:
-            with Path(step).open("a", encoding="utf-8", errors="replace") as opened:
-                opened.write(summary(verdict))
+            with Path(step_summary).open("a", encoding="utf-8", errors="replace") as file:
+                file.write(summary(verdict))
         except OSError as error:
-            raise cannot_write(Path(step), error) from error
+            raise cannot_write(Path(step_summary), error) from error
         for command in workflow_commands(verdict):
             command_ci(command)
     if as_json:
         emit_json(verdict.as_json())
     else:
-        tell(verdict)
+        emit_verdict(verdict)
         emit(f"{files[0]}, {files[1].name}, {files[2].name}")
-    treated = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
-    if treated != verdict.status:
+    status = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
+    if status != verdict.status:
         announce(
-            f"exit code {gate.EXIT[treated]}, not {verdict.exit_code}: the verdict is inconclusive, "
+            f"exit code {gate.EXIT[status]} instead of {verdict.exit_code}: the verdict is inconclusive, "
             f"and --inconclusive-as {inconclusive_as} was given"
         )
-    raise typer.Exit(gate.EXIT[treated])
+    raise typer.Exit(gate.EXIT[status])

@@ -1,4 +1,4 @@
-"""``lab golden``: grow a golden set, check it, compare and split it, and say how far two judges agree."""
+"""``lab golden``: pool, judge, check, compare and split golden sets, and measure the agreement of judges."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import options
-from lab.cli.golden_tables import tell_agreement, tell_differences, tell_run
+from lab.cli.golden_tables import emit_agreement, emit_differences, emit_run
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
-from lab.cli.replay_options import asks
+from lab.cli.replay_options import takes_replay_options
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 from lab.set_registry import golden_at, recordings_at
@@ -29,70 +29,70 @@ RecordingsOf = Annotated[
         "--recordings",
         metavar="PATH",
         parser=recordings_at,
-        help="The recordings; by default those beside golden/, in datasets/.",
+        help="The recordings. [default: datasets/NAME beside golden/NAME]",
     ),
 ]
-OWN = "lab"
+OWN_FORMAT = "lab"
 FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
-# So many judgements without a reason are named one by one.
+# Up to this many judgements without a reason are listed one by one.
 FEW = 3
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    golden = typer.Typer(no_args_is_help=True, help="Golden sets: grow, check, compare and split them.")
+    golden = typer.Typer(no_args_is_help=True, help="Build, check, compare and split golden sets.")
     for command in (pool, judge, lint, diff, split, agree):
         golden.command(command.__name__)(command)
     app.add_typer(golden, name="golden")
 
 
-@asks(
+@takes_replay_options(
     *("memories", "memories_from", "source", "scope", "seed", "embedder", "vectors"),
-    told="two lanes, both, recency, tiers",
+    default_arms="hybrid, vector, bm25, recency, tier_first_v1, tier_quota_v1",
 )
 def pool(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     *,
     out: Annotated[Path, typer.Option(help="The pool to write: POOL.jsonl.")],
-    depth: Annotated[int, typer.Option(help="Places of each arm's ranking that are pooled.")] = 6,
-    turns: Annotated[int | None, typer.Option(help="So many user turns, drawn by hash. [default: 30]")] = None,
-    turn: Annotated[list[str] | None, typer.Option("--turn", help="This user turn. Repeat for more.")] = None,
-    every: Annotated[int | None, typer.Option(help="Every N-th user turn of each conversation.")] = None,
+    depth: Annotated[int, typer.Option(help="Number of memories to pool from each arm's ranking.")] = 6,
+    turns: Annotated[
+        int | None, typer.Option(help="Number of user turns to pool, sampled by hash. [default: 30]")
+    ] = None,
+    turn: Annotated[list[str] | None, typer.Option("--turn", help="Pool this user turn. Repeat for more.")] = None,
+    every: Annotated[int | None, typer.Option(help="Pool every N-th user turn of each conversation.")] = None,
     probes_of: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH", parser=golden_at, help="The turns that this golden set judges: for a second judge."
-        ),
+        typer.Option(metavar="PATH", parser=golden_at, help="Pool the turns of this golden set, for a second judge."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Pool what several arms recall at some turns, to be judged."""
+    """Pool the memories that several arms recall, to be judged."""
     from lab.golden.read import read_golden
     from lab.golden.write import write_new
     from lab.recordings.readers import not_among
     from lab.replay.pool import Chosen, make_pool
 
-    not_among(Path(asked.path), asked.format, out)
+    not_among(Path(request.path), request.format, out)
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
-    made = make_pool(asked, depth, Chosen((*(turn or ()), *again), every, turns), announce)
-    write_new(out, made.as_bytes())
-    items = sum(len(one.items) for one in made.turns)
-    conversations = len({one.turn.split("/")[0] for one in made.turns})
+    pooled = make_pool(request, depth, Chosen((*(turn or ()), *again), every, turns), announce)
+    write_new(out, pooled.as_bytes())
+    items = sum(len(pooled_turn.items) for pooled_turn in pooled.turns)
+    conversations = len({pooled_turn.turn.split("/")[0] for pooled_turn in pooled.turns})
     if as_json:
-        emit_json({"pool": str(out), "turns": len(made.turns), "conversations": conversations, "items": items})
+        emit_json({"pool": str(out), "turns": len(pooled.turns), "conversations": conversations, "items": items})
         return
     emit_folded(
-        f"{out}: {counted(len(made.turns), 'turn')} of {counted(conversations, 'conversation')}, "
+        f"{out}: {counted(len(pooled.turns), 'turn')} of {counted(conversations, 'conversation')}, "
         f"{counted(items, 'memory')} to judge. "
         f"Next: lab golden judge {out} --out GOLD.jsonl"
     )
 
 
 def judge(
-    pool: Annotated[Path, typer.Argument(metavar="POOL", help="A pool, of lab golden pool.")],
-    out: Annotated[Path, typer.Option(help="The golden set to write, or to go on with: GOLD.jsonl.")],
+    pool: Annotated[Path, typer.Argument(metavar="POOL", help="A pool made by lab golden pool.")],
+    out: Annotated[Path, typer.Option(help="The golden set to write, or to continue: GOLD.jsonl.")],
     judge: Annotated[
-        str, typer.Option(help="Who judges: the work of one judge is not gone on with by another.")
+        str, typer.Option(help="Name of the judge. Only the same judge can continue a golden set.")
     ] = "me",
     recordings: Annotated[
         Path | None,
@@ -100,60 +100,68 @@ def judge(
     ] = None,
     memories_from: Annotated[Path | None, typer.Option(help="Where the pool's store is now, if it moved.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Say how far it is as one JSON object, and judge nothing.")
+        bool, typer.Option("--json", help="Print the progress as one JSON object and judge nothing.")
     ] = False,
 ) -> None:
-    """Judge a pool with the keyboard: grades, forbidden ones, notes. Everything is saved at once; ? shows the keys."""
+    """Judge a pool in the terminal: grade, forbid and annotate memories.
+
+    Every decision is saved at once. Press ? for the keys.
+    """
     from lab.files import only_writer, remove_leftovers
     from lab.golden.judging import open_judging
     from lab.golden.pool import read_pool
     from lab.recordings.readers import not_among
     from lab.replay.pool import material
 
-    made = read_pool(pool)
-    not_among(recordings or Path(made.recordings), made.format, out)
+    pooled = read_pool(pool)
+    not_among(recordings or Path(pooled.recordings), pooled.format, out)
     if as_json:
-        emit_json(open_judging(made, out, judge).progress())
+        emit_json(open_judging(pooled, out, judge).progress())
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UnusableInput("lab golden judge needs a terminal: keys come from it; --json says how far the judging is")
-    found = material(made, recordings, memories_from)
+        raise UnusableInput("lab golden judge needs a terminal for its keys; --json prints the progress without one")
+    by_conversation = material(pooled, recordings, memories_from)
     with only_writer(out.resolve().parent):
         from lab.cli.judge_desk import Desk
         from lab.cli.judge_screen import judge as at_terminal
 
         remove_leftovers(out.resolve().parent)
-        judging = open_judging(made, out, judge)
-        desk = Desk(judging, found)
-        # Before the first key: what a kill left half done is mended, and a disk that is full is told of.
+        judging = open_judging(pooled, out, judge)
+        desk = Desk(judging, by_conversation)
+        # Saving before the first key repairs what a killed process left, and reports a full disk in time.
         judging.save()
         at_terminal(desk)
-        told = judging.progress()
+        progress = judging.progress()
     emit_folded(
-        f"{out}: {told['done']} of {told['turns']} turns done, {told['skipped']} skipped, {told['relevant']} relevant, "
-        f"{counted(told['unjudged'], 'memory')} left unjudged. "
-        + ("Run the same command to go on." if told["open"] else f"Next: {_next(made, out)}")
+        f"{out}: {progress['done']} of {progress['turns']} turns done, {progress['skipped']} skipped, "
+        f"{progress['relevant']} relevant, {counted(progress['unjudged'], 'memory')} unjudged. "
+        + ("Run the same command to continue." if progress["open"] else f"Next: {_next(pooled, out)}")
     )
 
 
 def _next(pool: Pool, out: Path) -> str:
-    where = ["--recordings", pool.recordings, "--format", pool.format]
+    source = ["--recordings", pool.recordings, "--format", pool.format]
     store = ["--memories-from", pool.memories_from] if pool.memories_from else []
-    return join(["lab", "golden", "lint", str(out), *where, *store])
+    return join(["lab", "golden", "lint", str(out), *source, *store])
 
 
 def lint(
     path: options.GoldenSet,
     recordings: RecordingsOf = None,
-    format: FormatOf = OWN,  # noqa: A002 - the name of the option
+    format: FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
-    run: Annotated[Path | None, typer.Option(help="A run: how much of what it returned was judged.")] = None,
-    baseline: Annotated[str | None, typer.Option(help="With --candidate: two arms of --run, to measure power.")] = None,
+    run: Annotated[Path | None, typer.Option(help="A run: show the share of its returned memories judged.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="With --candidate: two arms of --run to measure power with.")
+    ] = None,
     candidate: Annotated[str | None, typer.Option(help="The other arm.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a golden set, and say what it can detect. Dead keys, contradictions, leaks, doubles, what nobody judged."""
+    """Check a golden set for errors, and show its statistical power.
+
+    Finds unknown keys, contradictions, leaks, duplicates and unjudged memories.
+    """
     from lab.compare.design import power
     from lab.golden.judging import aside
     from lab.golden.lint import WITHOUT_REASON
@@ -162,45 +170,46 @@ def lint(
     from lab.recordings.equal import equal_conversations
 
     if (baseline is None) != (candidate is None) or (baseline is not None and run is None):
-        raise UnusableInput("--baseline and --candidate name two arms of --run: give all three")
+        raise UnusableInput("--baseline and --candidate name two arms of --run; give all three")
     golden = read_golden(path)
     beside = aside(path)
     read = _recordings(path, recordings, format, memories, memories_from)
-    found = check(golden, read, beside, equal_conversations(read))
+    report = check(golden, read, beside, equal_conversations(read))
     design = power(golden)
-    told = _of_run(golden, beside.refused, run, baseline, candidate) if run else {}
+    run_facts = _run_facts(golden, beside.refused, run, baseline, candidate) if run else {}
     if as_json:
-        emit_json(found.as_json() | {"power": design.as_json()} | told)
+        emit_json(report.as_json() | {"power": design.as_json()} | run_facts)
     else:
-        judged = f"{found.relevant} relevant, {found.forbidden} forbidden, {found.refused} refused"
-        judged += f", {found.unjudged} left without a grade" if found.unjudged else ""
-        emit(f"{counted(found.probes, 'probe')}, {found.silent} of them need nothing; judgements: {judged}")
+        judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} refused"
+        judged += f", {report.unjudged} unjudged" if report.unjudged else ""
+        emit(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
         if design.detectable:
-            finds = ", ".join(
+            effects = ", ".join(
                 f"{share:.0%}: {f'±{least:.3f}' if least <= 1 else 'none'}"
                 for share, least in design.detectable.items()
             )
             emit_folded(
                 f"power: {counted(design.probes, 'probe')} with gold in "
-                f"{counted(design.conversations, 'conversation')}; the least difference of a hit rate found four times "
-                f"in five, by the share of probes whose hit changes: {finds}"
+                f"{counted(design.conversations, 'conversation')}; minimum detectable effect on a hit rate (80 % "
+                f"power), by the share of probes whose hit changes: {effects}"
             )
         elif design.probes:
-            emit("power: one conversation says nothing about others; judge turns of more")
-        tell_run(told)
-        bare = [line for line in found.warnings if WITHOUT_REASON in line]
-        emit_list("warning", [line for line in found.warnings if len(bare) <= FEW or line not in bare])
-        if len(bare) > FEW:
-            emit_folded(f"warning: {len(bare)} judgements give no reason (--json lists them; n notes one)")
-        emit_list("error", found.errors)
-    if found.errors:
-        raise CheckFailed(f"{path}: {counted(len(found.errors), 'error')}")
+            emit("power: unknown with one conversation; judge turns of more conversations")
+        emit_run(run_facts)
+        unexplained = [line for line in report.warnings if WITHOUT_REASON in line]
+        few = len(unexplained) <= FEW
+        emit_list("warning", [line for line in report.warnings if few or line not in unexplained])
+        if not few:
+            emit_folded(f"warning: {len(unexplained)} judgements give no reason (--json lists them; key n adds one)")
+        emit_list("error", report.errors)
+    if report.errors:
+        raise CheckFailed(f"{path}: {counted(len(report.errors), 'error')}")
 
 
-def _of_run(
+def _run_facts(
     golden: GoldenSet, zeros: dict[str, set[str]], path: Path, baseline: str | None, candidate: str | None
 ) -> dict[str, Any]:
-    """Judged@k of a run, and what a comparison of two of its arms could have found."""
+    """Return Judged@k of a run, and the minimum detectable effect of a comparison of two of its arms."""
     from lab.compare.paired import compare_arms
     from lab.golden.changes import marks
     from lab.measures.judged import judged_shares
@@ -209,13 +218,14 @@ def _of_run(
     run = open_run(path)
     judged = {probe.id: {*marks(probe), *zeros.get(probe.id, ())} for probe in golden.probes}
     shares = judged_shares(run, judged, run.cutoff)
-    told: dict[str, Any] = {"judged": [one._asdict() | {"share": one.share} for one in shares]}
+    facts: dict[str, Any] = {"judged": [share._asdict() | {"share": share.share} for share in shares]}
     if baseline and candidate:
-        found = compare_arms(run, baseline, candidate)
-        hits = next((one for one in found.differences if one.measure == f"Success@{found.cutoff}"), None)
+        comparison = compare_arms(run, baseline, candidate)
+        measure = f"Success@{comparison.cutoff}"
+        hits = next((line for line in comparison.differences if line.measure == measure), None)
         if hits is None:
-            raise UnusableInput(f"{path}: has no Success@{found.cutoff} of both arms to measure power with")
-        told["measured"] = {
+            raise UnusableInput(f"{path}: has no {measure} of both arms to measure power with")
+        facts["measured"] = {
             "measure": hits.measure,
             "probes": hits.n,
             "conversations": hits.conversations,
@@ -223,7 +233,7 @@ def _of_run(
             "design_effect": hits.estimate.design_effect,
             "detectable": hits.estimate.detectable,
         }
-    return told
+    return facts
 
 
 def diff(
@@ -231,65 +241,74 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="Another.")],
     as_json: Json = False,
 ) -> None:
-    """Tell what two golden sets judge differently: probes, grades, types. Exit code 1 if they do, else 0."""
-    from lab.golden.changes import differences
+    """List the differences between two golden sets. Exit code 1 if there are any."""
+    from lab.golden.changes import differences as compare_sets
     from lab.golden.read import read_golden
 
-    found = differences(read_golden(before), read_golden(after))
+    differences = compare_sets(read_golden(before), read_golden(after))
     if as_json:
-        emit_json(found.as_json())
+        emit_json(differences.as_json())
     else:
-        tell_differences(found)
-    if found:
-        # No failure: the answer to the question.
+        emit_differences(differences)
+    if differences:
+        # A difference is a result, not an error, so no message.
         raise typer.Exit(CheckFailed.exit_code)
 
 
 def split(
     path: options.GoldenSet,
-    out: Annotated[Path, typer.Option(help="The folder to make, with dev.jsonl and test.jsonl in it.")],
-    share: Annotated[float, typer.Option(help="Share of the conversations that dev.jsonl gets.")] = 0.5,
+    out: Annotated[Path, typer.Option(help="The folder to create, with dev.jsonl and test.jsonl.")],
+    share: Annotated[float, typer.Option(help="Share of the conversations that go to dev.jsonl.")] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the hash that orders conversations.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Split a golden set in two, by conversation. dev.jsonl to try things on, test.jsonl to be looked at once."""
+    """Split a golden set by conversation into dev and test sets.
+
+    Tune on dev.jsonl, and use test.jsonl once, at the end.
+    """
     from lab.golden.changes import split as split_set
     from lab.golden.read import read_golden
     from lab.golden.write import golden_bytes, write_new_folder
 
     halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
     write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.probes) for name, half in halves.items()})
-    told: dict[str, dict[str, Any]] = {}
+    counts: dict[str, dict[str, Any]] = {}
     for name, half in halves.items():
         conversations = sorted({probe.conversation for probe in half.probes})
         gold = sum(bool(probe.relevant) for probe in half.probes)
-        told[name] = {"conversations": conversations, "probes": len(half.probes), "with_gold": gold}
+        counts[name] = {"conversations": conversations, "probes": len(half.probes), "with_gold": gold}
     if as_json:
-        emit_json(told)
+        emit_json(counts)
         return
     emit_table(
         ["file", "conversations", "probes", "with gold"],
-        [[f"{name}.jsonl", len(one["conversations"]), one["probes"], one["with_gold"]] for name, one in told.items()],
+        [
+            [f"{name}.jsonl", len(half["conversations"]), half["probes"], half["with_gold"]]
+            for name, half in counts.items()
+        ],
     )
 
 
 def agree(
     first: Annotated[Path, typer.Argument(metavar="A", parser=golden_at, help="A golden set.")],
     second: Annotated[Path, typer.Argument(metavar="B", parser=golden_at, help="The same probes by another judge.")],
-    third: Annotated[Path | None, typer.Argument(metavar="[C]", parser=golden_at, help="By a third.")] = None,
+    third: Annotated[Path | None, typer.Argument(metavar="[C]", parser=golden_at, help="By a third judge.")] = None,
     recordings: RecordingsOf = None,
-    format: FormatOf = OWN,  # noqa: A002 - the name of the option
+    format: FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
     pool: Annotated[
-        Path | None, typer.Option(help="Count the memories of this pool, not all that a turn can see.")
+        Path | None, typer.Option(help="Count only the memories of this pool, not all that are visible at a turn.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell how far two judges agree, or three: Cohen's kappa. By type, and where they do not."""
+    """Measure the agreement of two or three judges (Cohen's kappa).
+
+    Shown in total and by type of probe, with the pairs on which they differ.
+    """
     from itertools import combinations
 
-    from lab.compare.agreement import agree as agree_on
+    from lab.compare.agreement import agree as measure_agreement
     from lab.golden.pool import read_pool
     from lab.golden.read import read_golden
 
@@ -297,26 +316,29 @@ def agree(
     by_name = (
         {}
         if pool
-        else {one.conversation: one for one in _recordings(first, recordings, format, memories, memories_from)}
+        else {
+            recording.conversation: recording
+            for recording in _recordings(first, recordings, format, memories, memories_from)
+        }
     )
     sets = {str(path): read_golden(path) for path in (first, second, third) if path}
     if len(sets) < 2 + (third is not None):
-        raise UnusableInput("the same golden set twice: a judge agrees with itself")
-    found = {(one, other): agree_on(sets[one], sets[other], by_name, pooled) for one, other in combinations(sets, 2)}
+        raise UnusableInput("the same golden set was given twice; give the sets of different judges")
+    agreements = {(a, b): measure_agreement(sets[a], sets[b], by_name, pooled) for a, b in combinations(sets, 2)}
     if as_json:
-        emit_json([{"first": one, "second": other} | told.as_json() for (one, other), told in found.items()])
+        emit_json([{"first": a, "second": b} | agreement.as_json() for (a, b), agreement in agreements.items()])
         return
-    universe = f"the memories of {pool}" if pool else "all memories that a turn can see, of its scope or global"
-    for (one, other), told in found.items():
-        emit(f"{one} and {other}")
-        tell_agreement(told, universe)
+    universe = f"the memories of {pool}" if pool else "all memories visible at a turn, in its scope or global"
+    for (a, b), agreement in agreements.items():
+        emit(f"{a} and {b}")
+        emit_agreement(agreement, universe)
         emit()
 
 
 def _recordings(
     golden: Path, recordings: Path | None, format_name: str, memories: str | None, memories_from: Path | None
 ) -> tuple[Recording, ...]:
-    """The recordings that a golden set judges, without probes of their own."""
+    """Return the recordings that a golden set judges, without the probes they contain."""
     from lab.recordings.readers import read_library
     from lab.replay.memories_from import read_stored, with_stored
     from lab.replay.pool import unjudged
@@ -325,7 +347,7 @@ def _recordings(
     try:
         library = unjudged(read_library(recordings or datasets_beside(golden), format_name, memories=memories))
     except UnusableInput as error:
-        if recordings and format_name == OWN:
-            raise UnusableInput(f"{error}; recordings in another form than the lab's own need --format") from None
+        if recordings and format_name == OWN_FORMAT:
+            raise UnusableInput(f"{error}; if the recordings are not in the lab's format, give --format") from None
         raise
     return (with_stored(library, read_stored(memories_from)) if memories_from else library).recordings

@@ -15,78 +15,76 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 
-def tell_run(told: dict[str, Any]) -> None:
-    """Print how much of a run was judged, and what it could have shown."""
-    if "judged" in told:
-        k = told["judged"][0]["k"]
+def emit_run(facts: dict[str, Any]) -> None:
+    """Print the share of a run's memories that was judged, and the minimum detectable effect."""
+    if "judged" in facts:
+        k = facts["judged"][0]["k"]
         emit_table(
             ["arm", "probes", "returned", "judged", f"Judged@{k}"],
-            [[one["arm"], one["probes"], one["returned"], one["judged"], one["share"]] for one in told["judged"]],
+            [[arm["arm"], arm["probes"], arm["returned"], arm["judged"], arm["share"]] for arm in facts["judged"]],
         )
-    if "measured" in told and told["measured"]["detectable"] is not None:
-        one = told["measured"]
+    if "measured" in facts and facts["measured"]["detectable"] is not None:
+        measured = facts["measured"]
+        effect = f"±{measured['detectable']:.3f}" if measured["detectable"] <= 1 else "none"
         emit_folded(
-            f"measured: {one['measure']} changed at {one['changed']:.0%} of {one['probes']} probes in "
-            f"{counted(one['conversations'], 'conversation')}; "
-            + (
-                f"a difference of ±{one['detectable']:.3f} could have been found"
-                if one["detectable"] <= 1
-                else "no difference could have been found"
-            )
+            f"measured: {measured['measure']} changed at {measured['changed']:.0%} of {measured['probes']} probes in "
+            f"{counted(measured['conversations'], 'conversation')}; minimum detectable effect (80 % power): {effect}"
         )
 
 
-def tell_differences(found: Differences) -> None:
-    """Print what two golden sets judge differently."""
-    emit_list("added", found.added)
-    emit_list("removed", found.removed)
-    if found.changes:
-        rows = [[one.probe, one.what, one.before, one.after] for one in found.changes[:SHOWN]]
+def emit_differences(differences: Differences) -> None:
+    """Print the differences between two golden sets."""
+    changes = differences.changes
+    emit_list("added", differences.added)
+    emit_list("removed", differences.removed)
+    if changes:
+        rows = [[change.probe, change.what, change.before, change.after] for change in changes[:SHOWN]]
         emit_table(["probe", "what", "A", "B"], rows, left=2)
-        if len(found.changes) > SHOWN:
-            emit(f"… and {len(found.changes) - SHOWN} more changes (--json lists all)")
-    retyped = Counter((one.before, one.after) for one in found.retyped)
+        if len(changes) > SHOWN:
+            emit(f"… and {len(changes) - SHOWN} more changes (--json lists all)")
+    retyped = Counter((change.before, change.after) for change in differences.retyped)
     if retyped:
         emit_table(["type in A", "in B", "probes"], [[*pair, times] for pair, times in retyped.most_common()], left=2)
-    where = counted(len({one.probe for one in found.changes}), "probe")
     emit_folded(
-        f"{counted(len(found.added), 'probe')} added, {len(found.removed)} removed; "
-        f"{counted(len(found.changes), 'change')} in {where}; "
-        f"{len(found.retyped)} of another type, {found.reworded} reworded alone"
+        f"{counted(len(differences.added), 'probe')} added, {len(differences.removed)} removed; "
+        f"{counted(len(changes), 'change')} in {counted(len({change.probe for change in changes}), 'probe')}; "
+        f"{len(differences.retyped)} of another type, {differences.reworded} with only the wording changed"
     )
 
 
-def tell_agreement(told: Agreements, universe: str) -> None:
-    """Print how far two judges agree, and on what they do not."""
-    whole, *types = told.rows
-    rows = [whole, *(one._replace(name=f"type {one.name or '–'}") for one in types), told.forbidden, told.silent]
+def emit_agreement(agreement: Agreements, universe: str) -> None:
+    """Print how far two judges agree, and the pairs on which they differ."""
+    total, *types = agreement.rows
+    rows = [
+        *(total, *(row._replace(name=f"type {row.name or '–'}") for row in types)),
+        *(agreement.forbidden, agreement.silent),
+    ]
     emit_table(
         ["", "pairs", "both", "A", "B", "raw", "kappa", "low", "high", "kw"],
         [
             [
-                *(one.name, one.pairs, one.both, one.first, one.second, one.raw, one.kappa),
-                *(None if bound is None else f"{bound:.2f}" for bound in (one.low, one.high)),
-                one.weighted,
+                *(row.name, row.pairs, row.both, row.first, row.second, row.raw, row.kappa),
+                *(None if bound is None else f"{bound:.2f}" for bound in (row.low, row.high)),
+                row.weighted,
             ]
-            for one in rows
+            for row in rows
         ],
     )
     emit_folded(
-        f"{counted(told.probes, 'probe')} that both judged ({told.alone[0]} and {told.alone[1]} by one alone"
-        + (f", {told.unpooled} more not in the pool" if told.unpooled else "")
-        + "). "
-        f"Pairs: {universe}, and {told.outside} that a judge listed beyond these. both, A, B: pairs that both call "
-        "relevant, or one alone; kappa: none of a judge who gave all one grade; low, high: its 95 % interval, over "
-        "conversations; kw: of the grades, by squared distance"
+        f"{counted(agreement.probes, 'probe')} judged by both (by one only: {agreement.alone[0]} and "
+        f"{agreement.alone[1]}" + (f"; not in the pool: {agreement.unpooled}" if agreement.unpooled else "") + "). "
+        f"Pairs: {universe}, and {agreement.outside} others of a judge. both, A, B: pairs that both judges, or only "
+        "one, call relevant; raw: share of equal judgements; kappa: undefined if a judge gave one grade only; low, "
+        "high: its 95 % interval, over conversations; kw: kappa of the grades, weighted by squared distance"
     )
-    differ = told.disagreements
+    differ = agreement.disagreements
     if differ:
         emit(f"{counted(len(differ), 'pair')} on which they differ:")
         emit_table(
             ["memory", "probe", "A", "B"],
             [
-                [one.memory, one.probe, *(_mark(one.grades[at], one.forbids[at]) for at in (0, 1))]
-                for one in differ[:SHOWN]
+                [pair.memory, pair.probe, *(_mark(pair.grades[judge], pair.forbids[judge]) for judge in (0, 1))]
+                for pair in differ[:SHOWN]
             ],
             left=2,
         )

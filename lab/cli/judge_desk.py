@@ -1,6 +1,6 @@
-"""The judge's desk: what keys do and what the screen shows, without a terminal.
+"""The logic of the judging screen: what keys do and what the screen shows.
 
-:class:`Desk` takes keys by name and gives lines of styled text; :mod:`lab.cli.judge_screen` puts it on a terminal.
+:class:`Desk` takes keys by name and returns lines of styled text. :mod:`lab.cli.judge_screen` drives the terminal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lab.cli.judge_lines import (
     folded,
     keys_line,
     listed,
-    point,
+    minute,
     shown,
     width,
     window,
@@ -27,32 +27,33 @@ from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import GLOBAL, Memory, Recording, Turn
 
-# Before a text that was pasted.
+# Prefix of pasted text.
 PASTED = "text:"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 NAMES = {"0": "no", "1": "helps", "2": "needed", FORBIDDEN: "forbidden"}
 HELP = """
 0  not relevant    1  helps    2  needed: wrong or unsafe without it
-f  forbidden: it would mislead (superseded, a look-alike, another project's)
-n  note why, of the memory that is marked      N  note what the turn needs
+f  forbidden: it would mislead (superseded, similar, of another project)
+n  note on the selected memory          N  note on what the turn needs
 /  search all memories visible at the turn; Enter adds one to the list
-r  the rest is not relevant             x  the turn needs nothing; all is 0
-Enter  done with this turn; what has no grade stays unjudged
+r  grade the rest 0                     x  the turn needs nothing: grade all 0
+Enter  finish this turn; memories without a grade stay unjudged
 s  skip this turn                       u  undo the last decision
 up down, j k  move in the list          left right  another turn
-space  read on in a long memory         PgUp PgDn  read further back
-q  quit; run it again to go on
+space  page through a long memory       PgUp PgDn  scroll the conversation
+q  quit; run the command again to continue
 
-All is saved at once. Judge as a demanding user would: usually 0 to 4 memories
-are relevant. One that is superseded never is. One of the same session is only
-where the agent could have lost it. A star marks a memory with a note.
+Every decision is saved at once. Judge as a demanding user would: usually 0 to
+4 memories are relevant. A superseded memory never is. A memory of the same
+session is relevant only if the agent could have lost it. A star marks a memory
+with a note.
 """
 
 
 class Desk:
-    """Where the judge is: turn, memory, and what is being typed. Decisions are those of the :class:`Judging`.
+    """State of the screen: turn, selected memory and input line. :class:`Judging` holds the decisions.
 
-    :class:`UnusableInput` where they are about turns or memories that the recordings do not have.
+    Raises :class:`UnusableInput` if the pool or the decisions name turns or memories that the recordings do not have.
     """
 
     def __init__(self, judging: Judging, recordings: Mapping[str, Recording]) -> None:
@@ -60,7 +61,7 @@ class Desk:
             _check(sheet, recordings.get(sheet.conversation), judging.out)
         self.judging = judging
         self._recordings = recordings
-        self.place = 0
+        self.position = 0
         self.cursor = 0
         self.back = 0
         self.into = 0
@@ -71,28 +72,28 @@ class Desk:
         self._kept = 0
         self._page = 1
         self._turns = [turn.turn for turn in judging.pool.turns]
-        self._go(next((at for at, one in enumerate(judging.sheets()) if one.state == "open"), 0))
+        self._go(next((index for index, sheet in enumerate(judging.sheets()) if sheet.state == "open"), 0))
 
     @property
     def sheet(self) -> Sheet:
-        """The turn at hand."""
-        return self.judging.sheet(self._turns[self.place])
+        """The judgements of the current turn."""
+        return self.judging.sheet(self._turns[self.position])
 
     @property
     def recording(self) -> Recording:
-        """Its conversation."""
+        """The conversation of the current turn."""
         return self._recordings[self.sheet.conversation]
 
     @property
     def turn(self) -> Turn:
-        """The turn itself."""
-        return next(turn for turn in self.recording.turns if turn.key == self._turns[self.place])
+        """The current turn."""
+        return next(turn for turn in self.recording.turns if turn.key == self._turns[self.position])
 
     def _memory(self, key: str) -> Memory:
         return next(memory for memory in self.recording.memories if memory.key == key)
 
     def _session_of(self, memory: Memory) -> str:
-        """Where a memory was kept: one of the same session is wanted only where the agent could have lost it."""
+        """Return the session that created a memory. One of this session is rarely relevant; see :data:`HELP`."""
         before = self.recording.turns[: memory.visible_from]
         if not before:
             return "before the first session"
@@ -101,19 +102,19 @@ class Desk:
 
     @property
     def visible(self) -> list[Memory]:
-        """What could be recalled at the turn, its own scope first, the newest first."""
+        """The memories that could be recalled at the turn: its scope and global first, then newest first."""
         turn = self.turn
         born = [memory for memory in self.recording.memories if memory.is_visible_at(turn.seq)]
         return sorted(born, key=lambda memory: (memory.scope not in (turn.scope, GLOBAL), -memory.created_at))
 
     @property
-    def found(self) -> list[Memory]:
-        """What a search finds: memories with all words that were typed."""
+    def matches(self) -> list[Memory]:
+        """The search results: visible memories that contain every typed word."""
         words = self.typed.casefold().split()
-        return [one for one in self.visible if all(word in one.text.casefold() for word in words)]
+        return [memory for memory in self.visible if all(word in memory.text.casefold() for word in words)]
 
     def press(self, key: str) -> None:
-        """Do what a key does: a character, or ``enter escape backspace up down left right pageup pagedown``."""
+        """Handle a key: a character, or ``enter escape backspace up down left right pageup pagedown``."""
         self.message = ""
         if self.mode in ("search", "note", "reason"):
             self._type(key)
@@ -132,7 +133,7 @@ class Desk:
         if key in ("up", "k", "down", "j"):
             self.cursor = max(0, min(self.cursor + (1 if key in ("down", "j") else -1), len(items) - 1))
         elif key in ("left", "right"):
-            self._go(max(0, min(self.place + (1 if key == "right" else -1), len(self._turns) - 1)))
+            self._go(max(0, min(self.position + (1 if key == "right" else -1), len(self._turns) - 1)))
         elif key in ("pageup", "pagedown"):
             self.back += self._page if key == "pageup" else -self._page
         elif key in GRADES and items:
@@ -148,11 +149,11 @@ class Desk:
                 self._decide("rest", refused=tuple(self.sheet.unjudged))
             self._ask_type()
         elif key == "x" and self.sheet.relevant:
-            # It would take the grades back without a word.
-            self.message = "a memory is graded as wanted here: 0 takes that back, and then x"
+            # x would silently discard the grades.
+            self.message = "a memory is graded relevant here; grade it 0 first, then press x"
         elif key == "x":
             sheet = self.sheet
-            self._decide("nothing", refused=tuple(one for one in sheet.items if sheet.marks.get(one) != FORBIDDEN))
+            self._decide("nothing", refused=tuple(item for item in sheet.items if sheet.marks.get(item) != FORBIDDEN))
             self._next_turn()
         elif key == "s":
             self._decide("skip")
@@ -166,7 +167,7 @@ class Desk:
         elif key == "?":
             self.mode = "help"
         elif key != "escape":
-            self.message = f"{shown(key)} does nothing here; ? tells what does"
+            self.message = f"{shown(key)} does nothing here; ? shows the keys"
 
     def _type(self, key: str) -> None:
         if key == "escape":
@@ -175,7 +176,7 @@ class Desk:
         elif key == "backspace":
             self.typed = self.typed[:-1]
         elif key in ("up", "down") and self.mode == "search":
-            self.cursor = max(0, min(self.cursor + (1 if key == "down" else -1), len(self.found) - 1))
+            self.cursor = max(0, min(self.cursor + (1 if key == "down" else -1), len(self.matches) - 1))
         elif key == "enter":
             self._typed()
         elif (key.isprintable() and len(key) == 1) or key.startswith(PASTED):
@@ -188,21 +189,19 @@ class Desk:
             self._decide("reason", value=text)
         elif mode == "note":
             self._decide("note", self.sheet.items[self.cursor], text)
-        elif not self.found:
-            self.cursor, self.message = self._kept, "nothing found, so nothing added"
+        elif not self.matches:
+            self.cursor, self.message = self._kept, "no match; nothing was added"
         else:
-            key = self.found[self.cursor].key
+            key = self.matches[self.cursor].key
             if key not in self.sheet.items:
                 self._decide("add", key)
             self.cursor = self.sheet.items.index(key)
 
     def _end_turn(self) -> None:
-        """Ask what the turn tries; first of all, whether somebody looked: a key too many must not be a judgement."""
+        """Ask for the type of the turn, unless nothing was judged: an accidental Enter must not be a judgement."""
         waiting = len(self.sheet.unjudged)
         if waiting and not self.sheet.relevant:
-            self.message = (
-                f"{counted(waiting, 'memory')} without a grade: r refuses them, x says that nothing is needed"
-            )
+            self.message = f"{counted(waiting, 'memory')} without a grade; r grades them 0, x if nothing is needed"
         else:
             self._ask_type()
 
@@ -213,8 +212,8 @@ class Desk:
             self.message = f"{NAMES[before]} before, {NAMES[grade]} now: {shown(self._memory(memory).text)}"
         sheet = self.sheet
         if sheet.unjudged:
-            later = [at for at, one in enumerate(sheet.items) if one not in sheet.marks]
-            self.cursor = next((at for at in later if at > self.cursor), later[0])
+            ungraded = [index for index, item in enumerate(sheet.items) if item not in sheet.marks]
+            self.cursor = next((index for index in ungraded if index > self.cursor), ungraded[0])
         elif sheet.state != "done":
             self._ask_type()
 
@@ -223,8 +222,8 @@ class Desk:
 
     @property
     def types(self) -> list[str]:
-        """The types to choose from: a turn with gold does not need nothing."""
-        return [one for one in TYPES if one != NOTHING or not self.sheet.relevant]
+        """The types to choose from. A turn with relevant memories cannot need nothing."""
+        return [name for name in TYPES if name != NOTHING or not self.sheet.relevant]
 
     def _choose_type(self, key: str) -> None:
         types = self.types
@@ -238,7 +237,7 @@ class Desk:
         elif len(key) == 1 and key in LETTERS[: len(types)]:
             self._done(types[LETTERS.index(key)])
         else:
-            self.message = f"a letter from a to {LETTERS[len(types) - 1]}; Esc goes back to the list"
+            self.message = f"press a letter from a to {LETTERS[len(types) - 1]}; Esc goes back to the list"
 
     def _done(self, kind: str) -> None:
         self.mode = "list"
@@ -246,33 +245,33 @@ class Desk:
         self._next_turn()
 
     def _decide(self, what: str, memory: str = "", value: str = "", refused: Sequence[str] = ()) -> None:
-        self.judging.decide(Decision(self._turns[self.place], what, memory, value, tuple(refused)))
+        self.judging.decide(Decision(self._turns[self.position], what, memory, value, tuple(refused)))
 
     def _undo(self) -> None:
         last = self.judging.undo()
         if last is None:
-            self.message = "there is nothing to undo"
+            self.message = "nothing to undo"
             return
         self._go(self._turns.index(last.turn))
         items = self.sheet.items
         self.cursor = items.index(last.memory) if last.memory in items else 0
         self.message = f"undone: {last.what} {last.value}".rstrip()
 
-    def _go(self, place: int) -> None:
-        self.place, self.back, self.mode = place, 0, "list"
+    def _go(self, position: int) -> None:
+        self.position, self.back, self.mode = position, 0, "list"
         sheet = self.sheet
-        self.cursor = next((at for at, one in enumerate(sheet.items) if one not in sheet.marks), 0)
+        self.cursor = next((index for index, item in enumerate(sheet.items) if item not in sheet.marks), 0)
 
     def _next_turn(self) -> None:
-        waiting = [at for at, sheet in enumerate(self.judging.sheets()) if sheet.state == "open"]
+        waiting = [index for index, sheet in enumerate(self.judging.sheets()) if sheet.state == "open"]
         if waiting:
-            self._go(next((at for at in waiting if at > self.place), waiting[0]))
+            self._go(next((index for index in waiting if index > self.position), waiting[0]))
         else:
-            self._go(self.place)
-            self.message = "every turn is judged or skipped: q ends, left and right go back"
+            self._go(self.position)
+            self.message = "every turn is judged or skipped; q quits, left and right go back"
 
     def lines(self, columns: int, rows: int) -> list[Line]:
-        """The screen, ``rows`` lines of at most ``columns`` cells; made for 80 by 24 and above."""
+        """Return the screen: ``rows`` lines of at most ``columns`` cells. It is designed for 80 by 24 and larger."""
         return [(style, cut(text, columns)) for style, text in self._lines(columns, rows)][:rows]
 
     def _lines(self, columns: int, rows: int) -> list[Line]:
@@ -283,12 +282,12 @@ class Desk:
             ]
         detail = max(4, rows // 6)
         left = max(7, rows - detail - 6)
-        said_rows = left * 3 // 5
-        self._page = said_rows - 1
-        said, self.back = window(conversation_lines(self.recording, self.turn, columns), said_rows, self.back)
-        middle = self._menu(columns) if self.mode == "type" else self._memories(columns, left - said_rows, detail)
-        middle += [("", "")] * (left - said_rows + detail + 2 - len(middle))
-        return [*self._title(columns), *said, *middle, *self._foot(columns)]
+        chat_rows = left * 3 // 5
+        self._page = chat_rows - 1
+        chat, self.back = window(conversation_lines(self.recording, self.turn, columns), chat_rows, self.back)
+        middle = self._menu(columns) if self.mode == "type" else self._memories(columns, left - chat_rows, detail)
+        middle += [("", "")] * (left - chat_rows + detail + 2 - len(middle))
+        return [*self._title(columns), *chat, *middle, *self._foot(columns)]
 
     def _title(self, columns: int) -> list[Line]:
         progress, turn = self.judging.progress(), self.turn
@@ -297,45 +296,45 @@ class Desk:
             if self.sheet.state == "open"
             else f" [{self.sheet.state}{': ' * bool(self.sheet.type)}{self.sheet.type}]"
         )
-        left = f"{self.place + 1}/{len(self._turns)}, {progress['done']} done"
+        left = f"{self.position + 1}/{len(self._turns)}, {progress['done']} done"
         left += f", {progress['skipped']} skipped" if progress["skipped"] else ""
         return bar(f"{left}  {turn.key}  {turn.scope}{state}", columns)
 
     def _menu(self, columns: int) -> list[Line]:
-        lines = [f"  {LETTERS[at]}  {name:<23} {TYPES[name]}" for at, name in enumerate(self.types)]
-        return [*bar("what does this turn try?", columns, "-"), *(("", line) for line in lines)]
+        lines = [f"  {letter}  {name:<23} {TYPES[name]}" for letter, name in zip(LETTERS, self.types, strict=False)]
+        return [*bar("what does this turn test?", columns, "-"), *(("", line) for line in lines)]
 
     def _memories(self, columns: int, rows: int, detail: int) -> list[Line]:
-        """The list, and the memory under the cursor in full."""
+        """Return the lines of the list and of the selected memory's details."""
         sheet, turn = self.sheet, self.turn
         if self.mode == "search":
-            memories, title = self.found, f"{len(self.found)} of {len(self.visible)} memories visible at the turn"
+            memories, title = self.matches, f"{len(self.matches)} of {len(self.visible)} memories visible at the turn"
         else:
             by_key = {memory.key: memory for memory in self.recording.memories}
             memories, title = [by_key[key] for key in sheet.items], f"{len(sheet.marks)} of {len(sheet.items)} judged"
             title += f"   needs: {sheet.reason}" if sheet.reason else ""
         first = max(0, min(self.cursor - rows // 2, len(memories) - rows))
         lines = [
-            listed(one, sheet, turn.scope, columns, here=at == self.cursor)
-            for at, one in enumerate(memories[first : first + rows], first)
+            listed(memory, sheet, turn.scope, columns, here=index == self.cursor)
+            for index, memory in enumerate(memories[first : first + rows], first)
         ]
         lines = [*bar(title, columns, "-"), *lines, *[("", "")] * (rows - len(lines))]
         if not memories:
             return [
                 *lines,
-                *bar("no memory has these words" if self.mode == "search" else "nothing here", columns, "-"),
+                *bar("no memory has these words" if self.mode == "search" else "no memories", columns, "-"),
             ]
         memory = memories[self.cursor]
-        newer = next((f"  superseded by {one.key}" for one in self.visible if memory.key in one.supersedes), "")
-        where = self._session_of(memory)
-        facts = f"{point(memory.created_at)}  {where}  {memory.category}  {memory.scope}{newer}"
+        newer = next((f"  superseded by {other.key}" for other in self.visible if memory.key in other.supersedes), "")
+        session = self._session_of(memory)
+        facts = f"{minute(memory.created_at)}  {session}  {memory.category}  {memory.scope}{newer}"
         note = [f"note: {sheet.notes[memory.key]}"] if sheet.notes.get(memory.key) else []
         text, room = folded(memory.text, columns), detail - len(note)
         if len(text) > room:
-            # A line stands on both pages.
+            # Consecutive pages share a line.
             begins = range(0, len(text) - 1, max(room - 1, 1))
             first = begins[self.into % len(begins)]
-            more = f"  lines {first + 1}-{min(first + room, len(text))} of {len(text)}, space: on"
+            more = f"  lines {first + 1}-{min(first + room, len(text))} of {len(text)}, space: more"
             facts, text = cut(facts, columns - len(more) - 8) + more, text[first : first + room]
         return [*lines, *bar(facts, columns, "-"), *(("", cut(shown(line), columns)) for line in (*text, *note))]
 
@@ -347,10 +346,10 @@ class Desk:
             typed = shown(self.typed)
             while typed and width(typed) > columns - width(entry[self.mode]) - 4:
                 typed = typed[1:]
-            return [("bold", f"{entry[self.mode]}: {typed}_"), keys_line("Enter: keep   Esc: leave")]
+            return [("bold", f"{entry[self.mode]}: {typed}_"), keys_line("Enter: save   Esc: cancel")]
         if self.mode == "type":
             more = "" if self.sheet.relevant else f"   Enter: {NOTHING}"
-            return [("bold", self.message), keys_line(f"a letter: its type{more}   Esc: back   u: undo")]
+            return [("bold", self.message), keys_line(f"a letter: choose{more}   Esc: back   u: undo")]
         keys = "0 no  1 helps  2 needed  f forbid  n note  / search  r rest 0  Enter done"
         more = "x nothing  s skip  u undo  q quit  ? help"
         return [("bold", self.message) if self.message else keys_line(keys), keys_line(more)]
@@ -359,9 +358,9 @@ class Desk:
 def _check(sheet: Sheet, recording: Recording | None, out: Path) -> None:
     turns = {turn.key for turn in recording.turns} if recording else set()
     memories = {memory.key for memory in recording.memories} if recording else set()
-    lost = [sheet.turn] if sheet.turn not in turns else [key for key in sheet.items if key not in memories]
-    if lost:
+    unknown = [sheet.turn] if sheet.turn not in turns else [key for key in sheet.items if key not in memories]
+    if unknown:
         raise UnusableInput(
-            f"{lost[0]}: is pooled or was judged for {out}, and the recordings do not have it; was this judged over "
-            "others? Choose another --out, or make the pool again"
+            f"{unknown[0]}: is in the pool or in {out}, but not in the recordings; if it was judged for other "
+            "recordings, choose another --out, or make the pool again"
         )

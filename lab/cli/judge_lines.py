@@ -1,4 +1,4 @@
-"""Lines of the judge's screen: text made safe for a terminal, folded to its width, wide characters counted as two."""
+"""Lines of the judging screen: escaped, folded and measured in terminal cells (wide characters count two)."""
 
 from __future__ import annotations
 
@@ -10,44 +10,45 @@ from lab.recordings.model import GLOBAL, Memory, Recording, Turn
 
 # A style and a text.
 Line = tuple[str, str]
-# Turns shown before the one that is judged.
+# Number of turns shown before the judged one.
 BEFORE = 12
-# A word with the blanks after it; of scripts without blanks, a character.
+# A word with the spaces after it; in scripts without spaces, one character.
 WORD = re.compile(r"[\u2e80-\uffef]|[^\s\u2e80-\uffef]+\s*|\s+")
 LAST_MS = 253_402_300_799_999
 
 
 def shown(text: str) -> str:
-    """A text on one line, with everything that could write to a terminal as an escape that can be read."""
+    """Return a text on one line, with control characters as visible escapes."""
     return "".join(
-        one if one.isprintable() else " " if one.isspace() else one.encode("unicode_escape").decode() for one in text
+        char if char.isprintable() else " " if char.isspace() else char.encode("unicode_escape").decode()
+        for char in text
     )
 
 
 def width(text: str) -> int:
-    """Cells that a text takes."""
+    """Return the number of terminal cells that a text takes."""
     from prompt_toolkit.utils import get_cwidth
 
     return sum(map(get_cwidth, text))
 
 
 def cut(text: str, columns: int) -> str:
-    """A text in at most so many cells, an ellipsis where it goes on."""
+    """Return a text cut to at most ``columns`` cells, with an ellipsis if it was longer."""
     if width(text) <= columns:
         return text
     kept, used = "", 1
-    for one in text:
-        used += width(one)
+    for char in text:
+        used += width(char)
         if used > columns:
             break
-        kept += one
+        kept += char
     return f"{kept}…"
 
 
 def folded(text: str, columns: int) -> list[str]:
-    """A text in lines of at most so many cells, its own ones and others between words, or characters of Chinese."""
-    own = [line for line in text.splitlines() if line.strip()]
-    return [folded_line for line in own or [""] for folded_line in _folded(shown(line), columns)]
+    """Return the non-blank lines of a text, folded to at most ``columns`` cells at word boundaries."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [part for line in lines or [""] for part in _folded(shown(line), columns)]
 
 
 def _folded(text: str, columns: int) -> list[str]:
@@ -66,19 +67,19 @@ def _folded(text: str, columns: int) -> list[str]:
 
 
 def day(created_at: int) -> str:
-    """A date, in UTC; a dash where no calendar has one."""
+    """Return a date in UTC from milliseconds; a dash if it is out of range."""
     return str(datetime.fromtimestamp(created_at / 1000, UTC).date()) if 0 < created_at <= LAST_MS else "–"
 
 
-def point(created_at: int) -> str:
-    """A date and a time, in UTC; a dash where no calendar has one."""
+def minute(created_at: int) -> str:
+    """Return a date and time in UTC from milliseconds; a dash if it is out of range."""
     if not 0 < created_at <= LAST_MS:
         return "–"
     return f"{datetime.fromtimestamp(created_at / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
 def bar(text: str, columns: int, line: str = " ") -> list[Line]:
-    """A line across the screen: a title in reverse, or a rule that says something."""
+    """Return a line across the screen: a title in reverse video, or a horizontal rule with a text."""
     text = shown(text)
     if line == " ":
         title = cut(f" {text}", columns)
@@ -88,29 +89,29 @@ def bar(text: str, columns: int, line: str = " ") -> list[Line]:
 
 
 def keys_line(text: str) -> Line:
-    """What keys do."""
+    """Return a line that lists keys."""
     return ("ansicyan", text)
 
 
 def conversation_lines(recording: Recording, turn: Turn, columns: int) -> list[Line]:
-    """The turn that is judged and what was said before it, the turn last and in bold."""
+    """Return the lines of the judged turn, in bold, and of up to :data:`BEFORE` turns before it."""
     lines: list[Line] = []
     session = ""
-    for one in recording.turns[max(0, turn.seq - BEFORE) : turn.seq + 1]:
-        if one.session != session:
-            session = one.session
-            lines.append(("ansicyan", f"session {shown(session)}, {day(one.time_ms)}"[:columns]))
-        who = shown(one.speaker or one.role)
-        style = "bold" if one is turn else ""
-        first, *rest = folded(f"{'>' if one is turn else ' '} {who}: {one.text}", columns - 4)
+    for earlier in recording.turns[max(0, turn.seq - BEFORE) : turn.seq + 1]:
+        if earlier.session != session:
+            session = earlier.session
+            lines.append(("ansicyan", f"session {shown(session)}, {day(earlier.time_ms)}"[:columns]))
+        who = shown(earlier.speaker or earlier.role)
+        style = "bold" if earlier is turn else ""
+        first, *rest = folded(f"{'>' if earlier is turn else ' '} {who}: {earlier.text}", columns - 4)
         lines += [(style, first), *((style, f"    {line}") for line in rest)]
     return lines
 
 
 def window(lines: list[Line], rows: int, back: int) -> tuple[list[Line], int]:
-    """So many lines, and how far ``back`` they are: no further than there is something to read.
+    """Return ``rows`` lines and ``back``, the number of lines scrolled back, limited to the lines there are.
 
-    That is from the last lines; from the beginning of the turn where it is longer than the window.
+    Without scrolling the window shows the last lines, or the start of the turn if the turn does not fit.
     """
     turn = sum(style == "bold" for style, _ in lines)
     last = max(0, len(lines) - rows)
@@ -121,7 +122,7 @@ def window(lines: list[Line], rows: int, back: int) -> tuple[list[Line], int]:
 
 
 def listed(memory: Memory, sheet: Sheet, scope: str, columns: int, *, here: bool) -> Line:
-    """A memory in the list: cursor, grade, a star where it has a note, scope where it is another, and its words."""
+    """Return a memory's line in the list: cursor, grade, a star for a note, its scope if another, and its text."""
     mark = sheet.marks.get(memory.key, "·")
     note = "*" if sheet.notes.get(memory.key) else " "
     other = f"[{shown(memory.scope)}] " if memory.scope not in (scope, GLOBAL) else ""

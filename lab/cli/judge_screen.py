@@ -1,4 +1,4 @@
-"""The judge's desk on a terminal: keys come in, the screen goes out. prompt_toolkit knows the terminals."""
+"""Connect the judging screen (:class:`lab.cli.judge_desk.Desk`) to a terminal with prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
 
-# Names of prompt_toolkit, and ours.
-NAMED = {
+# prompt_toolkit's names of keys, and those of Desk.press.
+KEY_NAMES = {
     **{name: name for name in ("up", "down", "left", "right", "pageup", "pagedown", "escape")},
     "c-m": "enter",
     "c-j": "enter",
     "c-h": "backspace",
 }
-# Seconds after which an Esc that nothing followed is one.
+# Seconds without further input after which Esc counts as a key, not as the start of an escape sequence.
 ESC_WAIT = 0.1
 
 
 def judge(desk: Desk, keyboard: Input | None = None, screen: Output | None = None) -> None:
-    """Let a judge work at the desk until the judge leaves: with q, Ctrl-C, or a terminal that is closed.
+    """Run the judging screen until the judge quits with q or Ctrl-C, or the terminal is closed.
 
-    What the desk raises, a disk that is full for instance, ends it and is raised again on a terminal that is restored.
+    An exception of the desk, such as a full disk, ends the screen and is raised again after the terminal is restored.
     """
     from prompt_toolkit.application import Application
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -38,7 +38,7 @@ def judge(desk: Desk, keyboard: Input | None = None, screen: Output | None = Non
     def press(event: KeyPressEvent, key: str) -> None:
         try:
             desk.press(key)
-        except Exception as error:  # an event loop would print it over the screen, and go on
+        except Exception as error:  # the event loop would print it over the screen and continue
             event.app.exit(exception=error)
             return
         if desk.ended:
@@ -47,7 +47,7 @@ def judge(desk: Desk, keyboard: Input | None = None, screen: Output | None = Non
     def bind(name: str, key: str) -> None:
         bindings.add(name, eager=name != "escape")(lambda event: press(event, key))
 
-    for name, key in NAMED.items():
+    for name, key in KEY_NAMES.items():
         bind(name, key)
 
     @bindings.add(Keys.Any)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.latency_tables import tell
+from lab.cli.latency_tables import emit_latency
 from lab.cli.output import Json, announce, emit_folded, emit_json
-from lab.cli.replay_options import LABELLED, asks
+from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -23,48 +23,56 @@ def add_to(app: typer.Typer) -> None:
     app.command("latency")(latency)
 
 
-@asks(*LABELLED, "config", "embedder", arms=DEFAULT_ARMS, told="both policies and seed_full")
+@takes_replay_options(*LABELLED, "config", "embedder", arms=DEFAULT_ARMS)
 def latency(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Its folder: new, or one made with the same arguments.")],
+    out: Annotated[Path, typer.Option("--out", help="The output folder: new, or made with the same arguments.")],
     memories: Annotated[
         list[int] | None,
-        typer.Option(help="Size of a store; repeat for a curve. [default: 1000, 10000 and 100000]"),
+        typer.Option(help="Number of memories in the store. Repeat for a curve. [default: 1000, 10000 and 100000]"),
     ] = None,
     store: Annotated[
-        list[str] | None, typer.Option(help="lancedb or exact; both to compare them. [default: lancedb]")
+        list[str] | None, typer.Option(help="lancedb or exact. Repeat to compare both. [default: lancedb]")
     ] = None,
-    turns: Annotated[int, typer.Option(min=1, help="Warm turns that count; p99 needs 368.")] = 400,
-    warm_up: Annotated[int, typer.Option(min=0, help="Turns before these that do not count.")] = 10,
-    cold: Annotated[int, typer.Option(min=0, help="Fresh processes for each arm; p50 needs 6.")] = 6,
+    turns: Annotated[int, typer.Option(min=1, help="Number of measured warm turns; p99 needs 368.")] = 400,
+    warm_up: Annotated[int, typer.Option(min=0, help="Number of unmeasured turns before them.")] = 10,
+    cold: Annotated[int, typer.Option(min=0, help="Number of fresh processes per arm; p50 needs 6.")] = 6,
     rate: Annotated[
-        float | None, typer.Option(help="Also an open loop: so many requests a second, each arm by itself.")
+        float | None, typer.Option(help="Also run an open loop with this many requests a second, one arm at a time.")
     ] = None,
     compact_every: Annotated[
-        str, typer.Option(help="Cadences to sweep, with commas between; rows, or never.")
+        str, typer.Option(help="Compaction cadences to compare: numbers of rows or never, comma-separated.")
     ] = "1,16,128,never",
-    appends: Annotated[int, typer.Option(min=0, help="Rows appended under each cadence; 0: no sweep.")] = 256,
+    appends: Annotated[
+        int, typer.Option(min=0, help="Number of rows appended under each cadence; 0 skips the comparison.")
+    ] = 256,
     waiting: Annotated[
-        str, typer.Option(help="Rows appended and not compacted, with commas between, to time turns over.")
+        str, typer.Option(help="Numbers of uncompacted rows to time turns with, comma-separated.")
     ] = "0,10,100,1000",
     grow_from: Annotated[
         int | None,
-        typer.Option(min=0, help="Compacted rows under those; 0: none, and no index. [default: the smallest size]"),
+        typer.Option(
+            min=0,
+            help="Number of compacted rows in the store for these; 0: none and no index. [default: the smallest size]",
+        ),
     ] = None,
     vector_index: Annotated[
-        str, typer.Option(help="none: exact search. ivf_flat: approximate, for large stores.")
+        str, typer.Option(help="none: exact search. ivf_flat: approximate search, for large stores.")
     ] = "none",
     as_json: Json = False,
 ) -> None:
-    """Time the arms over live stores. Warm and cold, by stage and size, and with rows waiting for compaction."""
+    """Measure the latency of arms over live stores.
+
+    Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction.
+    """
     from lab.files import dump_json, write_atomically
     from lab.latency.request import SIZES, LatencyRequest
     from lab.latency.run import run_latency
     from lab.latency.summary import summarise
 
-    wanted = LatencyRequest(
-        asked,
+    latency_request = LatencyRequest(
+        request,
         sizes=tuple(sorted(memories or SIZES)),
         stores=tuple(store or ("lancedb",)),
         turns=turns,
@@ -77,15 +85,15 @@ def latency(
         grow_from=grow_from,
         vector_index=vector_index,
     )
-    folder, cells = run_latency(wanted, out, announce=announce)
-    found = summarise(wanted, folder, cells)
-    write_atomically(out / "latency.json", dump_json(found))
-    files = _draw(found, out / "figures")
+    folder, cells = run_latency(latency_request, out, announce=announce)
+    summary = summarise(latency_request, folder, cells)
+    write_atomically(out / "latency.json", dump_json(summary))
+    files = _draw(summary, out / "figures")
     if as_json:
-        emit_json(found | {"figures": [str(file) for file in files]})
+        emit_json(summary | {"figures": [str(file) for file in files]})
         return
-    tell(found)
-    emit_folded(f"All of it: {out / 'latency.json'}; samples in {out / 'samples'}. Charts: {out / 'figures'}")
+    emit_latency(summary)
+    emit_folded(f"All figures: {out / 'latency.json'}; samples: {out / 'samples'}; charts: {out / 'figures'}")
 
 
 def _parts(text: str) -> list[str]:
@@ -97,16 +105,18 @@ def _whole_numbers(text: str) -> list[int]:
 
     for part in _parts(text):
         if not part.isdecimal():
-            raise UnusableInput(f"waiting {part!r} is not a whole number from 0")
+            raise UnusableInput(f"--waiting: {part!r} is not a whole number of 0 or more")
     return sorted(map(int, _parts(text)))
 
 
-def _draw(found: Mapping[str, Any], folder: Path) -> list[Path]:
+def _draw(summary: Mapping[str, Any], folder: Path) -> list[Path]:
     from lab.report.figures import save
     from lab.report.figures_latency import compaction_figure, size_figure, stages_figure
 
-    files = save(size_figure(found["warm"]), folder / "latency_by_size")
-    files += save(stages_figure(found["warm"]), folder / "stages")
-    if found["waiting"] or found["cadence"]:
-        files += save(compaction_figure(found["waiting"], found["cadence"], found["left_out"]), folder / "compaction")
+    files = save(size_figure(summary["warm"]), folder / "latency_by_size")
+    files += save(stages_figure(summary["warm"]), folder / "stages")
+    if summary["waiting"] or summary["cadence"]:
+        files += save(
+            compaction_figure(summary["waiting"], summary["cadence"], summary["left_out"]), folder / "compaction"
+        )
     return files

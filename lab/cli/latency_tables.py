@@ -1,4 +1,4 @@
-"""What ``lab latency`` prints: one table a question, for 80 columns."""
+"""Tables of ``lab latency``, for 80 columns."""
 
 from __future__ import annotations
 
@@ -9,139 +9,139 @@ from lab.cli.output import emit, emit_folded, emit_table
 from lab.formatting import milliseconds
 
 MEGA = 1e6
-# A stage whose share of the turn is less is left to latency.json.
+# A stage with a smaller share of the turn is shown only in latency.json.
 SHOWN_FROM = 0.01
 
 
-def tell(found: Mapping[str, Any]) -> None:
+def emit_latency(summary: Mapping[str, Any]) -> None:
     """Print a summary of :func:`lab.latency.summary.summarise`."""
-    for size in found["sizes"]:
+    for size in summary["sizes"]:
         made = size["memories"] - size["real"]
         if made:
             emit_folded(
-                f"{size['memories']} memories: {size['real']} of the recordings, {made} resampled from them "
-                "(own id, half of the words exchanged for others of the recordings, vector with noise)."
+                f"{size['memories']} memories: {size['real']} from the recordings, {made} resampled from them "
+                "(new id, half of the words replaced by others of the recordings, noise added to the vector)."
             )
-    stores = list(dict.fromkeys(one["store"] for one in found["warm"]))
+    stores = list(dict.fromkeys(row["store"] for row in summary["warm"]))
     for store in stores:
-        _tell_quantiles(f"Warm, {store}: milliseconds a turn [95 % interval], by memories", _over(found["warm"], store))
-    for store in stores if found["open"] else ():
-        title = f"Open loop, {store}, {found['rate']:g} a second: ms from the intended start"
-        _tell_quantiles(title, _over(found["open"], store))
+        _emit_quantiles(f"Warm, {store}: milliseconds per turn [95 % interval]", _over(summary["warm"], store))
+    for store in stores if summary["open"] else ():
+        title = f"Open loop, {store}, {summary['rate']:g} per second: ms from the intended start"
+        _emit_quantiles(title, _over(summary["open"], store))
     for store in stores:
-        _tell_stages(store, _over(found["warm"], store))
-    _tell_cold(found["cold"])
+        _emit_stages(store, _over(summary["warm"], store))
+    _emit_cold(summary["cold"])
     for store in stores:
-        _tell_ratios(store, _over(found["ratios"], store))
-    _tell_stores(found)
-    _tell_memory(found["sizes"])
-    _tell_waiting(found["waiting"])
-    _tell_cadence(found)
-    if found["left_out"]:
-        emit_folded(found["left_out"])
-    emit_folded(found["about"])
+        _emit_ratios(store, _over(summary["ratios"], store))
+    _emit_stores(summary)
+    _emit_memory(summary["sizes"])
+    _emit_waiting(summary["waiting"])
+    _emit_cadence(summary)
+    if summary["left_out"]:
+        emit_folded(summary["left_out"])
+    emit_folded(summary["about"])
 
 
 def _over(turns: Sequence[Mapping[str, Any]], store: str) -> list[Mapping[str, Any]]:
-    return [one for one in turns if one["store"] == store]
+    return [row for row in turns if row["store"] == store]
 
 
-def _tell_quantiles(title: str, turns: Sequence[Mapping[str, Any]]) -> None:
+def _emit_quantiles(title: str, turns: Sequence[Mapping[str, Any]]) -> None:
     emit()
     emit(title)
     emit_table(
         ["arm", "size", "n", "p50", "p95", "p99"],
         [
             [
-                one["arm"],
-                one["memories"],
-                _whole(one)["n"],
-                *(_interval(_whole(one)[name]) for name in ("p50", "p95", "p99")),
+                row["arm"],
+                row["memories"],
+                _total(row)["n"],
+                *(_interval(_total(row)[name]) for name in ("p50", "p95", "p99")),
             ]
-            for one in turns
+            for row in turns
         ],
     )
-    passed = sum(one["passed_over"] for one in turns)
+    passed = sum(row["passed_over"] for row in turns)
     if passed:
-        emit_folded(f"{passed} turns that an arm passed over as trivial are not in these: they search nothing.")
+        emit_folded(f"Not counted: {passed} turns that an arm skipped as trivial, without a search.")
 
 
-def _tell_stages(store: str, turns: Sequence[Mapping[str, Any]]) -> None:
-    sizes = list(dict.fromkeys(one["memories"] for one in turns))
+def _emit_stages(store: str, turns: Sequence[Mapping[str, Any]]) -> None:
+    sizes = list(dict.fromkeys(row["memories"] for row in turns))
     cells: dict[tuple[str, str], dict[int, float]] = {}
-    for one in turns:
-        least = SHOWN_FROM * (_whole(one)["mean"] or 0.0)
-        for stage, spent in one["stages"].items():
-            if spent["p50"] and (spent["mean"] >= least or (one["arm"], stage) in cells):
-                cells.setdefault((one["arm"], stage), {})[one["memories"]] = spent["p50"]["value"]
+    for row in turns:
+        least = SHOWN_FROM * (_total(row)["mean"] or 0.0)
+        for stage, spent in row["stages"].items():
+            if spent["p50"] and (spent["mean"] >= least or (row["arm"], stage) in cells):
+                cells.setdefault((row["arm"], stage), {})[row["memories"]] = spent["p50"]["value"]
     if not cells:
         return
     emit()
-    emit(f"By stage, {store}: p50, milliseconds (stages below {SHOWN_FROM:.0%} of a turn left out)")
-    rows = [[arm, stage, *(values.get(size) for size in sizes)] for (arm, stage), values in cells.items()]
+    emit(f"By stage, {store}: p50, milliseconds (without stages below {SHOWN_FROM:.0%} of a turn)")
+    rows = [[arm, stage, *(p50.get(size) for size in sizes)] for (arm, stage), p50 in cells.items()]
     emit_table(["arm", "stage", *(f"{size:,}" for size in sizes)], rows, left=2)
 
 
-def _tell_cold(turns: Sequence[Mapping[str, Any]]) -> None:
+def _emit_cold(turns: Sequence[Mapping[str, Any]]) -> None:
     if not turns:
         return
     emit()
-    emit("Cold: first turn of a fresh process, p50 (files may be in the system's cache)")
+    emit("Cold: first turn of a fresh process, p50 (files may be in the system's cache), ms")
     names = ("import", "open", "total")
     emit_table(
         ["arm", "memories", "n", "import lancedb", "open table", "first turn"],
         [
-            [one["arm"], one["memories"], _whole(one)["n"], *(_interval(one["stages"][name]["p50"]) for name in names)]
-            for one in turns
-            if one["stages"]
+            [row["arm"], row["memories"], _total(row)["n"], *(_interval(row["stages"][name]["p50"]) for name in names)]
+            for row in turns
+            if row["stages"]
         ],
     )
 
 
-def _tell_ratios(store: str, ratios: Sequence[Mapping[str, Any]]) -> None:
+def _emit_ratios(store: str, ratios: Sequence[Mapping[str, Any]]) -> None:
     if not ratios:
         return
     emit()
-    emit(f"{store}: times as long as {ratios[0]['baseline']}, median over ABBA blocks of two turns")
+    emit(f"{store}: latency relative to {ratios[0]['baseline']}, median over ABBA blocks of two turns")
     emit_table(
         ["arm", "memories", "blocks", "ratio"],
         [
-            [one["candidate"], one["memories"], one["blocks"], _interval(one["ratio"], "{:.2f}".format)]
-            for one in ratios
+            [row["candidate"], row["memories"], row["blocks"], _interval(row["ratio"], "{:.2f}".format)]
+            for row in ratios
         ],
     )
 
 
-def _tell_stores(found: Mapping[str, Any]) -> None:
-    if not found["stores"]:
+def _emit_stores(summary: Mapping[str, Any]) -> None:
+    if not summary["stores"]:
         return
     emit()
-    emit("A turn of all arms, mean milliseconds; how many times faster the exact store is")
+    emit("A turn of all arms: mean milliseconds, and speedup of the exact store over lancedb")
     emit_table(
-        ["memories", "lancedb", "exact", "times", "exact, one view", "times"],
+        ["memories", "lancedb", "exact", "speedup", "exact, shared", "speedup"],
         [
             [
-                one["memories"],
-                one["lancedb_ms"],
-                one["exact_ms"],
-                f"{one['times']:.1f}",
-                one["shared_ms"],
-                f"{one['times_shared']:.1f}",
+                row["memories"],
+                row["lancedb_ms"],
+                row["exact_ms"],
+                f"{row['times']:.1f}",
+                row["shared_ms"],
+                f"{row['times_shared']:.1f}",
             ]
-            for one in found["stores"]
+            for row in summary["stores"]
         ],
     )
-    agree = [size["agree"] for size in found["sizes"] if size["agree"]]
-    same, of = sum(one["turns"] for one in agree), sum(one["of"] for one in agree)
+    agree = [size["agree"] for size in summary["sizes"] if size["agree"]]
+    same, of = sum(row["turns"] for row in agree), sum(row["of"] for row in agree)
     emit_folded(
-        f"Both chose the same memories in {same} of {of} turns. The exact store scores turns ahead, many in one "
-        "product; over one view all arms share what was found, as in a replay."
+        f"Both chose the same memories in {same} of {of} turns. The exact store scores many turns ahead in one matrix "
+        "product. shared: all arms use one search, as in a replay."
     )
 
 
-def _tell_memory(sizes: Sequence[Mapping[str, Any]]) -> None:
+def _emit_memory(sizes: Sequence[Mapping[str, Any]]) -> None:
     emit()
-    emit("Memory of the process (RSS) and the table on disk, MB")
+    emit("Memory of the process (RSS) and table on disk, MB")
     rows = []
     for size in sizes:
         lance = size["stores"].get("lancedb", {})
@@ -154,75 +154,76 @@ def _tell_memory(sizes: Sequence[Mapping[str, Any]]) -> None:
                 _mega(lance.get("bytes")),
             ]
         )
-    emit_table(["memories", "before opening", "first turn", "at work", "builder", "on disk"], rows)
+    emit_table(["memories", "before opening", "first turn", "warm", "builder", "on disk"], rows)
     emit_folded(
-        "Before opening: Python and the lab's own list of rows. Builder: the process that built the stores and was "
-        "measured warm."
+        "before opening: Python and the lab's list of rows. builder: the process that built the stores and ran the "
+        "warm turns."
     )
     for size in sizes:
         if size["index_recall"] is not None:
             emit_folded(
-                f"{size['memories']} memories: vector search is approximate; it found {size['index_recall']:.1%} of "
-                "the exact search's first 12."
+                f"{size['memories']} memories: vector search is approximate; it returned {size['index_recall']:.1%} of "
+                "the first 12 of exact search."
             )
 
 
-def _tell_waiting(waiting: Sequence[Mapping[str, Any]]) -> None:
+def _emit_waiting(waiting: Sequence[Mapping[str, Any]]) -> None:
     if not waiting:
         return
     emit()
-    emit(f"Rows waiting, on {waiting[0]['memories']} compacted ones: p50 of a turn before and after")
+    emit(f"Rows waiting for compaction, over {waiting[0]['memories']} compacted ones: p50 per turn, ms")
     emit_table(
         ["arm", "waiting", "turn", "compacted", "append", "compact", "changed"],
         [
             [
-                one["arm"],
-                one["waiting"],
-                _value(one["recall"]["p50"]),
-                _value(one["compacted"]["p50"]),
-                _value(one["append"]["p50"]),
-                one["compact_ms"],
-                f"{one['changed']['turns']}/{one['changed']['of']}",
+                row["arm"],
+                row["waiting"],
+                _value(row["recall"]["p50"]),
+                _value(row["compacted"]["p50"]),
+                _value(row["append"]["p50"]),
+                row["compact_ms"],
+                f"{row['changed']['turns']}/{row['changed']['of']}",
             ]
-            for one in waiting
+            for row in waiting
         ],
     )
     emit_folded(
-        "Compact: one call, all waiting rows. Changed: turns of all arms that chose other memories while rows waited, "
-        "for those are scored with other statistics than the indexed ones."
+        "turn, compacted: before and after compaction. compact: one call for all waiting rows. changed: turns of all "
+        "arms that chose other memories while rows waited, because those are scored with other statistics than indexed "
+        "rows."
     )
 
 
-def _tell_cadence(found: Mapping[str, Any]) -> None:
-    if not found["cadence"]:
+def _emit_cadence(summary: Mapping[str, Any]) -> None:
+    if not summary["cadence"]:
         return
     emit()
-    emit("Compacted after every so many rows: one append and one recall, milliseconds")
+    emit("Compaction cadence in rows: one append and one recall, milliseconds")
     emit_table(
         ["arm", "every", "append", "p95", "recall", "p95", "both"],
         [
             [
-                one["arm"],
-                one["compact_every"],
-                one["append"]["mean"],
-                _value(one["append"]["p95"]),
-                one["recall"]["mean"],
-                _value(one["recall"]["p95"]),
-                one["turn_mean"],
+                row["arm"],
+                row["compact_every"],
+                row["append"]["mean"],
+                _value(row["append"]["p95"]),
+                row["recall"]["mean"],
+                _value(row["recall"]["p95"]),
+                row["turn_mean"],
             ]
-            for one in found["cadence"]
+            for row in summary["cadence"]
         ],
     )
     emit_folded(
-        f"Append (compaction in it), recall and both are means. Least for all arms together: every "
-        f"{found['cheapest_cadence']}. Only with 1 do answers not depend on when rows came."
+        f"append (with compaction), recall and both are means. Lowest total over all arms: every "
+        f"{summary['cheapest_cadence']}. Only with 1 are answers independent of when rows were added."
     )
 
 
-def _whole(one: Mapping[str, Any]) -> Mapping[str, Any]:
+def _total(row: Mapping[str, Any]) -> Mapping[str, Any]:
     empty = {"n": 0, "mean": None, "p50": None, "p95": None, "p99": None}
-    found: Mapping[str, Any] = one["stages"].get("total", empty)
-    return found
+    total: Mapping[str, Any] = row["stages"].get("total", empty)
+    return total
 
 
 def _value(quantile: Mapping[str, float] | None) -> float | str:

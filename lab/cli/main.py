@@ -1,6 +1,6 @@
-"""The command ``lab``: typer commands, each a few lines over the function of the same name.
+"""The command ``lab``. Each subcommand is a thin layer over the function of the same name.
 
-Nothing heavy is imported before a command runs.
+Heavy imports are inside the commands, so that ``lab --help`` is fast.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from lab.cli import (
     trec,
     view,
 )
-from lab.cli.output import ReaderLeft, complain
-from lab.errors import LabError, UnusableInput, unforeseen
-from lab.files import NO_ROOM
+from lab.cli.output import OutputClosed, complain
+from lab.errors import LabError, UnusableInput, describe_unexpected
+from lab.files import DISK_FULL
 from lab.processes import set_up
 
 INTERRUPTED = 130
-# What the system says of a path that nobody can work with: it may not be looked at, or is none.
-NO_NAME = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
+# Errors that mean the path itself is unusable: no permission, or an invalid name.
+UNUSABLE_PATH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 app = typer.Typer(
     name="lab",
@@ -52,11 +52,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Replay recorded conversations through an agent-memory engine and measure what it recalls.",
-    epilog="Exit codes: 0 done, 1 the thing checked failed, 2 unusable input or usage, "
-    "3 inconclusive, or not comparable, 4 could not measure, 130 interrupted.",
+    help="Replay recorded conversations through memory systems of AI agents and measure what they recall.",
+    epilog="Exit codes: 0 success, 1 the checked thing failed, 2 unusable input or usage, "
+    "3 inconclusive or not comparable, 4 could not measure, 130 interrupted.",
 )
-for room in (
+for command in (
     demo,
     replay,
     compare,
@@ -81,11 +81,11 @@ for room in (
     cache,
     checks,
 ):
-    room.add_to(app)
+    command.add_to(app)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(version: bool) -> None:
+    if version:
         from lab import __version__
 
         typer.echo(f"lab {__version__}")
@@ -95,14 +95,14 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Define the options of ``lab`` itself."""
 
 
-def _traced(error: Exception) -> str:
-    """Keep the traceback in a file that its owner alone can read, for it may quote a text; say where it lies."""
+def _save_traceback(error: Exception) -> str:
+    """Save the traceback to a file that only its owner can read, because it may quote texts. Return a message."""
     import tempfile
     import traceback
 
@@ -111,12 +111,12 @@ def _traced(error: Exception) -> str:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(traceback.format_exception(error))
     except OSError:
-        return "its traceback could not be kept"
-    return f"its traceback is in {name}, which may quote your texts"
+        return "the traceback could not be saved"
+    return f"the traceback is in {name} (it may quote your texts)"
 
 
 def main() -> None:
-    """Run a command and end with the exit code of what went wrong, if anything did."""
+    """Run a command. Exit with 0, or with the code of its error (:mod:`lab.errors`)."""
     set_up()
     try:
         code = app(standalone_mode=False)
@@ -125,30 +125,30 @@ def main() -> None:
         complain(str(error))
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno in NO_NAME and error.filename:
+        if error.errno in UNUSABLE_PATH and error.filename:
             complain(f"{error.filename}: {error.strerror}")
             sys.exit(UnusableInput.exit_code)
-        if error.errno in NO_ROOM:
-            # Of output, or of a temporary file below us.
+        if error.errno in DISK_FULL:
+            # The file is an output, or a temporary file of a library.
             complain(f"cannot write {error.filename or 'any more'}: {error.strerror}")
         else:
-            complain(f"{unforeseen(error)}; {_traced(error)}")
+            complain(f"{describe_unexpected(error)}; {_save_traceback(error)}")
         sys.exit(LabError.exit_code)
     except typer.TyperException as error:
-        # A usage error knows how to show itself, with the usage of its command; any other is a sentence.
+        # A usage error prints itself with the usage of its command; any other has only a message.
         show = getattr(error, "show", None)
         show() if show else complain(error.format_message())
         sys.exit(error.exit_code)
-    except (ReaderLeft, BrokenPipeError):
-        # What is still in the buffer must go somewhere when Python ends.
+    except (OutputClosed, BrokenPipeError):
+        # Python flushes the buffer at exit, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
-        # Never 1: to whoever asked a gate, that says that the candidate failed.
-        complain(f"{unforeseen(error)}: a defect of the lab, not of your input; {_traced(error)}")
+        # Never exit with 1: from a gate that means that the candidate failed.
+        complain(f"{describe_unexpected(error)}: a bug in the lab, not in your input; {_save_traceback(error)}")
         sys.exit(LabError.exit_code)
     if code == INTERRUPTED:
-        complain("interrupted; run the same command again to go on")
+        complain("interrupted; run the same command again to continue")
     sys.exit(code if isinstance(code, int) else 0)

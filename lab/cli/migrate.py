@@ -20,17 +20,16 @@ def migrate(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="A run, a folder of baselines, a plan or a policy of version 0.1.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where it goes; what is there is not replaced.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write it. Existing files are not replaced.")],
     as_json: Json = False,
 ) -> None:
-    """Bring forward what version 0.1 wrote, or say why not.
+    """Convert files of version 0.1 to this version.
 
-    What is written has the form of this version, and the source is left as it is. A run that was migrated says so, and
-    that its digests were taken then.
+    The source is not changed. A migrated run records that it was migrated and that its checksums were computed then.
     """
-    from lab.nightly.migrate import migrate as bring
+    from lab.nightly.migrate import migrate as convert
 
-    done = bring(source, out)
+    done = convert(source, out)
     if as_json:
         emit_json(
             {
@@ -42,10 +41,10 @@ def migrate(
             }
         )
     else:
-        emit(f"{source}: {done.kind} brought forward: {', '.join(done.names) or 'nothing'}")
+        emit(f"{source}: {done.kind} migrated: {', '.join(done.names) or 'nothing'}")
         for note in done.notes:
             emit_folded(f"note: {note}")
-        for name, why in done.refused:
-            emit_folded(f"not brought forward: {name}: {why}")
+        for name, reason in done.refused:
+            emit_folded(f"not migrated: {name}: {reason}")
     if done.refused:
-        raise CannotMeasure(f"{source}: {len(done.refused)} of its baselines could not be brought forward")
+        raise CannotMeasure(f"{source}: {len(done.refused)} of its baselines could not be migrated")

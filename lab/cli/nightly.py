@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 STORE = Path("reports/trend")
 Store = Annotated[
-    Path, typer.Option(help="Where the history of nightly runs is kept, a Parquet file a nightly run and set.")
+    Path, typer.Option(help="Folder of the history of nightly runs, with a Parquet file per nightly run and set.")
 ]
 
 
@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 def nightly(
     plan: Annotated[str, typer.Option(help="A plan (TOML), or the shipped one: shipped:operators.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the nightly run. [default: below reports/nightly, by date]")
+        Path | None, typer.Option("--out", help="Folder of the nightly run. [default: reports/nightly/DATE]")
     ] = None,
     date: options.Day = None,
     folder: options.BaselinesFolder = options.BASELINES,
@@ -38,10 +38,10 @@ def nightly(
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Replay a plan twice, and hold it against what was approved.
+    """Replay a plan twice and compare it with approved baselines.
 
-    Exit codes, the gravest of all sets: 0 pass, 1 fail, 3 inconclusive (no baseline, or not comparable), 4 could not
-    measure (a replay that does not reproduce itself).
+    Exit code, the most severe of all sets: 0 pass, 1 fail, 3 inconclusive (no baseline, or not comparable), 4 could
+    not measure (the two replays differ).
     """
     from lab.gate.outputs import summary, workflow_commands
     from lab.nightly.nightly_run import run_nightly, write_nightly
@@ -52,12 +52,12 @@ def nightly(
         read_plan(plan), out, date=date or today(), baselines=folder, store=store, jobs=jobs, announce=announce
     )
     files = [*write_pages(nightly_run), *write_nightly(nightly_run)]
-    step = os.environ.get("GITHUB_STEP_SUMMARY")
-    if step:
-        with Path(step).open("a", encoding="utf-8", errors="replace") as opened:
-            opened.write("\n".join(summary(one.verdict) for one in nightly_run.sets))
-        for one in nightly_run.sets:
-            for command in workflow_commands(one.verdict):
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if step_summary:
+        with Path(step_summary).open("a", encoding="utf-8", errors="replace") as file:
+            file.write("\n".join(summary(result.verdict) for result in nightly_run.sets))
+        for result in nightly_run.sets:
+            for command in workflow_commands(result.verdict):
                 command_ci(command)
     if as_json:
         emit_json(nightly_run.as_json() | {"folder": str(nightly_run.folder)})
@@ -70,35 +70,35 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
     from lab.gate.outputs import gravest_first
     from lab.runs.trial import trial_line
 
-    said = trial_line(nightly_run.trial)
+    warning = trial_line(nightly_run.trial)
     emit_folded(
-        f"{nightly_run.status.upper()}: {nightly_run.date}, plan {nightly_run.plan}{f' [{said}]' if said else ''}"
+        f"{nightly_run.status.upper()}: {nightly_run.date}, plan {nightly_run.plan}{f' [{warning}]' if warning else ''}"
     )
     emit_table(
         ["set", "verdict", "not reproduced", "changed", "receipts"],
         [
             [
-                one.name,
-                one.verdict.status,
-                one.again.changed if one.again else None,
-                one.exact.changed if one.exact else None,
-                one.again.turns if one.again else None,
+                result.name,
+                result.verdict.status,
+                result.again.changed if result.again else None,
+                result.exact.changed if result.exact else None,
+                result.again.turns if result.again else None,
             ]
-            for one in nightly_run.sets
+            for result in nightly_run.sets
         ],
         left=2,
     )
-    for one in nightly_run.sets:
-        lines = gravest_first(one.verdict.lines)
+    for result in nightly_run.sets:
+        lines = gravest_first(result.verdict.lines)
         for line in lines:
             if line.critical:
-                emit_folded(f"{one.name}: {line.status}: {line.reason}")
+                emit_folded(f"{result.name}: {line.status}: {line.reason}")
                 if line.settles:
-                    # Not folded: it is to be copied.
-                    emit(f"  would settle it: {line.settles}")
-        told = sum(not line.critical for line in lines)
-        if told:
-            emit_folded(f"{one.name}: {told} more did not pass; the policy only tells of them (see the page)")
+                    # Not folded, so that the command can be copied.
+                    emit(f"  to resolve: {line.settles}")
+        advisory = sum(not line.critical for line in lines)
+        if advisory:
+            emit_folded(f"{result.name}: {advisory} advisory rules did not pass (see the page)")
     if nightly_run.approve_all:
         emit(f"all sets at once: {nightly_run.approve_all}")
     emit(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
@@ -107,19 +107,24 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
 def trend(
     store: Store = STORE,
     measure: Annotated[
-        list[str] | None, typer.Option("--measure", "-m", help="Show these measures. [default: the primary ones]")
+        list[str] | None,
+        typer.Option("--measure", "-m", help="Show this measure. Repeat for more. [default: the primary ones]"),
     ] = None,
-    arm: Annotated[list[str] | None, typer.Option("--arm", help="Show these arms. Repeat for more.")] = None,
-    which: Annotated[list[str] | None, typer.Option("--set", help="Show these sets. Repeat for more.")] = None,
+    arm: Annotated[
+        list[str] | None, typer.Option("--arm", help="Show this arm. Repeat for more. [default: all]")
+    ] = None,
+    which: Annotated[
+        list[str] | None, typer.Option("--set", help="Show this set. Repeat for more. [default: all]")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The chart, without an ending. [default: trend, in the store]")
+        Path | None, typer.Option("--out", help="Path of the charts, without suffix. [default: trend, in the store]")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="List series without a step, too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also list series without a step change.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the history of nightly runs: levels and steps.
+    """Show the history of nightly runs and its step changes.
 
-    With what moved that nightly run, and a chart (SVG and PNG).
+    Lists what else changed with each step, and writes a chart (SVG and PNG).
     """
     from lab.measures.catalogue import canonical
     from lab.nightly.trend import history, read_store, told_step
@@ -127,46 +132,50 @@ def trend(
     from lab.report.figures_trend import trend_figure
 
     series = history(
-        read_store(store), measures=[canonical(one) for one in measure or ()], arms=arm or (), sets=which or ()
+        read_store(store), measures=[canonical(name) for name in measure or ()], arms=arm or (), sets=which or ()
     )
     files = save(trend_figure(series), out or store / "trend")
-    found = [told_step(one, step) for one in series for step in one.steps]
+    steps = [told_step(line, step) for line in series for step in line.steps]
     if as_json:
         emit_json(
             {
                 "series": [
-                    {"set": one.set, "arm": one.arm, "measure": one.measure}
-                    | {"dates": [point.date for point in one.points], "means": [point.mean for point in one.points]}
-                    for one in series
+                    {"set": line.set, "arm": line.arm, "measure": line.measure}
+                    | {"dates": [point.date for point in line.points], "means": [point.mean for point in line.points]}
+                    for line in series
                 ],
-                "steps": found,
+                "steps": steps,
                 "figures": [str(file) for file in files],
             }
         )
         return
-    for one in sorted(found, key=lambda one: one["first"]):
+    for step in sorted(steps, key=lambda step: step["first"]):
         emit_folded(
-            f"{one['first']} (after {one['last']}): {one['measure']} of {one['arm']} in {one['set']} "
-            f"{one['before']:.4g} -> {one['after']:.4g}; {', '.join(one['moved']) or 'nothing moved that is known'}"
+            f"{step['first']} (after {step['last']}): {step['measure']} of {step['arm']} in {step['set']} "
+            f"{step['before']:.4g} -> {step['after']:.4g}; "
+            f"changed: {', '.join(step['moved']) or 'nothing that is recorded'}"
         )
-    # Those that stepped most come first; of a hundred that did not, nobody reads the levels.
-    shown = sorted((one for one in series if one.points and (every or one.steps)), key=lambda one: -len(one.steps))
+    # Most steps first. Series without a step are usually many and of little interest.
+    shown = sorted(
+        (line for line in series if line.points and (every or line.steps)), key=lambda line: -len(line.steps)
+    )
     if shown:
         emit_table(
-            ["set", "arm", "measure", "nights", "first", "last", "steps"],
+            ["set", "arm", "measure", "runs", "first", "last", "steps"],
             [
                 [
-                    one.set,
-                    one.arm,
-                    one.measure,
-                    len(one.points),
-                    *(one.points[at].mean for at in (0, -1)),
-                    len(one.steps),
+                    line.set,
+                    line.arm,
+                    line.measure,
+                    len(line.points),
+                    line.points[0].mean,
+                    line.points[-1].mean,
+                    len(line.steps),
                 ]
-                for one in shown
+                for line in shown
             ],
             left=3,
         )
-    without = sum(not one.steps for one in series)
+    without = sum(not line.steps for line in series)
     emit(f"{without} of {len(series)} series have no step" + ("" if every or not without else "; --all lists them"))
     emit(f"Charts: {', '.join(str(file) for file in files)}")

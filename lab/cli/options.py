@@ -1,4 +1,4 @@
-"""Options that several commands share, with one wording each."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -12,123 +12,132 @@ from lab.set_registry import golden_at, recordings_at
 Recordings = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", parser=recordings_at, help="A recording, a folder of them, or a shipped set: shipped:operators."
+        metavar="PATH",
+        parser=recordings_at,
+        help="A recording, a folder of recordings, or a shipped set: shipped:operators.",
     ),
 ]
 GoldenSet = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", parser=golden_at, help="A golden set: a file, a folder of them, or shipped:operators."
+        metavar="PATH", parser=golden_at, help="A golden set: a file, a folder of files, or shipped:operators."
     ),
 ]
 AllowFailed = Annotated[
     bool,
     typer.Option(
         "--allow-failed",
-        help="Leave out of every arm the turns at which a recall failed; such a run is refused without.",
+        help="Accept a run with failed recalls, leaving out their turns for every arm.",
     ),
 ]
 Format = Annotated[
-    str, typer.Option("--format", help="A format of `lab recordings list`: lab, openclaw, realmem, locomo, …")
+    str, typer.Option("--format", help="Format of the recordings: lab, openclaw, … (see lab recordings list)")
 ]
-RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or one made with the same arguments.")]
+RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or made with the same arguments.")]
 Golden = Annotated[
     Path | None,
     typer.Option(
         parser=golden_at,
         metavar="PATH",
-        help="Golden set of the project's own form; by default the one beside datasets/.",
+        help="Golden set in the lab's format. [default: golden/NAME beside datasets/NAME]",
     ),
 ]
-Memories = Annotated[str | None, typer.Option(help="What counts as a memory; each format has a default.")]
+Memories = Annotated[
+    str | None, typer.Option(help="What counts as a memory (see lab recordings list FORMAT). [default: by format]")
+]
 MemoriesFrom = Annotated[
     Path | None,
     typer.Option(
-        help="A LanceDB folder, or an export of it (.jsonl, .json), whose memories take the place of the "
-        "recording's own. It is only read. Texts are embedded anew, unless --vectors says otherwise."
+        help="A LanceDB folder, or an export of one (.jsonl, .json), whose memories replace those of the recording. "
+        "It is only read. Texts are embedded again unless --vectors is stored."
     ),
 ]
 VectorSource = Annotated[
     str,
     typer.Option(
         "--vectors",
-        help="embed, or stored: memories have the vectors that the store of --memories-from holds. --embedder must be "
-        "the one that made them; some of its texts are compared.",
+        help="embed, or stored: use the vectors in the store of --memories-from. --embedder must be the model that "
+        "made them, which is checked on a sample of the texts.",
     ),
 ]
 Source = Annotated[
     str,
     typer.Option(
-        help="Where memories come from. given: the recording, or --memories-from. tools: the agent's own tool calls. "
-        "captured: an arm that captures has what it captured, and nothing else."
+        help="Source of the memories. given: the recording, or --memories-from. tools: the agent's tool calls. "
+        "captured: what the arm itself captured during the replay."
     ),
 ]
 LabelMode = Annotated[
     str | None,
     typer.Option(
-        "--labels", help="recorded, sampled, distractors or heuristic-v1; recorded where there are any, else sampled."
+        "--labels",
+        help="Importance labels: recorded, sampled, distractors or heuristic-v1. "
+        "[default: recorded if present, else sampled]",
     ),
 ]
-MustShare = Annotated[float | None, typer.Option(help="Share of all memories drawn must_remember. [default: 0.10]")]
-NiceShare = Annotated[float | None, typer.Option(help="Share drawn nice_to_have; by default .7 of what is not must.")]
+MustShare = Annotated[
+    float | None, typer.Option(help="Share of all memories sampled as must_remember. [default: 0.10]")
+]
+NiceShare = Annotated[
+    float | None, typer.Option(help="Share of all memories sampled as nice_to_have. [default: .7 of the rest]")
+]
 HardRules = Annotated[
-    int, typer.Option(min=0, help="Hard rules drawn in each conversation from its must_remember memories.")
+    int, typer.Option(min=0, help="Number of must_remember memories per conversation to sample as hard rules.")
 ]
 Categories = Annotated[
-    str, typer.Option(help="recorded, or detected: preference, decision or todo where the words say so.")
+    str, typer.Option(help="recorded, or detected: preference, decision or todo, detected from the words.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of sampled labels and of the random arm.")]
 Scope = Annotated[
     str,
     typer.Option(
-        help="none: one pool. recorded: a turn reaches memories of its own scope alone. tags: as its [SCOPE: …] says."
+        help="none: ignore scopes. recorded: a turn sees memories of its own scope and global ones. tags: scopes are "
+        "read from [SCOPE: …] tags."
     ),
 ]
-RecallTurns = Annotated[str | None, typer.Option(help="user, all or none; each format has a default.")]
+RecallTurns = Annotated[str | None, typer.Option(help="Turns to recall at: user, all or none. [default: by format]")]
 MaxItems = Annotated[
     int | None,
-    typer.Option(help="Items injected at most, where the configuration names none. [default: 6; upstream 4]"),
+    typer.Option(help="Maximum number of injected items if the configuration sets none. [default: 6; upstream 4]"),
 ]
 StoreName = Annotated[str, typer.Option("--store", help="exact (for quality) or lancedb (the live path).")]
-Profile = Annotated[str, typer.Option(help="seed or upstream.")]
-Depth = Annotated[int, typer.Option(help="Length of an untiered arm's ranking.")]
-Limit = Annotated[int | None, typer.Option(help="Replay the first N conversations alone.")]
+Profile = Annotated[str, typer.Option(help="Engine profile: seed or upstream.")]
+Depth = Annotated[int, typer.Option(help="Length of the ranking of an untiered arm.")]
+Limit = Annotated[int | None, typer.Option(help="Replay only the first N conversations.")]
 Conversations = Annotated[
-    list[str] | None, typer.Option("--conversation", help="Replay this conversation alone. Repeat for more.")
+    list[str] | None, typer.Option("--conversation", help="Replay only this conversation. Repeat for more.")
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 Dask = Annotated[
     str | None,
     typer.Option(
         metavar="WHERE",
-        help="local: a Dask cluster of --jobs processes on this machine; or the address of a scheduler, tcp://host:port.",
+        help="Use Dask. local: a cluster of --jobs processes on this machine; else a scheduler, tcp://host:port.",
     ),
 ]
 ShardOf = Annotated[
     str | None,
-    typer.Option("--shard", metavar="I/N", help="Replay the I-th of N parts alone; `lab merge` joins them."),
+    typer.Option("--shard", metavar="I/N", help="Replay only the I-th of N shards; lab merge joins them."),
 ]
 Embedder = Annotated[
     str,
     typer.Option(
         help="The default model; st:FOLDER, a sentence-transformers model; openai:MODEL@URL, an OpenAI-compatible "
-        "endpoint, whose key is in LAB_EMBEDDER_KEY; or hashing: no model, for trials alone."
+        "endpoint with its key in LAB_EMBEDDER_KEY; or hashing, no model, only for trying things out."
     ),
 ]
-Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms that bring none.")]
+Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms without their own.")]
 FaultNames = Annotated[
     list[str] | None,
     typer.Option(
         "--fault",
         metavar="NAME[=WHEN]",
-        help="Make a part fail: embedder_down, input_too_long, fts_error, vector_error, slow_store or docs_missing; "
-        "at every turn, at a share of them (=0.1) or at one (=TURN). Repeat for more.",
+        help="Inject a fault: embedder_down, input_too_long, fts_error, vector_error, slow_store or docs_missing; "
+        "at every turn, at a share of turns (=0.1) or at one (=TURN). Repeat for more.",
     ),
 ]
 BASELINES = Path("reports/baselines")
 BaselinesFolder = Annotated[
-    Path, typer.Option("--baselines", metavar="FOLDER", help="Where baselines are kept; commit it, or share it.")
+    Path, typer.Option("--baselines", metavar="FOLDER", help="Folder of the baselines. Commit it, or share it.")
 ]
-Day = Annotated[
-    str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The day it counts for. [default: today]")
-]
+Day = Annotated[str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The date to record. [default: today]")]

@@ -1,4 +1,4 @@
-"""What people and programs see: tables on stdout, one JSON object with ``--json``, everything else on stderr."""
+"""Output of commands: text and tables or, with ``--json``, one JSON object on stdout; progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ import typer
 from lab.formatting import without_credentials
 from lab.report.tables import folded, text_table
 
-# Findings of a kind that are printed.
+# Number of findings of a kind to print.
 SHOWN = 20
-# What a terminal would obey and not show: control characters, and marks that reverse the direction of a line.
+# Characters that control a terminal, and marks that change the direction of a line.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-# What the log of a CI service would obey: GitHub's commands, at a line's start or in its older form anywhere.
+# Workflow commands of GitHub Actions: at the start of a line, or in the older form anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-class ReaderLeft(Exception):
-    """Whoever read our output has closed it: there is nobody left to tell."""
+class OutputClosed(Exception):
+    """The reader of stdout closed the pipe."""
 
 
-def harmless(text: str) -> str:
-    """Return ``text`` as a terminal and a CI log may show it: what either would obey is written as an escape.
+def escape_controls(text: str) -> str:
+    """Return ``text`` with everything that could control a terminal or a CI log as a visible escape.
 
-    Ids, notes, labels and messages of other programs hold whatever their author put there. Line breaks and tabs stay;
-    half a character, which no terminal can show, becomes a question mark.
+    Ids, notes, labels and messages of other programs are untrusted. Line breaks and tabs stay. A lone surrogate, which
+    a terminal cannot show, becomes a question mark.
     """
     text = text.encode("utf-8", "replace").decode()
-    text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    return _COMMAND.sub(lambda found: f"{found[1] or ''}\\u{ord(found[0][-1]):04x}", text)
+    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\u{ord(match[0][-1]):04x}", text)
 
 
 def emit_json(value: Any) -> None:
-    """Print one JSON object. It starts with a brace, so no line of it is a command."""
+    """Print one JSON object. It starts with a brace, so a CI log cannot take it for a command."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
-    _write(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    _write(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def emit(text: str = "") -> None:
-    """Print a line, made :func:`harmless`."""
-    _write(harmless(text))
+    """Print a line, escaped by :func:`escape_controls`."""
+    _write(escape_controls(text))
 
 
 def _write(text: str) -> None:
     try:
         sys.stdout.write(text + "\n")
     except BrokenPipeError:
-        raise ReaderLeft from None
+        raise OutputClosed from None
 
 
 def emit_folded(text: str) -> None:
@@ -61,11 +61,11 @@ def emit_folded(text: str) -> None:
 
 
 def emit_trial(reasons: Sequence[str]) -> None:
-    """Print what makes a run a trial, first of all; nothing where it is none."""
+    """Print why a run is only a trial; print nothing if it is not."""
     from lab.runs.trial import trial_line
 
-    if said := trial_line(reasons):
-        emit_folded(said)
+    if warning := trial_line(reasons):
+        emit_folded(warning)
 
 
 def emit_notes(notes: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ def emit_notes(notes: Sequence[str]) -> None:
 
 
 def emit_list(kind: str, lines: Sequence[str]) -> None:
-    """Print findings, a line each; of many the first alone."""
+    """Print findings, one per line, up to :data:`SHOWN`."""
     for line in lines[:SHOWN]:
         emit_folded(f"{kind}: {line}")
     if len(lines) > SHOWN:
@@ -83,20 +83,20 @@ def emit_list(kind: str, lines: Sequence[str]) -> None:
 
 
 def announce(text: str) -> None:
-    """Say something about progress, on stderr."""
-    sys.stderr.write(harmless(without_credentials(text)) + "\n")
+    """Print a line of progress to stderr."""
+    sys.stderr.write(escape_controls(without_credentials(text)) + "\n")
     sys.stderr.flush()
 
 
 def command_ci(command: str) -> None:
-    """Give a command to the CI service, on stderr: a line that it obeys, whose data the caller has escaped."""
+    """Print a workflow command for the CI service to stderr. The caller must have escaped its data."""
     sys.stderr.write(_CONTROL.sub("?", command) + "\n")
     sys.stderr.flush()
 
 
 def complain(text: str) -> None:
-    """Say what went wrong, in one line, on stderr."""
-    sys.stderr.write(harmless(without_credentials(f"error: {' '.join(text.split())}")) + "\n")
+    """Print an error message to stderr, on one line."""
+    sys.stderr.write(escape_controls(without_credentials(f"error: {' '.join(text.split())}")) + "\n")
 
 
 def emit_table(

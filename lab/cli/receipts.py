@@ -1,4 +1,4 @@
-"""``lab receipts audit``: what the logs of a live engine tell."""
+"""``lab receipts audit``: check the receipts in the logs of a live engine."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from lab.errors import CheckFailed
 from lab.formatting import counted
 
 SHOWN = 20
-# The figures that Stage B is judged by, under the names that a policy has for them, each with what it stands on.
+# The figures of the stage-b policy: their names in policies, a description, and the name of the denominator.
 FIGURES = (
     ("damage.rate", "damaged lines", "damage.of"),
     ("errors.rate", "recalls that failed", "errors.attempts"),
     ("skips.rate", "skipped", "recalls.receipts"),
-    ("recalls.empty_rate", "answered with nothing", "recalls.answered"),
-    ("recalls.items_mean", "items a recall", "recalls.answered"),
-    ("policy_tier.other.count", "of no policy tier", "recalls.answered"),
-    ("must.share", "must among items", "scope.items"),
-    ("must.highest_window", "highest of windows", "must.windows"),
-    ("tiers.nice.final_share", "nice among items", "scope.items"),
+    ("recalls.empty_rate", "empty answers", "recalls.answered"),
+    ("recalls.items_mean", "items per recall", "recalls.answered"),
+    ("policy_tier.other.count", "unknown policy tier", "recalls.answered"),
+    ("must.share", "must share of items", "scope.items"),
+    ("must.highest_window", "max over windows", "must.windows"),
+    ("tiers.nice.final_share", "nice share of items", "scope.items"),
     ("repeat.rate", "RepeatRate", "repeat.turns"),
-    ("repeat.longest_streak", "one id in a row", "recalls.answered"),
-    ("repeat.distinct_share", "different ids", "repeat.distinct_over"),
+    ("repeat.longest_streak", "longest run of an id", "recalls.answered"),
+    ("repeat.distinct_share", "distinct ids", "repeat.distinct_over"),
     ("stale.rate", "stale answers", "stale.recalls"),
     ("stale.vec_rate", "stale vectors", "stale.vec_recalls"),
-    ("stale.worst_window", "stale at worst", "stale.recalls"),
-    ("stale.vec_worst_window", "stale vectors at worst", "stale.vec_recalls"),
+    ("stale.worst_window", "stale, worst window", "stale.recalls"),
+    ("stale.vec_worst_window", "vectors, worst window", "stale.vec_recalls"),
     ("pairs.injected_rate", "injected twice", "recalls.answered"),
     ("lanes.without_fts_share", "no text lane", "lanes.with_hits"),
     ("lanes.without_vec_share", "no vector lane", "lanes.with_hits"),
-    ("lanes.worst_window_without_fts", "no text lane at worst", "lanes.with_hits"),
-    ("lanes.worst_window_without_vec", "no vector lane at worst", "lanes.with_hits"),
+    ("lanes.worst_window_without_fts", "text, worst window", "lanes.with_hits"),
+    ("lanes.worst_window_without_vec", "vector, worst window", "lanes.with_hits"),
     ("provider.rate", "prompts without vector", "recalls.answered"),
-    ("provider.worst_window", "the same at worst", "recalls.answered"),
-    ("lanes.fts_share", "found by words", "lanes.items"),
+    ("provider.worst_window", "worst window of these", "recalls.answered"),
+    ("lanes.fts_share", "found by text search", "lanes.items"),
     ("lanes.vec_share", "found by vectors", "lanes.items"),
     ("lanes.neither_share", "found by neither", "lanes.items"),
     ("lanes.listed_share", "in a lane's list", "lanes.items"),
     ("quota.must_max_reached", "mustMax reached", "quota.recalls"),
     ("quota.must_max_exceeded", "mustMax exceeded", "quota.recalls"),
-    ("quota.nice_floor_met", "nice floor met", "quota.nice_there"),
+    ("quota.nice_floor_met", "nice minimum met", "quota.nice_there"),
     ("quota.wildcard_rate", "wildcard used", "quota.recalls"),
-    ("quota.overrun_rate", "quota not kept", "quota.recalls"),
-    ("limits.items_most", "items at most", "recalls.answered"),
+    ("quota.overrun_rate", "quota exceeded", "quota.recalls"),
+    ("limits.items_most", "max items", "recalls.answered"),
     ("limits.uneven_rate", "limit not kept", "recalls.answered"),
     ("limits.listed_over", "lists too long", "recalls.answered"),
     ("scope.fallback_consulted_rate", "fallback consulted", "recalls.answered"),
     ("scope.outside_share", "items of other scopes", "scope.items"),
-    ("scope.unexplained", "no fallback explains", "scope.items"),
-    ("budget.truncated_rate", "cut to the budget", "budget.recalls"),
+    ("scope.unexplained", "without a fallback", "scope.items"),
+    ("budget.truncated_rate", "truncated to budget", "budget.recalls"),
     ("budget.over", "over the budget", "budget.recalls"),
     ("budget.cut_rate", "cut inside a memory", "budget.recalls"),
     ("budget.bare_rate", "without any memory", "budget.recalls"),
@@ -61,81 +61,81 @@ FIGURES = (
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
-    receipts = typer.Typer(no_args_is_help=True, help="Receipts of a live engine: audit its logs.")
+    receipts = typer.Typer(no_args_is_help=True, help="Audit the receipts of a live engine.")
     receipts.command("audit")(audit)
     app.add_typer(receipts, name="receipts")
 
 
 def audit(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG", help="Gateway logs, packed with gzip or not; - for stdin.")
+        list[str], typer.Argument(metavar="LOG", help="Gateway logs, plain or gzip-compressed; - for stdin.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for a gate to read.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for lab gate --receipts.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
-    listed: Annotated[int, typer.Option(min=0, help="Damaged lines to name; all are counted.")] = SHOWN,
+    listed: Annotated[int, typer.Option(min=0, help="Number of damaged lines to list; all are counted.")] = SHOWN,
     as_json: Json = False,
 ) -> None:
-    """Check every receipt in the logs of a live engine. Adds up what receipts alone can tell.
+    """Check and summarise the receipts in the logs of a live engine.
 
-    Lines of others are passed over. Nothing but counts, shares and places comes out, never a text of a memory.
+    Other lines of the logs are ignored. The audit contains counts, shares and line numbers, never texts of memories.
     """
-    from lab.canary.audit import audit as read
+    from lab.canary.audit import audit as read_logs
     from lab.canary.audit import nothing_found, require_replaceable
     from lab.files import dump_json, write_atomically
 
     if out is not None:
         require_replaceable(out, logs)
-    found = read(logs, listed=listed, tell=announce)
+    result = read_logs(logs, listed=listed, tell=announce)
     if out is not None:
-        write_atomically(out, dump_json(found))
-    silent = nothing_found(found)
+        write_atomically(out, dump_json(result))
+    empty = nothing_found(result)
     if as_json:
-        emit_json(found)
-    elif silent is None:
-        _show(found, out)
-    if silent and strict:
-        raise CheckFailed(f"{', '.join(logs)}: {silent}")
-    if silent:
-        announce(silent) if as_json else emit_folded(silent)
+        emit_json(result)
+    elif empty is None:
+        _show(result, out)
+    if empty and strict:
+        raise CheckFailed(f"{', '.join(logs)}: {empty}")
+    if empty:
+        announce(empty) if as_json else emit_folded(empty)
         if out is not None and not as_json:
             emit(f"written: {out}")
-    damaged = found["damage"]["lines"]
+    damaged = result["damage"]["lines"]
     if strict and damaged:
         raise CheckFailed(f"{', '.join(logs)}: {counted(damaged, 'damaged line')}")
 
 
-def _show(found: dict[str, Any], out: Path | None) -> None:
+def _show(result: dict[str, Any], out: Path | None) -> None:
     from lab.canary.notes import notes
 
-    recalls, damage = found["recalls"], found["damage"]
+    recalls, damage = result["recalls"], result["damage"]
     emit(
-        f"{counted(found['lines'], 'line')} of {counted(len(found['files']), 'log')}, "
-        f"{counted(recalls['receipts'], 'sound receipt')} of recall"
+        f"{counted(result['lines'], 'line')} of {counted(len(result['files']), 'log')}, "
+        f"{counted(recalls['receipts'], 'valid recall receipt')}"
     )
-    if found["first_time"]:
-        emit(f"{found['first_time']} to {found['last_time']}")
+    if result["first_time"]:
+        emit(f"{result['first_time']} to {result['last_time']}")
     emit()
-    emit_table(["figure", "what it is", "value", "of"], _cells(found), left=2)
+    emit_table(["figure", "meaning", "value", "n"], _rows(result), left=2)
     emit()
-    for what, key in (("selection", "selection_mode"), ("policy tier", "policy_tier"), ("rejected", "rejected")):
-        emit_folded(f"{what}: " + _counts({name: one["count"] for name, one in found[key].items()}))
-    for note in notes(found):
+    for title, key in (("selection", "selection_mode"), ("policy tier", "policy_tier"), ("rejected", "rejected")):
+        emit_folded(f"{title}: " + _counts({name: part["count"] for name, part in result[key].items()}))
+    for note in notes(result):
         emit_folded(f"note: {note}")
     emit_folded("damaged lines: " + _counts(damage["by_kind"]))
-    for place in damage["listed"]:
-        emit(f"damaged: {place['file']}:{place['line']}: {place['what']}")
+    for line in damage["listed"]:
+        emit(f"damaged: {line['file']}:{line['line']}: {line['what']}")
     if damage["lines"] > len(damage["listed"]):
-        emit(f"… and {damage['lines'] - len(damage['listed'])} more (--listed N names N)")
+        emit(f"… and {damage['lines'] - len(damage['listed'])} more (--listed N lists N)")
     if out is not None:
         emit(f"written: {out}")
 
 
-def _cells(found: dict[str, Any]) -> list[list[Any]]:
-    return [[path, what, _at(found, path), _at(found, of)] for path, what, of in FIGURES]
+def _rows(result: dict[str, Any]) -> list[list[Any]]:
+    return [[path, meaning, _at(result, path), _at(result, n)] for path, meaning, n in FIGURES]
 
 
-def _at(found: dict[str, Any], path: str | None) -> Any:
-    value: Any = found
+def _at(result: dict[str, Any], path: str | None) -> Any:
+    value: Any = result
     for part in path.split(".") if path else ():
         value = value[part]
     return value if path else None

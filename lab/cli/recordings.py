@@ -1,4 +1,4 @@
-"""``lab recordings``: which sets are known, take one in, check it, convert it, and the form it is converted to."""
+"""``lab recordings``: list, import, check and convert recordings, and print the schema of the lab's format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Recordings: list, import, check and convert them.")
+    group = typer.Typer(no_args_is_help=True, help="List, import, check and convert recordings.")
     group.command("list")(list_sets)
     group.command("import")(import_copy)
     group.command("validate")(validate)
@@ -29,12 +29,12 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_sets(
-    format: Annotated[str | None, typer.Argument(metavar="[FORMAT]", help="All that is known of one.")] = None,  # noqa: A002 - what it names
+    format: Annotated[str | None, typer.Argument(metavar="[FORMAT]", help="Show this format in detail.")] = None,  # noqa: A002 - the name of the argument
     as_json: Json = False,
 ) -> None:
-    """List the sets that can be read, with origin and licence.
+    """List the formats that can be read.
 
-    Of one format: its memories, origin and the checksums that are known.
+    Shows the licence of each public set, or with FORMAT its kinds of memory, its origin and the known checksums.
     """
     from lab.recordings.catalogue import CATALOGUE
     from lab.recordings.readers import FORMATS, VARIANTS, format_named
@@ -43,71 +43,71 @@ def list_sets(
     known = {entry.format: entry for entry in CATALOGUE}
     if as_json:
         sets = [
-            {"format": one.name, "about": one.about, "files": one.pattern, "memories": one.memories}
-            | {"recall_turns": one.recall_turns, "set": known[one.name].as_json() if one.name in known else None}
-            for one in formats
+            {"format": form.name, "about": form.about, "files": form.pattern, "memories": form.memories}
+            | {"recall_turns": form.recall_turns, "set": known[form.name].as_json() if form.name in known else None}
+            for form in formats
         ]
         emit_json({"formats": sets})
     elif not format:
         rows = [
-            [one.name, known[one.name].licence, known[one.name].good_for]
-            if one.name in known
-            else [one.name, "yours", one.about]
-            for one in formats
+            [form.name, known[form.name].licence, known[form.name].good_for]
+            if form.name in known
+            else [form.name, "yours", form.about]
+            for form in formats
         ]
         emit_table(["format", "licence", "good for"], rows, left=3, whole_keys=True)
-        emit("`lab recordings list FORMAT` says where it comes from, and its checksums.")
+        emit("`lab recordings list FORMAT` shows the origin and checksums of one.")
     else:
         (form,) = formats
         entry = known.get(form.name)
         facts = {"format": form.name, "what": form.about, "files": form.pattern, "memories": ", ".join(form.memories)}
-        facts |= {"recall at turns": form.recall_turns}
+        facts |= {"recall turns": form.recall_turns}
         facts |= {
-            f"--format {one.name}": one.about
-            for one in VARIANTS.values()
-            if one.gather and one.name.startswith(f"{form.name}-")
+            f"--format {variant.name}": variant.about
+            for variant in VARIANTS.values()
+            if variant.gather and variant.name.startswith(f"{form.name}-")
         }
         if entry:
-            at = f", commit {entry.commit}" if entry.commit else ""
-            origin = f"{entry.repository}{f', {entry.path}' if entry.path else ''}{at}"
-            facts |= {"from": origin, "licence": entry.licence, "holds": entry.holds, "good for": entry.good_for}
+            commit = f", commit {entry.commit}" if entry.commit else ""
+            origin = f"{entry.repository}{f', {entry.path}' if entry.path else ''}{commit}"
+            facts |= {"origin": origin, "licence": entry.licence, "contents": entry.holds, "good for": entry.good_for}
         emit_table(["", ""], list(facts.items()), left=2, whole_keys=True)
         if entry and entry.files:
-            rows = [[one.name, one.part or "as published", one.sha256[:16]] for one in entry.files]
-            emit_table(["known file", "holds", "sha256 begins"], rows, left=3)
+            rows = [[file.name, file.part or "as published", file.sha256[:16]] for file in entry.files]
+            emit_table(["known file", "contents", "sha256 starts"], rows, left=3)
 
 
 def validate(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 1 for warnings, too: a record that was skipped, for one.")
+        bool, typer.Option("--strict", help="Exit code 1 also for warnings, such as a skipped record.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Read recordings, and list what is wrong or was repaired."""
+    """Check recordings, and list errors and repaired records."""
     from lab.recordings.validate import validate as check
 
-    found = check(path, format)
+    report = check(path, format)
     if as_json:
-        emit_json(found.as_json())
+        emit_json(report.as_json())
     else:
         emit_table(
-            ["conversation", "sessions", "turns", "memories", "probes inside"],
-            [[one.conversation, one.sessions, one.turns, one.memories, one.probes] for one in found.conversations],
+            ["conversation", "sessions", "turns", "memories", "own probes"],
+            [[row.conversation, row.sessions, row.turns, row.memories, row.probes] for row in report.conversations],
         )
-        if found.inventory:
-            _emit_inventory(found.inventory)
-        emit_list("warning", found.warnings)
-        emit_list("error", found.errors)
-    if found.errors:
-        raise CheckFailed(f"{path}: {counted(len(found.errors), 'error')}")
-    if strict and found.warnings:
-        raise CheckFailed(f"{path}: {counted(len(found.warnings), 'warning')}, and --strict lets none pass")
+        if report.inventory:
+            _emit_inventory(report.inventory)
+        emit_list("warning", report.warnings)
+        emit_list("error", report.errors)
+    if report.errors:
+        raise CheckFailed(f"{path}: {counted(len(report.errors), 'error')}")
+    if strict and report.warnings:
+        raise CheckFailed(f"{path}: {counted(len(report.warnings), 'warning')}, which --strict does not accept")
 
 
 def _emit_inventory(inventory: Inventory) -> None:
-    """Print what a path holds by how it is stored, and what was passed over."""
+    """Print the conversations of a path by how they are stored, and counts of what was skipped."""
 
     def day(time_ms: int) -> str:
         try:
@@ -120,26 +120,29 @@ def _emit_inventory(inventory: Inventory) -> None:
         ["stored as", "started by", "read", "turns", "memories", "first", "last"],
         [
             [
-                *(one.stored, one.origin or "-", one.conversations, one.turns, one.memories),
-                *map(day, (one.first_ms, one.last_ms)),
+                *(stock.stored, stock.origin or "-", stock.conversations, stock.turns, stock.memories),
+                *map(day, (stock.first_ms, stock.last_ms)),
             ]
-            for one in inventory.stocks
+            for stock in inventory.stocks
         ],
         left=2,
     )
     if inventory.passed:
         emit()
-        emit_table(["passed over, not turns", "count"], [[one.what, one.count] for one in inventory.passed])
+        emit_table(["skipped: not turns", "count"], [[skipped.what, skipped.count] for skipped in inventory.passed])
 
 
 def import_copy(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
-    out: Annotated[Path, typer.Option("--out", help="The folder to make: new, or one made from the same files.")],
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse files whose checksum is not known.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="The folder to create: new, or made from the same files.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse files whose checksum is unknown.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a downloaded set into a folder with a card. Origin, licence, counts and checksums; whole or not at all."""
+    """Copy a downloaded set into a folder, with a card.
+
+    The card lists origin, licence, counts and checksums. The folder is created complete or not at all.
+    """
     from lab.recordings.take import take
 
     taken = take(path, format, out, only_known=strict)
@@ -147,28 +150,33 @@ def import_copy(
         emit_json(taken.as_json())
         return
     emit_table(
-        ["file", "version", "sha256 begins"], [[one.name, one.version, one.sha256[:16]] for one in taken.files], left=3
+        ["file", "version", "sha256 starts"],
+        [[file.name, file.version, file.sha256[:16]] for file in taken.files],
+        left=3,
     )
     if taken.unknown:
         emit_folded(
-            f"of an unknown version (newer, edited, or not that set): {counted(len(taken.unknown), 'file')}. "
-            f"`lab recordings validate {taken.folder} --format {format}` shows what is read."
+            f"unknown version (newer, edited, or another set): {counted(len(taken.unknown), 'file')}. To check: "
+            f"`lab recordings validate {taken.folder} --format {format}`"
         )
     emit(
         f"{taken.folder}: {counted(taken.conversations, 'conversation')}, {counted(taken.probes, 'probe')}"
-        + (", there already" if taken.already_there else "")
+        + (", unchanged" if taken.already_there else "")
     )
 
 
 def convert(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
-    out: Annotated[Path, typer.Option("--out", help="The folder to make, with datasets/NAME and golden/NAME in it.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to create, with datasets/NAME and golden/NAME.")],
     memories: options.Memories = None,
-    name: Annotated[str | None, typer.Option(help="NAME; by default that of the format.")] = None,
+    name: Annotated[str | None, typer.Option(help="NAME of the set. [default: the name of the format]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write any set in the project's own form. Its golden set, too; it is read back to be sure."""
+    """Convert recordings and their golden set to the lab's format.
+
+    The result is read back and compared with the source.
+    """
     from lab.recordings.convert import convert as write
 
     done = write(path, format, out, memories=memories, name=name)
@@ -177,7 +185,7 @@ def convert(
         return
     emit(
         f"{done.datasets}: {counted(done.conversations, 'conversation')}, {counted(done.turns, 'turn')}, "
-        f"{counted(done.memories, 'memory')}" + (", there already" if done.already_there else "")
+        f"{counted(done.memories, 'memory')}" + (", unchanged" if done.already_there else "")
     )
     if done.golden:
         emit(f"{done.golden}: {counted(done.probes, 'probe')}")
@@ -185,7 +193,10 @@ def convert(
 
 
 def schema(as_json: Json = False) -> None:
-    """Print the JSON Schema of a line of the project's own form. Recording or golden set; draft 2020-12."""
+    """Print the JSON Schema (2020-12) of the lab's format.
+
+    It describes one line of a recording or of a golden set.
+    """
     import json
 
     from lab.recordings.schema import line_schema

@@ -10,7 +10,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
-from lab.cli.replay_options import OPTIONS, asks
+from lab.cli.replay_options import OPTIONS, takes_replay_options
 from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lab.runs.directory import RunDirectory
 
 
-# The question of the lab, and the plainest search beside it.
+# The two policies to compare, and untiered search as a reference.
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
 
 
@@ -30,29 +30,29 @@ def add_to(app: typer.Typer) -> None:
     app.command("score")(score)
 
 
-@asks(*OPTIONS, arms=ARMS)
+@takes_replay_options(*OPTIONS, arms=ARMS)
 def replay(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     *,
     out: options.RunFolder,
     jobs: options.Jobs = 1,
     dask: options.Dask = None,
     shard: options.ShardOf = None,
-    and_score: Annotated[bool, typer.Option("--score", help="Score the run at once, as lab score does.")] = False,
+    and_score: Annotated[bool, typer.Option("--score", help="Score the run afterwards, like lab score.")] = False,
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
-    from lab.replay.embedders import embedder_notes
+    from lab.replay.config_notes import embedder_notes
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
-    from lab.runs.directory import failed_told
+    from lab.runs.directory import failed_summary
     from lab.runs.records import to_json
     from lab.runs.trial import trial
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
-        raise UnusableInput("--score needs a whole run, and this is a shard; lab merge OUT SHARD…, then lab score OUT")
-    outcome = run_replay(asked, out, jobs=jobs, dask=dask, shard=part, announce=announce)
+        raise UnusableInput("--score does not work with --shard; use lab merge OUT SHARD…, then lab score OUT")
+    outcome = run_replay(request, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     notes = embedder_notes(outcome.run.manifest.resolved)
     summary = None
     if and_score and not outcome.failures and not outcome.run.manifest.failed:
@@ -88,22 +88,23 @@ def replay(
             + ("" if summary else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}")
         )
         if summary:
-            _show_means(summary, outcome.run, _wanted(summary, outcome.run, []), asked=False)
+            _show_means(summary, outcome.run, _measures_shown(summary, outcome.run, []), selected=False)
     if outcome.failures:
-        raise CannotMeasure(
-            f"{counted(len(outcome.failures), 'conversation')} failed; reasons are in {out / 'failures.jsonl'}"
-        )
+        raise CannotMeasure(f"{counted(len(outcome.failures), 'conversation')} failed; see {out / 'failures.jsonl'}")
     if outcome.run.manifest.failed:
-        told = failed_told(outcome.run.manifest.failed)
-        raise CannotMeasure(f"{told}, which is no miss; turns and reasons are in {out / 'failures.jsonl'}")
+        failed = failed_summary(outcome.run.manifest.failed)
+        raise CannotMeasure(f"{failed}; failed recalls do not count as misses; see {out / 'failures.jsonl'}")
 
 
 def merge(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run directory to make.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run directory to create.")],
     shards: Annotated[list[Path], typer.Argument(metavar="SHARD…", help="Every shard of the run, in any order.")],
     as_json: Json = False,
 ) -> None:
-    """Make one run of all its shards. It is, byte for byte, what a replay in one piece would have written."""
+    """Merge the shards of a run.
+
+    The result is byte-identical to a replay without shards.
+    """
     from lab.replay.shards import merge as merge_shards
 
     merged = merge_shards(out, shards, announce)
@@ -117,22 +118,23 @@ def merge(
             }
         )
         return
-    emit(f"{out}: {merged.copied} copied, {merged.there} there already. Next: lab score {out}")
+    emit(f"{out}: {merged.copied} conversations copied, {merged.there} already present. Next: lab score {out}")
 
 
 def score(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     measure: Annotated[
-        list[str] | None, typer.Option("--measure", "-m", help="Show these measures. Repeat for more.")
+        list[str] | None,
+        typer.Option("--measure", "-m", help="Show this measure. Repeat for more. [default: the main ones]"),
     ] = None,
-    slices: Annotated[bool, typer.Option("--slices", help="Show every slice, too.")] = False,
+    slices: Annotated[bool, typer.Option("--slices", help="Also show the means of every slice.")] = False,
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
-    """Score a run: means of every measure, by arm and by slice."""
+    """Score a run and show the means by arm."""
     from lab.measures.catalogue import canonical
     from lab.measures.score import more_measures, score_and_write, score_run, summarise
-    from lab.replay.embedders import embedder_notes
+    from lab.replay.config_notes import embedder_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
     from lab.runs.gold import read_gold
@@ -146,66 +148,66 @@ def score(
     if as_json:
         emit_json({"trial": list(reasons)} | summary | ({"embedder": list(notes)} if notes else {}))
         return
-    wanted = _wanted(summary, opened, measure or ())
+    shown = _measures_shown(summary, opened, measure or ())
     emit_trial(reasons)
     emit_notes(notes)
-    _show_means(summary, opened, wanted, asked=bool(measure))
+    _show_means(summary, opened, shown, selected=bool(measure))
     if slices:
         for name, values in summary["slices"].items():
             for value, arms in values.items():
                 emit(f"{name} = {value}")
-                _emit_means("arm", arms, wanted)
-        for note in sliced_over(wanted):
+                _emit_means("arm", arms, shown)
+        for note in sliced_over(shown):
             emit_folded(note)
 
 
-def _wanted(summary: dict[str, Any], run: RunDirectory, measures: Sequence[str]) -> list[str]:
-    """Return the measures that were asked for, or the headlines; one that is not there is :class:`UnusableInput`."""
+def _measures_shown(summary: dict[str, Any], run: RunDirectory, selected: Sequence[str]) -> list[str]:
+    """Return the measures selected by the user, or the main ones. Raises :class:`UnusableInput` for an absent one."""
     from lab.measures.catalogue import canonical
     from lab.measures.names import require_measure
     from lab.measures.score import headlines
 
     known = _measured(summary)
-    asked = [canonical(name) for name in measures]
-    for name in asked:
+    names = [canonical(name) for name in selected]
+    for name in names:
         if name not in known:
             require_measure(name, "--measure")
-            raise UnusableInput(f"--measure {name}: nothing of it is measured in this run; --json shows what is")
-    return asked or [name for name in headlines(run.cutoff) if name in known]
+            raise UnusableInput(f"--measure {name}: has no values in this run; --json lists the measures that have")
+    return names or [name for name in headlines(run.cutoff) if name in known]
 
 
 def _measured(summary: dict[str, Any]) -> set[str]:
     return {name for arm in summary["arms"].values() for name in arm["measures"]}
 
 
-def _show_means(summary: dict[str, Any], run: RunDirectory, wanted: Sequence[str], *, asked: bool) -> None:
-    """Print means; of headlines, which nobody ``asked`` for by name, how many more there are."""
+def _show_means(summary: dict[str, Any], run: RunDirectory, shown: Sequence[str], *, selected: bool) -> None:
+    """Print means, and unless the user ``selected`` the measures, how many more there are."""
     from lab.report.comparison import drawn
 
-    _emit_means("arm", summary["arms"], wanted)
-    _tell_unseen(summary["arms"])
+    _emit_means("arm", summary["arms"], shown)
+    _emit_wrong_scope_bound(summary["arms"])
     if run.labels_are_sampled:
         emit_folded(drawn(run.labels))
-    if not asked:
-        emit(f"{len(_measured(summary)) - len(wanted)} more measures: lab score -m NAME, or --json for all")
+    if not selected:
+        emit(f"{len(_measured(summary)) - len(shown)} more measures: lab score -m NAME, or --json for all")
 
 
-def _tell_unseen(arms: dict[str, Any]) -> None:
-    """Say of the leak that no arm may have how sure it is that an arm without one has none."""
+def _emit_wrong_scope_bound(arms: dict[str, Any]) -> None:
+    """Print the upper bound on the rate of scope leaks for arms in which none was observed."""
     clean: dict[int, list[str]] = {}
-    for arm, one in arms.items():
-        if "AnyWrongScope" in one["unseen"]:
-            clean.setdefault(one["unseen"]["AnyWrongScope"]["n"], []).append(arm)
+    for arm, scores in arms.items():
+        if "AnyWrongScope" in scores["unseen"]:
+            clean.setdefault(scores["unseen"]["AnyWrongScope"]["n"], []).append(arm)
     for n, names in clean.items():
-        most = arms[names[0]]["unseen"]["AnyWrongScope"]["at_most"]
+        bound = arms[names[0]]["unseen"]["AnyWrongScope"]["at_most"]
         emit_folded(
-            f"AnyWrongScope: never in {counted(n, 'turn')} of {', '.join(names)}; at most {most:.2%} of turns, with "
-            "95 % confidence were turns independent"
+            f"AnyWrongScope: 0 of {counted(n, 'turn')} of {', '.join(names)}; upper 95 % confidence bound "
+            f"{bound:.2%} of turns, if turns are independent"
         )
 
 
-def _emit_means(title: str, arms: dict[str, Any], wanted: Sequence[str]) -> None:
+def _emit_means(title: str, arms: dict[str, Any], shown: Sequence[str]) -> None:
     emit_table(
-        [title, "n", *wanted],
-        [[name, one["n"], *(one["measures"].get(measure) for measure in wanted)] for name, one in arms.items()],
+        [title, "n", *shown],
+        [[name, scores["n"], *(scores["measures"].get(measure) for measure in shown)] for name, scores in arms.items()],
     )

@@ -1,4 +1,4 @@
-"""What a replay is asked, as options: each is told once, and every command that replays takes those it has use for."""
+"""Command-line options of a replay, defined once. Commands that replay take the ones they need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.cli import options
 
 
 class Option(NamedTuple):
-    """An option: its name, annotation, default, field of ``ReplayRequest``, and whether it may be repeated."""
+    """An option: name, annotation, default, field of ``ReplayRequest``, and whether it may be repeated (``many``)."""
 
     name: str
     annotation: Any
@@ -28,8 +28,8 @@ def _option(name: str, annotation: Any, default: Any = None, field: str | None =
 
 
 OPTIONS = {
-    one.field: one
-    for one in (
+    option.field: option
+    for option in (
         _option("golden", options.Golden),
         _option("store", options.StoreName, "exact"),
         _option("profile", options.Profile, "seed"),
@@ -56,47 +56,48 @@ OPTIONS = {
 }
 
 
-# What is recalled, how it is labelled, when, and in which conversations.
+# Options for gold, labels, scopes, and the turns and conversations to replay.
 LABELLED = (
     *("golden", "labels", "must_share", "nice_share", "hard_rules", "categories", "seed"),
     *("scope", "recall_turns", "limit", "conversation"),
 )
 
 
-def asks(
-    *fields: str, arms: Sequence[str] = (), fixed: bool = False, told: str = ""
+def takes_replay_options(
+    *fields: str, arms: Sequence[str] = (), fixed: bool = False, default_arms: str = ""
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the recordings, their format and these options to a command, which gets one ``ReplayRequest`` first.
+    """Add the arguments PATH and --format and the options of ``fields`` to a command.
 
-    ``arms`` are those by default, ``told`` how the help names them; with ``fixed`` there is no option for them.
+    The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
+    their description in the help. With ``fixed`` there is no --arm.
     """
     chosen = [OPTIONS[field] for field in fields]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        # Importing what a replay is would be felt by every command: here it is a name.
+        # Importing the real ReplayRequest would slow down every command.
         names = {**command.__globals__, "ReplayRequest": object}
-        own = list(inspect.signature(command, eval_str=True, globals=names).parameters.values())[1:]
+        declared = list(inspect.signature(command, eval_str=True, globals=names).parameters.values())[1:]
         parameters = [
             _parameter("path", options.Recordings),
             _parameter("format", options.Format),
-            *(one for one in own if one.name != "as_json"),
-            *([] if fixed else [_parameter("arm", _arm_option(told or ", ".join(arms)), None)]),
-            *(_parameter(one.name, one.annotation, one.default) for one in chosen),
-            *(one for one in own if one.name == "as_json"),
+            *(parameter for parameter in declared if parameter.name != "as_json"),
+            *([] if fixed else [_parameter("arm", _arm_option(default_arms or ", ".join(arms)), None)]),
+            *(_parameter(option.name, option.annotation, option.default) for option in chosen),
+            *(parameter for parameter in declared if parameter.name == "as_json"),
         ]
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
             from lab.replay.plan import ReplayRequest
 
-            values = {one.field: _plain(given.pop(one.name), many=one.many) for one in chosen}
-            named = tuple(arms if fixed else given.pop("arm") or arms)
-            command(ReplayRequest(str(given.pop("path")), given.pop("format"), named, **values), **given)
+            values = {option.field: _plain(given.pop(option.name), many=option.many) for option in chosen}
+            chosen_arms = tuple(arms if fixed else given.pop("arm") or arms)
+            command(ReplayRequest(str(given.pop("path")), given.pop("format"), chosen_arms, **values), **given)
 
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # Typer reads it
-            [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+            [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         )
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate
@@ -108,12 +109,12 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 def _arm_option(default: str) -> Any:
     shown = f" [default: {default}]" if default else ""
-    about = f"An arm, or NAME=FILE for one with its own configuration. Repeat for more.{shown}"
+    about = f"An arm, or NAME=FILE for an arm with its own configuration. Repeat for more.{shown}"
     return Annotated[list[str] | None, typer.Option("--arm", help=about)]
 
 
 def _plain(value: Any, *, many: bool) -> Any:
-    """A value as ``ReplayRequest`` keeps it."""
+    """Return a value in the form that ``ReplayRequest`` stores."""
     if many:
         return tuple(value or ())
     return str(value) if isinstance(value, Path) else value

@@ -20,14 +20,13 @@ def report(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     baseline: Annotated[
         str | None,
-        typer.Option(help="The arm that others are compared with; tier_first_v1 if the run has it, else the first."),
+        typer.Option(help="The arm to compare with. [default: tier_first_v1 if the run has it, else the first]"),
     ] = None,
     candidate: Annotated[
-        str | None, typer.Option(help="The arm to compare; tier_quota_v1 if the run has it, else the second.")
+        str | None, typer.Option(help="The arm to compare. [default: tier_quota_v1 if the run has it, else the second]")
     ] = None,
     turns: Annotated[
-        int,
-        typer.Option(min=0, help="Turns that were gained, and as many that were lost, which open their explanation."),
+        int, typer.Option(min=0, help="Number of gained and of lost turns to list with their explanations.")
     ] = 12,
     with_text: Annotated[
         bool, typer.Option("--with-text", help="Show the texts of these turns and of their memories.")

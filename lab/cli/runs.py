@@ -17,7 +17,7 @@ OF_COMMANDS = ("ablation",)
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    runs = typer.Typer(no_args_is_help=True, help="Run directories: list and remove them; their schema.")
+    runs = typer.Typer(no_args_is_help=True, help="List and remove run directories, and print their schema.")
     runs.command("list")(list_runs)
     runs.command("rm")(remove)
     runs.command("schema")(schema)
@@ -25,10 +25,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_runs(
-    root: Annotated[Path, typer.Argument(help="Folder to look in; runs may lie deeper.")] = Path("reports"),
+    root: Annotated[Path, typer.Argument(help="Folder to search, with its subfolders.")] = Path("reports"),
     as_json: Json = False,
 ) -> None:
-    """List the runs below a folder. Those that a baseline or a nightly run keeps are counted."""
+    """List the runs below a folder.
+
+    Runs inside baselines and nightly runs are only counted.
+    """
     from lab.errors import Altered, UnusableInput
     from lab.nightly.baselines import is_object
     from lab.nightly.nightly_folder import nightly_run_of
@@ -37,14 +40,14 @@ def list_runs(
 
     if not root.is_dir():
         raise UnusableInput(f"{root}: no such folder")
-    found: list[dict[str, object]] = []
+    runs: list[dict[str, object]] = []
     rows: list[list[object]] = []
     approved = of_nightly_runs = 0
     for manifest in sorted(root.rglob("manifest.json")):
         try:
             run = open_run(manifest.parent)
         except UnusableInput:
-            continue  # some other program's manifest, or a damaged one: no run that could be opened
+            continue  # another program's manifest, or a damaged one
         except Altered as error:
             announce(str(error))
             continue
@@ -52,33 +55,39 @@ def list_runs(
         if is_object(run.path):
             approved += 1
             continue
-        # Who asks inside of a nightly run wants to see what it holds.
+        # List the runs of a nightly run only if ``root`` is inside it.
         if nightly_run is not None and nightly_run.resolve() not in (root.resolve(), *root.resolve().parents):
             of_nightly_runs += 1
             continue
         status, done, reasons = run.manifest.status, len(run.done()), trial(run.manifest)
-        told = {"run": str(run.path), "status": status, "done": done, "conversations": len(run.own), "arms": run.arms}
-        found.append(told | {"trial": list(reasons)} | ({"shard": str(run.shard)} if run.shard else {}))
-        shown = [*([f"shard {run.shard}"] if run.shard else []), *([TITLE] if reasons else [])]
-        status += f" ({', '.join(shown)})" if shown else ""
-        rows.append([str(run.path), status, f"{done}/{len(run.own)}", ", ".join(run.arms)])
+        facts = {
+            "run": str(run.path),
+            "status": status,
+            "done": done,
+            "conversations": len(run.assigned),
+            "arms": run.arms,
+        }
+        runs.append(facts | {"trial": list(reasons)} | ({"shard": str(run.shard)} if run.shard else {}))
+        remarks = [*([f"shard {run.shard}"] if run.shard else []), *([TITLE] if reasons else [])]
+        status += f" ({', '.join(remarks)})" if remarks else ""
+        rows.append([str(run.path), status, f"{done}/{len(run.assigned)}", ", ".join(run.arms)])
     if as_json:
-        emit_json({"runs": found})
+        emit_json({"runs": runs})
         return
     emit_table(["run", "status", "done", "arms"], rows, left=4)
     if approved:
-        emit(f"not listed: {approved} approved; `lab baseline list` does")
+        emit(f"not listed: {approved} approved; see `lab baseline list`")
     if of_nightly_runs:
-        emit(f"not listed: {of_nightly_runs} of nightly runs; name the folder of a nightly run to see its own")
+        emit(f"not listed: {of_nightly_runs} of nightly runs; give the folder of a nightly run to list them")
 
 
 def remove(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     as_json: Json = False,
 ) -> None:
-    """Remove a run. A folder that is no run is refused, and so is a run that was approved.
+    """Remove a run.
 
-    Files in it that the lab did not write are left, and named.
+    Refuses a folder that is not a run, and an approved run. Files that the lab did not write are kept and listed.
     """
     from lab.files import only_writer
     from lab.nightly.baselines import require_no_object
@@ -93,7 +102,7 @@ def remove(
     if as_json:
         emit_json({"removed": str(run), "left": [str(path) for path in left]})
         return
-    emit(f"removed {run}" + (f", but for {counted(len(left), 'file')} that the lab did not write:" if left else ""))
+    emit(f"removed {run}" + (f", except {counted(len(left), 'file')} that the lab did not write:" if left else ""))
     for path in left[:SHOWN]:
         emit(str(path))
     if len(left) > SHOWN:

@@ -24,17 +24,17 @@ def saturation(
     golden: options.Golden = None,
     scope: options.Scope = "none",
     embedder: options.Embedder = "all-MiniLM-L6-v2",
-    seeds: Annotated[int, typer.Option(min=1, help="Draws of labels at each share.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of label samples at each share.")] = 3,
     jobs: options.Jobs = 2,
     as_json: Json = False,
 ) -> None:
-    """Watch every policy while the must_remember pool grows."""
+    """Increase the must_remember share and chart every policy."""
     from lab.report.figures import saturation_figure, save
     from lab.sweep.saturation import means, write_points
     from lab.sweep.saturation import saturation as sweep
 
     if (out / "manifest.json").exists():
-        raise UnusableInput(f"{out}: is a run directory; choose another --out, so that its report keeps its own chart")
+        raise UnusableInput(f"{out}: is a run directory, whose chart would be replaced; choose another --out")
     points = sweep(
         path, format, golden=golden, seeds=seeds, scope=scope, embedder=embedder, jobs=jobs, announce=announce
     )

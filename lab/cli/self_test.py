@@ -1,4 +1,4 @@
-"""``lab gate self-test``: a gate that proves that it can fail."""
+"""``lab gate self-test``: test the gate itself with injected faults."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def add_to(group: typer.Typer) -> None:
 
 def self_test(
     fault: Annotated[
-        list[str] | None, typer.Option("--fault", metavar="NAME", help="Try this fault alone. Repeat for more.")
+        list[str] | None, typer.Option("--fault", metavar="NAME", help="Inject only this fault. Repeat for more.")
     ] = None,
     faults: Annotated[
-        Path | None, typer.Option(help="Faults of your own in TOML, in place of those that come with the lab.")
+        Path | None, typer.Option(help="A TOML file with your own faults, instead of the shipped ones.")
     ] = None,
     patch: Annotated[
         list[Path] | None,
-        typer.Option("--patch", help="A unified diff of lab/, tried as one more fault, and alone. Repeat for more."),
+        typer.Option("--patch", help="Inject only this fault, a unified diff of lab/. Repeat for more."),
     ] = None,
     policy: Annotated[str, typer.Option(help="A shipped policy, or a TOML file.")] = "nightly",
-    draws: Annotated[int, typer.Option(min=0, help="A/A draws of each pair of arms.")] = 200,
+    draws: Annotated[int, typer.Option(min=0, help="Number of A/A draws for each pair of arms.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     jobs: Jobs = 2,
     out: Annotated[Path | None, typer.Option(help="Write self-test.json and self-test.md into this folder.")] = None,
     embedder: Embedder = "all-MiniLM-L6-v2",
-    listed: Annotated[bool, typer.Option("--list", help="List the faults and try none.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the faults and run nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put faults into copies of the engine; tell what catches them.
+    """Test the gate: inject faults and list which are caught.
 
-    Each copy replays the shipped sets in a process of its own; the sound code compares. Then arm labels are swapped at
-    random by conversation, and none of it may fail. Exit codes: 0 where 95 % of the faults are caught and no draw
-    fails, 1 else.
+    Faults are injected into copies of the engine. Each faulty copy replays the shipped sets in its own process, and the
+    unchanged code compares the results. Then A/A draws swap arm labels at random by conversation, and no
+    draw may fail. Exit codes: 0 if 95 % of the faults are caught and no draw fails, else 1.
     """
     from lab.files import dump_json, write_atomically
     from lab.gate.policy import read_policy
@@ -72,9 +72,9 @@ def self_test(
     else:
         _show(report)
     if report.kill_rate < WANTED:
-        raise CheckFailed(f"{report.kill_rate:.1%} of the faults were caught, and {WANTED:.0%} are wanted")
+        raise CheckFailed(f"{report.kill_rate:.1%} of the faults were caught; {WANTED:.0%} are required")
     if report.draws.failed:
-        raise CheckFailed(f"{report.draws.failed} A/A draws failed, and none may")
+        raise CheckFailed(f"{report.draws.failed} A/A draws failed; none may fail")
 
 
 def _chosen(names: list[str], file: Path | None, patches: list[Path]) -> list[Fault]:
@@ -83,18 +83,18 @@ def _chosen(names: list[str], file: Path | None, patches: list[Path]) -> list[Fa
 
     given = [read_patch(path, PACKAGE) for path in patches]
     known = read_faults(file) if file else shipped_faults()
-    by_name = {one.name: one for one in known}
+    by_name = {fault.name: fault for fault in known}
     for name in names:
         if name not in by_name:
-            raise UnusableInput(f"no fault {name!r}; `lab gate self-test --list` lists them")
-    # A patch is tried alone, unless faults are named beside it.
-    named = [by_name[name] for name in dict.fromkeys(names)] or ([] if given and file is None else list(known))
-    chosen = [*named, *given]
+            raise UnusableInput(f"unknown fault {name!r}; `lab gate self-test --list` lists the faults")
+    # Patches replace the shipped faults, unless faults are selected as well.
+    selected = [by_name[name] for name in dict.fromkeys(names)] or ([] if given and file is None else list(known))
+    chosen = [*selected, *given]
     require_distinct(chosen)
-    for one in chosen:
-        for path, text in edited(PACKAGE, one).items():
+    for fault in chosen:
+        for path, text in edited(PACKAGE, fault).items():
             if path.endswith(".py"):
-                _require_python(one.name, path, text)
+                _require_python(fault.name, path, text)
     return chosen
 
 
@@ -102,7 +102,7 @@ def _require_python(name: str, path: str, text: str) -> None:
     try:
         compile(text, path, "exec")
     except (SyntaxError, ValueError) as error:
-        raise UnusableInput(f"fault {name!r}: {path} is no Python any more: {error}") from None
+        raise UnusableInput(f"fault {name!r}: {path} is no longer valid Python: {error}") from None
 
 
 def _list(faults: list[Fault], *, as_json: bool) -> None:
@@ -111,18 +111,18 @@ def _list(faults: list[Fault], *, as_json: bool) -> None:
             {
                 "faults": [
                     {
-                        "fault": one.name,
-                        "group": one.group,
-                        "about": one.about,
-                        "files": list(one.files),
-                        "equivalent": one.equivalent,
+                        "fault": fault.name,
+                        "group": fault.group,
+                        "about": fault.about,
+                        "files": list(fault.files),
+                        "equivalent": fault.equivalent,
                     }
-                    for one in faults
+                    for fault in faults
                 ]
             }
         )
         return
-    emit_table(["fault", "what it does"], [[one.name, one.about] for one in faults], left=2, whole_keys=True)
+    emit_table(["fault", "what it does"], [[fault.name, fault.about] for fault in faults], left=2, whole_keys=True)
     emit(f"{len(faults)} faults")
 
 
@@ -131,8 +131,8 @@ HEADERS = ["fault", "caught by", "verdict", "turns", "largest drop", "s"]
 
 def _rows(report: Report) -> list[list[object]]:
     return [
-        [one.fault.name, _caught(one), one.verdict, one.found.changed, _drop(one), round(one.seconds, 1)]
-        for one in report.trials
+        [trial.fault.name, _caught(trial), trial.verdict, trial.found.changed, _drop(trial), round(trial.seconds, 1)]
+        for trial in report.trials
     ]
 
 
@@ -156,32 +156,31 @@ def _show(report: Report) -> None:
 
 def _sentences(report: Report) -> list[str]:
     countable, draws = report.countable, report.draws
-    caught = sum(one.caught for one in countable)
+    caught = sum(trial.caught for trial in countable)
     layers = ", ".join(f"{name} {count}" for name, count in report.caught_by().items())
-    found = [
+    sentences = [
         f"{caught} of {len(countable)} faults caught ({report.kill_rate:.1%}); of all {len(report.trials)}: {layers}",
-        *(f"survived: {one.fault.name}: {one.fault.about} {one.why}" for one in report.survivors),
+        *(f"survived: {trial.fault.name}: {trial.fault.about} {trial.why}" for trial in report.survivors),
     ]
     for pair, statuses in draws.statuses.items() if draws.draws else ():
-        told = ", ".join(f"{status} {count}" for status, count in statuses.items())
-        found.append(f"A/A, {draws.draws} draws over {pair.replay}, {pair.first} and {pair.second}: {told}")
-    found.append(
-        f"{report.seconds:.0f} s in all; a sound replay of {report.turns} turns took {report.sound_seconds:.1f} s; "
-        f"{_ending(report)} (policy {report.policy})"
+        counts = ", ".join(f"{status} {count}" for status, count in statuses.items())
+        sentences.append(f"A/A, {draws.draws} draws over {pair.replay}, {pair.first} and {pair.second}: {counts}")
+    sentences.append(
+        f"{report.seconds:.0f} s in total; a replay without faults ({report.turns} turns) took "
+        f"{report.sound_seconds:.1f} s; {_conclusion(report)} (policy {report.policy})"
     )
-    return found
+    return sentences
 
 
-def _ending(report: Report) -> str:
-    """What it came to, in words that cannot be taken for a verdict on the faults."""
+def _conclusion(report: Report) -> str:
+    """Return the result of the self-test, worded so that it cannot be taken for the verdict of a gate."""
     from lab.gate.selftest.run import WANTED
 
-    enough = report.kill_rate >= WANTED
     if len(report.trials) == 1:
-        said = "caught" if report.trials[0].caught else "NOT CAUGHT"
+        result = "caught" if report.trials[0].caught else "NOT CAUGHT"
     else:
-        said = "enough of the faults caught" if enough else "TOO FEW FAULTS CAUGHT"
-    return f"{said}, and {report.draws.failed} A/A DRAWS FAILED" if report.draws.failed else said
+        result = "enough faults caught" if report.kill_rate >= WANTED else "TOO FEW FAULTS CAUGHT"
+    return f"{result}, and {report.draws.failed} A/A DRAWS FAILED" if report.draws.failed else result
 
 
 def _markdown(report: Report) -> str:

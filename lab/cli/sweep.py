@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
-from lab.cli.replay_options import asks
+from lab.cli.replay_options import takes_replay_options
 from lab.errors import UnusableInput
 from lab.formatting import bracketed, counted, signed
 
@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("sweep")(sweep)
 
 
-@asks(
+@takes_replay_options(
     "golden",
     "memories",
     "memories_from",
@@ -44,31 +44,29 @@ def add_to(app: typer.Typer) -> None:
     fixed=True,
 )
 def sweep(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     *,
     out: Annotated[Path, typer.Option("--out", help="Folder for the results, the table and the charts.")],
     grid: Annotated[
         Path | None,
-        typer.Option(help="JSON or TOML: an arm, and the values its knobs take. Default: 200 configurations."),
+        typer.Option(help="JSON or TOML: an arm and the values of its settings. [default: 200 configurations]"),
     ] = None,
     saturated: Annotated[
         bool,
-        typer.Option(
-            "--saturated", help="Under every size of the must pool, grown in both ways, in place of --labels."
-        ),
+        typer.Option("--saturated", help="Sample labels with increasing must_remember shares, instead of --labels."),
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="With --saturated: draws of labels at each size.")] = 1,
-    top: Annotated[int, typer.Option(min=1, help="Configurations of the front to show.")] = 12,
+    seeds: Annotated[int, typer.Option(min=1, help="With --saturated: number of label samples at each share.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="Number of Pareto-optimal configurations to show.")] = 12,
     by_draw: Annotated[
-        int | None, typer.Option("--by-draw", metavar="#", help="Show one configuration, draw by draw.")
+        int | None, typer.Option("--by-draw", metavar="#", help="Show one configuration for each label sample.")
     ] = None,
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Try hundreds of configurations over one retrieval.
+    """Compare hundreds of configurations over one retrieval.
 
-    Writes a table of all of them, the front that nothing beats in hits, repeats and characters, and two charts. Run
-    again, it goes on where it was.
+    Writes a table of all configurations, their Pareto front in hits, repeats and characters, and two charts. Repeating
+    the command continues an interrupted sweep.
     """
     from lab.report.figures import save
     from lab.report.figures_sweep import front_figure, heat_figure
@@ -77,26 +75,26 @@ def sweep(
     from lab.sweep.sweep import notes_of
     from lab.sweep.sweep import sweep as run
 
-    if saturated and (asked.labels or asked.must_share is not None or asked.nice_share is not None):
-        raise UnusableInput("--saturated draws the labels itself; leave out --labels, --must-share and --nice-share")
+    if saturated and (request.labels or request.must_share is not None or request.nice_share is not None):
+        raise UnusableInput("--saturated samples the labels itself; omit --labels, --must-share and --nice-share")
     if seeds > 1 and not saturated:
-        raise UnusableInput("--seeds counts the draws of --saturated; add it, or draw other labels with --seed")
+        raise UnusableInput("--seeds needs --saturated; to sample other labels without it, give --seed")
     chosen = read_grid(grid)
     if by_draw is not None and not 0 <= by_draw < len(chosen):
         raise UnusableInput(f"--by-draw {by_draw}: the grid has configurations 0 to {len(chosen) - 1}")
-    swept = run(asked, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
-    found = configurations(swept)
-    write_configurations(found, out / "configurations.parquet")
-    files = save(front_figure(found, reference(swept)), out / "figures" / "front")
-    axes = heat(found, swept)
+    swept = run(request, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
+    results = configurations(swept)
+    write_configurations(results, out / "configurations.parquet")
+    files = save(front_figure(results, reference(swept)), out / "figures" / "front")
+    axes = heat(results, swept)
     if axes:
-        files += save(heat_figure(found, *axes), out / "figures" / "heat")
+        files += save(heat_figure(results, *axes), out / "figures" / "heat")
     notes = notes_of(out)
     if as_json:
         emit_json(
             {
                 "sweep": str(out),
-                "configurations": [one._asdict() for one in found],
+                "configurations": [result._asdict() for result in results],
                 "hybrid": reference(swept),
                 "figures": [str(file) for file in files],
             }
@@ -104,7 +102,7 @@ def sweep(
         )
         return
     emit_notes(notes)
-    _show(swept, found, reference(swept), top, out, files)
+    _show(swept, results, reference(swept), top, out, files)
     if by_draw is not None:
         _show_draws(swept, by_draw)
 
@@ -112,22 +110,22 @@ def sweep(
 def _show_draws(swept: Swept, number: int) -> None:
     from lab.sweep.tally import MEASURES
 
-    at = [MEASURES.index(name) for name in ("Success", "RepeatRate", "InjectedChars", "HardRules")]
+    columns = [MEASURES.index(name) for name in ("Success", "RepeatRate", "InjectedChars", "HardRules")]
     means = swept.means()
     emit()
-    emit(f"#{number}, draw by draw")
+    emit(f"#{number}, by label sample")
     rows: list[list[Any]] = []
-    for draw, mine, hybrid in zip(swept.draws, means[:, number], means[:, -1], strict=True):
-        hit, repeat, chars, hard = (None if mine[one] != mine[one] else float(mine[one]) for one in at)
+    for draw, values, hybrid in zip(swept.draws, means[:, number], means[:, -1], strict=True):
+        hit, repeat, chars, hard = (None if values[i] != values[i] else float(values[i]) for i in columns)
         name = draw.mode if draw.share is None else f"{draw.mode} {draw.share:.2f}"
-        less = None if hit is None else signed(hit - hybrid[at[0]])
-        rows.append([name, draw.seed, hit, less, repeat, chars, hard])
-    emit_table(["mode, must share", "seed", "hit", "less hybrid", "repeat", "chars", "hard rules"], rows)
+        difference = None if hit is None else signed(hit - hybrid[columns[0]])
+        rows.append([name, draw.seed, hit, difference, repeat, chars, hard])
+    emit_table(["mode, must share", "seed", "hit", "minus hybrid", "repeat", "chars", "hard rules"], rows)
 
 
 def _show(
     swept: Swept,
-    found: list[Configuration],
+    results: list[Configuration],
     hybrid: dict[str, float | None],
     top: int,
     out: Path,
@@ -135,47 +133,48 @@ def _show(
 ) -> None:
     from lab.sweep.front import differences
 
-    front = sorted((one for one in found if one.on_front), key=lambda one: -(one.measures["Success"] or 0.0))
-    # Configurations whose knobs change nothing give the same results: one of them speaks for all.
-    alike: dict[tuple[Any, ...], list[Configuration]] = {}
-    for one in front:
-        alike.setdefault(tuple(one.measures.values()), []).append(one)
-    front = [some[0] for some in alike.values()]
+    front = sorted((result for result in results if result.on_front), key=lambda row: -(row.measures["Success"] or 0.0))
+    # Show one of several configurations with equal results: their settings make no difference.
+    equal: dict[tuple[Any, ...], list[Configuration]] = {}
+    for result in front:
+        equal.setdefault(tuple(result.measures.values()), []).append(result)
+    front = [group[0] for group in equal.values()]
     several = len(swept.draws) > 1
-    over = counted(len(swept.conversations), "conversation")
-    emit(f"{counted(len(found), 'configuration')} of {swept.grid.arm}, {over}")
+    conversations = counted(len(swept.conversations), "conversation")
+    emit(f"{counted(len(results), 'configuration')} of {swept.grid.arm}, {conversations}")
     if several:
-        emit(f"{len(swept.draws)} draws of labels; means are over all of them")
-    emit(f"{len(front)} that nothing beats in hits, repeats and characters; the first {min(top, len(front))}:")
-    heads = ["#", "hit", "over conversations", "less hybrid", "repeat", "chars"]
-    heads += ["worst", "most repeat"] if several else []
+        emit(f"means over {len(swept.draws)} label samples")
+    emit(f"Pareto front in hits, repeats and characters: {len(front)}; the first {min(top, len(front))}:")
+    headers = ["#", "hit", "over conversations", "minus hybrid", "repeat", "chars"]
+    headers += ["worst", "most repeat"] if several else []
     rows: list[list[Any]] = []
-    for one in front[:top]:
-        mean, low, high = differences(swept, one.number, len(swept.grid))
+    for result in front[:top]:
+        mean, low, high = differences(swept, result.number, len(swept.grid))
         rows.append(
             [
-                one.number,
-                one.measures["Success"],
-                f"{one.lowest:.2f}…{one.highest:.2f}",
+                result.number,
+                result.measures["Success"],
+                f"{result.lowest:.2f}…{result.highest:.2f}",
                 signed(mean) + bracketed(low, high),
-                one.measures["RepeatRate"],
-                one.measures["InjectedChars"],
-                *([signed(one.behind), one.repeats] if several else []),
+                result.measures["RepeatRate"],
+                result.measures["InjectedChars"],
+                *([signed(result.behind), result.repeats] if several else []),
             ]
         )
     rows.append(
         ["hybrid", hybrid["Success"], "", "", hybrid["RepeatRate"], hybrid["InjectedChars"]] + [""] * 2 * several
     )
-    emit_table(heads, rows)
+    emit_table(headers, rows)
     emit()
-    for one, *others in list(alike.values())[:top]:
-        told = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in one.knobs.items())
-        emit_folded(f"#{one.number}: {told}" + (f" (and {len(others)} with the same results)" if others else ""))
+    for result, *others in list(equal.values())[:top]:
+        settings = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in result.knobs.items())
+        emit_folded(f"#{result.number}: {settings}" + (f" (and {len(others)} with the same results)" if others else ""))
     emit()
     emit_folded(
-        "hit: a relevant memory is injected. over conversations: the worst and the best one. less hybrid: against "
-        "untiered search, with the 95 % interval." + (" worst: at the draw where it is lowest." if several else "")
+        "hit: a relevant memory is injected. over conversations: the lowest and the highest mean. minus hybrid: "
+        "difference from untiered search, with its 95 % interval."
+        + (" worst: the lowest difference of any label sample." if several else "")
     )
     emit_folded(
-        f"All of them: {out / 'configurations.parquet'}. Charts: {', '.join(str(file) for file in files[1::2])}"
+        f"All configurations: {out / 'configurations.parquet'}. Charts: {', '.join(str(file) for file in files[1::2])}"
     )

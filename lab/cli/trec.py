@@ -1,4 +1,4 @@
-"""``lab measures``, ``lab export`` and ``lab import``: the names of the field, and its files."""
+"""``lab measures``, ``lab export`` and ``lab import``: the catalogue of measures, and TREC and BEIR files."""
 
 from __future__ import annotations
 
@@ -22,36 +22,34 @@ def add_to(app: typer.Typer) -> None:
 
 
 def measures(as_json: Json = False) -> None:
-    """List every measure. What it says, its range, which way is better, and where it comes from."""
+    """List every measure with its definition, range and source."""
     from lab.measures.catalogue import CATALOGUE
 
     if as_json:
-        emit_json({"measures": [one.as_json() for one in CATALOGUE]})
+        emit_json({"measures": [measure.as_json() for measure in CATALOGUE]})
         return
-    emit(f"{'measure':21}{'better':9}{'of each':14}{'range':8}from")
+    emit(f"{'measure':21}{'better':9}{'per':14}{'range':8}source")
     emit("─" * 80)
-    for one in CATALOGUE:
-        emit(f"{one.title:21}{one.better:9}{one.unit:14}{one.range:8}{one.source}")
-        emit(fill(one.definition, 80, initial_indent="    ", subsequent_indent="    "))
+    for measure in CATALOGUE:
+        emit(f"{measure.title:21}{measure.better:9}{measure.unit:14}{measure.range:8}{measure.source}")
+        emit(fill(measure.definition, 80, initial_indent="    ", subsequent_indent="    "))
 
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; new, or an export of the same run.")],
+    out: Annotated[Path, typer.Option(help="Folder to write: new, or an export of the same run.")],
     format: Annotated[  # noqa: A002 - the name of the option
-        str, typer.Option("--format", help="trec (qrels.txt and a run file an arm) or beir (qrels/test.tsv).")
+        str, typer.Option("--format", help="trec (qrels.txt and one run file per arm) or beir (qrels/test.tsv).")
     ] = "trec",
     with_text: Annotated[
         bool,
-        typer.Option(
-            "--with-text", help="beir: corpus.jsonl and queries.jsonl, too; the recording is read again for it."
-        ),
+        typer.Option("--with-text", help="beir: also write corpus.jsonl and queries.jsonl, read from the recording."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a run's judgements and rankings for other tools.
+    """Export a run's judgements and rankings to TREC or BEIR files.
 
-    White space in names is percent-escaped. Scores fall from place to place, so that every tool keeps the order.
+    White space in names is percent-encoded. Scores decrease strictly with rank, so that every tool keeps the order.
     """
     from lab.measures.export import export_run
     from lab.runs.directory import open_run
@@ -66,47 +64,48 @@ def export(
 
 def import_(
     qrels: Annotated[Path, typer.Option(help="Judgements: a qrels file of TREC or BEIR, or a BEIR folder.")],
-    run: Annotated[list[Path], typer.Option("--run", help="A run file of TREC. Repeat for more.")],
+    run: Annotated[list[Path], typer.Option("--run", help="A TREC run file. Repeat for more.")],
     measure: Annotated[
         list[str] | None,
-        typer.Option("--measure", "-m", help="Show these measures: nDCG@10, AP, P(rel=2)@5. Repeat for more."),
+        typer.Option("--measure", "-m", help="Show this measure, such as nDCG@10, AP, P(rel=2)@5. Repeat for more."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score run files of TREC.
+    """Score TREC run files.
 
-    Means over all queries of the qrels; one that a run lacks scores 0, as in trec_eval -c. Ties are broken as
-    trec_eval breaks them.
+    Means are over all queries of the qrels; a query that a run lacks scores 0, as with trec_eval -c. Ties are broken as
+    in trec_eval.
     """
     from lab.measures.batch import evaluate
     from lab.measures.catalogue import canonical
     from lab.measures.trec import read_qrels, read_run
 
     if len(set(run)) < len(run):
-        raise UnusableInput("a run file was given twice")
-    asked = [canonical(name) for name in measure or SHOWN]
+        raise UnusableInput("a run file was given twice; give each --run once")
+    measures = [canonical(name) for name in measure or SHOWN]
     judged = read_qrels(qrels)
-    found: dict[str, dict[str, Any]] = {}
+    scores: dict[str, dict[str, Any]] = {}
     for path in run:
-        own = read_run(path)
-        values = evaluate(own, judged, asked)
-        found[str(path)] = {
+        ranking = read_run(path)
+        values = evaluate(ranking, judged, measures)
+        scores[str(path)] = {
             "n": len(judged),
-            "missing": len(judged.keys() - own.keys()),
-            "unjudged": len(own.keys() - judged.keys()),
-            "measures": {name: float(one.mean()) for name, one in values.items()},
+            "missing": len(judged.keys() - ranking.keys()),
+            "unjudged": len(ranking.keys() - judged.keys()),
+            "measures": {name: float(per_query.mean()) for name, per_query in values.items()},
         }
     if as_json:
-        emit_json({"runs": found})
+        emit_json({"runs": scores})
         return
-    stems = [path.stem if [one.stem for one in run].count(path.stem) == 1 else str(path) for path in run]
+    all_stems = [path.stem for path in run]
+    stems = [path.stem if all_stems.count(path.stem) == 1 else str(path) for path in run]
     emit_table(
-        ["run", "n", *asked],
+        ["run", "n", *measures],
         [
-            [stem, one["n"], *(one["measures"][name] for name in asked)]
-            for stem, one in zip(stems, found.values(), strict=True)
+            [stem, row["n"], *(row["measures"][name] for name in measures)]
+            for stem, row in zip(stems, scores.values(), strict=True)
         ],
     )
-    for stem, one in zip(stems, found.values(), strict=True):
-        if one["missing"] or one["unjudged"]:
-            emit(f"{stem}: {one['missing']} queries without a line, {one['unjudged']} that nobody judged (left out)")
+    for stem, row in zip(stems, scores.values(), strict=True):
+        if row["missing"] or row["unjudged"]:
+            emit(f"{stem}: {row['missing']} queries without results, {row['unjudged']} not in the qrels (ignored)")

@@ -1,4 +1,4 @@
-"""A verdict on a terminal: what it is, what to do, why, and the figures."""
+"""Print a verdict: its status, what to do, the reasons and the figures."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
 
 
-def tell(verdict: Verdict) -> None:
-    """The verdict first, then what to do and why it is no pass, and then all figures."""
+def emit_verdict(verdict: Verdict) -> None:
+    """Print the verdict, what to do, the reasons if it is not a pass, and all figures."""
     from lab.gate.outputs import by_reason, gravest_first, headline, rollback
 
     emit_folded(headline(verdict))
     emit_notes(verdict.embedder)
-    if said := rollback(verdict):
-        emit_folded(said)
-    if verdict.audit:
-        known = verdict.audit
-        when = f", {known['first_time']} to {known['last_time']}" if known["first_time"] else ""
-        emit_folded(f"{counted(known['receipts'], 'receipt')}, {known['answered']} of them answered{when}")
+    if action := rollback(verdict):
+        emit_folded(action)
+    if audit := verdict.audit:
+        period = f", {audit['first_time']} to {audit['last_time']}" if audit["first_time"] else ""
+        emit_folded(f"{counted(audit['receipts'], 'receipt')}, {audit['answered']} with an answer{period}")
     reasons = list(by_reason(gravest_first(verdict.lines)))
-    decisive = [one for one in reasons if not one[0].startswith("(")]
+    decisive = [reason for reason in reasons if not reason[0].startswith("(")]
     if verdict.status == "pass":
-        held = (line.measure for line in verdict.lines if line.critical and line.status == "pass")
-        emit_folded(f"Every rule that decides holds: {', '.join(held)}.")
-    for status, why in decisive:
-        emit_folded(f"- {status}: {why}")
+        passed = (line.measure for line in verdict.lines if line.critical and line.status == "pass")
+        emit_folded(f"Every critical rule passes: {', '.join(passed)}.")
+    for status, reason in decisive:
+        emit_folded(f"- {status}: {reason}")
     if len(decisive) < len(reasons):
-        emit("Advisory rules, which decide nothing:")
-    for status, why in reasons[len(decisive) :]:
-        emit_folded(f"- {status}: {why}")
+        emit("Advisory rules, which do not affect the verdict:")
+    for status, reason in reasons[len(decisive) :]:
+        emit_folded(f"- {status}: {reason}")
     emit()
     shown = [line for line in verdict.lines if line.status != "skipped"]
     differences = [line for line in shown if line.kind in ("guard", "improve")]
@@ -45,11 +44,11 @@ def tell(verdict: Verdict) -> None:
         emit()
     _figures(figures)
     skipped = [line for line in verdict.lines if line.status == "skipped"]
-    for why in dict.fromkeys(line.reason.partition(": ")[2] for line in skipped):
-        names = ", ".join(line.measure for line in skipped if line.reason.endswith(why))
-        emit_folded(f"skipped: {names}: {why}")
+    for reason in dict.fromkeys(line.reason.partition(": ")[2] for line in skipped):
+        names = ", ".join(line.measure for line in skipped if line.reason.endswith(reason))
+        emit_folded(f"skipped: {names}: {reason}")
     if any(not line.critical for line in shown):
-        emit("in brackets: advisory rules, which decide nothing")
+        emit("in brackets: advisory rules, which do not affect the verdict")
 
 
 def _differences(lines: Sequence[Line]) -> None:
@@ -82,9 +81,9 @@ def _figures(lines: Sequence[Line]) -> None:
 
 
 def _levelled(what: str, lines: Sequence[Line]) -> str:
-    """A heading with the confidence of all the intervals below it, which is that of the policy."""
-    known = {f"{100 * line.confidence:g} % " for line in lines if line.confidence is not None}
-    return (known.pop() if len(known) == 1 else "") + what
+    """Return a heading with the confidence level of the intervals below it, if they share one."""
+    levels = {f"{100 * line.confidence:g} % " for line in lines if line.confidence is not None}
+    return (levels.pop() if len(levels) == 1 else "") + what
 
 
 def _status(line: Line) -> str:
@@ -96,5 +95,5 @@ def _between(line: Line) -> str | None:
 
 
 def _limit(line: Line) -> str | None:
-    """The limit in signs, so that a verdict and its interval fit beside it in 80 columns."""
+    """Return the limit with signs in place of words, so that the table fits in 80 columns."""
     return line.limit and line.limit.replace("at most ", "≤ ").replace("at least ", "≥ ").replace(" and ", ", ")

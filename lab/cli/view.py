@@ -14,7 +14,7 @@ from lab.cli.output import Json, announce, emit, emit_json, emit_trial
 from lab.formatting import counted
 
 PORT = 8642
-# Seconds until recordings are read behind the pages: the first page would wait for it.
+# Seconds before recordings are read in the background, so that the first page does not wait for it.
 WARM_AFTER = 3.0
 
 
@@ -25,18 +25,16 @@ def add_to(app: typer.Typer) -> None:
 
 def view(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of 127.0.0.1 to answer on; 0 is any free one.")
-    ] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 for any free port.")] = PORT,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
     with_text: Annotated[
-        bool, typer.Option("--with-text", help="Show the texts of turns and memories, and search them.")
+        bool, typer.Option("--with-text", help="Show and search the texts of turns and memories.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Walk a run in a browser, turn by turn, two arms side by side.
+    """Browse a run turn by turn, with two arms side by side.
 
-    The page is for this machine alone and changes nothing. Ctrl-C ends it.
+    Serves read-only pages to this machine only. Stop it with Ctrl-C.
     """
     from lab.runs.directory import open_run
     from lab.runs.trial import trial
@@ -46,23 +44,23 @@ def view(
     from lab.view.recorded import Recorded
     from lab.view.serve import LOOPBACK, listen, serve
 
-    # A failed recall is there to be looked at: the first line counts them.
+    # Failed recalls are worth viewing; the first line counts them.
     opened = open_run(run, allow_failed=True)
     recorded = Recorded(opened)
     with listen(port) as sock:
         if with_text:
             recorded.plan()
         index = Index(opened, announce)
-        got = sock.getsockname()[1]
-        address = f"http://{LOOPBACK}:{got}/"
-        app = make_app(Viewer(index, recorded, with_text=with_text), got)
+        bound_port = sock.getsockname()[1]
+        address = f"http://{LOOPBACK}:{bound_port}/"
+        app = make_app(Viewer(index, recorded, with_text=with_text), bound_port)
         counts = {"conversations": len(index.conversations), "turns": len(index.turns), "damaged": len(index.damaged)}
         reasons = trial(opened.manifest)
         if as_json:
             emit_json(
                 {
                     "address": address,
-                    "port": got,
+                    "port": bound_port,
                     "run": str(run),
                     "with_text": with_text,
                     "trial": list(reasons),
@@ -74,7 +72,7 @@ def view(
             emit(f"{run}: {counted(counts['conversations'], 'conversation')}, {counted(counts['turns'], 'turn')}")
             for reason in index.damaged.values():
                 announce(reason)
-            emit(f"{address}  (Ctrl-C ends it)")
+            emit(f"{address}  (stop with Ctrl-C)")
         sys.stdout.flush()
         if browser:
             import webbrowser
@@ -85,4 +83,4 @@ def view(
         warming.start()
         with suppress(KeyboardInterrupt):
             serve(app, sock)
-        announce(f"ended; {run} was at {address}")
+        announce(f"stopped; {run} was at {address}")

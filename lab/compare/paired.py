@@ -17,7 +17,7 @@ from lab.errors import UnusableInput
 from lab.measures.catalogue import RANKED, canonical, direction, entry_of
 from lab.measures.names import require_measure
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
-from lab.replay.embedders import embedder_notes
+from lab.replay.config_notes import embedder_notes
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.runs.scores import Scores, Values

@@ -1,7 +1,7 @@
-"""Whole turns of the public plugin, replayed: the flow of profile ``upstream`` over the recorded corpus.
+"""Replay complete turns of the public plugin: the flow of profile ``upstream`` over the recorded corpus.
 
-Searches that were recorded are injected in place of our own; others are answered by the exact store, whose scan lane is
-the plugin's, over the plugin's test embedding.
+Recorded searches replace the store's results. Other searches are answered by the exact store, with the plugin's scan
+lane and its test embedding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FAILURES = {"toolong": "embedding_input_too_long"}
 
 
 class Table:
-    """The plugin's table: rows in the order of storing, searched by recorded lanes or by our own."""
+    """The plugin's table: rows in storage order, searched through recorded lanes or the exact store."""
 
     def __init__(self, rows: Sequence[Row], searches: Searches) -> None:
         self.store = ExactStore(DIMENSION, TextSettings(stop_words="none", lane="scan"))
@@ -38,11 +38,11 @@ class Table:
         self.by_id: dict[str, Row] = {}
         self.written: list[Row] = []
         self._searches = searches
-        self.gone: set[int] = set()
+        self.removed: set[int] = set()
         self.add(rows)
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Store rows."""
+        """Append rows."""
         import numpy as np
 
         texts = [row.index_text for row in rows]
@@ -52,17 +52,20 @@ class Table:
         self.by_id.update((row.id, row) for row in rows)
 
     def write(self, row: Row) -> None:
-        """Store a row in the place of the one with its id, as the plugin does with its Working Set."""
+        """Replace the row with the same id, as the plugin does with its Working Set."""
         if row.id in self.by_id:
             dead = self.by_id[row.id]
             self.store.remove(row.id)
-            self.gone.add(next(at for at, one in enumerate(self.store.rows) if one is dead))
+            self.removed.add(next(at for at, stored in enumerate(self.store.rows) if stored is dead))
             self.listing.remove(self.by_id[row.id])
         self.written.append(row)
         self.add([row])
 
     def memories(self, prompt: str, pid: str | None, *, no_vector: str | None, writes: bool) -> Memories:
-        """What the flow may ask for one prompt. After a row was written, recorded searches speak of another table."""
+        """Return the memories as the flow queries them for one prompt.
+
+        With ``writes``, recorded searches are not used, because they were recorded over a table without these writes.
+        """
         text = prompt.strip(WHITESPACE)
         vector = None if no_vector else embed(text)
         view: View = self.store.view(Query(text, ScanWords().of([text])[0], vector))
@@ -79,24 +82,26 @@ class Table:
 
 
 class Recorded:
-    """Searches as the plugin got them, where they were recorded."""
+    """A view that returns recorded searches where they exist."""
 
-    def __init__(self, own: View, searches: Searches, pid: str, rows: Sequence[Row], *, dark: bool) -> None:
-        self._own, self._searches, self._pid, self._dark = own, searches, pid, dark
+    def __init__(self, exact_view: View, searches: Searches, pid: str, rows: Sequence[Row], *, dark: bool) -> None:
+        self._exact_view, self._searches, self._pid, self._dark = exact_view, searches, pid, dark
         self._numbers = {row.id: number for number, row in enumerate(rows)}
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """The recorded lanes; our own where there is no record."""
+        """Return the recorded lanes, or those of the exact store if there is no record."""
         label = (where.labels or ("",))[0]
-        found = self._searches.get((self._pid, where.scope or "", str(label), limit))
-        if found is None or (found["vec"] is None and not self._dark):
-            return self._own.search(where, limit)
-        fts = [] if found["fts"] == "error" else found["fts"]
-        near = [] if self._dark else [(self._numbers[identity], distance) for identity, distance in found["vec"]]
-        # Records are rounded to six decimals; where our own distance agrees, it has all of them.
-        own = {hit.row: hit.distance for hit in self._own.search(where, len(self._numbers)).vec} if near else {}
+        recorded = self._searches.get((self._pid, where.scope or "", str(label), limit))
+        if recorded is None or (recorded["vec"] is None and not self._dark):
+            return self._exact_view.search(where, limit)
+        fts = [] if recorded["fts"] == "error" else recorded["fts"]
+        near = [] if self._dark else [(self._numbers[identity], distance) for identity, distance in recorded["vec"]]
+        # Recorded distances are rounded to six decimals; a computed distance that agrees is more precise.
+        computed = (
+            {hit.row: hit.distance for hit in self._exact_view.search(where, len(self._numbers)).vec} if near else {}
+        )
         exact = {
-            number: own[number] if abs(own.get(number, math.inf) - distance) < CLOSE else distance
+            number: computed[number] if abs(computed.get(number, math.inf) - distance) < CLOSE else distance
             for number, distance in near
         }
         return Lanes(
@@ -106,7 +111,7 @@ class Recorded:
 
 
 def corpus_rows(records: Iterable[Record]) -> list[Row]:
-    """The rows of ``setup/e2e_corpus.jsonl``."""
+    """Return the rows of ``setup/e2e_corpus.jsonl``."""
     rows = []
     for record in records:
         details = record["output"]["details"]
@@ -129,12 +134,12 @@ def corpus_rows(records: Iterable[Record]) -> list[Row]:
 
 
 def searches_of(records: Iterable[Record]) -> Searches:
-    """``e2e_searches.jsonl`` by prompt, scope, label and limit."""
-    return {(one["pid"], one["scope"], one["labels"][0], one["limit"]): one for one in records}
+    """Return the records of ``e2e_searches.jsonl`` by prompt id, scope, label and limit."""
+    return {(record["pid"], record["scope"], record["labels"][0], record["limit"]): record for record in records}
 
 
 def run_turn(table: Table, config: EngineConfig, given: Record, *, embeddings: bool) -> Turn:
-    """One turn of the plugin's hook."""
+    """Run one turn of the plugin's hook."""
     failure = given.get("embeddingFailure")
     reason = FAILURES.get(str(failure), "provider_unavailable") if failure or not embeddings else None
     writes = config.working_set.enabled and config.working_set.persist
@@ -143,7 +148,7 @@ def run_turn(table: Table, config: EngineConfig, given: Record, *, embeddings: b
 
 
 def answer(turn: Turn) -> dict[str, Any]:
-    """What the plugin's record shows of a turn."""
+    """Return a turn in the form of the plugin's record."""
     return {
         "prependContext": turn.context if turn.packed else None,
         "returned": "object" if turn.packed else "undefined",
@@ -155,10 +160,10 @@ def answer(turn: Turn) -> dict[str, Any]:
 
 
 def searched(tiers: Tiers) -> list[str]:
-    """``scope|label|limit`` of every search."""
+    """Return ``scope|label|limit`` of every search."""
     return [f"{where.scope}|{(where.labels or ('',))[0]}|{tiers.limit}" for where in tiers.filters]
 
 
 def plugin_config(raw: Mapping[str, Any]) -> EngineConfig:
-    """A recorded plugin configuration under profile ``upstream``."""
+    """Return a recorded plugin configuration, resolved under profile ``upstream``."""
     return resolve(dict(raw), "upstream")

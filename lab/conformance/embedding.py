@@ -1,6 +1,6 @@
-"""The embedding that end-to-end vectors were recorded with: words hashed into places, so that anybody can compute it.
+"""The embedding of the end-to-end records: words hashed to dimensions, so that it is easy to reproduce.
 
-It means nothing, and stands in for a provider so that both sides see the same numbers.
+It has no semantics. It replaces an embedding provider so that the plugin and the lab use the same vectors.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _TOKEN = re.compile(r"[a-z0-9]+|[^\x00-\x7f]")
 
 
 def tokens_of(text: str) -> list[str]:
-    """Runs of ASCII letters and digits in lower case, and every other character beyond ASCII alone."""
+    """Return the runs of ASCII letters and digits in lower case, and every non-ASCII character by itself."""
     return _TOKEN.findall(ascii_lower(text))
 
 
 @lru_cache(maxsize=65_536)
 def fnv1a(text: str) -> int:
-    """FNV-1a, 32 bits, of a text's UTF-8."""
+    """Return the 32-bit FNV-1a hash of a text in UTF-8."""
     value = _OFFSET
     for octet in js_utf8(text):
         value = ((value ^ octet) * _PRIME) & _MASK
@@ -35,16 +35,16 @@ def fnv1a(text: str) -> int:
 
 
 def embed(text: str, limits: Clamp | None = None) -> np.ndarray:
-    """float32 ``[1536]``: the unit vector of a text as it is once clamped."""
+    """Return the unit vector of the clamped text, float32 ``[1536]``."""
     import numpy as np
 
-    found = np.zeros(DIMENSION, np.float64)
+    sums = np.zeros(DIMENSION, np.float64)
     clamped = clamp(text, limits or Clamp()).text
     for token in tokens_of(clamped):
         value = fnv1a(token)
-        found[value % (DIMENSION - 1)] += 1 + ((value >> 16) & 1023) / 1024
-    # The whole text leaves its mark too, so that no text is nothing and nearly alike ones are apart.
-    found[DIMENSION - 1] += 0.25 + (fnv1a(clamped) % 4096) / 16384
-    # Summed one after another, as the recorded vectors were.
-    length = sum((found**2).tolist()) ** 0.5
-    return np.asarray(found / length, np.float32)
+        sums[value % (DIMENSION - 1)] += 1 + ((value >> 16) & 1023) / 1024
+    # The last dimension hashes the complete text, so that no vector is zero and similar texts differ.
+    sums[DIMENSION - 1] += 0.25 + (fnv1a(clamped) % 4096) / 16384
+    # Summed sequentially in float64, as for the recorded vectors.
+    length = sum((sums**2).tolist()) ** 0.5
+    return np.asarray(sums / length, np.float32)

@@ -1,4 +1,4 @@
-"""Adapters: what is injected and what is said of it: lines, budget, Working Set, TODO ages, receipts (E-25 to E-46)."""
+"""Adapters for the injected block and its receipts: lines, budget, Working Set, TODO ages (E-25 to E-46)."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from lab.systems.openclaw.upstream.working_set import build_working_set
 from lab.utf16 import js_length
 
 Value = dict[str, Any]
-# Keys that a plain object has from birth, so that the plugin's table of aliases finds them.
+# Properties of every JavaScript object, which the plugin's alias table finds by accident.
 _BUILT_IN = ("constructor", "__proto__")
 
 
 def importance(record: Value) -> Any:
-    """The importance functions of the engine. No value is undefined."""
+    """Run the engine's importance functions; None becomes undefined."""
     given, name = record["input"], record["fn"]
     label, score = (given.get(key) for key in ("label", "score"))
     if label in _BUILT_IN:
-        raise Skip("a label that the plugin finds in its table by accident")
+        raise Skip("a label that the plugin finds in its alias table by accident")
     if name == "normalizeImportance":
-        found: Any = importance_score(given.get("value"))
+        result: Any = importance_score(given.get("value"))
     elif name == "importanceLabel":
-        found = label_of_score(score if isinstance(score, int | float) else None)
+        result = label_of_score(score if isinstance(score, int | float) else None)
     elif name == "normalizeImportanceLabel":
-        found = normal_label(label)
+        result = normal_label(label)
     elif name == "resolveImportanceLabel":
-        found = resolve_label(label, score)
+        result = resolve_label(label, score)
     else:
         raise unknown_function(name)
-    return UNDEFINED if found is None else found
+    return UNDEFINED if result is None else result
 
 
 def escape_format(record: Value) -> Any:
-    """The block of memories and its parts."""
+    """Run the functions that format the block of memories and its parts."""
     given, name = record["input"], record["fn"]
     if name == "escapeMemoryForPrompt":
         return escape(given["text"])
@@ -55,23 +55,23 @@ def escape_format(record: Value) -> Any:
         entry = given["entry"]
         return line(given["idx"] + 1, entry["category"], entry["importanceLabel"], entry["text"])
     if name == "formatRelevantMemoriesContext":
-        slots = [(one["category"], one["importanceLabel"], one["text"]) for one in given["memories"]]
+        slots = [(entry["category"], entry["importanceLabel"], entry["text"]) for entry in given["memories"]]
         return wrap(slots, empty=True)
     if name == "composePrependContext":
-        return compose([_slot(one) for one in given["slots"]], given.get("receiptComment") or "")
+        return compose([_slot(entry) for entry in given["slots"]], given.get("receiptComment") or "")
     raise unknown_function(name)
 
 
 def budget(record: Value) -> Any:
-    """``applyPrependContextBudget``."""
+    """Run ``applyPrependContextBudget``."""
     given, config = record["input"], record["input"]["cfg"]
     limits = Budget(config["enabled"], config["maxChars"], config["minRecentSlots"], config["overflowAction"])
-    packed = pack([_slot(one) for one in given["slots"]], limits, given.get("receiptComment") or "")
+    packed = pack([_slot(slot) for slot in given["slots"]], limits, given.get("receiptComment") or "")
     return {"prependContext": packed.context, "keptSlots": len(packed.kept), "budget": packed.receipt}
 
 
 def working_set(record: Value) -> Any:
-    """``buildWorkingSetBundle``, or one of the steps in it."""
+    """Run ``buildWorkingSetBundle`` or one of its helper functions."""
     given, name = record["input"], record.get("fn")
     if name == "normalizeWorkingSetLine":
         return normal_line(given["text"], given["maxChars"])
@@ -86,8 +86,8 @@ def working_set(record: Value) -> Any:
         max_item_chars=config["maxItemChars"],
     )
     rows = [
-        Row(one["id"], "", one["text"], "", one["createdAt"], one["category"], one.get("importance_label") or "")
-        for one in (given["rows"] if config["enabled"] else ())
+        Row(row["id"], "", row["text"], "", row["createdAt"], row["category"], row.get("importance_label") or "")
+        for row in (given["rows"] if config["enabled"] else ())
     ]
     built = build_working_set(given["scope"], given["prompt"], given["nowMs"], limits, rows)
     slot = built.slot
@@ -108,7 +108,7 @@ def working_set(record: Value) -> Any:
 
 
 def todo_guardrails(record: Value) -> Any:
-    """The ages of TODOs."""
+    """Run the functions on the age of TODOs."""
     given, name = record["input"], record["fn"]
     now, window = given["nowMs"], _number(given["window"])
     if name in ("isTodoStale", "isTodoWithinDedupeWindow"):
@@ -122,7 +122,7 @@ def todo_guardrails(record: Value) -> Any:
 
 
 def receipts(record: Value) -> Any:
-    """The receipt of a recall with its comment, or one of the functions in it."""
+    """Build the receipt of a recall with its comment, or run one of the helper functions."""
     given, name = record["input"], record["fn"]
     if name == "recallReceipt":
         return _recall_receipt(given)
@@ -149,12 +149,12 @@ def _receipt_settings(config: Value) -> ReceiptSettings:
 
 
 def unknown_function(name: str) -> Skip:
-    """A record of a function that has no adapter."""
-    return Skip(f"no such function here: {name}")
+    """Return the skip for a record of a function without an adapter."""
+    return Skip(f"no adapter for the function {name}")
 
 
 def shown_slot(slot: Slot) -> Value:
-    """A slot as the plugin has it."""
+    """Return a slot in the plugin's form."""
     return {
         "id": slot.id,
         "createdAt": slot.created_at,
@@ -177,20 +177,20 @@ def _recall_receipt(given: Value) -> Any:
         mode=given.get("selectionMode"),
         quota=Quota(*(quota[key] for key in ("mustMax", "niceMin", "unknownMax", "wildcardUsed"))) if quota else None,
         tier_counts=[
-            TierCount(one["tier"], tuple(one["labels"]), one["candidates"], one["selected"])
-            for one in given["tierCounts"]
+            TierCount(item["tier"], tuple(item["labels"]), item["candidates"], item["selected"])
+            for item in given["tierCounts"]
         ],
-        fts=[LaneHit(one["id"], one["score"], one["distance"]) for one in given["ftsResults"]],
-        vec=[LaneHit(one["id"], one["score"], one["distance"]) for one in given["vecResults"]],
-        final=[Final(one["id"], one["importance_label"], one["scope"]) for one in given["fusedResults"]],
+        fts=[LaneHit(item["id"], item["score"], item["distance"]) for item in given["ftsResults"]],
+        vec=[LaneHit(item["id"], item["score"], item["distance"]) for item in given["vecResults"]],
+        final=[Final(item["id"], item["importance_label"], item["scope"]) for item in given["fusedResults"]],
         injected=given["injectedCount"],
         parts={key: given[key] for key in ("fallback", "budget", "coldLane", "workingSet") if key in given},
     )
     return {"receipt": receipt, "comment": prompt_comment(settings, receipt)}
 
 
-def _slot(one: Mapping[str, Any]) -> Slot:
-    return Slot(one["id"], one["createdAt"], one["category"], one["importanceLabel"], one["text"])
+def _slot(raw: Mapping[str, Any]) -> Slot:
+    return Slot(raw["id"], raw["createdAt"], raw["category"], raw["importanceLabel"], raw["text"])
 
 
 def _number(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Adapters: what is embedded, configuration, the docs lane's input, and the sidecar's grading (E-5, E-47 to E-53)."""
+"""Adapters for the embedding clamp, configuration, the docs lane's input and the sidecar (E-5, E-47 to E-53)."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ Value = dict[str, Any]
 
 
 def embedding_clamp(record: Value) -> Any:
-    """``clampEmbeddingInput``, its configuration, and the refusals that mean "too long"."""
+    """Run ``clampEmbeddingInput``, resolve its configuration, or classify a provider's error as "too long"."""
     given, name = record["input"], record["fn"]
     if name == "looksLikeEmbeddingInputTooLongMessage":
         return is_too_long(as_text(given.get("body")))
     if name == "resolveEmbeddingClampConfig":
-        found = resolve_embedding_clamp(without_undefined(given["raw"]))
-        return {key: UNDEFINED if value is None else value for key, value in found.items()}
+        result = resolve_embedding_clamp(without_undefined(given["raw"]))
+        return {key: UNDEFINED if value is None else value for key, value in result.items()}
     if name != "clampEmbeddingInput":
         raise unknown_function(name)
     text = given["repeat"][0] * given["repeat"][1] if "repeat" in given else as_text(given["text"])
-    found = shown_clamp(text, given["cfg"])
-    digest = hashlib.sha1(js_utf8(found["text"]), usedforsecurity=False).hexdigest()
+    result = shown_clamp(text, given["cfg"])
+    digest = hashlib.sha1(js_utf8(result["text"]), usedforsecurity=False).hexdigest()
     if "textUtf8Sha1" in record["output"]:
-        found["textUtf8Sha1"] = digest
-        del found["text"]
-    return found
+        result["textUtf8Sha1"] = digest
+        del result["text"]
+    return result
 
 
 def shown_clamp(text: str, config: Value) -> Value:
-    """What the plugin answers for a text."""
-    # The plugin floors what it is given, and takes a text for no limit at all.
+    """Return the clamp of a text in the plugin's form."""
+    # The plugin ignores a limit that is a string.
     octets: Any = config.get("maxBytes")
     if isinstance(octets, str):
         octets = None
     limits = Clamp(config.get("maxChars", 6000), config.get("headChars", 500), octets)
-    found = clamp(text, limits)
+    clamped = clamp(text, limits)
     return {
-        "text": found.text,
-        "clipped": found.clipped,
-        "originalChars": found.original_chars,
-        "clampedChars": found.clamped_chars,
-        "originalBytes": found.original_bytes,
-        "clampedBytes": found.clamped_bytes,
-        "maxChars": found.limits.max_chars,
-        "headChars": found.limits.head_chars,
-        "maxBytes": found.limits.max_bytes,
+        "text": clamped.text,
+        "clipped": clamped.clipped,
+        "originalChars": clamped.original_chars,
+        "clampedChars": clamped.clamped_chars,
+        "originalBytes": clamped.original_bytes,
+        "clampedBytes": clamped.clamped_bytes,
+        "maxChars": clamped.limits.max_chars,
+        "headChars": clamped.limits.head_chars,
+        "maxBytes": clamped.limits.max_bytes,
     }
 
 
 def config(record: Value) -> Any:
-    """The parser of the whole configuration, the resolver of a section, and what they read values with."""
+    """Run the configuration parser, the resolver of a section, or the functions that read single values."""
     given, kind = record["input"], record["kind"]
     if kind == "resolve":
         return resolve_section(record["section"], without_undefined(given))
@@ -75,19 +75,19 @@ def config(record: Value) -> Any:
         except UnusableInput as error:
             return {"error": str(error)}
     if kind == "parseEnvBoolean":
-        found = parse_env_boolean(given if isinstance(given, str) else None)
-        return UNDEFINED if found is None else found
+        boolean = parse_env_boolean(given if isinstance(given, str) else None)
+        return UNDEFINED if boolean is None else boolean
     if kind == "normalizeBoolean":
         return normal_boolean(given.get("raw"), given["fallback"])
     if kind == "normalizeNumberInRange":
         options = given["options"]
-        whole = bool(options.get("integer", False))
-        return number_in_range(given.get("raw"), given["fallback"], options["min"], options["max"], whole)
+        integer = bool(options.get("integer", False))
+        return number_in_range(given.get("raw"), given["fallback"], options["min"], options["max"], integer)
     raise unknown_function(kind)
 
 
 def heuristic_v1(record: Value) -> Any:
-    """``grade_observation``."""
+    """Run ``grade_observation``."""
     return grade_observation(record["input"])._asdict()
 
 
@@ -102,29 +102,29 @@ SIDECAR: dict[str, Callable[[Any], Any]] = {
 
 
 def sidecar_importance(record: Value) -> Any:
-    """The sidecar's readings of an importance and of task markers."""
+    """Run the sidecar's functions on importance and task markers."""
     if record["fn"] not in SIDECAR:
         raise unknown_function(record["fn"])
     return SIDECAR[record["fn"]](record["input"])
 
 
 def docs_input(record: Value) -> Any:
-    """The input of the docs tools, globs, and scopes in the docs lane."""
+    """Run the functions on the docs tools' input, and on globs and scopes of the docs lane."""
     given, name = record["input"], record["fn"]
     if name == "normalizeDocsColdLaneToolInput":
-        asked = read_tool_input(given)
+        parsed = read_tool_input(given)
         return {
-            "overrideRootsProvided": asked.overrides,
-            "requestedSourceRoots": list(asked.roots),
-            "requestedSourceGlobs": list(asked.globs),
-            "sourceRootsInvalid": asked.invalid,
-            "droppedSourceRoots": asked.dropped_roots,
-            "droppedSourceGlobs": asked.dropped_globs,
+            "overrideRootsProvided": parsed.overrides,
+            "requestedSourceRoots": list(parsed.roots),
+            "requestedSourceGlobs": list(parsed.globs),
+            "sourceRootsInvalid": parsed.invalid,
+            "droppedSourceRoots": parsed.dropped_roots,
+            "droppedSourceGlobs": parsed.dropped_globs,
         }
     if name == "globMatches":
         return [glob_matches(given["glob"], path) for path in given["paths"]]
     given = without_undefined(given)
-    # The plugin takes any value for a scope: nothing at all (null) is blank.
+    # The plugin accepts any value as a scope; null is blank.
     scope = text_or_blank(given.get("scope"))
     if name == "normalizeScopeToken(docs)":
         return scope_token(scope)
@@ -137,28 +137,28 @@ def docs_input(record: Value) -> Any:
 
 
 def _scope_map(given: Value) -> dict[str, list[str]]:
-    found = given.get("scopeMap") or {}
-    return {name: [text_or_blank(one) for one in entries or ()] for name, entries in found.items()}
+    scope_map = given.get("scopeMap") or {}
+    return {name: [text_or_blank(entry) for entry in entries or ()] for name, entries in scope_map.items()}
 
 
 def without_undefined(value: Any) -> Any:
-    """The value without what is undefined: keys go, a whole that is undefined is None."""
+    """Return the value without keys that are undefined; undefined itself becomes None."""
     if isinstance(value, dict):
-        return {key: without_undefined(one) for key, one in value.items() if one is not UNDEFINED}
+        return {key: without_undefined(inner) for key, inner in value.items() if inner is not UNDEFINED}
     if isinstance(value, list):
-        return [without_undefined(one) for one in value]
+        return [without_undefined(inner) for inner in value]
     return None if value is UNDEFINED else value
 
 
 def as_json(value: Any) -> Any:
-    """A value after a way through JSON, which has no number that is not finite."""
+    """Return a value as JSON represents it, which has no non-finite numbers."""
     if isinstance(value, dict):
-        return {key: as_json(one) for key, one in value.items()}
+        return {key: as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [as_json(one) for one in value]
+        return [as_json(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_text(value: Any) -> str:
-    """A recorded value as a text, as the plugin makes one: nothing is the empty text."""
+    """Convert a recorded value to a string as the plugin does; undefined becomes the empty string."""
     return js_text(without_undefined(value))

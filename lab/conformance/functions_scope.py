@@ -1,4 +1,4 @@
-"""Adapters: prompts that are passed over, and scopes (E-19, E-30, E-31)."""
+"""Adapters for skipped prompts and scopes (E-19, E-30, E-31)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Value = dict[str, Any]
 
 
 def policy_of(raw: Value) -> ScopePolicy:
-    """A resolved ``scopePolicy`` as it stands in a record."""
+    """Return the scope policy from a record's resolved ``scopePolicy``."""
     return ScopePolicy(
         raw["enabled"],
         raw["defaultScope"],
@@ -33,49 +33,49 @@ def policy_of(raw: Value) -> ScopePolicy:
 
 
 def text_or_none(value: Any) -> str | None:
-    """A string, or None for whatever else stands in its place."""
+    """Return a string unchanged, and None for any other value."""
     return value if isinstance(value, str) else None
 
 
 def skip_prompt(record: Value) -> Any:
-    """``shouldSkipAutoRecallPrompt``."""
+    """Run ``shouldSkipAutoRecallPrompt``."""
     config = record["input"]["cfg"]
     return is_trivial(record["input"]["prompt"], skip=config["skipTrivialPrompts"], min_chars=config["trivialMinChars"])
 
 
 def normalize(record: Value) -> Any:
-    """``normalizeResolvedScope``."""
+    """Run ``normalizeResolvedScope``."""
     given = record["input"]
     return normalise(text_or_none(given.get("raw")), policy_of(given["policy"]))._asdict()
 
 
 def token(record: Value) -> Any:
-    """``normalizeScopeToken`` and ``normalizeAdminScope``, which has no empty name."""
-    found = scope_token(record["input"].get("raw"))
-    return {"token": found, "admin": found or None}
+    """Run ``normalizeScopeToken`` and ``normalizeAdminScope``, which returns null instead of an empty name."""
+    name = scope_token(record["input"].get("raw"))
+    return {"token": name, "admin": name or None}
 
 
 def extract(record: Value) -> Any:
-    """``extractScopeFromText``, or ``stripScopeTagLinePrefix``."""
+    """Run ``extractScopeFromText`` or ``stripScopeTagLinePrefix``."""
     if record.get("fn"):
         return strip_decorations(record["input"]["line"])
     return find_tag(text_or_none(record["input"].get("text")) or "")
 
 
 def resolve(record: Value) -> Any:
-    """``resolveScope``."""
+    """Run ``resolveScope``."""
     given = record["input"]
     explicit, text = text_or_none(given.get("explicitScope")), text_or_none(given.get("text")) or ""
-    mode, found = resolve_scope(explicit, text, policy_of(given["policy"]))
-    return {"scope": found.scope, "scopeMode": mode, "invalid": found.invalid, "normalized": found.normalized}
+    mode, resolved = resolve_scope(explicit, text, policy_of(given["policy"]))
+    return {"scope": resolved.scope, "scopeMode": mode, "invalid": resolved.invalid, "normalized": resolved.normalized}
 
 
 def plan(record: Value) -> Any:
-    """``buildScopeRecallPlan``."""
+    """Run ``buildScopeRecallPlan``."""
     given = record["input"]
     options = given.get("options")
     allowed = options.get("allowFallback", True) if isinstance(options, dict) else True
-    found = scope_plan(
+    scopes = scope_plan(
         given["primary"], policy_of(given["policy"]), allow_fallback=allowed is UNDEFINED or allowed is not False
     )
-    return [{"scope": scope, "origin": origin} for scope, origin in found]
+    return [{"scope": scope, "origin": origin} for scope, origin in scopes]

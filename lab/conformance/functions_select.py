@@ -1,4 +1,4 @@
-"""Adapters: the order of hits and ids, fusion, the two selection policies, scopes with their fallbacks (E-7, E-12)."""
+"""Adapters for ordering, fusion, the two selection policies, and scopes with fallbacks (E-7, E-12)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Value = dict[str, Any]
 
 
 def locale_compare(record: Value) -> Any:
-    """The sign of ``localeCompare``, or a list sorted by it."""
+    """Return the sign of ``localeCompare``, or a list sorted by it."""
     given = record["input"]
     if "sort" in given:
         return sorted(given["sort"], key=id_order)
@@ -32,61 +32,61 @@ def locale_compare(record: Value) -> Any:
 
 
 def compare_hits(record: Value) -> Any:
-    """``compareRecallHitsV1``: how it sorts hits, and the sign of the first two."""
+    """Return the order of the hits under ``compareRecallHitsV1``, and its sign for the first two."""
     ranks = [by_rank(_candidate(hit)) for hit in record["input"]["hits"]]
     order = sorted(range(len(ranks)), key=ranks.__getitem__)
     return {"sortedIndexes": order, "signOfFirstTwo": _sign(*ranks[:2]) if len(ranks) > 1 else UNDEFINED}
 
 
 def fuse_recall(record: Value) -> Any:
-    """``fuseRecall``."""
+    """Run ``fuseRecall``."""
     given = record["input"]
     return _listed(fuse(*_lanes(given["fts"], given["vector"]), given["limit"]))
 
 
 def tier_quota(record: Value) -> Any:
-    """``selectTierQuotaV1``. The hits come back as they were handed in."""
+    """Run ``selectTierQuotaV1``; the selected hits are returned in their original form."""
     given = record["input"]
     buckets = [(bucket.get("plan", bucket).get("tier"), bucket["fused"]) for bucket in given["buckets"]]
     plans = [TierPlan(tier if isinstance(tier, str) else "", ()) for tier, _ in buckets]
-    handed = {
+    candidates_of = {
         id(plan): [(_candidate(hit), hit) for hit in hits] for plan, (_, hits) in zip(plans, buckets, strict=True)
     }
-    came_from = {id(one): hit for hits in handed.values() for one, hit in hits}
-    found = tier_quota_v1(
+    original = {id(pick): hit for hits in candidates_of.values() for pick, hit in hits}
+    selection = tier_quota_v1(
         plans,
         given["limit"],
         _quota(given["quotas"]),
-        lambda plan: [one for one, _ in handed[id(plan)]],
+        lambda plan: [pick for pick, _ in candidates_of[id(plan)]],
         strict_caps=False,
     )
     by_tier: dict[str, int] = {}
-    for one in found.picked:
-        by_tier[one.tier] = by_tier.get(one.tier, 0) + 1
+    for pick in selection.picked:
+        by_tier[pick.tier] = by_tier.get(pick.tier, 0) + 1
     return {
-        "selected": [came_from[id(one.candidate)] for one in found.picked],
+        "selected": [original[id(pick.candidate)] for pick in selection.picked],
         "selectedByTier": by_tier,
-        "quota": _shown_quota(found),
+        "quota": _shown_quota(selection),
     }
 
 
 def tier_first(record: Value) -> Any:
-    """``runTierFirstV1`` over lists by label, which it is handed whole."""
+    """Run ``runTierFirstV1`` over complete lists by label."""
     given = record["input"]
-    lists = Lists(given["lists"], given["searchLimit"], whole=True)
-    found = tier_first_v1(_plans(given["plans"]), given["limit"], lambda plan: lists.search(_label(plan)))
+    lists = Lists(given["lists"], given["searchLimit"], unlimited=True)
+    selection = tier_first_v1(_plans(given["plans"]), given["limit"], lambda plan: lists.search(_label(plan)))
     return {
         "searched": lists.searched,
-        "selected": _listed([one.candidate for one in found.picked]),
-        "tierCounts": _shown_counts(found.tier_counts),
-        "rejected": found.rejected,
+        "selected": _listed([pick.candidate for pick in selection.picked]),
+        "tierCounts": _shown_counts(selection.tier_counts),
+        "rejected": selection.rejected,
         "ftsIds": lists.fts,
         "vecIds": lists.vec,
     }
 
 
 def scoped_recall(record: Value) -> Any:
-    """``runScopedTieredRecall`` over lists by scope and label, cut at the search limit."""
+    """Run ``runScopedTieredRecall`` over lists by scope and label, truncated at the search limit."""
     given = record["input"]
     policy, plans = policy_of(given["scopePolicy"]), _plans(given["plans"])
     lists = Lists(given["lists"], given["searchLimit"])
@@ -94,29 +94,29 @@ def scoped_recall(record: Value) -> Any:
     mode = selection.get("mode", "tier_first_v1")
     quota = _quota(selection["quotas"]) if mode == "tier_quota_v1" else None
 
-    def choose(scope: str | None, places: int) -> Selection:
+    def choose(scope: str | None, slots: int) -> Selection:
         def search(plan: TierPlan) -> list[Candidate]:
             return lists.search(f"{scope}|{_label(plan)}")
 
         if quota is None:
-            return tier_first_v1(plans, places, search)
-        return tier_quota_v1(plans, places, quota, search, strict_caps=False)
+            return tier_first_v1(plans, slots, search)
+        return tier_quota_v1(plans, slots, quota, search, strict_caps=False)
 
     allowed = given.get("allowFallback") is not False
-    found = select_in_scopes(
+    scoped = select_in_scopes(
         scope_plan(given["primaryScope"], policy, allow_fallback=allowed),
         given["limit"],
         choose,
         policy,
         None if allowed else given.get("fallbackSuppressedReason") or "disabled",
     )
-    chosen = found.selection
+    chosen = scoped.selection
     return {
         "searched": lists.searched,
-        "selected": [[one.candidate.id, one.candidate.score] for one in chosen.picked],
+        "selected": [[pick.candidate.id, pick.candidate.score] for pick in chosen.picked],
         "tierCounts": _shown_counts(chosen.tier_counts),
         "rejected": [reason for reason in REASONS if reason in chosen.rejected],
-        "fallback": found.fallback,
+        "fallback": scoped.fallback,
         "selectionMode": mode,
         "quota": _shown_quota(chosen) if chosen.quota else None,
         "ftsIds": lists.fts,
@@ -125,26 +125,26 @@ def scoped_recall(record: Value) -> Any:
 
 
 class Lists:
-    """Recorded lists in place of a store; what was asked for and what came is noted in order."""
+    """Recorded lists that replace a store; searches and returned ids are logged in order."""
 
-    def __init__(self, lists: Value, limit: int, *, whole: bool = False) -> None:
+    def __init__(self, lists: Value, limit: int, *, unlimited: bool = False) -> None:
         self.searched: list[str] = []
         self.fts: list[str] = []
         self.vec: list[str] = []
-        self._lists, self._limit, self._whole = lists, limit, whole
+        self._lists, self._limit, self._unlimited = lists, limit, unlimited
 
     def search(self, name: str) -> list[Candidate]:
-        """The fused candidates of the tier that a name stands for."""
+        """Return the fused candidates of a named tier."""
         self.searched.append(name)
         lanes = self._lists.get(name, {"fts": [], "vec": []})
-        fts, vec = (lanes[lane] if self._whole else lanes[lane][: self._limit] for lane in ("fts", "vec"))
+        fts, vec = (lanes[lane] if self._unlimited else lanes[lane][: self._limit] for lane in ("fts", "vec"))
         self.fts += [hit[0] for hit in fts]
         self.vec += [hit[0] for hit in vec]
         return fuse(*_lanes(fts, vec), self._limit)
 
 
 def _lanes(fts: Sequence[Sequence[Any]], vec: Sequence[Sequence[Any]]) -> tuple[Lanes, list[Row]]:
-    """Lists of ``[id, score, distance(, createdAt)]`` as lanes over rows of their own; a row is the first of its id."""
+    """Convert lists of ``[id, score, distance(, createdAt)]`` to lanes over new rows, one per id."""
     numbers: dict[str, int] = {}
     rows: list[Row] = []
     for identity, _, _, *created in (*fts, *vec):
@@ -161,7 +161,7 @@ def _candidate(hit: Value) -> Candidate:
 
 
 def _listed(candidates: Sequence[Candidate]) -> list[list[Any]]:
-    return [[one.id, one.score, one.distance] for one in candidates]
+    return [[candidate.id, candidate.score, candidate.distance] for candidate in candidates]
 
 
 def _plans(raw: Sequence[Value]) -> list[TierPlan]:
@@ -182,8 +182,8 @@ def _shown_quota(selection: Selection) -> Value | None:
 
 
 def _shown_counts(counts: Sequence[TierCount]) -> list[Value]:
-    return [one._asdict() | {"labels": list(one.labels)} for one in counts]
+    return [count._asdict() | {"labels": list(count.labels)} for count in counts]
 
 
-def _sign(one: Any, other: Any) -> int:
-    return int(one > other) - int(one < other)
+def _sign(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)

@@ -1,7 +1,7 @@
-"""The second run: the recorded searches, asked of the LanceDB that is installed here.
+"""Run the recorded searches on the installed LanceDB.
 
-The public plugin builds no index, so neither does this run. What it counts is information: another version of LanceDB
-than the one that was recorded may order and split words in other ways.
+The public plugin builds no index, so this run does not build one either. Its counts are informational: another LanceDB
+version than the recorded one may tokenize and order differently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.utf16 import WHITESPACE
 
 
 class Agreement(NamedTuple):
-    """How many recorded searches LanceDB answers with the same ids in the same order, lane by lane."""
+    """The number of recorded searches for which LanceDB returns the same ids (in the same order), by lane."""
 
     version: str
     searches: int
@@ -35,20 +35,20 @@ class Agreement(NamedTuple):
 
 
 def agreement(folder: Folder) -> Agreement | None:
-    """Ask LanceDB for every recorded search; None where none was recorded or the table is not at hand."""
+    """Run every recorded search on LanceDB; return None without recorded searches or without their table."""
     recorded = folder.beside(SEARCHES)
     try:
         rows = corpus_of(folder)
     except UnusableInput:
         return None
-    searches = [one for one in recorded.records if one.value.get("pid") in folder.prompts] if recorded else []
+    searches = [record for record in recorded.records if record.value.get("pid") in folder.prompts] if recorded else []
     if not searches:
         return None
-    with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as place:
-        return _count(_table(place, rows), folder, searches)
+    with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as folder_path:
+        return _count(_table(folder_path, rows), folder, searches)
 
 
-def _table(place: str, rows: Sequence[Row]) -> Any:
+def _table(path: str, rows: Sequence[Row]) -> Any:
     import numpy as np
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def _table(place: str, rows: Sequence[Row]) -> Any:
         "importance_label": [row.importance_label for row in rows],
         "scope": [row.scope for row in rows],
     }
-    return import_lancedb().connect(place).create_table("memories", pa.table(columns))
+    return import_lancedb().connect(path).create_table("memories", pa.table(columns))
 
 
 def _count(table: Any, folder: Folder, searches: Sequence[Record]) -> Agreement:
@@ -71,26 +71,26 @@ def _count(table: Any, folder: Folder, searches: Sequence[Record]) -> Agreement:
         labels = ", ".join(map(quoted, value["labels"]))
         where = f"scope = {quoted(value['scope'])} AND importance_label IN ({labels})"
 
-        ask = partial(_ask, where, value["limit"])
-        fts = _words(table, text, ask)
-        wanted = [] if value["fts"] == "error" else [identity for identity, _ in value["fts"]]
-        orders += fts == wanted
-        sets += sorted(fts) == sorted(wanted)
+        query = partial(_query, where, value["limit"])
+        fts = _words(table, text, query)
+        expected = [] if value["fts"] == "error" else [identity for identity, _ in value["fts"]]
+        orders += fts == expected
+        sets += sorted(fts) == sorted(expected)
         if value["vec"] is not None:
             vectors += 1
-            found = ask("_distance", table.search(embed(text)).distance_type("l2"))
-            near += found == [identity for identity, _ in value["vec"]]
+            near_ids = query("_distance", table.search(embed(text)).distance_type("l2"))
+            near += near_ids == [identity for identity, _ in value["vec"]]
     return Agreement(version("lancedb"), len(searches), orders, sets, vectors, near)
 
 
-def _ask(where: str, limit: int, column: str, search: Any) -> list[str]:
-    found = search.where(where, prefilter=True).select(["id", column]).limit(limit).to_arrow()
-    return list(found["id"].to_pylist())
+def _query(where: str, limit: int, column: str, search: Any) -> list[str]:
+    result = search.where(where, prefilter=True).select(["id", column]).limit(limit).to_arrow()
+    return list(result["id"].to_pylist())
 
 
-def _words(table: Any, text: str, ask: Callable[[str, Any], list[str]]) -> list[str]:
-    """The text lane, where an error is an empty answer, as it is for the plugin."""
+def _words(table: Any, text: str, query: Callable[[str, Any], list[str]]) -> list[str]:
+    """Query the text lane; as in the plugin, an error gives an empty result."""
     try:
-        return ask("_score", table.search(storable(text), query_type="fts", fts_columns="text"))
+        return query("_score", table.search(storable(text), query_type="fts", fts_columns="text"))
     except Exception:
         return []

@@ -1,4 +1,4 @@
-"""Vector files as they are read, and what became of each of their records."""
+"""Read vector files, and collect the outcome of each record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED, PASSED, SKIPPED = "failed", "passed", "skipped"
 
 
 class Record(NamedTuple):
-    """One line of a file, with everything that JSON cannot hold decoded."""
+    """One line of a file, with values that JSON cannot represent decoded."""
 
     line: int
     id: str
@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a record: ``why`` says why it was skipped, or what went wrong other than a difference."""
+    """The outcome of a record. ``why`` is the reason of a skip, or an error other than a difference."""
 
     id: str
     line: int
@@ -34,18 +34,18 @@ class Outcome(NamedTuple):
     difference: Difference | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """A failure as plain values."""
+        """Return a failure as JSON-serializable values."""
         about: dict[str, Any] = {"id": self.id, "line": self.line}
         return about | (self.difference.as_json() if self.difference else {"error": self.why})
 
 
 class Skip(Exception):
-    """The record asks for something that this engine does not have, or does differently on purpose."""
+    """The record needs a feature that this engine lacks or implements differently on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """The counts of one file, why records were skipped and how often, and its first failure."""
+    """The counts of one file, its skips by reason, and its first failure."""
 
     name: str
     passed: int = 0
@@ -55,7 +55,7 @@ class FileResult:
     first_failure: Outcome | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the result as JSON-serializable values."""
         return {
             "passed": self.passed,
             "failed": self.failed,
@@ -66,7 +66,7 @@ class FileResult:
 
 
 class VectorFile:
-    """The records of a file in JSON Lines. A line that is no record is a failure, and no reason to stop."""
+    """The records of a JSON Lines file. An invalid line becomes a failure and does not stop reading."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,7 +74,7 @@ class VectorFile:
         self.records: list[Record] = []
         self.broken: list[Outcome] = []
         try:
-            # Half a surrogate pair may stand in a line as an escape, and in a file written carelessly as it is.
+            # Lone surrogates are usually escaped, but some writers encode them directly.
             text = path.read_bytes().decode("utf-8-sig", "surrogatepass")
         except (OSError, UnicodeDecodeError) as error:
             self.broken.append(Outcome("", 0, FAILED, f"{path}: cannot be read as UTF-8 text: {error}"))
@@ -85,48 +85,48 @@ class VectorFile:
             try:
                 value = decode(json.loads(line))
                 if not isinstance(value, dict):
-                    raise TypeError("not an object")  # noqa: TRY301 - one way for every line that is no record
+                    raise TypeError("not an object")  # noqa: TRY301 - handled like every other invalid line
             except (ValueError, TypeError, RecursionError) as error:
                 self.broken.append(Outcome("", number, FAILED, f"{path.name}:{number}: not a record in JSON: {error}"))
             else:
                 self.records.append(Record(number, str(value.get("id", f"line {number}")), value))
 
     def result(self, outcomes: Iterable[Outcome]) -> FileResult:
-        """Count what became of the records."""
+        """Count the outcomes of the records."""
         return tally(self.name, [*self.broken, *outcomes])
 
 
 class Folder:
-    """The folder that vectors lie in, and the set-up that belongs to it: in its own ``setup/``, or beside it."""
+    """A folder of vector files with its setup files, in ``setup/`` inside the folder or beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._files: dict[Path, VectorFile] = {}
 
     def file(self, path: Path) -> VectorFile:
-        """A vector file, read once."""
+        """Return a vector file, which is read only once."""
         if path not in self._files:
             self._files[path] = VectorFile(path)
         return self._files[path]
 
     def setup(self, name: str) -> VectorFile:
-        """A file of the set-up."""
-        for place in (self.path / "setup", self.path.parent / "setup", self.path):
-            if (place / name).is_file():
-                return self.file(place / name)
+        """Return a setup file. Raises :class:`UnusableInput` if it is missing."""
+        for folder in (self.path / "setup", self.path.parent / "setup", self.path):
+            if (folder / name).is_file():
+                return self.file(folder / name)
         raise UnusableInput(
-            f"{self.path}: needs setup/{name}, in the folder or beside it: the rows that its answers were given over"
+            f"{self.path}: needs setup/{name} in the folder or beside it; it has the rows that the answers refer to"
         )
 
     def beside(self, name: str) -> VectorFile | None:
-        """Another vector file of the folder."""
+        """Return another vector file of the folder, or None."""
         path = self.path / name
         return self.file(path) if path.is_file() else None
 
     @cached_property
     def prompts(self) -> dict[str, str]:
-        """Prompt by its short name, from every file of the folder that has both."""
-        found: dict[str, str] = {}
+        """The prompts by id, from all files of the folder."""
+        prompts: dict[str, str] = {}
         for path in sorted(self.path.glob("e2e_*.jsonl")):
             for record in self.file(path).records:
                 given = record.value.get("input")
@@ -135,15 +135,15 @@ class Folder:
                 params = given.get("params")
                 prompt = given.get("prompt", params.get("query") if isinstance(params, dict) else None)
                 if isinstance(prompt, str):
-                    found.setdefault(given["pid"], prompt)
-        return found
+                    prompts.setdefault(given["pid"], prompt)
+        return prompts
 
 
 Check = Callable[[VectorFile, Folder], Iterator[Outcome]]
 
 
 def each(answer: Callable[[dict[str, Any]], Any]) -> Check:
-    """The check of a file whose records stand for themselves: ``answer(record)`` is compared with its output."""
+    """Return the check of a file with independent records: ``answer(record)`` is compared with the output."""
 
     def check(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
         del folder
@@ -158,39 +158,39 @@ def _compare(answer: Callable[[dict[str, Any]], Any], record: Record) -> Differe
 
 
 def expected(record: Record) -> Any:
-    """The recorded output."""
+    """Return the recorded output. Raises ValueError without one."""
     if "output" not in record.value:
         raise ValueError("the record has no field 'output'")
     return record.value["output"]
 
 
 def judge(record: Record, compare: Callable[[], Difference | None]) -> Outcome:
-    """One record's outcome. Whatever goes wrong in the engine is a failure of the record, and the next one is run."""
+    """Return the outcome of a record; any exception of the engine is a failure of this record only."""
     try:
-        found = compare()
+        mismatch = compare()
     except Skip as reason:
         return Outcome(record.id, record.line, SKIPPED, str(reason))
     except Exception as error:
-        return Outcome(record.id, record.line, FAILED, said(error))
-    return Outcome(record.id, record.line, FAILED if found else PASSED, None, found)
+        return Outcome(record.id, record.line, FAILED, describe_error(error))
+    return Outcome(record.id, record.line, FAILED if mismatch else PASSED, None, mismatch)
 
 
-def said(error: Exception) -> str:
-    """What an exception says, with its type; a missing key is a field that the record lacks."""
+def describe_error(error: Exception) -> str:
+    """Return the type and message of an exception; a KeyError means that the record lacks a field."""
     if isinstance(error, KeyError):
         return f"KeyError: no field {error}"
     return f"{type(error).__name__}: {error}"
 
 
 def tally(name: str, outcomes: Iterable[Outcome]) -> FileResult:
-    """Count outcomes."""
+    """Count the outcomes of a file."""
     states: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     first: Outcome | None = None
-    for one in outcomes:
-        states[one.state] += 1
-        if one.state == SKIPPED:
-            reasons[one.why or ""] += 1
-        if one.state == FAILED and first is None:
-            first = one
+    for outcome in outcomes:
+        states[outcome.state] += 1
+        if outcome.state == SKIPPED:
+            reasons[outcome.why or ""] += 1
+        if outcome.state == FAILED and first is None:
+            first = outcome
     return FileResult(name, states[PASSED], states[FAILED], states[SKIPPED], dict(reasons), first)

@@ -1,11 +1,11 @@
-"""Which check belongs to which file of vectors."""
+"""The registry of checks by vector file."""
 
 from __future__ import annotations
 
 from lab.conformance import functions_inject, functions_other, functions_scope, functions_select, tools, turns
 from lab.conformance.records import Check, each
 
-# One record, one call: files by their stem.
+# Files whose records are independent calls, by stem.
 FUNCTIONS: dict[str, Check] = {
     name: each(answer)
     for name, answer in {
@@ -35,27 +35,27 @@ FUNCTIONS: dict[str, Check] = {
     }.items()
 }
 
-# Whole turns on a recorded table.
+# Files whose records depend on a recorded table.
 SEQUENCES: dict[str, Check] = {
     "e2e_hook_dedupe": turns.hook_dedupe,
     "e2e_recall_tool": tools.recall_tool,
     "e2e_searches": turns.searches,
 }
-# What is known and not compared yet, and why.
-LATER = {
-    "capture_units": "capture is not compared yet",
-    "capture_pipeline": "capture is not compared yet",
-    "admin_units": "the tools are not compared yet",
-    "e2e_admin": "the tools are not compared yet",
+# Known files without a check, with the reason.
+UNCHECKED = {
+    "capture_units": "capture is not checked yet",
+    "capture_pipeline": "capture is not checked yet",
+    "admin_units": "the tools are not checked yet",
+    "e2e_admin": "the tools are not checked yet",
 }
 
 
 def check_of(name: str) -> Check | None:
-    """The check of a file by its stem; None where nothing is known of it.
+    """Return the check of a file by its stem, or None if there is none.
 
-    Any other file whose name begins with ``e2e_`` holds turns, so that a deployment can record its own.
+    Other files whose names begin with ``e2e_`` are checked as turns, so that deployments can add recordings.
     """
-    if name in LATER:
+    if name in UNCHECKED:
         return None
-    found = FUNCTIONS.get(name) or SEQUENCES.get(name)
-    return found or (turns.turns if name.startswith("e2e_") else None)
+    check = FUNCTIONS.get(name) or SEQUENCES.get(name)
+    return check or (turns.turns if name.startswith("e2e_") else None)

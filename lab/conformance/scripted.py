@@ -1,4 +1,4 @@
-"""A table whose rows say themselves how well they match: what the second pack of vectors was made on."""
+"""A table whose rows have scripted scores and distances, on which the second pack of vectors was recorded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.row import Row
 from lab.systems.openclaw.listing import Listing
 
-# A row that the engine wrote has no words and lies far off, unless a case says otherwise.
+# Default score and distance of a row that the engine writes: no text match, far away.
 WRITTEN = (0.0, 2.0)
 
 
 class Scripted:
-    """Rows with a score for the text lane and a distance for the other. It is its own view.
+    """Rows with a score for the text lane and a distance for the vector lane; implements both store and view.
 
-    ``words`` and ``vectors`` say whether a lane answers; ``written`` is the script of rows that the engine writes.
+    ``words`` and ``vectors`` enable the lanes; ``written`` is the score and distance of rows that the engine writes.
     """
 
     def __init__(
@@ -37,17 +37,17 @@ class Scripted:
             self._add(_row(raw), (raw["scripted_fts_score"], raw["scripted_distance"]))
 
     def write(self, row: Row) -> None:
-        """Keep a row that the engine wrote, in place of the one with its id."""
+        """Replace the row with the same id by a row that the engine wrote."""
         if row.id in self.by_id:
             self.listing.remove(self.by_id[row.id])
         self._add(row, self._written)
 
     def left(self) -> list[Row]:
-        """The rows that are there, in the order of storing."""
+        """Return the current rows in storage order."""
         return [row for row in self.rows if self.by_id[row.id] is row]
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """Both lanes as the script has them, then by id."""
+        """Return both lanes by scripted score; ties are broken by id."""
         passing = [
             (number, *self._scripts[row.id])
             for number, row in enumerate(self.rows)
@@ -72,7 +72,7 @@ class Scripted:
 
 
 def shown_row(row: Row) -> dict[str, Any]:
-    """A row as the plugin stores it."""
+    """Return a row in the plugin's form."""
     return {
         "id": row.id,
         "text": row.text,
@@ -86,7 +86,7 @@ def shown_row(row: Row) -> dict[str, Any]:
 
 
 def _row(raw: dict[str, Any]) -> Row:
-    """A row of the pack: without a scope it is global, and a blank label is none of the four."""
+    """Convert a row of the pack; without a scope it is global."""
     text, label = raw["text"], raw["importance_label"]
     scope = raw.get("scope") or "global"
     return Row(raw["id"], raw["id"], text, text, raw["createdAt"], raw["category"], label, scope)

@@ -1,4 +1,4 @@
-"""The check of the recall tool: what an agent gets when it asks for memories itself."""
+"""The check of the recall tool, which agents call to search memories."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lab.systems.openclaw.tools.recall import DEFAULT_LIMIT, Recalled, clamp_lim
 from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length, js_utf8
 
-# A text longer than this stands in its record as a digest.
+# Records replace a longer text, in UTF-16 units, by its SHA-1 and length.
 LONGEST = 1200
 _OF_THE_TABLE = ("dbPath", "tableName", "model")
 
 
 def recall_tool(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
-    """Calls of ``memory_recall``, each on the recorded corpus."""
+    """Check calls of ``memory_recall`` on the recorded corpus."""
     try:
         table = table_of(folder)
     except UnusableInput as error:
@@ -34,30 +34,30 @@ def recall_tool(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
 
 def _compare(table: Table, record: Record) -> Difference | None:
     given = record.value["input"]
-    asked = given["params"]
-    dark = None if given.get("embeddings", True) else "provider_unavailable"
-    query = asked.get("query", "")
-    found = memory_recall(
+    params = given["params"]
+    no_vector_reason = None if given.get("embeddings", True) else "provider_unavailable"
+    query = params.get("query", "")
+    recalled = memory_recall(
         query,
         plugin_config(given["config"]),
-        table.memories(query, None, no_vector=dark, writes=False),
-        limit=clamp_limit(asked["limit"]) if "limit" in asked else DEFAULT_LIMIT,
-        scope=asked.get("scope"),
+        table.memories(query, None, no_vector=no_vector_reason, writes=False),
+        limit=clamp_limit(params["limit"]) if "limit" in params else DEFAULT_LIMIT,
+        scope=params.get("scope"),
     )
-    return difference(expected(record), _shown(found, expected(record)), tolerance=CLOSE)
+    return difference(expected(record), _shown(recalled, expected(record)), tolerance=CLOSE)
 
 
-def _shown(found: Recalled, wanted: dict[str, Any]) -> dict[str, Any]:
-    """An answer as its record shows it; the names of table and model are the record's own."""
-    text: Any = found.text
-    if js_length(found.text) > LONGEST:
-        digest = hashlib.sha1(js_utf8(found.text), usedforsecurity=False).hexdigest()
-        text = {"sha1": digest, "length": js_length(found.text)}
-    named = {name: wanted["receipt"][name] for name in _OF_THE_TABLE if name in wanted["receipt"]}
+def _shown(recalled: Recalled, expected_output: dict[str, Any]) -> dict[str, Any]:
+    """Return a result in the form of its record; the names of table and model are copied from the record."""
+    text: Any = recalled.text
+    if js_length(recalled.text) > LONGEST:
+        digest = hashlib.sha1(js_utf8(recalled.text), usedforsecurity=False).hexdigest()
+        text = {"sha1": digest, "length": js_length(recalled.text)}
+    named = {name: expected_output["receipt"][name] for name in _OF_THE_TABLE if name in expected_output["receipt"]}
     return {
         "text": text,
-        "count": len(found.hits),
-        "memories": [[row.id, round6(one.candidate.score), one.candidate.distance] for one, row in found.hits],
-        "receipt": named | found.receipt,
-        "logs": list(found.log),
+        "count": len(recalled.hits),
+        "memories": [[row.id, round6(hit.candidate.score), hit.candidate.distance] for hit, row in recalled.hits],
+        "receipt": named | recalled.receipt,
+        "logs": list(recalled.log),
     }

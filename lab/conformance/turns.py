@@ -1,4 +1,4 @@
-"""The checks of the end-to-end files: whole turns, raw searches, and the hook that fires twice."""
+"""The checks of the end-to-end files: complete turns, raw searches, and repeated hook calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from functools import partial
 from typing import Any
 
 from lab.conformance.e2e import CLOSE, Table, answer, corpus_rows, plugin_config, run_turn, searches_of
-from lab.conformance.records import FAILED, SKIPPED, Folder, Outcome, Record, Skip, VectorFile, expected, judge, said
+from lab.conformance.records import (
+    FAILED,
+    SKIPPED,
+    Folder,
+    Outcome,
+    Record,
+    Skip,
+    VectorFile,
+    describe_error,
+    expected,
+    judge,
+)
 from lab.conformance.scripted import shown_row
 from lab.conformance.values import Difference, difference
 from lab.errors import UnusableInput
@@ -22,9 +33,9 @@ _OF_A_SEARCH = {"pid", "scope", "labels", "limit", "fts", "vec"}
 
 
 def corpus_of(folder: Folder) -> list[Row]:
-    """The rows that were recorded over.
+    """Return the rows of the recorded corpus.
 
-    Raises :class:`UnusableInput` where there are none at hand, and ValueError with file and line where one is no row.
+    Raises :class:`UnusableInput` if the corpus file is missing, and ValueError with file and line for an invalid row.
     """
     corpus = folder.setup(CORPUS)
     if corpus.broken:
@@ -34,24 +45,24 @@ def corpus_of(folder: Folder) -> list[Row]:
         try:
             rows += corpus_rows([record.value])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{CORPUS}:{record.line}: not a stored row: {said(error)}") from None
+            raise ValueError(f"{CORPUS}:{record.line}: not a stored row: {describe_error(error)}") from None
     return rows
 
 
 def table_of(folder: Folder) -> Table:
-    """The recorded corpus, with the searches that were recorded over it.
+    """Return the recorded corpus with its recorded searches.
 
-    A record of a search that is not whole is passed over here: its own file says so.
+    Incomplete search records are ignored here; the check of their file reports them.
     """
     recorded = folder.beside(SEARCHES)
-    found = [record.value for record in recorded.records if record.value.keys() >= _OF_A_SEARCH] if recorded else []
-    return Table(corpus_of(folder), searches_of(one for one in found if one["labels"]))
+    complete = [record.value for record in recorded.records if record.value.keys() >= _OF_A_SEARCH] if recorded else []
+    return Table(corpus_of(folder), searches_of(search for search in complete if search["labels"]))
 
 
 def turns(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
-    """Turn by turn, in order, on one table: what is injected, the receipt, the log, and what was searched.
+    """Check turns in order on one table: the injected block, the receipt, the log and the searches.
 
-    A file's configuration stands in its first line, or in every record.
+    The configuration is in the file's first line or in every record.
     """
     try:
         table = table_of(folder)
@@ -67,15 +78,15 @@ def turns(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
             try:
                 config = plugin_config(record.value["config"])
             except UnusableInput as error:
-                yield Outcome(record.id, record.line, FAILED, said(error))
+                yield Outcome(record.id, record.line, FAILED, describe_error(error))
         elif given is None:
-            yield judge(record, partial(_compare_left, table, record))
+            yield judge(record, partial(_compare_final_rows, table, record))
         else:
             yield judge(record, partial(_compare_turn, table, config, record, embeddings=embeddings))
 
 
 def searches(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
-    """The raw lanes of the public plugin's LanceDB, against those of the exact store."""
+    """Compare the raw lanes of the public plugin's LanceDB with those of the exact store."""
     try:
         table = table_of(folder)
     except UnusableInput as error:
@@ -86,7 +97,7 @@ def searches(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
 
 
 def hook_dedupe(file: VectorFile, folder: Folder) -> Iterator[Outcome]:
-    """Firings of the hook, in order, under the default configuration."""
+    """Check hook calls in order under the default configuration."""
     try:
         table = table_of(folder)
     except UnusableInput as error:
@@ -105,27 +116,29 @@ def _compare_turn(table: Table, config: EngineConfig | None, record: Record, *, 
         raise UnusableInput("no configuration: neither in the file's first line nor in the record")
     before = len(table.written)
     turn = run_turn(table, config, given, embeddings=embeddings)
-    found = answer(turn) | {"upserts": [shown_row(row) for row in table.written[before:]]}
-    wanted = expected(record)
-    if not {"prependContext", "receipt"} & wanted.keys():
-        raise Skip("the record shows neither what was injected nor a receipt")
-    # A record shows what its recorder looked at, and that is compared.
-    return difference(wanted, {key: value for key, value in found.items() if key in wanted}, tolerance=CLOSE)
+    outcome = answer(turn) | {"upserts": [shown_row(row) for row in table.written[before:]]}
+    expected_output = expected(record)
+    if not {"prependContext", "receipt"} & expected_output.keys():
+        raise Skip("the record has neither an injected block nor a receipt")
+    # Only the recorded fields are compared.
+    return difference(
+        expected_output, {key: value for key, value in outcome.items() if key in expected_output}, tolerance=CLOSE
+    )
 
 
 def _compare_search(table: Table, prompts: dict[str, str], record: Record) -> Difference | None:
     value = record.value
     if value["pid"] not in prompts:
-        raise Skip("no file here says what the prompt was")
+        raise Skip("no file of the folder contains the prompt")
     view = table.memories(prompts[value["pid"]], None, no_vector=None, writes=False).view
     lanes = view.search(Filter(value["scope"], tuple(value["labels"])), value["limit"])
     rows = table.store.rows
-    found: dict[str, Any] = {"fts": [[rows[hit.row].id, hit.score] for hit in lanes.fts]}
-    wanted: dict[str, Any] = {"fts": [] if value["fts"] == "error" else value["fts"]}
+    lanes_found: dict[str, Any] = {"fts": [[rows[hit.row].id, hit.score] for hit in lanes.fts]}
+    expected_lanes: dict[str, Any] = {"fts": [] if value["fts"] == "error" else value["fts"]}
     if value["vec"] is not None:
-        found["vec"] = [[rows[hit.row].id, hit.distance] for hit in lanes.vec]
-        wanted["vec"] = value["vec"]
-    return difference(wanted, found, path="search", tolerance=CLOSE)
+        lanes_found["vec"] = [[rows[hit.row].id, hit.distance] for hit in lanes.vec]
+        expected_lanes["vec"] = value["vec"]
+    return difference(expected_lanes, lanes_found, path="search", tolerance=CLOSE)
 
 
 def _compare_firing(table: Table, config: EngineConfig, dedupe: HookDedupe, record: Record) -> Difference | None:
@@ -137,12 +150,14 @@ def _compare_firing(table: Table, config: EngineConfig, dedupe: HookDedupe, reco
     return difference(expected(record), {"ran": True, "injected": turn.packed is not None, "dedupeLogged": False})
 
 
-def _compare_left(table: Table, record: Record) -> Difference | None:
-    """What a sequence leaves: how many rows there are, and those that the engine itself wrote, newest first."""
-    kept = [row for number, row in enumerate(table.store.rows) if number not in table.gone]
+def _compare_final_rows(table: Table, record: Record) -> Difference | None:
+    """Compare the final table: the number of rows, and the rows that the engine wrote, newest first."""
+    kept = [row for number, row in enumerate(table.store.rows) if number not in table.removed]
     written = {row.id for row in table.written}
-    own = sorted((row for row in kept if row.id in written), key=lambda row: (-row.created_at, id_order(row.id)))
-    return difference(expected(record), {"count": len(kept), "workingSetRows": [shown_row(row) for row in own]})
+    engine_rows = sorted(
+        (row for row in kept if row.id in written), key=lambda row: (-row.created_at, id_order(row.id))
+    )
+    return difference(expected(record), {"count": len(kept), "workingSetRows": [shown_row(row) for row in engine_rows]})
 
 
 def _skipped(file: VectorFile, why: str) -> Iterator[Outcome]:

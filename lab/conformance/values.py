@@ -1,7 +1,7 @@
-"""Recorded values: what JSON cannot hold, and where two values first differ.
+"""Decode recorded JavaScript values, and find the first difference between two values.
 
-JSON has no undefined, NaN, Infinity or -0: they stand as ``{"$js": name}``. Numbers are JavaScript's doubles, so 1 and
-1.0 are the same. A key that is absent is the same as one that holds :data:`UNDEFINED`.
+Undefined, NaN, Infinity and -0, which JSON lacks, are encoded as ``{"$js": name}``. Numbers are JavaScript doubles, so
+1 and 1.0 are equal. A missing key equals a key with the value :data:`UNDEFINED`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SHOWN_CHARS = 60
 
 
 class NoJson(Enum):
-    """JavaScript values that Python has no match for."""
+    """JavaScript values without an equivalent in Python."""
 
     UNDEFINED = "undefined"
     FUNCTION = "function"
@@ -28,54 +28,54 @@ _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, "-0":
 
 
 class Difference(NamedTuple):
-    """The first place at which two values differ: its path, and the two values there."""
+    """The first difference of two values: its path, and the two values at that path."""
 
     path: str
     expected: Any
     found: Any
 
     def lines(self) -> list[str]:
-        """A small diff: the path, then ``-`` what was expected and ``+`` what came.
+        """Return a small diff: the path, then ``-`` with the expected and ``+`` with the actual value.
 
-        Of long texts the part around the first difference is shown.
+        Long texts are shortened to the part around the first difference.
         """
         before, after = self.expected, self.found
         if isinstance(before, str) and isinstance(after, str):
-            at = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), None)
+            at = next((at for at, (left, right) in enumerate(zip(before, after, strict=False)) if left != right), None)
             at = min(len(before), len(after)) if at is None else at
             return [f"at {self.path}, character {at}", f"- {_around(before, at)}", f"+ {_around(after, at)}"]
         return [f"at {self.path}", f"- {shown(before)}", f"+ {shown(after)}"]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the difference as JSON-serializable values."""
         return {"path": self.path, "expected": plain(self.expected), "found": plain(self.found)}
 
 
 def decode(value: Any) -> Any:
-    """A parsed JSON value with every ``{"$js": …}`` replaced by what it stands for."""
+    """Return a parsed JSON value with every ``{"$js": …}`` replaced by its meaning."""
     if isinstance(value, dict):
         if value.keys() == {"$js"} and isinstance(value["$js"], str):
             name = value["$js"]
             return _NUMBERS[name] if name in _NUMBERS else NoJson(name)
-        return {key: decode(one) for key, one in value.items()}
-    return [decode(one) for one in value] if isinstance(value, list) else value
+        return {key: decode(inner) for key, inner in value.items()}
+    return [decode(inner) for inner in value] if isinstance(value, list) else value
 
 
 def plain(value: Any) -> Any:
-    """The way back: a value that JSON can hold."""
+    """Return a value in the encoding that :func:`decode` reads."""
     if isinstance(value, NoJson):
         return {"$js": value.value}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$js": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {str(key): plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def difference(expected: Any, found: Any, path: str = "output", tolerance: float = 0.0) -> Difference | None:
-    """Where ``found`` first differs from ``expected``; None where it does not.
+    """Return the first difference between ``found`` and ``expected``, or None.
 
-    ``tolerance`` is how far numbers may lie apart. Tuples count as lists.
+    ``tolerance`` is the largest allowed absolute difference of numbers. Tuples equal lists.
     """
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in [*expected, *(key for key in found if key not in expected)]:
@@ -84,25 +84,25 @@ def difference(expected: Any, found: Any, path: str = "output", tolerance: float
                 return inner
         return None
     if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
-        for at, (one, other) in enumerate(zip(expected, found, strict=False)):
-            inner = difference(one, other, f"{path}[{at}]", tolerance)
+        for at, (left, right) in enumerate(zip(expected, found, strict=False)):
+            inner = difference(left, right, f"{path}[{at}]", tolerance)
             if inner:
                 return inner
         shorter = min(len(expected), len(found))
         if len(expected) == len(found):
             return None
-        rest = (one[shorter] if len(one) > shorter else UNDEFINED for one in (expected, found))
+        rest = (values[shorter] if len(values) > shorter else UNDEFINED for values in (expected, found))
         return Difference(f"{path}[{shorter}]", *rest)
     return None if _same(expected, found, tolerance) else Difference(path, expected, found)
 
 
 def path_to(path: str, key: str) -> str:
-    """The path of a key below another: ``.key``, or ``["a key"]`` where it is no name."""
+    """Return the path of a key: ``path.key``, or ``path["a key"]`` if the key is not an identifier."""
     return f"{path}.{key}" if re.fullmatch(r"\w+", key) else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
 
 
 def shown(value: Any) -> str:
-    """A value on one line, cut where it is long."""
+    """Return a value on one line, truncated if it is long."""
     if value is UNDEFINED:
         return "nothing"
     text = json.dumps(plain(value), ensure_ascii=False)

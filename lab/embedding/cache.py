@@ -1,9 +1,9 @@
-"""A content-addressed cache on disk: what was computed from a text once is never computed again.
+"""A content-addressed cache on disk of values that are computed from texts.
 
-A folder holds chunks (:mod:`lab.embedding.chunks`), each whole or absent and never changed. So readers need no lock:
-they map the chunks that are there, and whoever looks too early computes the same value again. What a value depends on
-besides the text (model, settings) is the folder's name, and stands in its ``about.json``. Its files are for their owner
-alone: words of a text, in order, and vectors tell what it says.
+A folder contains chunks (:mod:`lab.embedding.chunks`), which are written atomically and never changed. Readers need no
+lock: they map the existing chunks, and a reader that misses a new chunk computes the same value again. Everything else
+that a value depends on (model, settings) determines the folder's name and is described in its ``about.json``. Only the
+owner may read the files, because tokens and vectors reveal the texts.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK = 1024
-# Seconds after which values that were computed are written, also where they fill no chunk.
-HELD_BACK = 3.0
+# Seconds after which computed values are written even if they do not fill a chunk.
+WRITE_AFTER = 3.0
 ABOUT = "about.json"
-# Looks at a folder whose chunks are being merged meanwhile.
+# Number of attempts to list a folder while another process merges its chunks.
 LOOKS = 8
 
 
 def cache_folder() -> Path:
-    """Where caches live: ``LAB_CACHE_DIR`` if set, else the platform's cache folder for this user."""
+    """Return the folder of the caches: ``LAB_CACHE_DIR`` if set, else the platform's cache folder of this user."""
     chosen = os.environ.get("LAB_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -47,21 +47,21 @@ def cache_folder() -> Path:
 
 @lru_cache(1 << 17)
 def text_key(text: str) -> bytes:
-    """sha256 of a text. Lone surrogates, which JSON can carry, are hashed as they are."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of a text in UTF-8; lone surrogates, which JSON may contain, are encoded as well."""
+    digest = hashlib.sha256()
     for piece in utf8_pieces(text):
-        found.update(piece)
-    return found.digest()
+        digest.update(piece)
+    return digest.digest()
 
 
 class ChunkCache:
-    """The chunks of one folder, as one mapping from text to value.
+    """The chunks of one folder as a mapping from text to value.
 
-    A value has a row: its place when all chunks, in the order in which they were mapped, are put after one another.
+    The row of a value is its index in the concatenation of all chunks, in the order in which they were mapped.
     """
 
     def __init__(self, folder: Path, value_type: pa.DataType | None, about: dict[str, Any] | None = None) -> None:
-        """``value_type`` None: that of the first chunk, read or written. ``about`` is written with the first chunk."""
+        """If ``value_type`` is None, the first chunk determines it. ``about`` is written with the first chunk."""
         self.folder, self.value_type = folder, value_type
         self.about = about
         self._chunks: list[Chunk] = []
@@ -69,11 +69,11 @@ class ChunkCache:
         self._names: dict[str, None] = {}
         self._rows: dict[str, int] = {}
         self._index: tuple[np.ndarray, np.ndarray] | None = None
-        # Versions before made folders that everybody on the machine could read.
+        # Earlier versions created folders that all users could read.
         with suppress(OSError):
             if folder.exists():
                 private_folder(folder)
-        self._look()
+        self._map_new_chunks()
 
     def __len__(self) -> int:
         import numpy as np
@@ -81,52 +81,53 @@ class ChunkCache:
         return len(np.unique(np.concatenate([chunk.keys for chunk in self._chunks]))) if self._chunks else 0
 
     def missing(self, texts: Sequence[str]) -> list[str]:
-        """The distinct texts without a value, in order of key: what is computed must not depend on who asks first."""
+        """Return the distinct texts without a value, ordered by key so that the caller's order has no effect."""
         unknown = self._unknown(texts)
-        if unknown and self._look():
+        if unknown and self._map_new_chunks():
             unknown = self._unknown(list(unknown.values()))
         return [unknown[key] for key in sorted(unknown)]
 
     def fill(
         self, texts: Sequence[str], compute: Callable[[list[str]], pa.Array], on_progress: Callable[[int], None]
     ) -> None:
-        """Compute values for distinct ``texts``, a chunk at a time, and :meth:`keep` them."""
+        """Compute the values of distinct ``texts`` chunk by chunk and :meth:`keep` them."""
         parts = (list(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK))
         self.keep(((part, compute(part)) for part in parts), on_progress)
 
     def keep(self, parts: Iterable[tuple[list[str], pa.Array]], on_progress: Callable[[int], None]) -> None:
-        """Store values of distinct texts as they are computed, part by part, at most a chunk together.
+        """Store the values of distinct texts as they are computed, in parts of at most one chunk.
 
-        A value is on disk :data:`HELD_BACK` seconds after it came, as soon as the next part comes; a part without
-        texts only says that time has passed. A chunk with room is written again with what came since, and then takes
-        the place of the smaller one. What was computed is stored when a later part fails, too. ``on_progress`` hears
-        how many texts were stored since it was last called; 0 where none came for :data:`HELD_BACK` seconds.
+        Values are written when the next part arrives and :data:`WRITE_AFTER` seconds have passed since the last write;
+        an empty part only signals that time has passed. A chunk that is not full is written again with the new values
+        and replaces the smaller one. If computing a later part fails, the values so far are still stored.
+        ``on_progress`` receives the number of texts stored since its last call, which is 0 if none arrived for
+        :data:`WRITE_AFTER` seconds.
         """
-        held: list[tuple[list[str], pa.Array]] = []
-        smaller: Path | None = None
+        pending: list[tuple[list[str], pa.Array]] = []
+        previous: Path | None = None
         rows = new = most = 0
         written = time.monotonic()
 
         def store() -> None:
-            nonlocal smaller
-            path = self._store(held)
-            if smaller is not None and smaller != path:
-                smaller.unlink(missing_ok=True)
-            smaller = path
+            nonlocal previous
+            path = self._store(pending)
+            if previous is not None and previous != path:
+                previous.unlink(missing_ok=True)
+            previous = path
 
         try:
             for texts, values in parts:
                 if texts:
-                    held.append((texts, values))
+                    pending.append((texts, values))
                     rows, new, most = rows + len(texts), new + len(texts), max(most, len(texts))
                 full = new > 0 and rows + most > CHUNK
-                if not full and time.monotonic() - written < HELD_BACK:
+                if not full and time.monotonic() - written < WRITE_AFTER:
                     continue
                 stored, new = new, 0
                 if stored:
                     store()
                 if full:
-                    held, smaller, rows = [], None, 0
+                    pending, previous, rows = [], None, 0
                 on_progress(stored)
                 written = time.monotonic()
         finally:
@@ -136,26 +137,26 @@ class ChunkCache:
             on_progress(new)
 
     def _store(self, parts: Sequence[tuple[list[str], pa.Array]]) -> Path:
-        """Write values as one chunk, and map it."""
+        """Write values as one chunk and map it."""
         import pyarrow as pa
 
         if self.about is not None and not (self.folder / ABOUT).exists():
             write_atomically(self.folder / ABOUT, dump_json(self.about), private=True)
-        together = [text for some, _ in parts for text in some]
-        order = sorted(range(len(together)), key=lambda at: text_key(together[at]))
-        texts = [together[at] for at in order]
-        values = pa.concat_arrays([some for _, some in parts]).take(pa.array(order, pa.int64()))
+        all_texts = [text for values_part, _ in parts for text in values_part]
+        order = sorted(range(len(all_texts)), key=lambda at: text_key(all_texts[at]))
+        texts = [all_texts[at] for at in order]
+        values = pa.concat_arrays([values_part for _, values_part in parts]).take(pa.array(order, pa.int64()))
         path = write_chunk(self.folder, b"".join(map(text_key, texts)), values)
         first = self._starts[-1]
         try:
             self._map(path)
             self._rows.update((text, row) for row, text in enumerate(texts, first))
         except FileNotFoundError:
-            self._look()  # merged as soon as it was written
+            self._map_new_chunks()  # merged as soon as it was written
         return path
 
     def place(self, text: str) -> tuple[int, int]:
-        """Number of the chunk that holds a text's value, and the row in it; ``KeyError`` where none does."""
+        """Return the number of the chunk with a text's value and the row within it. Raises KeyError."""
         row = self._rows.get(text)
         if row is None:
             (row,) = self._rows_of([text])
@@ -163,7 +164,7 @@ class ChunkCache:
         return number, row - self._starts[number]
 
     def places(self, texts: Sequence[str]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """For every chunk that holds some of the texts: its number, their positions in ``texts``, their rows in it."""
+        """Yield, per chunk with some of the texts, its number, their positions in ``texts``, and their rows in it."""
         import numpy as np
 
         rows = np.asarray(self._rows_of(texts), np.int64)
@@ -173,11 +174,11 @@ class ChunkCache:
             yield number, positions, rows[positions] - self._starts[number]
 
     def chunk(self, number: int) -> pa.Array:
-        """The values of a chunk."""
+        """Return the values of a chunk."""
         return self._chunks[number].values
 
     def path(self, number: int) -> Path:
-        """The file of a chunk."""
+        """Return the file of a chunk."""
         return self.folder / list(self._names)[number]
 
     def _rows_of(self, texts: Sequence[str]) -> list[int]:
@@ -191,37 +192,39 @@ class ChunkCache:
         return [known[text] for text in texts]
 
     def _unknown(self, texts: Sequence[str]) -> dict[bytes, str]:
-        """Texts without a value, by key. The rows of the others are noted on the way."""
+        """Return the texts without a value, by key, and remember the rows of the others."""
         import numpy as np
 
-        asked = [text for text in dict.fromkeys(texts) if text not in self._rows]
-        keys = [text_key(text) for text in asked]
+        candidates = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        keys = [text_key(text) for text in candidates]
         if not keys or not self._chunks:
-            return dict(zip(keys, asked, strict=True))
-        have, order = self._sorted()
-        wanted = np.frombuffer(b"".join(keys), have.dtype)
-        at = np.minimum(np.searchsorted(have, wanted), len(have) - 1)
+            return dict(zip(keys, candidates, strict=True))
+        known_keys, order = self._sorted()
+        wanted_keys = np.frombuffer(b"".join(keys), known_keys.dtype)
+        positions = np.minimum(np.searchsorted(known_keys, wanted_keys), len(known_keys) - 1)
         unknown = {}
-        for text, key, row, found in zip(asked, keys, order[at].tolist(), have[at] == wanted, strict=True):
-            if found:
+        for text, key, row, is_known in zip(
+            candidates, keys, order[positions].tolist(), known_keys[positions] == wanted_keys, strict=True
+        ):
+            if is_known:
                 self._rows[text] = row
             else:
                 unknown[key] = text
         return unknown
 
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Keys of the chunks that were found, ascending, and their rows; what was filled since is in ``_rows``."""
+        """Return the keys of the listed chunks, ascending, and their rows; newly written values are in ``_rows``."""
         import numpy as np
 
         if self._index is None:
             keys = np.concatenate([chunk.keys for chunk in self._chunks])
-            # Sorted runs behind one another: a stable sort merges them, and of two equal keys keeps the first.
+            # A stable sort merges sorted runs quickly and puts the first of two equal keys first.
             order = np.argsort(keys, kind="stable")
             self._index = keys[order], order
         return self._index
 
-    def _look(self) -> bool:
-        """Map the chunks that were not seen yet; whether there were any."""
+    def _map_new_chunks(self) -> bool:
+        """Map the chunks that are not mapped yet; return whether there were any."""
         seen = len(self._names)
         for _ in range(LOOKS):
             gone = False
@@ -231,11 +234,11 @@ class ChunkCache:
                 try:
                     self._map(path)
                 except FileNotFoundError:
-                    gone = True  # merged since it was listed: what it was merged into is there
+                    gone = True  # merged into another chunk after it was listed
             if not gone:
                 break
         else:
-            raise CannotMeasure(f"{self.folder}: chunks go as fast as they are listed; run again")
+            raise CannotMeasure(f"{self.folder}: another process keeps merging its chunks; run the command again")
         if len(self._names) == seen:
             return False
         self._index = None

@@ -1,8 +1,8 @@
-"""One chunk of a cache: an Arrow file that is written whole, never changed, and can be checked by itself.
+"""One chunk of a cache: an immutable Arrow file that is written atomically and contains its own checksum.
 
-It has a ``key`` column (sha256 of a text, ascending, each once) and a ``value`` column, in one batch. It is named by
-the hash of its keys, so that two writers of the same texts write one file; a hash of all that it holds stands in its
-schema's metadata, so that a flipped bit is found. Chunks without that hash, of versions before it, are read as well.
+It has a ``key`` column (SHA-256 of a text, ascending, unique) and a ``value`` column, in one batch. Its name is the
+hash of its keys, so that two writers of the same texts write the same file. The schema's metadata contains a hash of
+the content, to detect corruption; chunks of earlier versions without this hash are also read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import checksum, numbers_of
 from lab.errors import CannotMeasure
-from lab.files import whole_file
+from lab.files import atomic_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,43 +25,43 @@ KEY_BYTES = 32
 
 
 class Chunk(NamedTuple):
-    """Keys (numpy ``S32``: bytes of one length, which compare as such) and values, both over the mapped file."""
+    """The keys (numpy ``S32``, which compares as bytes) and the values, both over the mapped file."""
 
     keys: np.ndarray
     values: pa.Array
 
 
 def chunk_name(keys: bytes) -> str:
-    """The file name of a chunk with these keys, joined."""
+    """Return the file name of a chunk with these concatenated keys."""
     return f"{hashlib.sha256(keys).hexdigest()[:24]}.arrow"
 
 
 def write_chunk(folder: Path, keys: bytes, values: pa.Array) -> Path:
-    """Write one chunk; ``keys``, joined, ascend."""
+    """Write one chunk; ``keys`` are concatenated and must ascend."""
     import pyarrow as pa
 
-    held = pa.Array.from_buffers(pa.binary(KEY_BYTES), len(values), [None, pa.py_buffer(keys)])
-    table = pa.table({"key": held, "value": values})
-    # Buffers in memory may be longer than what is written of them; what is read back is what can be checked.
+    key_column = pa.Array.from_buffers(pa.binary(KEY_BYTES), len(values), [None, pa.py_buffer(keys)])
+    table = pa.table({"key": key_column, "value": values})
+    # Buffers in memory may be longer than what is written, so the checksum is computed over the data read back.
     table = pa.ipc.open_file(_written(table)).read_all()
     table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "sha256": checksum(table)})
     path = folder / chunk_name(keys)
-    with whole_file(path, private=True) as part:
+    with atomic_file(path, private=True) as part:
         part.write_bytes(_written(table))
     return path
 
 
 def read_chunk(path: Path, value_type: pa.DataType | None = None) -> Chunk:
-    """Map one chunk; with ``value_type``, values of another are refused.
+    """Map one chunk; if ``value_type`` is given, its values must have that type.
 
-    Raises ``FileNotFoundError`` where it is gone, for it may have been merged into another meanwhile, and
-    :class:`CannotMeasure` where it is no whole chunk.
+    Raises ``FileNotFoundError`` if the file is missing (it may have been merged meanwhile), and :class:`CannotMeasure`
+    for a damaged chunk.
     """
     import numpy as np
     import pyarrow as pa
 
     try:
-        # The mapping outlives the file that it was made from: no chunk keeps a file open.
+        # The mapping stays valid after the file is closed, so chunks keep no files open.
         with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as reader:
             if reader.num_record_batches != 1:
                 raise pa.ArrowInvalid(f"{reader.num_record_batches} batches")
@@ -73,7 +73,7 @@ def read_chunk(path: Path, value_type: pa.DataType | None = None) -> Chunk:
     except FileNotFoundError:
         raise
     except PermissionError as error:
-        raise CannotMeasure(f"{path}: cannot be read ({error.strerror}); give yourself the right to") from None
+        raise CannotMeasure(f"{path}: cannot be read ({error.strerror}); change its permissions") from None
     except (pa.ArrowException, KeyError, OSError) as error:
         raise CannotMeasure(f"{path}: damaged cache file ({error}); delete it and run again") from None
     if value_type is not None and values.type != value_type:
@@ -82,7 +82,7 @@ def read_chunk(path: Path, value_type: pa.DataType | None = None) -> Chunk:
 
 
 def matrix(values: pa.Array) -> np.ndarray:
-    """Vectors as rows, over the mapped file."""
+    """Return the vectors as rows, over the mapped file."""
     return numbers_of(values.flatten()).reshape(-1, values.type.list_size)
 
 

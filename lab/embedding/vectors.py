@@ -1,4 +1,4 @@
-"""Vectors for texts, from the cache where it has them and from the embedder where it has not."""
+"""Vectors for texts, from the cache if possible, else from the embedder."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Announce = Callable[[str], None]
-# So many texts are gathered one by one faster than chunk by chunk.
+# Up to this many texts, single lookups are faster than lookups by chunk.
 FEW = 32
-# Two vectors of one text by one model, from an endpoint whose last bits vary, have at least this cosine.
+# The least cosine of two vectors of the same text from an endpoint, whose last bits vary.
 AGREE = 0.999
-# Seconds between looks at a cache that another process is filling from the same endpoint.
+# Seconds between attempts to lock a cache that another process is filling from the same endpoint.
 _LOOK_AGAIN = 0.5
 
 
 class Recomputed(NamedTuple):
-    """How many texts were embedded again, how many the cache lacks, and what differed, by file."""
+    """The number of recomputed texts, of texts missing in the cache, and of differing vectors by file."""
 
     compared: int
     lacking: int
@@ -38,7 +38,7 @@ class Recomputed(NamedTuple):
 
 
 class Vectors:
-    """Cached vectors of one embedder. A role's cache is opened when it is first needed."""
+    """Cached vectors of one embedder. The cache of a role is opened on first use."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -46,32 +46,32 @@ class Vectors:
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """The number of dimensions."""
         return self._of_role(DOCUMENT).dimension
 
     def prepare(self, texts: Sequence[str], announce: Announce | None = None, role: Role = DOCUMENT) -> int:
         """Embed the texts that the cache lacks; return how many those were.
 
-        ``announce`` hears of progress, in sentences. A vector is a function of its text and role, so which texts share
-        a chunk is free to choose: those of like length, the longest first. Their batches are full, and the time that
-        remains is rather less than announced.
+        ``announce`` receives progress messages. A vector depends only on its text and role, so texts may be grouped
+        into chunks freely: they are ordered by length, the longest first. That keeps batches full, and the announced
+        remaining time is rather too long than too short.
         """
         return self._of_role(role).prepare(texts, announce or (lambda _: None))
 
     def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """float32 ``[len(texts), dimension]``; all of them must have been prepared."""
+        """Return float32 ``[len(texts), dimension]``; all texts must have been prepared."""
         return self._of_role(role).of(texts)
 
     def recompute(self, texts: Sequence[str], sample: int | None = None, role: Role = DOCUMENT) -> Recomputed:
-        """Embed texts that the cache has once more, and compare bit for bit; nothing is written.
+        """Embed cached texts again and compare the vectors bit by bit, without writing anything.
 
-        Of an endpoint, whose last bits may vary, cosines are compared (:data:`AGREE`). ``sample`` texts at most, those
-        of the lowest keys: a draw by hash, the same for every asker.
+        For an endpoint, whose last bits may vary, cosines are compared instead (:data:`AGREE`). ``sample`` limits the
+        number of texts to those with the lowest keys, a reproducible sample by hash.
         """
         return self._of_role(role).recompute(texts, sample)
 
     def _of_role(self, role: Role) -> _Cached:
-        """The cache of a role; roles with equal prompts share one."""
+        """Return the cache of a role; roles with equal prompts share one."""
         key = role_key(self.embedder, role)
         if key not in self._caches:
             self._caches[key] = _Cached(self.embedder, role, key)
@@ -96,7 +96,7 @@ class _Cached:
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector: of those that are kept, where there are some."""
+        """The number of dimensions, of the cached vectors if there are any."""
         kind = self._cache.value_type
         return self._embedder.dimension if kind is None else int(kind.list_size)
 
@@ -105,15 +105,15 @@ class _Cached:
         missing = self._cache.missing(texts)
         if not missing or self._endpoint is None or self._endpoint.cached_only:
             return self._fill(missing, announce)
-        # Two processes that ask an endpoint for one text may get two vectors, and pay twice: one asks at a time.
+        # Only one process at a time sends requests, because two could get different vectors of a text, and pay twice.
         self._endpoint.announce = announce
         try:
-            with _alone(self._cache.folder, announce):
+            with _exclusive(self._cache.folder, announce):
                 return self._fill(self._cache.missing(missing), announce)
         finally:
             self._endpoint.announce = None
             with suppress(OSError):
-                self._cache.folder.rmdir()  # nothing was answered: no empty folder is left
+                self._cache.folder.rmdir()  # leave no empty folder if there was no response
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
         """See :meth:`Vectors.of`."""
@@ -134,11 +134,11 @@ class _Cached:
         chosen = sorted({text for text in texts if text not in lacking}, key=text_key)[:sample]
         wrong: dict[Path, int] = {}
         if chosen:
-            kept, again = self.of(chosen), self._embedder.encode(chosen, self._role)
+            cached, recomputed = self.of(chosen), self._embedder.encode(chosen, self._role)
             if self._endpoint is None:
-                equal = (kept.view("uint32") == again.view("uint32")).all(axis=1)
+                equal = (cached.view("uint32") == recomputed.view("uint32")).all(axis=1)
             else:
-                equal = (kept * again).sum(axis=1) >= AGREE
+                equal = (cached * recomputed).sum(axis=1) >= AGREE
             for text, same in zip(chosen, equal.tolist(), strict=True):
                 if not same:
                     path = self._cache.path(self._cache.place(text)[0])
@@ -149,28 +149,28 @@ class _Cached:
         if missing:
             ordered = sorted(missing, key=len, reverse=True)
             with closing(self._parts(ordered)) as parts:
-                self._cache.keep(((texts, _as_list(found)) for texts, found in parts), _progress(ordered, announce))
+                self._cache.keep(((texts, _as_list(vectors)) for texts, vectors in parts), _progress(ordered, announce))
         return len(missing)
 
     def _parts(self, texts: Sequence[str]) -> Generator[tuple[list[str], np.ndarray], None, None]:
-        """Texts and their vectors, as they are computed; without texts where time passed and none were."""
+        """Yield texts with their vectors as they are computed, or no texts to signal that time has passed."""
         if isinstance(self._embedder, SentenceTransformerEmbedder):
-            for rows, found in self._embedder.batches(texts, self._role):
-                yield [texts[row] for row in rows], found
+            for rows, vectors in self._embedder.batches(texts, self._role):
+                yield [texts[row] for row in rows], vectors
             return
         slices = (list(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK))
         for part in self._endpoint.requests(texts, self._role) if self._endpoint else slices:
-            found = self._embedder.encode(part, self._role)
+            vectors = self._embedder.encode(part, self._role)
             if self._cache.about is not None and self._endpoint is not None:
                 self._cache.about |= self._endpoint.learned()
-            yield part, found
+            yield part, vectors
 
     def _matrix(self, number: int) -> np.ndarray:
-        """A chunk as a matrix over its mapped file."""
-        found = self._matrices.get(number)
-        if found is None:
-            found = self._matrices[number] = matrix(self._cache.chunk(number))
-        return found
+        """Return a chunk as a matrix over its mapped file."""
+        rows_matrix = self._matrices.get(number)
+        if rows_matrix is None:
+            rows_matrix = self._matrices[number] = matrix(self._cache.chunk(number))
+        return rows_matrix
 
 
 def _as_list(vectors: np.ndarray) -> pa.Array:
@@ -181,8 +181,8 @@ def _as_list(vectors: np.ndarray) -> pa.Array:
 
 
 @contextmanager
-def _alone(folder: Path, announce: Announce) -> Iterator[None]:
-    """Hold a folder of the cache, waiting for whoever else holds it."""
+def _exclusive(folder: Path, announce: Announce) -> Iterator[None]:
+    """Lock a folder of the cache, waiting while another process holds the lock."""
     with ExitStack() as stack:
         waited = 0
         while True:
@@ -191,14 +191,14 @@ def _alone(folder: Path, announce: Announce) -> Iterator[None]:
                 break
             except InUse:
                 if not waited:
-                    announce("another process embeds with this model; waiting for what it makes")
+                    announce("another process is embedding with this model; waiting for it to finish")
                 waited += 1
                 time.sleep(_LOOK_AGAIN)
         yield
 
 
 def _progress(texts: Sequence[str], announce: Announce) -> Callable[[int], None]:
-    """Says how many texts are embedded, at what rate, and what time remains, in proportion to their characters."""
+    """Return a callback that announces progress, rate and remaining time, which is estimated from characters."""
     total, all_characters = len(texts), sum(len(text) + 1 for text in texts)
     done = characters = 0
     began = started = time.perf_counter()
@@ -209,14 +209,14 @@ def _progress(texts: Sequence[str], announce: Announce) -> Callable[[int], None]
         characters += sum(len(text) + 1 for text in texts[done : done + count])
         done += count
         if not done:
-            started = time.perf_counter()  # the rate is that of the model, once it is loaded
-            announce(f"embedded 0 of {total} texts ({duration(started - began)} so far, in which the model is loaded)")
+            started = time.perf_counter()  # measure the rate without the time to load the model
+            announce(f"embedded 0 of {total} texts ({duration(started - began)} so far, loading the model)")
             return
-        took = time.perf_counter() - started
-        left = took * (all_characters / characters - 1)
-        rate = f"{done / took:.0f} a second" if took else "at once"
+        elapsed = time.perf_counter() - started
+        remaining = elapsed * (all_characters / characters - 1)
+        rate = f"{done / elapsed:.0f} a second" if elapsed else "at once"
         if done < total:
-            announce(f"embedded {done} of {total} texts ({rate}, {duration(left)} left)")
+            announce(f"embedded {done} of {total} texts ({rate}, {duration(remaining)} left)")
         else:
             announce(f"embedded {done} of {total} texts in {duration(time.perf_counter() - began)} ({rate})")
 

@@ -1,4 +1,4 @@
-"""Whether the files of a cache hold what was written into them."""
+"""Check the integrity of the files in a cache."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-# Kinds whose files are chunks; of others it is known alone that an Arrow file may carry its checksum.
+# Kinds whose files are chunks. Arrow files of other kinds may only have a checksum.
 CHUNKED = ("vectors", "tokens")
-# Float32 rows of 384 numbers come to 1 within 2e-7.
+# The tolerance for the length of a vector. Float32 rows of 384 numbers have length 1 within 2e-7.
 UNIT = 1e-5
 
 
 class Checked(NamedTuple):
-    """One file: what is wrong with it, if anything; whether a checksum says so; and the chunk, where it is one."""
+    """One checked file: its problem, if any; whether it has a checksum (``stamped``); and its chunk, if it is one."""
 
     path: Path
     problem: str | None
@@ -34,21 +34,23 @@ class Checked(NamedTuple):
 
 
 def check(files: Sequence[Path], kind: str) -> list[Checked]:
-    """Check files of one kind and key; two chunks with different values of one text are both wrong.
+    """Check the files of one kind and key. If two chunks have different values for a text, both have a problem.
 
-    Not so where an endpoint made them: it may answer the same text with other last bits, and either will do.
+    This does not apply to vectors of an endpoint, whose last bits may vary between requests.
     """
-    checked = [found for path in files if (found := check_file(path, kind))]
-    sound = [one for one in checked if one.chunk and one.problem is None]
+    checked = [checked_file for path in files if (checked_file := check_file(path, kind))]
+    sound = [checked_file for checked_file in checked if checked_file.chunk and checked_file.problem is None]
     disagreeing = set() if _by_endpoint(files) else _disagreeing(sound)
     return [
-        one._replace(problem="another chunk has another value for the same text") if one.path in disagreeing else one
-        for one in checked
+        checked_file._replace(problem="another chunk has another value for the same text")
+        if checked_file.path in disagreeing
+        else checked_file
+        for checked_file in checked
     ]
 
 
 def _by_endpoint(files: Sequence[Path]) -> bool:
-    """Whether the vectors of a folder came from an endpoint, as their description says."""
+    """Return whether the vectors of a folder came from an endpoint, according to its description."""
     try:
         about = json.loads((files[0].parent / ABOUT).read_bytes()) if files else {}
     except (OSError, ValueError):
@@ -57,7 +59,7 @@ def _by_endpoint(files: Sequence[Path]) -> bool:
 
 
 def check_file(path: Path, kind: str) -> Checked | None:
-    """Check one file; None if it is gone, or nothing is known about its form."""
+    """Check one file; return None if it does not exist or its format is unknown."""
     try:
         if path.suffix == ".sqlite":
             return Checked(path, _sqlite(path), False, None)
@@ -65,7 +67,7 @@ def check_file(path: Path, kind: str) -> Checked | None:
             return None
         stamp, computed = _checksums(path)
         if stamp is not None and stamp != computed:
-            return Checked(path, "holds something else than its checksum says", True, None)
+            return Checked(path, "does not match its checksum", True, None)
         if kind not in CHUNKED:
             return Checked(path, None, stamp is not None, None)
         chunk = read_chunk(path)
@@ -79,7 +81,7 @@ def check_file(path: Path, kind: str) -> Checked | None:
 
 
 def _checksums(path: Path) -> tuple[str | None, str]:
-    """The checksum that an Arrow file carries, and that of what it holds."""
+    """Return the stored checksum of an Arrow file, or None, and the checksum of its content."""
     import pyarrow as pa
 
     try:
@@ -89,13 +91,13 @@ def _checksums(path: Path) -> tuple[str | None, str]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise CannotMeasure(f"{path}: is no whole Arrow file ({error})") from None
+        raise CannotMeasure(f"{path}: is not a complete Arrow file ({error})") from None
     stamp = (table.schema.metadata or {}).get(b"sha256")
     return None if stamp is None else stamp.decode("ascii", "replace"), checksum(table)
 
 
 def _problems(path: Path, chunk: Chunk, kind: str) -> Iterator[str]:
-    """What is wrong with a readable chunk, the deepest first."""
+    """Yield the problems of a readable chunk, the most fundamental first."""
     import numpy as np
     import pyarrow as pa
 
@@ -120,21 +122,21 @@ def _problems(path: Path, chunk: Chunk, kind: str) -> Iterator[str]:
 def _disagreeing(checked: Sequence[Checked]) -> set[Path]:
     import numpy as np
 
-    chunks = [one.chunk for one in checked if one.chunk]
+    chunks = [checked_file.chunk for checked_file in checked if checked_file.chunk]
     if len(chunks) < 2:
         return set()
     starts = np.cumsum([0, *(len(chunk.keys) for chunk in chunks)])
-    order, twice = in_order(chunks)
-    found: set[Path] = set()
-    for place in np.flatnonzero(twice).tolist():
-        value, before = (_value(chunks, starts, int(order[at])) for at in (place, place - 1))
-        if not value[1].equals(before[1]):
-            found |= {checked[value[0]].path, checked[before[0]].path}
-    return found
+    order, is_duplicate = in_order(chunks)
+    paths: set[Path] = set()
+    for position in np.flatnonzero(is_duplicate).tolist():
+        value, previous = (_value(chunks, starts, int(order[at])) for at in (position, position - 1))
+        if not value[1].equals(previous[1]):
+            paths |= {checked[value[0]].path, checked[previous[0]].path}
+    return paths
 
 
 def in_order(chunks: Sequence[Chunk]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of several chunks, put after one another, in order of key; and which have the key of the one before."""
+    """Return the row numbers of the concatenated chunks in key order, and which of them repeat the previous key."""
     import numpy as np
 
     keys = np.concatenate([chunk.keys for chunk in chunks])
@@ -155,5 +157,5 @@ def _sqlite(path: Path) -> str | None:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             (answer,) = database.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
-        return f"is no whole database ({error})"
-    return None if answer == "ok" else f"is no whole database ({answer})"
+        return f"is not a complete database ({error})"
+    return None if answer == "ok" else f"is not a complete database ({answer})"

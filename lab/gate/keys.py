@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
-from lab.shape import named
+from lab.shape import json_type
 
 
 class Form(NamedTuple):
@@ -175,7 +175,7 @@ def checked(value: Mapping[str, Any], keys: Mapping[str, Key], where: str) -> di
     for key, given in value.items():
         form = keys[key].form
         if not form.holds(given):
-            shown = repr(given) if _is_plain(given) else named(given)
+            shown = repr(given) if _is_plain(given) else json_type(given)
             raise UnusableInput(f"{where}: {key}: expected {form.words}, found {shown}")
         if form.schema.get("type") == "number":
             values[key] = float(given)

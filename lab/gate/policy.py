@@ -53,7 +53,7 @@ from lab.latency.turns import TOTAL
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.model import SHARE, YES
 from lab.measures.names import require_measure
-from lab.shape import named, only_keys
+from lab.shape import json_type, only_keys
 
 # The rules on measures of a scored run.
 OF_MEASURES = ("guard", "improve", "limit")
@@ -145,13 +145,13 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
             raise UnusableInput(f"{where}: needs {key}: {HEAD[key].about}")
     arms = value.get("comparison", {})
     if not isinstance(arms, Mapping):
-        raise UnusableInput(f"{where}: comparison: expected a table, found {named(arms)}")
+        raise UnusableInput(f"{where}: comparison: expected a table, found {json_type(arms)}")
     only_keys(arms, tuple(ARMS), f"{where}: comparison")
     rules: list[Rule] = []
     for kind in RULES:
         given = value.get(kind, [])
         if not isinstance(given, list):
-            raise UnusableInput(f"{where}: {kind}: expected [[{kind}]] tables, found {named(given)}")
+            raise UnusableInput(f"{where}: {kind}: expected [[{kind}]] tables, found {json_type(given)}")
         for number, table in enumerate(given, 1):
             rule = _rule(kind, table, f"{where}: {kind} {number}")
             if rule.identity in {before.identity for before in rules}:
@@ -177,7 +177,7 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
 
 def _rule(kind: str, value: Any, where: str) -> Rule:
     if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {named(value)}")
+        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
     keys = RULES[kind]
     only_keys(value, tuple(keys), where)
     kept = checked(value, keys, where)

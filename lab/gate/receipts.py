@@ -22,7 +22,7 @@ from lab.files import read_json
 from lab.formatting import counted
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
-from lab.shape import expect, field, named, optional
+from lab.shape import expect, field, json_type, optional
 
 ANSWERED = "recalls.answered"
 # What each count of an audit counts.
@@ -54,7 +54,7 @@ def read_audit(path: Path) -> dict[str, Any]:
             raise
         raise UnusableInput(f"{error}; expected an audit of receipts; {_MAKE.format(path)}") from None
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
-        actual = f"schema {value.get('schema')!r}" if isinstance(value, dict) else named(value)
+        actual = f"schema {value.get('schema')!r}" if isinstance(value, dict) else json_type(value)
         raise UnusableInput(f"{path}: not an audit of receipts ({actual}, not {SCHEMA}); {_MAKE.format('LOG')}")
     if "of" not in field(value, "damage", dict, str(path)):
         raise UnusableInput(f"{path}: damage: no count of lines (`of`); audit the logs again with this version")

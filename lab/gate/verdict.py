@@ -18,7 +18,7 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Lin
 from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts
 from lab.gate.timed import judge_latency
-from lab.replay.embedders import embedder_notes
+from lab.replay.config_notes import embedder_notes
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
 from lab.runs.trial import trial_of

@@ -1,7 +1,8 @@
-"""Which judged memory a captured item stands for: by the turn that both came from, else by their words.
+"""Align the items that a system captured with the judged memories of a golden set.
 
-A golden set names memories that were given. A system that captures makes its own, so what it returns is judged as the
-memory that it stands for; what stands for none is unjudged, and never counted as wrong without saying so.
+A golden set names the recorded memories, but a system that captures creates its own. Each captured item is judged as
+the memory that it corresponds to, by source turn or else by common words. An item without such a memory is unjudged,
+and reports always show how many there are.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Rule = Literal["source", "text"]
-# Share of words in common (F1 over words, counted) from which on two texts say the same.
+# The least F1 of the words of two texts at which they count as the same memory.
 LEAST = 0.6
 _WORDS = re.compile(r"[^\W_]+", re.UNICODE)
 
 
 class Alignment(NamedTuple):
-    """A captured item stands for a memory, by a rule, with a score: the F1 of their words (0 to 1)."""
+    """The memory that a captured item corresponds to, the rule that matched, and the F1 of their words (0 to 1)."""
 
     memory: str
     rule: Rule
@@ -26,10 +27,10 @@ class Alignment(NamedTuple):
 
 
 class Aligner:
-    """Aligns captured items of one conversation with its judged memories.
+    """Alignment of the captured items of one conversation with its judged memories.
 
-    ``texts`` are the judged memories by key. A key names where its memory came from
-    (``<conversation>/<session>[/<turn>]#<ordinal>``); ``turns`` are the keys of the turns there are.
+    ``texts`` maps the keys of the judged memories to their texts. A key names the source of its memory
+    (``<conversation>/<session>[/<turn>]#<ordinal>``). ``turns`` holds the keys of all turns.
     """
 
     def __init__(self, texts: Mapping[str, str], turns: Iterable[str]) -> None:
@@ -45,30 +46,34 @@ class Aligner:
                 self._loose.append(key)
 
     def align(self, text: str, sources: Sequence[str]) -> Alignment | None:
-        """The memory that an item stands for; None: none.
+        """Return the memory that an item corresponds to, or None.
 
-        A memory of one of the item's source turns, the one with most words in common; where none of the turns has a
-        judged memory, one whose turn nobody knows with at least :data:`LEAST` of its words. Equal ones go by key.
+        Among the judged memories of the item's source turns, the memory with the highest F1 wins. If there are none,
+        the memories without a known turn are compared, and the F1 must reach :data:`LEAST`. Ties are broken by key.
         """
-        own = words(text)
+        item_words = words(text)
         near = [key for turn in sources for key in self._of_turn.get(turn, ())]
         if near:
-            best = min(near, key=lambda key: (-f1(own, self._words[key]), key))
-            return Alignment(best, "source", f1(own, self._words[best]))
-        score, best = min(((-f1(own, self._words[key]), key) for key in self._loose), default=(0.0, ""))
+            best = min(near, key=lambda key: (-f1(item_words, self._words[key]), key))
+            return Alignment(best, "source", f1(item_words, self._words[best]))
+        score, best = min(((-f1(item_words, self._words[key]), key) for key in self._loose), default=(0.0, ""))
         return Alignment(best, "text", -score) if -score >= LEAST else None
 
 
 def words(text: str) -> Counter[str]:
-    """The words of a text, counted, case folded. A character that is written without spaces is a word."""
+    """Return the case-folded words of a text with their counts. A CJK character is a word."""
     return Counter(
         part
         for word in _WORDS.findall(text.casefold())
-        for part in (list(word) if any("\u3040" <= one <= "\u9fff" or one >= "\uac00" for one in word) else [word])
+        for part in (
+            list(word)
+            if any("\u3040" <= character <= "\u9fff" or character >= "\uac00" for character in word)
+            else [word]
+        )
     )
 
 
-def f1(one: Counter[str], other: Counter[str]) -> float:
-    """Twice the words in common over all words of both; 0 where there are none."""
-    total = one.total() + other.total()
-    return 2 * (one & other).total() / total if total else 0.0
+def f1(left: Counter[str], right: Counter[str]) -> float:
+    """Return the F1 of two word counts: twice the common words over all words, or 0 if both are empty."""
+    total = left.total() + right.total()
+    return 2 * (left & right).total() / total if total else 0.0

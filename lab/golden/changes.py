@@ -1,4 +1,4 @@
-"""What two golden sets judge differently, and a golden set split in two by conversation."""
+"""Compare two golden sets, and split a golden set by conversation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TYPE = "type"
 
 
 class Change(NamedTuple):
-    """Something of a probe that differs; ``what`` is a memory's key, ``type``, ``query`` or ``conversation``."""
+    """One difference in a probe; ``what`` is the key of a memory, ``type``, ``query`` or ``conversation``."""
 
     probe: str
     what: str
@@ -25,10 +25,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Probes added and removed, and what changed in the others: judgements and questions, and their types.
+    """The probes added and removed, and the changed judgements, questions and types of the others.
 
-    A type decides no measure, only the slice that a probe is told in. Reasons are no difference, for nothing reads
-    them: ``reworded`` is how many probes differ in their words alone.
+    Types are separate, because they only decide the slice in which a probe is reported. Reasons affect no measure:
+    ``reworded`` counts the probes that differ only in their reasons.
     """
 
     added: tuple[str, ...]
@@ -41,43 +41,45 @@ class Differences:
         return bool(self.added or self.removed or self.changes or self.retyped)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        plain = {name: [one._asdict() for one in getattr(self, name)] for name in ("changes", "retyped")}
+        """Return the differences as JSON-serializable values."""
+        plain = {name: [change._asdict() for change in getattr(self, name)] for name in ("changes", "retyped")}
         return asdict(self) | plain
 
 
 def differences(before: GoldenSet, after: GoldenSet) -> Differences:
-    """What changed from one golden set to another, probes in the order of the first."""
+    """Return the differences between two golden sets, in the order of the first one's probes."""
     old, new = by_id(before), by_id(after)
     both = [(old[name], new[name]) for name in old if name in new]
-    found = [change for pair in both for change in _changes(*pair)]
-    changed = {change.probe for change in found}
+    changed_items = [change for pair in both for change in _changes(*pair)]
+    changed = {change.probe for change in changed_items}
     return Differences(
         tuple(name for name in new if name not in old),
         tuple(name for name in old if name not in new),
-        tuple(change for change in found if change.what != TYPE),
-        tuple(change for change in found if change.what == TYPE),
-        sum(one != other and one.id not in changed for one, other in both),
+        tuple(change for change in changed_items if change.what != TYPE),
+        tuple(change for change in changed_items if change.what == TYPE),
+        sum(before_probe != other and before_probe.id not in changed for before_probe, other in both),
     )
 
 
 def by_id(golden: GoldenSet) -> dict[str, Probe]:
-    """Probes by id; :class:`UnusableInput` where one occurs twice."""
-    found: dict[str, Probe] = {}
+    """Return the probes by id. Raises :class:`UnusableInput` for a duplicate id."""
+    probes: dict[str, Probe] = {}
     for probe in golden.probes:
-        if probe.id in found:
-            raise UnusableInput(f"golden set: probe {probe.id} occurs twice; `lab golden lint` lists all such")
-        found[probe.id] = probe
-    return found
+        if probe.id in probes:
+            raise UnusableInput(f"golden set: probe {probe.id} occurs twice; `lab golden lint` lists all duplicates")
+        probes[probe.id] = probe
+    return probes
 
 
 def marks(probe: Probe) -> dict[str, str]:
-    """What a probe says of each memory that it lists: a grade, or forbidden."""
-    return {one.memory: FORBIDDEN for one in probe.forbidden} | {one.memory: str(one.grade) for one in probe.relevant}
+    """Return, by memory key, the grade that a probe gives, or ``forbidden``."""
+    return {judgement.memory: FORBIDDEN for judgement in probe.forbidden} | {
+        judgement.memory: str(judgement.grade) for judgement in probe.relevant
+    }
 
 
 def _changes(before: Probe, after: Probe) -> list[Change]:
-    found = [
+    fields = [
         Change(before.id, what, old or UNLISTED, new or UNLISTED)
         for what, old, new in (
             ("conversation", before.conversation, after.conversation),
@@ -87,7 +89,7 @@ def _changes(before: Probe, after: Probe) -> list[Change]:
         if old != new
     ]
     old_marks, new_marks = marks(before), marks(after)
-    return found + [
+    return fields + [
         Change(before.id, key, old_marks.get(key, UNLISTED), new_marks.get(key, UNLISTED))
         for key in dict.fromkeys((*old_marks, *new_marks))
         if old_marks.get(key) != new_marks.get(key)
@@ -95,16 +97,16 @@ def _changes(before: Probe, after: Probe) -> list[Change]:
 
 
 def split(golden: GoldenSet, share: float, seed: int) -> tuple[GoldenSet, GoldenSet]:
-    """Two golden sets without a conversation in common; ``share`` of the conversations are in the first.
+    """Split a golden set by conversation; ``share`` of the conversations go into the first part.
 
-    Conversations are ordered by a hash of seed and name, so those of a smaller share are among those of a larger one.
-    Raises :class:`UnusableInput` where either would be empty.
+    Conversations are ordered by a hash of ``seed`` and name, so a larger share contains the conversations of a smaller
+    one. Raises :class:`UnusableInput` if either part would be empty.
     """
     if not 0 < share < 1:
         raise UnusableInput(f"share {share} is not between 0 and 1")
     names = sorted({probe.conversation for probe in golden.probes}, key=lambda name: digest([seed, name]))
     if len(names) < 2:
-        raise UnusableInput(f"{counted(len(names), 'conversation')}: a split by conversation needs two at least")
+        raise UnusableInput(f"{counted(len(names), 'conversation')}: a split by conversation needs at least two")
     first = set(names[: min(max(round(share * len(names)), 1), len(names) - 1)])
     return (
         GoldenSet(tuple(probe for probe in golden.probes if probe.conversation in first)),

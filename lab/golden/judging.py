@@ -1,19 +1,28 @@
-"""The work of one judge on a pool: decisions in their order, and the golden set that they come to.
+"""A judge's work on a pool: the decisions in order, and the golden set that results from them.
 
-What a judge has done is the list of decisions, kept in a file beside the golden set (``NAME.judging`` beside
-``NAME.jsonl``) that is written after each of them. Everything else follows from it: the marks of a turn, what was left
-unjudged, the golden set. To undo is to take the last one away.
+The decisions are stored in a side file (``NAME.judging`` beside ``NAME.jsonl``), which is written after each decision.
+Everything else is derived from them: the marks of a turn, its unjudged memories, and the golden set. Undo removes the
+last decision.
 
     {"kind": "judging", "schema": "lab.judging.v1", "judge": NAME, "pool": SHA256, "golden": [SHA256, SHA256],
      "unjudged": {TURN: [KEY, …]}}
     {"turn": KEY, "what": "grade", "memory": KEY, "value": "2"}
     {"turn": KEY, "what": "rest", "refused": [KEY, …]}
 
-A decision is one of: ``grade`` (0, 1, 2 or f), ``note`` (why, of a memory), ``reason`` (of the turn), ``add`` (a memory
-that no arm pooled), ``done`` (with the type of the turn; what has no grade stays unjudged), ``rest`` (what had no grade
-yet is not relevant), ``nothing`` (the turn needs nothing, so all that is not forbidden is 0) and ``skip``. The last two
-but one name the memories that they refuse: one that is pooled later was not looked at. ``golden`` is the golden set
-before it was last written, and after: a set that is neither was edited by somebody, and is not written over.
+The kinds of decisions are:
+
+* ``grade``: a memory is graded 0, 1, 2 or f (forbidden);
+* ``note``: the reason for the grade of a memory;
+* ``reason``: the reason for the judgement of the turn;
+* ``add``: a memory that no arm pooled is added;
+* ``done``: the turn is finished, with its type; memories without a grade stay unjudged;
+* ``rest``: the remaining memories without a grade are not relevant;
+* ``nothing``: the turn needs no memory, so every memory that is not forbidden is graded 0;
+* ``skip``: the turn is skipped.
+
+``rest`` and ``nothing`` list the memories that they refuse, because a memory pooled later was never seen. ``golden``
+holds the SHA-256 of the golden set before and after the last write. A golden set that matches neither was edited by
+hand and is not overwritten.
 """
 
 from __future__ import annotations
@@ -41,7 +50,7 @@ KINDS = (*ABOUT_A_MEMORY, *REFUSING, "reason", "done", "skip")
 
 
 class Decision(NamedTuple):
-    """One thing that a judge decided."""
+    """One decision of a judge; ``what`` is one of :data:`KINDS`."""
 
     turn: str
     what: str
@@ -52,7 +61,7 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True)
 class Sheet:
-    """What was decided of one turn. ``state`` is open, done or skipped."""
+    """The decisions on one turn. ``state`` is ``open``, ``done`` or ``skipped``."""
 
     turn: str
     items: list[str]
@@ -74,13 +83,13 @@ class Sheet:
 
     @property
     def relevant(self) -> list[str]:
-        """Memories of grade 1 or 2, the needed ones first."""
+        """Memories of grade 2, then those of grade 1."""
         return [key for grade in ("2", "1") for key in self.items if self.marks.get(key) == grade]
 
     def take(self, decision: Decision) -> None:
-        """Let one decision have its effect."""
+        """Apply a decision."""
         memory, value = decision.memory, decision.value
-        # Of a pool that was made anew, less deep: what was judged is not lost for it.
+        # A pool that was rebuilt with less depth may lack a judged memory; its judgement is kept.
         if memory and memory not in self.items:
             self.items.append(memory)
         if decision.what == "grade":
@@ -101,7 +110,7 @@ class Sheet:
             self.state = "skipped"
 
     def probe(self) -> Probe:
-        """The turn as a probe of a golden set."""
+        """Return the turn as a probe of a golden set."""
         forbidden = [key for key in self.items if self.marks.get(key) == FORBIDDEN]
         return Probe(
             self.turn,
@@ -116,51 +125,51 @@ class Sheet:
 
 
 class Judging:
-    """A judge's decisions on a pool. Every change is on disk before it is seen."""
+    """A judge's decisions on a pool. Every change is saved before the method returns."""
 
     def __init__(self, pool: Pool, out: Path, judge: str, decisions: Iterable[Decision] = ()) -> None:
         self.pool = pool
         self.out = out
         self.judge = judge
         self.decisions = list(decisions)
-        self._made: dict[str, Sheet] | None = None
+        self._sheets: dict[str, Sheet] | None = None
         self._written = _state(out)
 
     def sheet(self, turn: str) -> Sheet:
-        """What was decided of a turn so far."""
-        return self._by_turn()[turn]
+        """Return the decisions on a turn so far."""
+        return self._sheets_by_turn()[turn]
 
     def sheets(self) -> list[Sheet]:
-        """All turns in the order of the pool."""
-        return list(self._by_turn().values())
+        """Return the sheets of all turns in the order of the pool."""
+        return list(self._sheets_by_turn().values())
 
-    def _by_turn(self) -> dict[str, Sheet]:
-        """The sheets that the decisions come to, made anew after each; a screen asks for them many times."""
-        if self._made is None:
-            self._made = {turn.turn: Sheet(turn.turn, list(turn.keys)) for turn in self.pool.turns}
+    def _sheets_by_turn(self) -> dict[str, Sheet]:
+        """Return the sheets that result from the decisions, cached until the next decision."""
+        if self._sheets is None:
+            self._sheets = {turn.turn: Sheet(turn.turn, list(turn.keys)) for turn in self.pool.turns}
             for decision in self.decisions:
-                self._made[decision.turn].take(decision)
-        return self._made
+                self._sheets[decision.turn].take(decision)
+        return self._sheets
 
     def decide(self, decision: Decision) -> None:
-        """Take a decision and keep it."""
+        """Apply a decision and save it."""
         self.decisions.append(decision)
-        self._made = None
+        self._sheets = None
         self.save()
 
     def undo(self) -> Decision | None:
-        """Take the last decision back and return it; None where there is none."""
+        """Remove the last decision and return it, or return None if there is none."""
         if not self.decisions:
             return None
         last = self.decisions.pop()
-        self._made = None
+        self._sheets = None
         self.save()
         return last
 
     def save(self) -> None:
-        """Write the decisions, then the golden set that follows from them.
+        """Write the side file, then the golden set.
 
-        Killed between the two, the next start writes the second.
+        If the process is killed between the two writes, the next start writes the golden set.
         """
         done = [sheet for sheet in self.sheets() if sheet.state == "done"]
         golden = golden_bytes(sheet.probe() for sheet in done)
@@ -174,13 +183,13 @@ class Judging:
             "unjudged": {sheet.turn: sheet.unjudged for sheet in done if sheet.unjudged},
         }
         lines: list[dict[str, Any]] = [header]
-        lines += [{name: one for name, one in decision._asdict().items() if one} for decision in self.decisions]
+        lines += [{name: value for name, value in decision._asdict().items() if value} for decision in self.decisions]
         write_atomically(side_file(self.out), b"".join(dump_json(line, indent=None) for line in lines))
         write_atomically(self.out, golden)
         self._written = after
 
     def progress(self) -> dict[str, Any]:
-        """How far it is, as plain values."""
+        """Return the counts of turns and judgements so far."""
         sheets = self.sheets()
         done = [sheet for sheet in sheets if sheet.state == "done"]
         return {
@@ -196,42 +205,44 @@ class Judging:
 
 
 def side_file(golden: Path) -> Path:
-    """Where the decisions behind a golden set are."""
+    """Return the path of the side file of a golden set."""
     return golden.with_suffix(ENDING)
 
 
 def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
-    """Begin a judge's work, or go on with it.
+    """Start a judge's work or resume it.
 
-    A pool that has grown is welcome. Raises :class:`UnusableInput` where ``out`` is a golden set that was not made so,
-    or was edited since, or the work is another judge's, or is about turns that the pool does not have.
+    The pool may have grown meanwhile. Raises :class:`UnusableInput` if ``out`` is a golden set without a side file or
+    was edited since, or if the side file belongs to another judge or names turns that the pool does not have.
     """
     if out.suffix != ".jsonl":
-        raise UnusableInput(f"{out}: a golden set needs a name that ends in .jsonl")
+        raise UnusableInput(f"{out}: the name of a golden set must end in .jsonl")
     side = side_file(out)
     if not side.exists():
         if out.exists():
-            raise UnusableInput(f"{out}: is there already, without {side.name}; choose another --out")
+            raise UnusableInput(f"{out}: already exists, without {side.name}; choose another --out")
         return Judging(pool, out, judge)
     name, decisions, states, _ = read_decisions(side)
     if name != judge:
-        raise UnusableInput(f"{side}: is the work of judge {name!r}; with --judge {judge} choose another --out")
+        raise UnusableInput(f"{side}: belongs to judge {name!r}; to judge as {judge}, choose another --out")
     if states and out.exists() and _state(out) not in states:
         raise UnusableInput(
-            f"{out}: was edited since it was judged, which going on would undo; move it away to go on from {side.name} "
-            "alone, or choose another --out"
+            f"{out}: was edited after judging, and continuing would overwrite the edits; to continue from {side.name}, "
+            "move the file away, or choose another --out"
         )
     known = {turn.turn for turn in pool.turns}
-    lost = sorted({decision.turn for decision in decisions} - known)
-    if lost:
-        raise UnusableInput(f"{side}: judges {lost[0]}, which this pool does not have; was it made of another pool?")
+    unknown_turns = sorted({decision.turn for decision in decisions} - known)
+    if unknown_turns:
+        raise UnusableInput(
+            f"{side}: judges {unknown_turns[0]}, which this pool does not have; give the pool that was judged"
+        )
     return Judging(pool, out, judge, decisions)
 
 
-class Kept(NamedTuple):
-    """What a side file holds.
+class SideFile(NamedTuple):
+    """The content of a side file.
 
-    The judge, the decisions, the states that the golden set may be in, and by turn what was left without a grade.
+    ``states`` holds the SHA-256 values that the golden set may have; ``unjudged`` holds the ungraded memories by turn.
     """
 
     judge: str
@@ -240,13 +251,13 @@ class Kept(NamedTuple):
     unjudged: dict[str, list[str]]
 
 
-def read_decisions(path: Path) -> Kept:
-    """Read a side file; :class:`UnusableInput` for one that is damaged."""
+def read_decisions(path: Path) -> SideFile:
+    """Read a side file. Raises :class:`UnusableInput` for a damaged file."""
     lines = list(read_json_lines(path))
     if not lines or lines[0][1].get("schema") != SCHEMA:
-        raise UnusableInput(f"{path}: is no judging of schema {SCHEMA}")
+        raise UnusableInput(f"{path}: is not a side file of schema {SCHEMA}")
     header, at = lines[0][1], f"{path}:1"
-    return Kept(
+    return SideFile(
         field_of(header, "judge", str, at),
         [_decision(line, f"{path}:{number}") for number, line in lines[1:]],
         optional(header, "golden", list, [], at),
@@ -255,32 +266,32 @@ def read_decisions(path: Path) -> Kept:
 
 
 class Aside(NamedTuple):
-    """What side files know and a golden set does not tell, by turn: what is not relevant, and what nobody graded."""
+    """Judgements that only side files contain, by turn: the refused memories and the ungraded ones."""
 
     refused: dict[str, set[str]]
     unjudged: dict[str, set[str]]
 
 
 def aside(golden: Path) -> Aside:
-    """Read what lies beside a golden set; of several judges, all that any of them refused or left."""
+    """Read the side files of a golden set, a file or a folder; the judgements of several judges are merged."""
     files = sorted(golden.glob(f"*{ENDING}")) if golden.is_dir() else [side_file(golden)]
-    found = Aside({}, {})
+    beside = Aside({}, {})
     for file in files:
         if not file.is_file():
             continue
-        kept = read_decisions(file)
+        side = read_decisions(file)
         sheets: dict[str, Sheet] = {}
-        for decision in kept.decisions:
+        for decision in side.decisions:
             sheets.setdefault(decision.turn, Sheet(decision.turn, [])).take(decision)
         for turn, sheet in sheets.items():
-            found.refused.setdefault(turn, set()).update(key for key, mark in sheet.marks.items() if mark == NO)
-        for turn, keys in kept.unjudged.items():
-            found.unjudged.setdefault(turn, set()).update(map(str, keys))
-    return found
+            beside.refused.setdefault(turn, set()).update(key for key, mark in sheet.marks.items() if mark == NO)
+        for turn, keys in side.unjudged.items():
+            beside.unjudged.setdefault(turn, set()).update(map(str, keys))
+    return beside
 
 
 def _state(golden: Path) -> str:
-    """The sha256 of a golden set; of one that is not there, nothing."""
+    """Return the SHA-256 of a golden set, or "" if it does not exist."""
     return sha256_file(golden) if golden.is_file() else ""
 
 
@@ -293,7 +304,9 @@ def _decision(line: dict[str, Any], at: str) -> Decision:
         tuple(map(str, optional(line, "refused", list, [], at))),
     )
     if decision.what not in KINDS or (decision.what == "grade" and decision.value not in GRADES):
-        raise UnusableInput(f"{at}: no decision of a judge: {decision.what} {decision.value}".rstrip())
+        raise UnusableInput(f"{at}: invalid decision: {decision.what} {decision.value}".rstrip())
     if (decision.what in ABOUT_A_MEMORY) != bool(decision.memory):
-        raise UnusableInput(f"{at}: a decision {decision.what!r} {'lacks' if not decision.memory else 'has'} a memory")
+        raise UnusableInput(
+            f"{at}: a decision {decision.what!r} must {'name a' if not decision.memory else 'not name a'} memory"
+        )
     return decision

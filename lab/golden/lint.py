@@ -1,6 +1,6 @@
-"""Whether a golden set fits the recordings that it judges.
+"""Check a golden set against the recordings that it judges.
 
-The recordings are handed in: this room knows none by itself.
+The caller passes the recordings, because this package does not depend on :mod:`lab.recordings`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.golden.model import GoldenSet, Probe
 if TYPE_CHECKING:
     from lab.recordings.model import Recording, Turn
 
-# Fewer conversations than this and no exact two-sided sign-flip test reaches p < .05.
+# With fewer conversations, no exact two-sided sign-flip test can reach p < .05.
 ENOUGH_CONVERSATIONS = 6
 WITHOUT_REASON = "gives no reason for"
 NOTHING_BESIDE = Aside({}, {})
@@ -26,10 +26,10 @@ NOTHING_BESIDE = Aside({}, {})
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """Counts and findings.
+    """The counts and findings of a check.
 
-    ``silent`` are the probes that need nothing; ``relevant``, ``forbidden`` and ``refused`` count judgements,
-    ``unjudged`` what a judge was shown and did not grade.
+    ``silent`` counts the probes that need no memory; ``relevant``, ``forbidden`` and ``refused`` count judgements;
+    ``unjudged`` counts the memories that a judge saw but did not grade.
     """
 
     probes: int
@@ -42,7 +42,7 @@ class Lint:
     warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the findings as JSON-serializable values."""
         return asdict(self)
 
 
@@ -52,35 +52,35 @@ def lint(
     beside: Aside = NOTHING_BESIDE,
     equal: Sequence[Sequence[str]] = (),
 ) -> Lint:
-    """Everything that is wrong (errors) or doubtful (warnings) between a golden set and its recordings.
+    """Return the errors and the warnings (doubtful judgements) of a golden set.
 
-    ``equal`` are groups of conversations that say the same (:mod:`lab.recordings.equal`): judging two of a group counts
-    the same evidence twice.
-    ``beside`` is what side files of judges know: memories that were found not relevant, which a golden set does not
-    list, and those that nobody graded.
-    Judgements without a reason come last: in a set of one's own there may be many.
+    ``beside`` holds the refused and ungraded memories from the judges' side files, which a golden set does not list.
+    ``equal`` holds groups of duplicate conversations (:mod:`lab.recordings.equal`); judging two of a group counts the
+    same evidence twice. Judgements without a reason come last, because there may be many.
     """
-    errors = probe_problems(recordings, golden.probes) if golden.probes else ["golden set: holds no probe"]
+    errors = probe_problems(recordings, golden.probes) if golden.probes else ["golden set: has no probe"]
     warnings: list[str] = []
-    bare: list[str] = []
+    without_reason: list[str] = []
     by_name = {recording.conversation: recording for recording in recordings}
     for probe in golden.probes:
         if probe.conversation in by_name:
             recording = by_name[probe.conversation]
-            turn = next((one for one in recording.turns if one.key == probe.turn), None)
+            turn = next((turn for turn in recording.turns if turn.key == probe.turn), None)
             if probe.turn and turn is None:
                 continue
-            at = f"golden set: probe {probe.id}"
-            errors += [f"{at} {problem}" for problem in _mistakes(probe, recording, turn)]
-            warnings += [f"{at} {doubt}" for doubt in doubts(probe, recording, turn, beside.refused.get(probe.id, ()))]
-            bare += [f"{at} {WITHOUT_REASON} {one}" for one in _without_reason(probe, recording)]
+            label = f"golden set: probe {probe.id}"
+            errors += [f"{label} {problem}" for problem in _mistakes(probe, recording, turn)]
+            warnings += [
+                f"{label} {doubt}" for doubt in doubts(probe, recording, turn, beside.refused.get(probe.id, ()))
+            ]
+            without_reason += [f"{label} {WITHOUT_REASON} {key}" for key in _without_reason(probe, recording)]
     errors += _disagreeing(golden.probes)
     first = {name: group[0] for group in equal for name in group}
     judged = {probe.conversation for probe in golden.probes}
     for group in equal:
         twice = [name for name in group if name in judged]
         if len(twice) > 1:
-            errors.append(f"golden set: {', '.join(twice)} say the same, turn by turn; judge one of them alone")
+            errors.append(f"golden set: {', '.join(twice)} have the same turns; judge only one of them")
     conversations = {first.get(name, name) for name in judged}
     if len(conversations) < ENOUGH_CONVERSATIONS:
         warnings.append(
@@ -95,29 +95,29 @@ def lint(
         sum(len(beside.refused.get(probe.id, ())) for probe in golden.probes),
         sum(len(beside.unjudged.get(probe.id, ())) for probe in golden.probes),
         tuple(errors),
-        (*warnings, *bare),
+        (*warnings, *without_reason),
     )
 
 
 def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> list[str]:
-    """Probes that occur twice or name what is not there, a sentence each: with these nothing can be replayed."""
+    """Return the problems that prevent a replay: duplicate probes and unknown conversations, turns and memories."""
     by_name = {recording.conversation: recording for recording in recordings}
-    turns = {name: {turn.key for turn in one.turns} for name, one in by_name.items()}
-    keys = {name: {memory.key for memory in one.memories} for name, one in by_name.items()}
+    turns = {name: {turn.key for turn in recording.turns} for name, recording in by_name.items()}
+    keys = {name: {memory.key for memory in recording.memories} for name, recording in by_name.items()}
     problems: list[str] = []
     seen: set[str] = set()
     for probe in probes:
-        at = f"golden set: probe {probe.id}"
+        label = f"golden set: probe {probe.id}"
         if probe.id in seen:
-            problems.append(f"{at} occurs twice")
+            problems.append(f"{label} occurs twice")
         seen.add(probe.id)
         if probe.conversation not in by_name:
-            problems.append(f"{at} names conversation {probe.conversation!r}, which no recording has")
+            problems.append(f"{label} names conversation {probe.conversation!r}, which no recording has")
             continue
         if probe.turn is not None and probe.turn not in turns[probe.conversation]:
-            problems.append(f"{at} names turn {probe.turn!r}, which the recording does not have")
+            problems.append(f"{label} names turn {probe.turn!r}, which the recording does not have")
         problems += [
-            f"{at} names memory {judgement.memory!r}, which the recording does not have"
+            f"{label} names memory {judgement.memory!r}, which the recording does not have"
             for judgement in (*probe.relevant, *probe.forbidden)
             if judgement.memory not in keys[probe.conversation]
         ]
@@ -130,9 +130,9 @@ def _mistakes(probe: Probe, recording: Recording, turn: Turn | None) -> Iterator
     known = {memory.key: memory for memory in recording.memories}
     for key in judged:
         if turn and key in known and known[key].visible_from > turn.seq:
-            yield f"judges {key}, which is born after it"
+            yield f"judges {key}, which does not exist yet at that turn"
         elif turn and key in known and known[key].is_forgotten_at(turn.seq):
-            yield f"judges {key}, which was forgotten before it"
+            yield f"judges {key}, which is forgotten before that turn"
 
 
 def _without_reason(probe: Probe, recording: Recording) -> Iterator[str]:
@@ -143,13 +143,13 @@ def _without_reason(probe: Probe, recording: Recording) -> Iterator[str]:
 
 
 def _disagreeing(probes: Iterable[Probe]) -> Iterator[str]:
-    """Probes that ask the same and want something else: the same turn, or the same words from outside."""
+    """Yield the pairs of probes with the same turn or query but different judgements."""
     first: dict[tuple[str, str], Probe] = {}
     for probe in probes:
-        asks = probe.turn or " ".join((probe.query or "").casefold().split())
-        before = first.setdefault((probe.conversation, asks), probe)
-        if before is not probe and marks(before) != marks(probe):
+        question = probe.turn or " ".join((probe.query or "").casefold().split())
+        earlier = first.setdefault((probe.conversation, question), probe)
+        if earlier is not probe and marks(earlier) != marks(probe):
             key = next(
-                key for key in (*marks(before), *marks(probe)) if marks(before).get(key) != marks(probe).get(key)
+                key for key in (*marks(earlier), *marks(probe)) if marks(earlier).get(key) != marks(probe).get(key)
             )
-            yield f"golden set: probe {probe.id} asks what {before.id} asks, and judges {key} otherwise"
+            yield f"golden set: probes {earlier.id} and {probe.id} ask the same, but judge {key} differently"

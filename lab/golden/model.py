@@ -1,6 +1,6 @@
-"""What should come back: judged probes of a recording.
+"""The data model of a golden set: the probes of a recording and their judgements.
 
-Memories and turns are named by key, so a golden set needs no engine.
+Memories and turns are referenced by key, so a golden set is independent of any engine.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 NOTHING = "needs_nothing"
-# What a probe tries, as the shipped sets name it, and in words; a set may have types of its own.
+# The types of probes in the shipped sets, with descriptions; other sets may define more.
 TYPES = {
-    "standing_rule": "a rule that holds until revoked, and is not named",
+    "standing_rule": "a rule that holds until revoked and that the prompt does not mention",
     "preference": "how somebody likes things done",
     "decision": "what was decided, and why",
-    "todo": "what is still to be done, or no longer",
-    "update": "something changed: what was true would mislead",
-    "identifier": "a path, number or name has to come back exactly",
-    "paraphrase": "asked in other words than it was kept in",
-    "repeated_topic": "a topic that was there before comes up again",
-    "cross_language": "asked in one language, and kept in another",
+    "todo": "what is still to be done, or was completed",
+    "update": "a fact has changed, and the old value would mislead",
+    "identifier": "a path, number or name must be recalled exactly",
+    "paraphrase": "the question uses other words than the memory",
+    "repeated_topic": "an earlier topic comes up again",
+    "cross_language": "the question and the memory are in different languages",
     "wrong_scope_temptation": "another project's memory looks right",
     NOTHING: "no memory helps",
 }
@@ -26,7 +26,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One memory judged for one probe. ``grade`` >= 1 is relevant (2: the answer is wrong without it)."""
+    """The judgement of one memory for one probe. ``grade`` 1 is relevant; 2: the answer is wrong without it."""
 
     memory: str
     grade: int = 1
@@ -35,11 +35,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question put to recall.
+    """A query with judged memories.
 
-    ``turn`` is set for a probe that is a turn of the recording; ``query`` for one that is asked from outside after
-    the last turn. Exactly one of them is set. ``slices`` are names of subgroups (category, type) with this probe's
-    value.
+    Exactly one of ``turn`` and ``query`` is set: ``turn`` for a turn of the recording, ``query`` for a question that is
+    asked after the last turn. ``slices`` maps the names of subgroups (category, type) to this probe's value.
     """
 
     id: str
@@ -53,17 +52,17 @@ class Probe:
 
     @property
     def grades(self) -> dict[str, int]:
-        """Memory key to grade, relevant ones alone."""
+        """The grades of the relevant memories, by key."""
         return {judgement.memory: judgement.grade for judgement in self.relevant}
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenSet:
-    """Probes in the order of their file, with the notes of whoever repaired or dropped some."""
+    """Probes in file order, with the reader's notes on repaired and dropped probes."""
 
     probes: tuple[Probe, ...] = ()
     notes: tuple[str, ...] = ()
 
     def of(self, conversation: str) -> tuple[Probe, ...]:
-        """The probes of one conversation."""
+        """Return the probes of one conversation."""
         return tuple(probe for probe in self.probes if probe.conversation == conversation)

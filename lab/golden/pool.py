@@ -1,12 +1,12 @@
-"""A pool: for some turns, the memories that any of several arms found. It is what a judge is shown.
+"""A pool: for each sampled turn, the union of the memories that several arms returned, to be shown to a judge.
 
-JSON Lines: a header, then a line a turn. Memories are keys; their texts stay in the recordings.
+The file is JSON Lines: a header, then one line per turn. Memories are keys; their texts stay in the recordings.
 
     {"kind": "pool", "schema": "lab.pool.v1", "depth": 6, "arms": ["hybrid", …], "seed": 0, "recordings": PATH,
      "format": "openclaw", "memories": "stored", "memories_from": PATH, "scope": "none", "content": SHA256}
     {"kind": "turn", "turn": KEY, "items": [{"memory": KEY, "arms": {"hybrid": 3, "bm25": 1}}, …]}
 
-The order of items is that of a hash, so that no rank leads the judge.
+Items are ordered by a hash, so that their ranks do not influence the judge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEMA = "lab.pool.v1"
 
 
 class Pooled(NamedTuple):
-    """A memory, and its rank (from 1) in each arm that found it."""
+    """A memory and its rank (from 1) in each arm that returned it."""
 
     memory: str
     arms: dict[str, int]
@@ -38,15 +38,15 @@ class PooledTurn(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The pooled memories in the order in which they are shown."""
+        """The pooled memories in display order."""
         return tuple(item.memory for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Turns in the order of their conversations, and what they were made from.
+    """Turns in the order of their conversations, with the parameters of the pool.
 
-    ``recordings`` and ``memories_from`` are paths as they were given; ``content`` is the digest of what they held.
+    ``recordings`` and ``memories_from`` are paths as given; ``content`` is the digest of their content.
     """
 
     depth: int
@@ -61,7 +61,7 @@ class Pool:
     turns: tuple[PooledTurn, ...]
 
     def as_bytes(self) -> bytes:
-        """The file."""
+        """Return the content of the pool file."""
         header = {"kind": "pool", "schema": SCHEMA, **asdict(self)}
         del header["turns"]
         lines = [
@@ -71,16 +71,16 @@ class Pool:
 
 
 def read_pool(path: Path) -> Pool:
-    """Read a pool; :class:`UnusableInput` for a file that is none."""
+    """Read a pool. Raises :class:`UnusableInput` for a file that is not a pool."""
     lines = list(read_json_lines(path))
     if not lines or lines[0][1].get("kind") != "pool":
-        raise UnusableInput(f"{path}: is no pool; `lab golden pool` makes one")
+        raise UnusableInput(f"{path}: is not a pool; `lab golden pool` creates one")
     header, at = lines[0][1], f"{path}:1"
     if header.get("schema") != SCHEMA:
         raise UnusableInput(f"{at}: a pool of schema {header.get('schema')!r}; this lab reads {SCHEMA}")
     turns = tuple(_turn(line, f"{path}:{number}") for number, line in lines[1:])
     if not turns:
-        raise UnusableInput(f"{path}: holds no turn to judge (is it cut off?); make it again")
+        raise UnusableInput(f"{path}: has no turn to judge and may be truncated; create it again")
     for name, times in Counter(turn.turn for turn in turns).items():
         if times > 1:
             raise UnusableInput(f"{path}: turn {name} occurs twice")
@@ -103,8 +103,10 @@ def _turn(line: dict[str, Any], at: str) -> PooledTurn:
     if line.get("kind") != "turn":
         raise UnusableInput(f'{at}: "kind" must be "turn"')
     items = field(line, "items", list, at)
-    if not all(isinstance(one, dict) and isinstance(one.get("memory"), str) for one in items) or not all(
-        isinstance(one.get("arms", {}), dict) for one in items
+    if not all(isinstance(item, dict) and isinstance(item.get("memory"), str) for item in items) or not all(
+        isinstance(item.get("arms", {}), dict) for item in items
     ):
         raise UnusableInput(f'{at}: each item is {{"memory": KEY, "arms": {{ARM: RANK}}}}')
-    return PooledTurn(field(line, "turn", str, at), tuple(Pooled(one["memory"], one.get("arms", {})) for one in items))
+    return PooledTurn(
+        field(line, "turn", str, at), tuple(Pooled(item["memory"], item.get("arms", {})) for item in items)
+    )

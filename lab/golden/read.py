@@ -1,10 +1,10 @@
-"""Golden sets of the project's own form: JSON Lines, one probe a line.
+"""Reader of golden sets in the ``lab`` format: JSON Lines, one probe per line.
 
     {"kind": "probe", "turn": TURN, "type": "standing_rule", "reason": TEXT,
      "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}]}
 
-A probe that is no turn of the recording has ``id``, ``conversation`` and ``query`` in place of ``turn``; it is asked
-after the last turn. ``slices`` names more subgroups than ``type``: ``{"language": "zh"}``.
+A probe that is not a turn of the recording has ``id``, ``conversation`` and ``query`` instead of ``turn``; it is asked
+after the last turn. ``slices`` adds subgroups to ``type``: ``{"language": "zh"}``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.shape import expect, optional
-from lab.utf16 import half_character
+from lab.utf16 import has_lone_surrogate
 
-# Of other people's scales; more would drown the rest of a mean.
+# The highest grade. Other data sets use larger scales; higher grades would dominate a mean.
 HIGHEST = 100
 FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "slices", "reason", "relevant", "forbidden"}
 
 
 def read_golden(path: Path) -> GoldenSet:
-    """Read a golden set from a file or from the ``*.jsonl`` files of a folder, in order of their names."""
+    """Read a golden set from a file, or from the ``*.jsonl`` files of a folder in name order."""
     if path.is_dir():
         files = sorted(child for child in path.glob("*.jsonl") if not child.name.startswith("."))
         if not files:
@@ -46,7 +46,7 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
         raise UnusableInput(f'{at}: "kind" must be "probe"')
     turn, query = line.get("turn"), line.get("query")
     if (turn is None) == (query is None):
-        raise UnusableInput(f"{at}: a probe has either a turn or a query of its own")
+        raise UnusableInput(f"{at}: a probe needs either a turn or a query, not both")
     identity: Any = turn
     conversation: Any = line.get("conversation")
     if turn is not None:
@@ -59,8 +59,8 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
             raise UnusableInput(f"{at}: a probe with a query needs the strings id, conversation and query")
     slices = _slices(line, at)
     for name in (identity, conversation, *slices, *slices.values()):
-        if half_character(name):
-            raise UnusableInput(f"{at}: {name!r} holds half a character (a lone surrogate); write it otherwise")
+        if has_lone_surrogate(name):
+            raise UnusableInput(f"{at}: {name!r} contains a lone surrogate (half a character); use another name")
     return Probe(
         identity,
         conversation,
@@ -84,11 +84,11 @@ def _judgements(value: Any, at: str) -> tuple[Judgement, ...]:
     if not isinstance(value, list):
         raise UnusableInput(f"{at}: expected a list")
     judged = []
-    for one in value:
-        if not isinstance(one, dict) or not isinstance(one.get("memory"), str):
+    for item in value:
+        if not isinstance(item, dict) or not isinstance(item.get("memory"), str):
             raise UnusableInput(f'{at}: each judgement is {{"memory": KEY, "grade": 1 or 2, "reason": TEXT}}')
-        grade = one.get("grade", 1)
+        grade = item.get("grade", 1)
         if isinstance(grade, bool) or not isinstance(grade, int) or not 1 <= grade <= HIGHEST:
-            raise UnusableInput(f"{at}: grade {grade!r} of {one['memory']} is not a whole number from 1 to {HIGHEST}")
-        judged.append(Judgement(one["memory"], grade, optional(one, "reason", str, "", at)))
+            raise UnusableInput(f"{at}: grade {grade!r} of {item['memory']} is not an integer from 1 to {HIGHEST}")
+        judged.append(Judgement(item["memory"], grade, optional(item, "reason", str, "", at)))
     return tuple(judged)

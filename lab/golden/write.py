@@ -1,4 +1,4 @@
-"""Golden sets written in the project's own form, and files that replace no others."""
+"""Write golden sets in the ``lab`` format, and new files and folders that never overwrite others."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import cannot_write, dump_json, holds_exactly, whole_folder, write_atomically
+from lab.files import atomic_folder, cannot_write, dump_json, folder_matches, write_atomically
 from lab.golden.model import Judgement, Probe
 
 
 def golden_bytes(probes: Iterable[Probe]) -> bytes:
-    """A golden set, one probe a line; reading it gives the same probes.
+    """Return a golden set as JSON Lines, one probe per line; reading it returns equal probes.
 
-    :class:`UnusableInput` for a probe that the form cannot hold.
+    Raises :class:`UnusableInput` for a probe that the format cannot represent.
     """
     return b"".join(dump_json(_line(probe), indent=None) for probe in probes)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that is not there yet.
+    """Write a file that does not exist yet.
 
-    The same content again changes nothing; other content is :class:`UnusableInput`, for it may be somebody's work.
+    If it exists with the same content, nothing changes. Raises :class:`UnusableInput` if it has other content, which
+    may be someone's work.
     """
     try:
         before = path.read_bytes()
@@ -33,13 +34,13 @@ def write_new(path: Path, data: bytes) -> None:
     except OSError as error:
         raise cannot_write(path, error) from error
     if before != data:
-        raise UnusableInput(f"{path}: is there already and says something else; remove it, or choose another --out")
+        raise UnusableInput(f"{path}: already exists with other content; remove it, or choose another --out")
 
 
 def write_new_folder(path: Path, files: dict[str, bytes]) -> None:
-    """Write a folder of just these files, whole or not at all; as of :func:`write_new`, nothing is replaced."""
-    if not holds_exactly(path, {name: sha256(data).hexdigest() for name, data in files.items()}):
-        with whole_folder(path) as folder:
+    """Write a folder with exactly these files, atomically; like :func:`write_new`, it overwrites nothing."""
+    if not folder_matches(path, {name: sha256(data).hexdigest() for name, data in files.items()}):
+        with atomic_folder(path) as folder:
             for name, data in files.items():
                 write_atomically(folder / name, data)
 
@@ -49,18 +50,18 @@ def _line(probe: Probe) -> dict[str, Any]:
     if probe.turn is None:
         where = {"id": probe.id, "conversation": probe.conversation, "query": probe.query}
     elif probe.id != probe.turn:
-        raise UnusableInput(f"probe {probe.id} is not called as its turn, {probe.turn}, which the form cannot hold")
-    # A type alone has a field of its own.
+        raise UnusableInput(f"probe {probe.id}: its id must equal its turn, {probe.turn}, in the lab format")
+    # A type without other slices has its own field.
     slices = probe.slices if set(probe.slices) <= {"type"} else {"slices": probe.slices}
     return {
         "kind": "probe",
         **where,
         **slices,
         "reason": probe.reason,
-        "relevant": [_judgement(one, {"grade": one.grade}) for one in probe.relevant],
-        "forbidden": [_judgement(one, {}) for one in probe.forbidden],
+        "relevant": [_judgement(judgement, {"grade": judgement.grade}) for judgement in probe.relevant],
+        "forbidden": [_judgement(judgement, {}) for judgement in probe.forbidden],
     }
 
 
-def _judgement(one: Judgement, grade: dict[str, int]) -> dict[str, Any]:
-    return {"memory": one.memory, **grade, "reason": one.reason}
+def _judgement(judgement: Judgement, grade: dict[str, int]) -> dict[str, Any]:
+    return {"memory": judgement.memory, **grade, "reason": judgement.reason}

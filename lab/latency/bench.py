@@ -41,7 +41,7 @@ class Question(NamedTuple):
     """
 
     ask: Ask
-    told: Ask
+    with_gold: Ask
     query: Query
 
 
@@ -66,7 +66,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(slots=True)
-class Shelf:
+class LoadedStore:
     """A store with its memories, and the tools of the systems that search it."""
 
     kind: str
@@ -98,26 +98,26 @@ class Shelf:
 class Subject:
     """An arm on a store, with the arm's own history."""
 
-    shelf: Shelf
+    loaded: LoadedStore
     seat: Seat
 
     @property
     def name(self) -> tuple[str, str]:
         """Return the names of the store and the arm."""
-        return self.shelf.kind, self.seat.name
+        return self.loaded.kind, self.seat.name
 
 
 @contextmanager
-def opened(shelves: Iterable[Shelf], plan: Plan, *, sharing: bool = False) -> Iterator[list[Subject]]:
+def opened(loaded_stores: Iterable[LoadedStore], plan: Plan, *, sharing: bool = False) -> Iterator[list[Subject]]:
     """Open every arm of a plan on every store, with its memories; ``sharing`` keeps only arms that search the store."""
     subjects: list[Subject] = []
     try:
-        for shelf in shelves:
+        for loaded in loaded_stores:
             for number in range(len(plan.arms)):
-                subject = Subject(shelf, seated(plan, number, shelf.tools, shelf.keys))
+                subject = Subject(loaded, seated(plan, number, loaded.tools, loaded.keys))
                 subjects.append(subject)
                 if not sharing or subject.seat.shared:
-                    feed(subject.seat, shelf.memories)
+                    feed(subject.seat, loaded.memories)
         yield [subject for subject in subjects if not sharing or subject.seat.shared]
     finally:
         for subject in subjects:
@@ -146,7 +146,7 @@ def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None
         store = make_store(kind, vectors.dimension, retrieval.text)
         return StoreRetriever(store, vectors, words, retrieval.clamp, as_stored=retrieval.text.lane == "scan")
 
-    return Tools("latency", sources.embedder, vectors, live, live, plan.asked.seed, plan.scoping, sources.prepared)
+    return Tools("latency", sources.embedder, vectors, live, live, plan.request.seed, plan.scoping, sources.prepared)
 
 
 class TimedRecall(NamedTuple):
@@ -163,9 +163,9 @@ class TimedRecall(NamedTuple):
 
 def ask(subject: Subject, question: Question) -> TimedRecall:
     """Run and time one recall of an arm."""
-    shelf, seat = subject.shelf, subject.seat
-    shelf.tools.clock.now_ms = question.ask.now_ms
-    searched = partial(shelf.found, question.query) if seat.shared else None
+    loaded, seat = subject.loaded, subject.seat
+    loaded.tools.clock.now_ms = question.ask.now_ms
+    searched = partial(loaded.found, question.query) if seat.shared else None
     started = time.perf_counter_ns()
     found = searched() if searched else None
     ready = time.perf_counter_ns()
@@ -175,17 +175,17 @@ def ask(subject: Subject, question: Question) -> TimedRecall:
     return TimedRecall(retrieved | recall.timings | {TOTAL: ended - started}, recall)
 
 
-def ask_together(shelf: Shelf, seats: Sequence[Seat], question: Question) -> int:
+def ask_together(loaded: LoadedStore, seats: Sequence[Seat], question: Question) -> int:
     """Run a recall of all arms on one view, as a replay does; return the nanoseconds of all together."""
     started = time.perf_counter_ns()
-    found = shelf.found(question.query)
+    found = loaded.found(question.query)
     for seat in seats:
         _answer(seat, question, found)
     return time.perf_counter_ns() - started
 
 
 def _answer(seat: Seat, question: Question, found: QueryContext | None) -> Recall:
-    request = question.told if seat.info.needs_gold else question.ask
+    request = question.with_gold if seat.info.needs_gold else question.ask
     recall, failure = seat.ask(request, found)
     if failure:
         raise CannotMeasure(f"arm {seat.name!r}: recall failed at {request.turn}: {failure}")
@@ -202,7 +202,7 @@ def pool_of(plan: Plan, sources: Sources) -> Pool:
     memories = [memory for recording in plan.recordings for memory in plan.memories_of(recording)]
     rows = [row for recording in plan.recordings for row in rows_of(plan, recording)]
     vectors = row_vectors(rows, retrieval_of(plan).clamp, sources.vectors, sources.stored)
-    return Pool(memories, vectors, plan.asked.seed)
+    return Pool(memories, vectors, plan.request.seed)
 
 
 def questions_of(plan: Plan, sources: Sources, count: int) -> list[Question]:

@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
-from lab.files import alive, digest, dump_json, read_json, remove_leftovers, whole_file, write_atomically
+from lab.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
+from lab.files import alive, atomic_file, digest, dump_json, read_json, remove_leftovers, write_atomically
 from lab.formatting import Announce, silent
 from lab.latency.bench import Sample
 from lab.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
 from lab.latency.work import Job, Measured, measure, measure_cold
-from lab.processes import helpers
+from lab.processes import worker_pool
 from lab.replay.sources import open_sources, prepare
 from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
@@ -50,29 +50,29 @@ def run_latency(asked: LatencyRequest, out: Path, *, announce: Announce = silent
 
     ``announce`` must be picklable.
     """
-    wanted = plan_latency(asked)
-    folder = create_or_resume(out, wanted)
-    missing = [cell for cell in wanted.cells if not folder.samples(cell).is_file()]
+    measurement = plan_latency(asked)
+    folder = create_or_resume(out, measurement)
+    missing = [cell for cell in measurement.cells if not folder.samples(cell).is_file()]
     if missing:
-        prepare(wanted.plan, wanted.plan.recordings, open_sources(wanted.plan), announce)
+        prepare(measurement.plan, measurement.plan.recordings, open_sources(measurement.plan), announce)
     for cell in missing:
         work = out / f"work-{os.getpid()}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         try:
-            write_cell(_measured(Job(wanted, cell, work, announce)), folder.samples(cell))
+            write_cell(_measured(Job(measurement, cell, work, announce)), folder.samples(cell))
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    return folder, [read_cell(folder.samples(cell)) for cell in wanted.cells]
+    return folder, [read_cell(folder.samples(cell)) for cell in measurement.cells]
 
 
-def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
+def create_or_resume(path: Path, measurement: LatencyPlan) -> Folder:
     """Create the folder for these arguments, or open an existing one with the same arguments.
 
     Raises :class:`lab.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds
     something else.
     """
-    resolved = wanted.resolved() | made_on("latency")
+    resolved = measurement.resolved() | made_on("latency")
     manifest_path = path / "manifest.json"
     for folder in (path, path / "samples", path / "figures"):
         remove_leftovers(folder)
@@ -93,7 +93,7 @@ def create_or_resume(path: Path, wanted: LatencyPlan) -> Folder:
         "kind": KIND,
         "schema_version": VERSION,
         "run_key": digest(resolved),
-        "asked": asdict(wanted.asked),
+        "asked": asdict(measurement.asked),
         "resolved": resolved,
         "environment": to_json(environment()) | {"cores": os.cpu_count()},
     }
@@ -112,7 +112,7 @@ def write_cell(measured: Measured, path: Path) -> None:
     table = pa.table(
         {name: pa.array(column, kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
     ).replace_schema_metadata({"kind": SAMPLES, "schema_version": str(VERSION), "about": json.dumps(measured.about)})
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         parquet.write_table(table, part, compression="zstd")
 
 
@@ -128,24 +128,24 @@ def read_cell(path: Path) -> Measured:
 def _measured(job: Job) -> Measured:
     """Measure a cell with its cold turns, arms interleaved as in warm turns."""
     samples, about = _apart(measure, job)
-    asked = job.wanted.asked
+    asked = job.measurement.asked
     if job.cell.kind != "size" or "lancedb" not in asked.stores or not asked.cold:
         return Measured(samples, about)
     # A system's own table cannot be reopened in another process.
-    arms = [number for number, arm in enumerate(job.wanted.plan.arms) if arm.name not in about["alone"]]
+    arms = [number for number, arm in enumerate(job.measurement.plan.arms) if arm.name not in about["alone"]]
     residents: list[dict[str, Any]] = []
     for turn in range(asked.cold):
         job.announce(f"{job.cell.value} memories: fresh processes, {turn + 1} of {asked.cold} for each arm")
         for arm in arms if turn % 2 == 0 else reversed(arms):
             cold, noted = _apart(measure_cold, job, arm, turn)
             samples += cold
-            residents.append({"arm": job.wanted.plan.arms[arm].name, **noted["resident"]})
+            residents.append({"arm": job.measurement.plan.arms[arm].name, **noted["resident"]})
     return Measured(samples, about | {"cold": residents})
 
 
 def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
     """Run a function in a fresh process."""
-    with helpers(1) as pool:
+    with worker_pool(1) as pool:
         try:
             return pool.submit(work, job, *others).result()
         except BrokenProcessPool:
@@ -158,5 +158,5 @@ def _apart(work: Callable[..., Measured], job: Job, *others: int) -> Measured:
         except Exception as error:
             # Any exception, such as a full disk, must leave the finished cells usable.
             raise CannotMeasure(
-                f"{job.cell.name}: {unforeseen(error)}; finished cells are kept, run the same command again"
+                f"{job.cell.name}: {describe_unexpected(error)}; finished cells are kept, run the same command again"
             ) from error

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.formatting import Announce
 from lab.latency.bench import (
+    LoadedStore,
     Question,
     Sample,
-    Shelf,
     Subject,
     TimedRecall,
     ask,
@@ -52,7 +52,7 @@ AFTER_COLD = 5
 class Job(NamedTuple):
     """One cell for one process; its tables are in ``folder``."""
 
-    wanted: LatencyPlan
+    measurement: LatencyPlan
     cell: Cell
     folder: Path
     announce: Announce
@@ -68,8 +68,8 @@ class Measured(NamedTuple):
 def measure(job: Job) -> Measured:
     """Measure a cell except its cold turns, which need their own processes."""
     before = load()
-    sources = open_sources(job.wanted.plan)
-    pool = pool_of(job.wanted.plan, sources)
+    sources = open_sources(job.measurement.plan)
+    pool = pool_of(job.measurement.plan, sources)
     kinds = {"size": measure_size, "waiting": measure_waiting, "cadence": measure_cadence}
     samples, about = kinds[job.cell.kind](job, sources, pool)
     return Measured(samples, about | {"load": {"before": before, "after": load()}})
@@ -77,13 +77,13 @@ def measure(job: Job) -> Measured:
 
 def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
     """Measure warm turns of every arm on every store in ABBA blocks, then the open loop if requested."""
-    wanted, size = job.wanted, int(job.cell.value or 0)
-    asked, plan = wanted.asked, wanted.plan
+    measurement, size = job.measurement, int(job.cell.value or 0)
+    asked, plan = measurement.asked, measurement.plan
     about: dict[str, Any] = {"memories": size, "real": min(size, len(pool.real)), "stores": {}}
-    shelves = [_build(job, sources, pool, kind, size, about["stores"]) for kind in asked.stores]
+    loaded_stores = [_build(job, sources, pool, kind, size, about["stores"]) for kind in asked.stores]
     questions = questions_of(plan, sources, asked.warm_up + asked.turns)
-    exact = [shelf for shelf in shelves if shelf.kind == "exact"]
-    with opened(shelves, plan) as subjects, opened(exact, plan, sharing=True) as together:
+    exact = [loaded for loaded in loaded_stores if loaded.kind == "exact"]
+    with opened(loaded_stores, plan) as subjects, opened(exact, plan, sharing=True) as together:
         about["alone"] = list(dict.fromkeys(subject.seat.name for subject in subjects if not subject.seat.shared))
         _expect(subjects + together[:1], questions)
         samples, chosen = [], {subject.name: list[tuple[str, ...]]() for subject in subjects}
@@ -102,14 +102,14 @@ def measure_size(job: Job, sources: Sources, pool: Pool) -> Measured:
         about["resident"] = resident()
     about["agree"] = _agreement(chosen, asked.stores)
     if asked.rate is not None:
-        with opened(shelves, plan) as subjects:
+        with opened(loaded_stores, plan) as subjects:
             samples += _open_loop(subjects, questions[asked.warm_up :], asked.rate, size)
-    for shelf in shelves:
-        if asked.index and isinstance(shelf.store, LanceStore):
-            about["index_recall"] = _index_recall(shelf.store, questions[:COMPARED])
+    for loaded in loaded_stores:
+        if asked.index and isinstance(loaded.store, LanceStore):
+            about["index_recall"] = _index_recall(loaded.store, questions[:COMPARED])
     if asked.cold and "lancedb" in asked.stores:
         with (job.folder / MEMORIES).open("wb") as file:
-            pickle.dump(shelves[0].memories, file)
+            pickle.dump(loaded_stores[0].memories, file)
     return Measured(samples, about)
 
 
@@ -118,17 +118,17 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
 
     An empty table has no index until it is compacted, as in the public plugin, which never builds one.
     """
-    asked, count = job.wanted.asked, int(job.cell.value or 0)
-    shelf = _growing(job, sources, pool, None)
+    asked, count = job.measurement.asked, int(job.cell.value or 0)
+    loaded = _growing(job, sources, pool, None)
     samples = [
         Sample("append", "lancedb", "", asked.base, number, 0, "append", spent, appended=number + 1, waiting=number + 1)
-        for number, (spent, _) in enumerate(_append(shelf, pool, asked.base, count))
+        for number, (spent, _) in enumerate(_append(loaded, pool, asked.base, count))
     ]
-    questions = questions_of(job.wanted.plan, sources, WAITING_TURNS + 2)
+    questions = questions_of(job.measurement.plan, sources, WAITING_TURNS + 2)
     chosen: dict[str, list[tuple[str, ...]]] = {}
     for part in ("waiting", "compacted"):
         chosen[part] = []
-        with opened([shelf], job.wanted.plan, sharing=True) as subjects:
+        with opened([loaded], job.measurement.plan, sharing=True) as subjects:
             for turn, position, subject, answer in _interleaved(subjects, questions):
                 chosen[part].append(tuple(item.id for item in answer.recall.items))
                 if turn >= 2:
@@ -136,7 +136,7 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
         if part == "waiting":
             folder = size_of(job.folder)
             started = time.perf_counter_ns()
-            _store(shelf).compact()
+            _store(loaded).compact()
             compacting = time.perf_counter_ns() - started
     differ = sum(before != after for before, after in zip(chosen["waiting"], chosen["compacted"], strict=True))
     about = {
@@ -151,16 +151,16 @@ def measure_waiting(job: Job, sources: Sources, pool: Pool) -> Measured:
 
 def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
     """Measure one append and one recall of every arm per turn, compacting the table after every ``cadence`` rows."""
-    asked, cadence = job.wanted.asked, job.cell.value
-    shelf = _growing(job, sources, pool, cadence)
-    questions = questions_of(job.wanted.plan, sources, asked.appends)
+    asked, cadence = job.measurement.asked, job.cell.value
+    loaded = _growing(job, sources, pool, cadence)
+    questions = questions_of(job.measurement.plan, sources, asked.appends)
     samples: list[Sample] = []
-    with opened([shelf], job.wanted.plan, sharing=True) as subjects:
-        for turn, (spent, waiting) in enumerate(_append(shelf, pool, asked.base, asked.appends)):
+    with opened([loaded], job.measurement.plan, sharing=True) as subjects:
+        for turn, (spent, waiting) in enumerate(_append(loaded, pool, asked.base, asked.appends)):
             fields = ("append", "lancedb", "", asked.base, turn, 0, "append", spent)
             samples.append(Sample(*fields, appended=turn + 1, waiting=waiting))
             for subject in subjects:
-                feed(subject.seat, shelf.memories[-1:])
+                feed(subject.seat, loaded.memories[-1:])
             order = subjects if turn % 2 == 0 else subjects[::-1]
             for position, subject in enumerate(order):
                 answer = ask(subject, questions[turn])
@@ -171,10 +171,10 @@ def measure_cadence(job: Job, sources: Sources, pool: Pool) -> Measured:
 
 def measure_cold(job: Job, arm: int, turn: int) -> Measured:
     """Measure the first turn of an arm in a fresh process: import, open the table, and recall."""
-    plan, size = job.wanted.plan, int(job.cell.value or 0)
+    plan, size = job.measurement.plan, int(job.cell.value or 0)
     sources = open_sources(plan)
     retrieval = retrieval_of(plan)
-    question, *after = questions_of(plan, sources, job.wanted.asked.cold + AFTER_COLD)[turn:][: 1 + AFTER_COLD]
+    question, *after = questions_of(plan, sources, job.measurement.asked.cold + AFTER_COLD)[turn:][: 1 + AFTER_COLD]
     with (job.folder / MEMORIES).open("rb") as file:
         memories = pickle.load(file)  # noqa: S301 - a file written by this run
     tools = tools_over(plan, sources, "lancedb")
@@ -189,15 +189,15 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
         retrieval.text,
         job.folder / "lancedb",
         None,
-        vector_index=job.wanted.asked.index,
+        vector_index=job.measurement.asked.index,
         reopen=True,
     )
     ready = time.perf_counter_ns()
     store.know(rows)
-    shelf = Shelf("lancedb", store, tools)
-    shelf.note(memories)
+    loaded = LoadedStore("lancedb", store, tools)
+    loaded.note(memories)
     with closing(seat):
-        subject = Subject(shelf, seat)
+        subject = Subject(loaded, seat)
         samples = _sampled("cold", subject, size, turn, 0, ask(subject, question))
         samples += [
             samples[0]._replace(stage=stage, ns=spent)
@@ -209,73 +209,73 @@ def measure_cold(job: Job, arm: int, turn: int) -> Measured:
         return Measured(samples, {"resident": {"rows": bare, "first": first, "warm": resident()}})
 
 
-def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: dict[str, Any]) -> Shelf:
-    plan = job.wanted.plan
+def _build(job: Job, sources: Sources, pool: Pool, kind: str, size: int, about: dict[str, Any]) -> LoadedStore:
+    plan = job.measurement.plan
     retrieval, tools = retrieval_of(plan), tools_over(plan, sources, kind, pool, size)
     job.announce(f"{size} memories: building the {kind} store")
     before = resident()
     words = None
     if kind == "lancedb":
-        shelf = Shelf(kind, _lance(job, pool, None, job.folder / kind), tools)
+        loaded = LoadedStore(kind, _lance(job, pool, None, job.folder / kind), tools)
     else:
         words = PoolWords(pool, retrieval.text)
-        shelf = Shelf(kind, make_store(kind, sources.vectors.dimension, retrieval.text), tools)
+        loaded = LoadedStore(kind, make_store(kind, sources.vectors.dimension, retrieval.text), tools)
     started = time.perf_counter_ns()
-    shelf.fill(pool, 0, size, words)
+    loaded.fill(pool, 0, size, words)
     filled = time.perf_counter_ns()
-    if isinstance(shelf.store, LanceStore):
-        shelf.store.compact()
+    if isinstance(loaded.store, LanceStore):
+        loaded.store.compact()
     about[kind] = {
         "fill_ns": filled - started,
         "index_ns": time.perf_counter_ns() - filled,
         "bytes": size_of(job.folder / kind) if kind == "lancedb" else None,
         "resident": {"before": before, "after": resident()},
     }
-    return shelf
+    return loaded
 
 
-def _growing(job: Job, sources: Sources, pool: Pool, cadence: int | None) -> Shelf:
+def _growing(job: Job, sources: Sources, pool: Pool, cadence: int | None) -> LoadedStore:
     """Return a compacted table of the first memories, to which more will be appended under a cadence."""
     job.announce(f"{job.cell.kind} {job.cell.value or 0 if job.cell.kind == 'waiting' else job.cell.value or 'never'}")
-    base = job.wanted.asked.base
-    tools = tools_over(job.wanted.plan, sources, "lancedb", pool, base)
-    shelf = Shelf("lancedb", _lance(job, pool, None, job.folder / "lancedb"), tools)
-    shelf.fill(pool, 0, base)
-    store = _store(shelf)
+    base = job.measurement.asked.base
+    tools = tools_over(job.measurement.plan, sources, "lancedb", pool, base)
+    loaded = LoadedStore("lancedb", _lance(job, pool, None, job.folder / "lancedb"), tools)
+    loaded.fill(pool, 0, base)
+    store = _store(loaded)
     store.compact()
     store.compact_every = cadence
-    return shelf
+    return loaded
 
 
 def _lance(job: Job, pool: Pool, cadence: int | None, folder: Path) -> LanceStore:
     return LanceStore(
         pool.dimension,
-        retrieval_of(job.wanted.plan).text,
+        retrieval_of(job.measurement.plan).text,
         folder,
         cadence,
-        vector_index=job.wanted.asked.index,
+        vector_index=job.measurement.asked.index,
     )
 
 
-def _store(shelf: Shelf) -> LanceStore:
-    assert isinstance(shelf.store, LanceStore)  # noqa: S101 - only LanceDB tables grow
-    return shelf.store
+def _store(loaded: LoadedStore) -> LanceStore:
+    assert isinstance(loaded.store, LanceStore)  # noqa: S101 - only LanceDB tables grow
+    return loaded.store
 
 
-def _append(shelf: Shelf, pool: Pool, start: int, count: int) -> Any:
+def _append(loaded: LoadedStore, pool: Pool, start: int, count: int) -> Any:
     """Append memories of the pool one by one; yield the nanoseconds of each, and the number of uncompacted rows."""
-    store = _store(shelf)
+    store = _store(loaded)
     ready: list[tuple[Any, np.ndarray]] = [
         (memory, vectors[row : row + 1])
         for memories, vectors in pool.parts(start, start + count)
         for row, memory in enumerate(memories)
     ]
     for memory, vector in ready:
-        rows = shelf.tools.rows.of([memory])
+        rows = loaded.tools.rows.of([memory])
         started = time.perf_counter_ns()
         store.add(rows, vector, [[]])
         spent = time.perf_counter_ns() - started
-        shelf.note([memory])
+        loaded.note([memory])
         yield spent, store.waiting
 
 
@@ -283,12 +283,12 @@ def _expect(subjects: Sequence[Subject], questions: Sequence[Question]) -> None:
     """Announce the queries to each store as a replay does: every question once per arm that searches the store."""
     import numpy as np
 
-    for shelf in {id(subject.shelf): subject.shelf for subject in subjects}.values():
-        times = sum(subject.shelf is shelf and subject.seat.shared is not None for subject in subjects)
+    for loaded in {id(subject.loaded): subject.loaded for subject in subjects}.values():
+        times = sum(subject.loaded is loaded and subject.seat.shared is not None for subject in subjects)
         vectors = [
             question.query.vector for question in questions for _ in range(times) if question.query.vector is not None
         ]
-        shelf.store.expect(np.asarray(vectors, np.float32))
+        loaded.store.expect(np.asarray(vectors, np.float32))
 
 
 def _interleaved(subjects: Sequence[Subject], questions: Sequence[Question]) -> Any:

@@ -1,4 +1,4 @@
-"""The list of measures: every file in :mod:`lab.measures.definitions` is one, and nothing else names them.
+"""The list of measures: one for each file in :mod:`lab.measures.definitions`, with no other registration.
 
 Listing them loads no numpy.
 """
@@ -18,9 +18,9 @@ Kind = TypeVar("Kind", bound=Measure)
 
 
 def listed() -> tuple[Measure, ...]:
-    """Return the measure of every file, by unit, order and name.
+    """Return the measures of all files, sorted by unit, order and name.
 
-    Raises :class:`TypeError` for a file without a ``MEASURE``, and for two that share a name or an alias.
+    Raises :class:`TypeError` for a file without ``MEASURE``, and for two measures that share a name or an alias.
     """
     measures = []
     for file in pkgutil.iter_modules(definitions.__path__, f"{definitions.__name__}."):
@@ -29,56 +29,56 @@ def listed() -> tuple[Measure, ...]:
             raise TypeError(f"{file.name}: a file of this package defines MEASURE, an object of lab.measures.model")
         measures.append(measure)
     units = get_args(Unit)
-    measures.sort(key=lambda one: (units.index(one.unit), one.order, one.name))
+    measures.sort(key=lambda measure: (units.index(measure.unit), measure.order, measure.name))
     names: set[str] = set()
-    for one in measures:
-        own = {one.name.lower(), *one.aliases}
-        if own & names:
-            raise TypeError(f"two measures are called {min(own & names)!r}")
-        names |= own
+    for measure in measures:
+        own_names = {measure.name.lower(), *measure.aliases}
+        if own_names & names:
+            raise TypeError(f"two measures are called {min(own_names & names)!r}")
+        names |= own_names
     return tuple(measures)
 
 
 def of_kind(kind: type[Kind]) -> tuple[Kind, ...]:
     """Return the measures of a kind, in order."""
-    return tuple(one for one in MEASURES if isinstance(one, kind))
+    return tuple(measure for measure in MEASURES if isinstance(measure, kind))
 
 
 def _with_variants(measures: Iterable[Measure]) -> Iterable[Measure]:
-    for one in measures:
-        yield one
-        if isinstance(one, TurnMeasure) and one.over_probes is not None:
-            yield replace(one, name=name_over_probes(one.name), definition=one.over_probes, aliases=())
+    for measure in measures:
+        yield measure
+        if isinstance(measure, TurnMeasure) and measure.over_probes is not None:
+            yield replace(measure, name=name_over_probes(measure.name), definition=measure.over_probes, aliases=())
 
 
 MEASURES = listed()
-# With NAME(probes), which has a name of its own and no file.
+# With NAME(probes), variants without a file.
 CATALOGUE = tuple(_with_variants(MEASURES))
-BY_NAME = {one.name: one for one in CATALOGUE}
-RANKED = {one.name: one for one in of_kind(RankMeasure)}
-ALIASES = {alias: one.name for one in MEASURES for alias in one.aliases}
+BY_NAME = {measure.name: measure for measure in CATALOGUE}
+RANKED = {measure.name: measure for measure in of_kind(RankMeasure)}
+ALIASES = {alias: measure.name for measure in MEASURES for alias in measure.aliases}
 
 
 def entry_of(measure: str) -> Measure | None:
-    """Return what is said of a measure, by its name with or without a cutoff and a level; None if there is none."""
+    """Return a measure by its name, with or without a cutoff and a level; None if it is unknown."""
     stem = measure.partition("@")[0]
     return BY_NAME.get(stem) or BY_NAME.get(stem.partition("(rel=")[0])
 
 
 def canonical(name: str) -> str:
-    """Return the name of a measure that may be called by an alias: ``hit@5`` is Success@5, ``MRR`` is RR."""
+    """Return the name of a measure given by name or alias: ``hit@5`` is Success@5, ``MRR`` is RR."""
     stem, at, k = name.partition("@")
     return f"{ALIASES.get(stem.lower(), stem)}{at}{k}"
 
 
 def direction(measure: str) -> Direction:
-    """Return which way a measure is better, by its name with or without a cutoff; an unknown one is neither."""
+    """Return which direction of a measure is better, by name; ``neither`` for an unknown one."""
     entry = entry_of(measure)
     return entry.better if entry else "neither"
 
 
 def is_better(measure: str, low: float, high: float) -> bool | None:
-    """Return whether a change whose interval is ``low`` to ``high`` is an improvement; None if that is open."""
+    """Return whether a change with the interval ``low`` to ``high`` is an improvement; None if undecided."""
     better = direction(measure)
     if low <= 0 <= high or better == "neither":
         return None

@@ -1,4 +1,4 @@
-"""Columns of numbers, as the measures read and return them. A missing value is NaN, and null on disk."""
+"""Numeric columns that measures read and return. A missing value is NaN, and null on disk."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# As text, so that naming a column does not load numpy.
+# Strings, so that importing this module does not load numpy.
 Floats: TypeAlias = "NDArray[np.float64]"
 Ints: TypeAlias = "NDArray[np.int64]"
 Flags: TypeAlias = "NDArray[np.bool_]"
 Number = TypeVar("Number", bound="np.generic")
 
 
-def share(part: Floats | Ints, whole: Floats | Ints) -> Floats:
-    """Return ``part / whole``, NaN where the whole is 0."""
+def share(part: Floats | Ints, total: Floats | Ints) -> Floats:
+    """Return ``part / total``; NaN where ``total`` is 0."""
     import numpy as np
 
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
+    return np.where(total > 0, part / np.where(total > 0, total, 1), np.nan)
 
 
-def where_any(there: Floats | Ints, value: Floats | Flags) -> Floats:
-    """Return the value where ``there`` is positive, else NaN."""
+def where_any(count: Floats | Ints, value: Floats | Flags) -> Floats:
+    """Return the value where ``count`` is positive, else NaN."""
     import numpy as np
 
-    return np.where(there > 0, value, np.nan)
+    return np.where(count > 0, value, np.nan)
 
 
 def padded(flat: NDArray[Number], sizes: Ints, fill: float = 0) -> NDArray[Number]:
-    """Return rows of ``sizes`` that lie end to end in ``flat`` as a matrix as wide as the longest row."""
+    """Return the rows concatenated in ``flat``, of lengths ``sizes``, as a matrix padded with ``fill``."""
     import numpy as np
 
     grid = np.full((len(sizes), int(sizes.max(initial=0))), fill, flat.dtype)
@@ -41,7 +41,7 @@ def padded(flat: NDArray[Number], sizes: Ints, fill: float = 0) -> NDArray[Numbe
 
 
 def ragged(rows: Sequence[Sequence[float]], fill: float = 0) -> Floats:
-    """Return rows of numbers as a matrix, filled up at their ends."""
+    """Return rows of numbers as a matrix padded with ``fill``."""
     import numpy as np
 
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))

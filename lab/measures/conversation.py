@@ -1,4 +1,4 @@
-"""What measures are computed from: the columns of one arm in one conversation."""
+"""The columns of one arm in one conversation, which measures are computed from."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from lab.runs.receipts import Receipts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """The judged turns, in order: one row of every :class:`Judged`, and one value of every column, a probe.
+    """Columns of the probes, in order: one row of every :class:`Judged` and one value of every array for each probe.
 
-    ``ranked`` is the whole ranking beside every judgement, ``injected`` and ``pinned`` what was injected and what the
-    Working Set held beside the relevant memories, ``nice`` and ``misleading`` what was injected beside the visible
-    relevant memories labelled nice_to_have and beside those judged misleading. ``items`` counts the injected memories;
-    ``chars`` is the length of the injected block in UTF-16 units.
+    ``ranked`` compares the ranking with all judgements; ``injected`` and ``pinned`` compare injected memories and those
+    of the Working Set with the relevant memories; ``nice`` and ``misleading`` compare injected memories with the
+    visible relevant memories labelled nice_to_have, and with those judged misleading. ``items`` counts injected
+    memories; ``chars`` is the length of the injected block in UTF-16 units.
     """
 
     ranked: Judged
@@ -31,18 +31,18 @@ class Probes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """The recall turns, in order: one value of every column a turn.
+    """Columns of the recall turns, in order: one value for each turn.
 
-    * ``chosen``: which memories were injected; ``injected``, ``nice``, ``foreign``: how many there were, how many of
-      them were labelled nice_to_have, and how many were of another scope. ``visible_nice``: how many memories labelled
-      nice_to_have could have been injected.
-    * ``pinned``: memories that the Working Set held; ``duplicates``: injected ones that say what it says, NaN without a
-      Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text stands in the block.
+    * ``chosen``: the injected memories; ``injected``, ``nice``, ``foreign``: their number, how many of them were
+      labelled nice_to_have, and how many were of another scope. ``visible_nice``: memories labelled nice_to_have in
+      reach.
+    * ``pinned``: memories that the Working Set held; ``duplicates``: injected memories that repeat it, NaN without a
+      Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text is in the block.
     * ``chars``, ``tokens``: length of the block, in UTF-16 units and in estimated tokens; ``evicted``: items that the
-      budget dropped, NaN where no receipt says.
-    * ``future``, ``duplicate_items``, ``unescaped``, ``stale``: memories that the turn could not know yet, that repeat
-      the text of one before them, whose markup stands unescaped, that stand before or without what supersedes them;
-      ``superseded``: how many are superseded by now.
+      budget dropped, NaN where the receipt does not say.
+    * ``future``, ``duplicate_items``, ``unescaped``, ``stale``: injected memories that do not exist yet, that repeat an
+      earlier one, whose markup is not escaped, that are superseded with no superseding memory before them;
+      ``superseded``: all memories superseded by then.
     """
 
     chosen: Selections
@@ -65,7 +65,7 @@ class Turns:
 
 
 def turns_of(receipts: Receipts, rows: Ints) -> Turns:
-    """Return the columns of some rows of receipts, which are recall turns of one arm."""
+    """Return the columns of ``rows`` of receipts, which must be recall turns of one arm."""
     injected = receipts.injected_of(rows)
     block = {name: column[rows] for name, column in receipts.block.items()}
     return Turns(
@@ -82,8 +82,8 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
         tokens=block["tokens"],
         evicted=block["evicted"],
         future=block["future"],
-        duplicate_items=block["twins"],
-        unescaped=block["raw"],
+        duplicate_items=block["duplicate_items"],
+        unescaped=block["unescaped"],
         stale=block["stale"],
         superseded=block["outdated"],
     )

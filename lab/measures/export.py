@@ -1,6 +1,6 @@
-"""A run in the files of others: TREC's qrels and run files, or a BEIR folder.
+"""Export a run as TREC qrels and run files, or as a BEIR folder.
 
-Probes that want nothing are left out, as they are of every mean. A memory judged misleading has grade 0.
+Probes without relevant memories are left out, as in every mean. A memory judged misleading has grade 0.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from lab.errors import UnusableInput
-from lab.files import dump_json, only_writer, remove_leftovers, whole_file
+from lab.files import atomic_file, dump_json, only_writer, remove_leftovers
 from lab.measures.trec import BEIR_HEADINGS, qrels_lines, run_lines, safe
 from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory, file_name
@@ -22,50 +22,50 @@ Lines = Callable[[], Iterable[str]]
 
 
 def export_run(run: RunDirectory, format_: str, out: Path, *, with_text: bool = False) -> list[Path]:
-    """Write a finished run into the folder ``out`` and return the files, each of them whole or absent.
+    """Write a finished run into the folder ``out``, file by file atomically, and return the files.
 
     ``trec``: ``qrels.txt`` and one ``ARM.run`` per arm. ``beir``: ``qrels/test.tsv`` and, ``with_text``,
-    ``corpus.jsonl`` and ``queries.jsonl``, for which the recording is read again. Written anew, a folder is the same.
+    ``corpus.jsonl`` and ``queries.jsonl``, for which the recording is read again. Repeated exports are equal.
 
-    Raises :class:`UnusableInput` for a folder that holds anything else, and for a recording that has changed.
+    Raises :class:`UnusableInput` for a folder that holds other files, and for a recording that has changed.
     """
     if format_ not in FORMATS:
         raise UnusableInput(f"unknown format {format_!r}; known: {', '.join(FORMATS)}")
     if with_text and format_ != "beir":
-        raise UnusableInput("--with-text goes with --format beir: the files of TREC hold no text")
+        raise UnusableInput("--with-text needs --format beir: TREC files hold no text")
     run.require_done()
-    gold = {probe: one for probe, one in read_gold(run).items() if one.grades}
+    gold = {probe: judgements for probe, judgements in read_gold(run).items() if judgements.grades}
     files = _beir(run, gold, with_text) if format_ == "beir" else _trec(run, gold)
     with only_writer(out):
         folders = sorted({(out / name).parent for name in files} | {out})
         for folder in folders:
             remove_leftovers(folder)
         known = {out / name for name in files} | set(folders)
-        strangers = [
-            one
+        others = [
+            path
             for folder in folders
             if folder.is_dir()
-            for one in folder.iterdir()
-            if one not in known and one.name[0] != "."
+            for path in folder.iterdir()
+            if path not in known and path.name[0] != "."
         ]
-        if strangers:
-            raise UnusableInput(f"{out}: holds something else ({min(strangers).name}); choose another --out")
+        if others:
+            raise UnusableInput(f"{out}: holds other files ({min(others).name}); choose another --out")
         for name, lines in files.items():
-            with whole_file(out / name) as part, part.open("w", encoding="utf-8", newline="\n") as opened:
+            with atomic_file(out / name) as part, part.open("w", encoding="utf-8", newline="\n") as opened:
                 opened.writelines(lines())
     return [out / name for name in files]
 
 
 def _trec(run: RunDirectory, gold: dict[str, Gold]) -> dict[str, Lines]:
     def qrels() -> Iterator[str]:
-        return (qrels_lines(probe, one.judged) for probe, one in gold.items())
+        return (qrels_lines(probe, judgements.judged) for probe, judgements in gold.items())
 
     files: dict[str, Lines] = {"qrels.txt": qrels}
     return files | {f"{file_name(arm)}.run": partial(_rankings, run, gold, arm) for arm in run.arms}
 
 
 def _rankings(run: RunDirectory, gold: dict[str, Gold], arm: str) -> Iterator[str]:
-    """A probe for which nothing came back has no line."""
+    """Yield the lines of one arm. A probe with an empty ranking has no line."""
     import numpy as np
 
     for conversation in run.conversations:
@@ -78,8 +78,8 @@ def _rankings(run: RunDirectory, gold: dict[str, Gold], arm: str) -> Iterator[st
 def _beir(run: RunDirectory, gold: dict[str, Gold], with_text: bool) -> dict[str, Lines]:
     def qrels() -> Iterator[str]:
         yield "\t".join(BEIR_HEADINGS) + "\n"
-        for probe, one in gold.items():
-            for memory, grade in one.judged.items():
+        for probe, judgements in gold.items():
+            for memory, grade in judgements.judged.items():
                 yield f"{safe(probe)}\t{safe(memory)}\t{grade}\n"
 
     files: dict[str, Lines] = {"qrels/test.tsv": qrels}
@@ -90,7 +90,7 @@ def _beir(run: RunDirectory, gold: dict[str, Gold], with_text: bool) -> dict[str
 
 
 def _corpus(plan: Plan) -> Iterator[str]:
-    """Every memory once; two conversations may share one store."""
+    """Yield every memory once, because conversations may share a store."""
     texts = {memory.key: memory.text for recording in plan.recordings for memory in recording.memories}
     return (_line({"_id": safe(key), "title": "", "text": text}) for key, text in texts.items())
 

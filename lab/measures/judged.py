@@ -1,4 +1,4 @@
-"""How much of what a run returned anybody has judged: Judged@k over a golden set (ir_measures' name for it)."""
+"""Judged@k: the share of returned memories that a golden set judges (named as in ir_measures)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.runs.directory import RunDirectory
 
 
 class JudgedShare(NamedTuple):
-    """Of ``returned`` memories among the first ``k`` of one arm at judged probes, ``judged`` were judged."""
+    """Counts of one arm: memories ``returned`` among the first ``k`` at ``probes``, and how many are ``judged``."""
 
     arm: str
     k: int
@@ -20,14 +20,14 @@ class JudgedShare(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """None where nothing was returned."""
+        """Judged@k; None if nothing was returned."""
         return self.judged / self.returned if self.returned else None
 
 
 def judged_shares(run: RunDirectory, judged: Mapping[str, Collection[str]], k: int) -> list[JudgedShare]:
-    """Judged@k of every arm of a run over the probes of ``judged``, which maps each to the memories judged there.
+    """Return Judged@k of every arm of a run over the probes of ``judged``, which maps probes to judged memories.
 
-    Raises :class:`UnusableInput` where the run recalled at none of them.
+    Raises :class:`UnusableInput` if the run has none of these probes.
     """
     run.require_done()
     counts = {arm: [0, 0, 0] for arm in run.arms}
@@ -39,7 +39,7 @@ def judged_shares(run: RunDirectory, judged: Mapping[str, Collection[str]], k: i
                 count[0] += 1
                 count[1] += len(keys[:k])
                 count[2] += sum(key in judged[turn] for key in keys[:k])
-    found = [JudgedShare(arm, k, *count) for arm, count in counts.items()]
-    if not any(one.probes for one in found):
-        raise UnusableInput(f"{run.path}: recalls at no probe of this golden set")
-    return found
+    shares = [JudgedShare(arm, k, *count) for arm, count in counts.items()]
+    if not any(share.probes for share in shares):
+        raise UnusableInput(f"{run.path}: has no probe of this golden set; replay it with this set")
+    return shares

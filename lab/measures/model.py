@@ -1,7 +1,7 @@
-"""What is said of a measure, and what each kind of measure is computed from.
+"""The description of a measure, and the kinds of measures by their input.
 
-A measure is one file in :mod:`lab.measures.definitions`, whose ``MEASURE`` is one of the six kinds below. Which kind
-it is says what it is computed of: a ranking, what was injected at a probe, a recall turn, a conversation, its writes.
+A measure is one file in :mod:`lab.measures.definitions`, whose ``MEASURE`` is of one of the six kinds below. The kind
+determines the input: rankings, injections at probes, recall turns, conversations, or writes.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ Unit = Literal["probe", "turn", "conversation"]
 Which = Literal["with gold", "without gold", "all"]
 
 SHARE = "0 … 1"
-# Of one probe or turn; the mean over them is a share.
+# The range for one probe or turn; the mean is a share.
 YES = "0 or 1"
 COUNT = "0 …"
 TREC, IR_MEASURES, ITSELF = "trec_eval", "ir_measures", "recall lab"
 SEED_000, SEED_001 = "seed 000", "seed 001"
-# Behind every measure that says where it stands.
+# The order of measures without one: after all others.
 LAST = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """All that is said of a measure. ``unit`` is what has a value of its own.
+    """The description of a measure. Each ``unit`` (probe, turn or conversation) has one value.
 
-    A measure with ``cut`` looks at the first k items and is written ``NAME@k``. ``graded`` says that ``NAME(rel=2)@k``
-    differs from it. ``missing`` is what an arm without a value counts as where the arm that it is compared with has
-    one; None leaves the place out. Measures are listed by unit, then by ``order``, then by name; ``scores.parquet``
-    and every table keep that order. ``aliases`` are other names, in lower case. ``sentence`` is a template that puts
-    the means of ``candidate`` and ``baseline`` in words; without one, a report gives the numbers.
+    A measure with ``cut`` is computed over the first k items and written ``NAME@k``; with ``graded`` it also accepts a
+    level, ``NAME(rel=2)@k``. ``missing`` replaces a missing value where the compared arm has one; None leaves the unit
+    out. Measures are sorted by unit, ``order`` and name, in ``scores.parquet`` and in tables. ``aliases`` are other
+    names, in lower case. ``sentence`` is a template that describes the means of ``candidate`` and ``baseline``; without
+    one, a report shows the numbers.
     """
 
     name: str
@@ -56,21 +56,21 @@ class Measure:
 
     @property
     def title(self) -> str:
-        """The name as it is written: ``R@k``."""
+        """The name with its cutoff, such as ``R@k``."""
         return f"{self.name}@k" if self.cut else self.name
 
     def as_json(self) -> dict[str, str | bool | float | None]:
-        """Return what is said of it as plain values."""
+        """Return the description as plain JSON values."""
         names = ("better", "unit", "range", "source", "definition", "cut", "graded", "missing")
         return {"measure": self.title} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMeasure(Measure):
-    """Computed of a ranking against its gold, at any cutoff and level of relevance.
+    """Computed from a ranking and its gold, at any cutoff and level of relevance.
 
-    Rankings in files are scored by these, too. Without ``cut`` it is scored once, over all places of the arm; with
-    ``needs_cutoff`` it has no value over a whole ranking. A ranking too short to be measured has no value.
+    Also used for rankings in files. Without ``cut``, it is computed once over the complete ranking; with
+    ``needs_cutoff``, it has no value over a complete ranking. Too short a ranking has no value.
     """
 
     values: Callable[[Judged, int], Floats]
@@ -84,7 +84,7 @@ class RankMeasure(Measure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InjectedMeasure(Measure):
-    """Computed of the first k injected memories, at every cutoff up to the most items that the arm injects."""
+    """Computed from the first k injected memories, at every cutoff up to the arm's maximum number of items."""
 
     values: Callable[[Probes, int], Floats]
     cut: bool = True
@@ -93,7 +93,7 @@ class InjectedMeasure(Measure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeMeasure(Measure):
-    """Computed of all that was injected at a probe. ``probes`` are those that have a value."""
+    """Computed from everything injected at a probe; ``probes`` says which probes have a value."""
 
     values: Callable[[Probes], Floats]
     probes: Which = "with gold"
@@ -101,9 +101,9 @@ class ProbeMeasure(Measure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnMeasure(Measure):
-    """Computed of every recall turn of a conversation, judged or not.
+    """Computed from every recall turn of a conversation, judged or not.
 
-    ``over_probes`` defines ``NAME(probes)``, which is the same over judged turns alone; None: there is none.
+    ``over_probes`` is the definition of ``NAME(probes)``, the same measure over judged turns; None if there is none.
     """
 
     values: Callable[[Turns], Floats]
@@ -113,7 +113,7 @@ class TurnMeasure(Measure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationMeasure(Measure):
-    """Computed once of a conversation."""
+    """Computed once for each conversation."""
 
     values: Callable[[Turns], float]
     unit: Unit = "conversation"
@@ -121,7 +121,7 @@ class ConversationMeasure(Measure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritesMeasure(Measure):
-    """Computed once of what a system that captures wrote in a conversation; no other arm has a value."""
+    """Computed once for each conversation from the writes of an arm that captures; other arms have no value."""
 
     values: Callable[[Written], float]
     unit: Unit = "conversation"
@@ -129,5 +129,5 @@ class WritesMeasure(Measure):
 
 
 def name_over_probes(name: str) -> str:
-    """Return the name of a turn measure over judged turns alone."""
+    """Return the name of a turn measure over judged turns."""
     return f"{name}(probes)"

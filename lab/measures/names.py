@@ -1,4 +1,4 @@
-"""The grammar of measure names: ``NAME@k``, ``NAME(rel=2)@k``; which names are known, and what others may mean."""
+"""Parse measure names (``NAME@k``, ``NAME(rel=2)@k``), and suggest known names for unknown ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = re.compile(r"([A-Za-z]+)(?:\(rel=([1-9][0-9]*)\))?(?:@([1-9][0-9]*))?")
 
 
 class ParsedMeasure(NamedTuple):
-    """A rank measure, the grade from which on a memory is relevant to it, and its cutoff."""
+    """A rank measure, the lowest grade that counts as relevant, and its cutoff."""
 
     measure: RankMeasure
     level: int
@@ -23,25 +23,25 @@ class ParsedMeasure(NamedTuple):
 
 
 def parse(name: str) -> ParsedMeasure:
-    """Return ``nDCG@10`` as a measure and its cutoff; without one, the cutoff is beyond every ranking.
+    """Parse the name of a rank measure, such as ``nDCG@10``; without a cutoff, ``k`` exceeds every ranking.
 
-    Raises :class:`UnusableInput` for a name that is no rank measure's.
+    Raises :class:`UnusableInput` for any other name.
     """
-    whole = [known for known, one in RANKED.items() if not one.needs_cutoff]
-    graded = [known for known, one in RANKED.items() if one.graded]
+    uncut = [known for known, measure in RANKED.items() if not measure.needs_cutoff]
+    graded = [known for known, measure in RANKED.items() if measure.graded]
     matched = NAME.fullmatch(name)
     if matched:
         stem, level, cutoff = matched.groups()
-        if stem in (RANKED if cutoff else whole) and (not level or stem in graded):
+        if stem in (RANKED if cutoff else uncut) and (not level or stem in graded):
             return ParsedMeasure(RANKED[stem], int(level or 1), int(cutoff or sys.maxsize))
     raise UnusableInput(
-        f"no measure {name!r}; known with a cutoff, as in P@10: {', '.join(RANKED)}; without: {', '.join(whole)}; "
+        f"unknown measure {name!r}; known with a cutoff, as in P@10: {', '.join(RANKED)}; without: {', '.join(uncut)}; "
         f"with a level, as in P(rel=2)@10: {', '.join(graded)}"
     )
 
 
 def is_ranked(name: str) -> bool:
-    """Return whether a name is that of a rank measure at a cutoff."""
+    """Return whether a name is a rank measure with a cutoff."""
     try:
         return "@" in name and parse(name) is not None
     except UnusableInput:
@@ -49,7 +49,7 @@ def is_ranked(name: str) -> bool:
 
 
 def is_measure(name: str) -> bool:
-    """Return whether a run has such a measure: with a cutoff where it takes one, and a level where it may."""
+    """Return whether a name is a measure of runs, with a cutoff if and only if it takes one."""
     stem, at, cutoff = name.partition("@")
     entry = BY_NAME.get(stem)
     if entry is not None:
@@ -58,21 +58,20 @@ def is_measure(name: str) -> bool:
 
 
 def require_measure(name: str, where: str) -> None:
-    """Raise :class:`UnusableInput`, which names near ones, for what is no measure of a run."""
+    """Raise :class:`UnusableInput`, with similar names, for a name that is not a measure of runs."""
     if not is_measure(name):
-        near = ", ".join(_near(name))
-        raise UnusableInput(f"{where}: unknown measure {name!r}; {f'near: {near}; ' if near else ''}see lab measures")
+        similar = " or ".join(map(repr, _similar(name)))
+        hint = f"did you mean {similar}?" if similar else "see lab measures"
+        raise UnusableInput(f"{where}: unknown measure {name!r}; {hint}")
 
 
 def _is_cutoff(text: str) -> bool:
     return text.isascii() and text.isdigit() and not text.startswith("0")
 
 
-def _near(name: str) -> list[str]:
+def _similar(name: str) -> list[str]:
     stem, _, cutoff = canonical(name).partition("@")
     by_lower = {known.lower(): known for known in BY_NAME}
-    own, bracket, _ = stem.partition("(rel=")
-    asked = own if bracket else stem
-    found = difflib.get_close_matches(asked.lower(), by_lower, 3, 0.6)
+    matches = difflib.get_close_matches(stem.partition("(rel=")[0].lower(), by_lower, 3, 0.6)
     k = cutoff if _is_cutoff(cutoff) else "6"
-    return [f"{by_lower[one]}@{k}" if BY_NAME[by_lower[one]].cut else by_lower[one] for one in found]
+    return [f"{by_lower[match]}@{k}" if BY_NAME[by_lower[match]].cut else by_lower[match] for match in matches]

@@ -1,6 +1,6 @@
-"""Rankings beside their gold, for all probes at once: what every rank measure is computed from.
+"""Rankings with their gold, for all probes at once: the input of rank measures.
 
-A ranking shorter than a cutoff is scored as it is: what was not returned was not found.
+A ranking shorter than a cutoff is not padded: memories that were not returned count as missed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from lab.measures.columns import Flags, Floats, Ints, ragged
 
 
 class Judged:
-    """Rankings beside what is wanted of them.
+    """Rankings with the grades of their items.
 
-    ``grades`` are those of what stands at each place, ``[probes, places]``, NaN where nothing is, or what nobody
-    judged; ``ideal`` those of all gold, best first, ``[probes, most gold]``, 0 where nothing is wanted; ``sizes`` the
-    lengths of the rankings. What is graded ``level`` or more is relevant; nDCG alone counts grades as they are.
+    ``grades`` has the grade of the item at each rank, ``[probes, ranks]``, NaN for unjudged items and past the end;
+    ``ideal`` the grades of all gold in descending order, ``[probes, maximum gold]``, padded with 0; ``sizes`` the
+    lengths of the rankings. Items graded ``level`` or more are relevant; nDCG uses the grades themselves.
 
-    The running sums are ``[probes, places + 1]``: column k is of the first k places.
+    Running sums are ``[probes, ranks + 1]``: column k is the sum over the first k ranks.
     """
 
     def __init__(self, grades: Floats, ideal: Floats, sizes: Ints, level: int = 1) -> None:
@@ -30,56 +30,56 @@ class Judged:
         self.level = level
 
     def at_level(self, level: int) -> Judged:
-        """Return the same with another level of relevance."""
+        """Return the same rankings with another level of relevance."""
         return Judged(self.grades, self.ideal, self.sizes, level)
 
     @cached_property
     def gains(self) -> Floats:
-        """The grades, 0 where nothing is, or nothing wanted."""
+        """The grades, with 0 for items that are missing or not relevant."""
         import numpy as np
 
         return np.fmax(self.grades, 0.0)
 
     @cached_property
     def relevant(self) -> Flags:
-        """Where something relevant stands."""
+        """Flags of the ranks with a relevant item."""
         return self.gains >= self.level
 
     @cached_property
     def gold(self) -> Ints:
-        """How many memories each probe wants."""
+        """Number of relevant memories of each probe."""
         import numpy as np
 
         return np.asarray(np.count_nonzero(self.ideal >= self.level, axis=1))
 
     @cached_property
-    def found(self) -> Floats:
-        """How many of them are among the first k."""
+    def hits(self) -> Floats:
+        """Running sums of relevant items."""
         return running(self.relevant)
 
     @cached_property
-    def gained(self) -> Floats:
-        """Their grades, discounted by rank."""
+    def dcg(self) -> Floats:
+        """Running sums of grades, discounted by rank."""
         return running(self.gains / _discounts(self.gains.shape[1]))
 
     @cached_property
-    def best(self) -> Floats:
-        """What the best ranking of all gold gains."""
+    def ideal_dcg(self) -> Floats:
+        """Running sums of discounted grades of the ideal ranking."""
         return running(self.ideal / _discounts(self.ideal.shape[1]))
 
 
 def judge(rankings: Sequence[Iterable[str]], grades: Sequence[Mapping[str, int]]) -> Judged:
-    """Rankings beside the grades of their gold, one mapping a probe."""
+    """Return rankings with the grades of their gold, one mapping of keys to grades for each probe."""
     import numpy as np
 
-    found = [list(map(gold.get, ranking, repeat(math.nan))) for ranking, gold in zip(rankings, grades, strict=True)]
+    ranked = [list(map(gold.get, ranking, repeat(math.nan))) for ranking, gold in zip(rankings, grades, strict=True)]
     ideal = [sorted(gold.values(), reverse=True) for gold in grades]
-    sizes = np.fromiter(map(len, found), np.int64, len(found))
-    return Judged(ragged(found, math.nan), np.maximum(ragged(ideal), 0.0), sizes)
+    sizes = np.fromiter(map(len, ranked), np.int64, len(ranked))
+    return Judged(ragged(ranked, math.nan), np.maximum(ragged(ideal), 0.0), sizes)
 
 
 def running(values: Floats | Flags) -> Floats:
-    """Sums of the first 0, 1, 2 … columns, added from left to right."""
+    """Return the sums of the first 0, 1, 2 … columns, added from left to right."""
     import numpy as np
 
     sums = np.zeros((len(values), values.shape[1] + 1))
@@ -88,19 +88,19 @@ def running(values: Floats | Flags) -> Floats:
 
 
 def first(sums: Floats, k: int) -> Floats:
-    """The running sum at k, or at the last place there is."""
+    """Return the running sum at rank k, or at the last rank if there are fewer."""
     return sums[:, min(k, sums.shape[1] - 1)]
 
 
-def or_one(whole: Floats | Ints) -> Floats:
-    """What is divided by; 1 where it is nothing, so that nothing of nothing is 0, as trec_eval has it."""
+def or_one(denominator: Floats | Ints) -> Floats:
+    """Return the denominator, or 1 where it is 0, so that 0/0 is 0 as in trec_eval."""
     import numpy as np
 
-    return np.where(whole > 0, whole, 1.0)
+    return np.where(denominator > 0, denominator, 1.0)
 
 
-def _discounts(places: int) -> Floats:
+def _discounts(ranks: int) -> Floats:
     import numpy as np
 
-    # The logarithm of math: numpy's may differ in the last bit.
-    return np.array([math.log2(place + 2) for place in range(places)])
+    # math.log2, because numpy's may differ in the last bit.
+    return np.array([math.log2(rank + 2) for rank in range(ranks)])

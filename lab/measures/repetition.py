@@ -1,6 +1,6 @@
-"""Selections turn by turn: what every measure of repetition is computed from.
+"""The selections of one arm in one conversation, turn by turn: the input of measures of repetition.
 
-They are those of one arm in one conversation, in order. A selection is what was injected; it lists a memory once.
+A selection is the set of memories injected at a turn.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from lab.measures.columns import Ints
 
 WINDOW = 6
-# A sight is a memory and a turn in one number. Sights of two memories are further apart than any window.
+# A sight encodes a memory and a turn in one number; sights of different memories differ by more than any window.
 NEXT_MEMORY = 1 << 32
 
 
 class Selections(NamedTuple):
-    """``sizes`` of the selections, and every ``sight`` of a memory, by memory and then by turn."""
+    """The ``sizes`` of the selections, ``[turns]``, and all ``sights``, sorted by memory, then turn."""
 
     sizes: Ints
     sights: Ints
@@ -29,14 +29,14 @@ class Selections(NamedTuple):
 
     @property
     def gaps(self) -> Ints:
-        """Turns since the sight before; of a memory that was not seen before, more than any window."""
+        """Turns since the memory's previous sight; larger than any window for the first one."""
         import numpy as np
 
         return np.diff(self.sights, prepend=-NEXT_MEMORY)
 
 
 def numbered_selections(memories: Ints, sizes: Ints) -> Selections:
-    """Selections of numbered memories that lie end to end."""
+    """Return selections from memory numbers, concatenated turn by turn."""
     import numpy as np
 
     turns = np.repeat(np.arange(len(sizes)), sizes)
@@ -44,7 +44,7 @@ def numbered_selections(memories: Ints, sizes: Ints) -> Selections:
 
 
 def selections_of(lists: Sequence[Sequence[str]]) -> Selections:
-    """Selections of memory keys."""
+    """Return selections from lists of memory keys."""
     import numpy as np
 
     keys = list(chain.from_iterable(lists))
@@ -54,7 +54,7 @@ def selections_of(lists: Sequence[Sequence[str]]) -> Selections:
 
 
 def slots_of(sizes: Ints, window: int) -> Ints:
-    """Return how many items the last ``window`` selections hold, this one included, by turn."""
+    """Return for each turn the number of items in the last ``window`` selections, including its own."""
     import numpy as np
 
     slots = np.cumsum(sizes)

@@ -1,6 +1,6 @@
-"""Scores of a run: every measure of every arm, one row a probe or turn, and the means over them.
+"""Score a run: the values of every measure for every arm, and their means.
 
-``n`` is the number of probes with gold, one denominator for all arms.
+``n`` is the number of probes with gold, the same for all arms.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from lab.runs.receipts import Receipts, read_receipts
 from lab.runs.scores import Scores, read_scores, write_scores
 from lab.runs.writes import read_writes
 
-# Every run is scored at these, and at the most items that an arm injects.
+# Every run is scored at these cutoffs, and at the maximum number of items of each arm.
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)
 # A slice with more values than this is an identifier, not a subgroup.
 MAX_SLICE_VALUES = 20
 
 
 def headlines(cutoff: int) -> tuple[str, ...]:
-    """The measures that come first, and the primary family of every comparison: declared before anybody looks."""
+    """Return the headline measures: the primary family of every comparison, fixed in advance."""
     return (f"Success@{cutoff}", f"R@{cutoff}", f"nDCG@{cutoff}", f"GoldNice@{cutoff}", "RepeatRate")
 
 
 class Limit(NamedTuple):
-    """How far an arm is measured.
+    """What is measured for an arm.
 
-    Places of its ranking, the most items it injects, the cutoffs of the run, and rank measures besides.
+    The maximum length of its ranking, its maximum number of items, the cutoffs, and additional rank measures.
     """
 
     depth: int
@@ -58,68 +58,70 @@ class Limit(NamedTuple):
 
 
 def more_measures(names: Iterable[str], max_items: Iterable[int]) -> tuple[str, ...]:
-    """Return the names of rank measures at a cutoff that no run is scored by: ``R@7``, ``P(rel=2)@6``."""
-    scored = {f"{name}@{k}" for name, one in RANKED.items() if one.cut for k in (*CUTOFFS, *max_items)}
+    """Return those of ``names`` that are rank measures at other than the standard cutoffs: ``R@7``, ``P(rel=2)@6``."""
+    scored = {f"{name}@{k}" for name, measure in RANKED.items() if measure.cut for k in (*CUTOFFS, *max_items)}
     return tuple(name for name in names if name not in scored and is_ranked(name))
 
 
 def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
-    """The scores of a finished run; nothing is written.
+    """Return the scores of a finished run, without writing anything.
 
-    They are read back where the run keeps them and they are current (:func:`lab.runs.scores.read_scores`). ``also`` are
-    rank measures (:func:`more_measures`) besides its own. Raises :class:`lab.errors.Incomplete` where conversations,
-    rows or probes are missing, and :class:`lab.errors.Altered` for a file that is not as it was written.
+    Stored scores are used if they are current (:func:`lab.runs.scores.read_scores`). ``also`` are additional rank
+    measures (:func:`more_measures`). Raises :class:`lab.errors.Incomplete` if conversations, rows or probes are
+    missing, and :class:`lab.errors.Altered` for a file that is not as it was written.
     """
     import numpy as np
 
     run.require_done()
-    if not also and (kept := read_scores(run)) is not None:
-        return kept
+    if not also and (stored := read_scores(run)) is not None:
+        return stored
     gold = read_gold(run)
     cutoffs = tuple(sorted({*CUTOFFS, *run.max_items.values()}))
     limits = {arm: Limit(run.depths[arm], most, cutoffs, also) for arm, most in run.max_items.items()}
     probes: dict[str, set[str]] = {}
-    for probe, one in gold.items():
-        probes.setdefault(one.conversation, set()).add(probe)
+    for probe, judgements in gold.items():
+        probes.setdefault(judgements.conversation, set()).add(probe)
     builder = Builder()
     for conversation in run.conversations:
         receipts = read_receipts(run, conversation)
         _require_probes(run, conversation, receipts, probes.get(conversation, set()))
-        first = builder.add_places(receipts.places)
+        first = builder.add_units(receipts.units)
         written = read_writes(run, conversation)
         for arm, limit in limits.items():
             for block in (_probe_measures(receipts, arm, gold, limit), *_turn_measures(receipts, arm)):
                 builder.add(arm, conversation, first, block)
             if arm in written:
-                values = {one.name: np.array([one.values(written[arm])]) for one in of_kind(WritesMeasure)}
-                builder.add(arm, conversation, first, Block(receipts.whole, values))
+                measures = of_kind(WritesMeasure)
+                values = {measure.name: np.array([measure.values(written[arm])]) for measure in measures}
+                builder.add(arm, conversation, first, Block(receipts.conversation_unit, values))
     return builder.scores()
 
 
 def score_and_write(run: RunDirectory) -> Scores:
-    """Score a finished run, and keep every value in its ``scores.parquet``; a file that is current is left alone."""
+    """Score a finished run and write its ``scores.parquet``, unless the file is current."""
     run.require_done()
-    if (kept := read_scores(run)) is not None:
-        return kept
+    if (stored := read_scores(run)) is not None:
+        return stored
     scores = score_run(run)
     slices = {
-        probe: json.dumps(one.slices, ensure_ascii=False, sort_keys=True) for probe, one in read_gold(run).items()
+        probe: json.dumps(judgements.slices, ensure_ascii=False, sort_keys=True)
+        for probe, judgements in read_gold(run).items()
     }
     write_scores(run, scores, slices)
     return scores
 
 
-def _require_probes(run: RunDirectory, conversation: str, receipts: Receipts, wanted: set[str]) -> None:
-    lacking = wanted.difference(one for one in receipts.probe.tolist() if one is not None)
-    if lacking:
+def _require_probes(run: RunDirectory, conversation: str, receipts: Receipts, expected: set[str]) -> None:
+    missing = expected.difference(probe for probe in receipts.probe.tolist() if probe is not None)
+    if missing:
         raise Incomplete(
-            f"{run.receipts(conversation)}: has no row for probe {min(lacking)} of golden.jsonl"
-            f"{f' and {len(lacking) - 1} more' if len(lacking) > 1 else ''}; run the replay again into another --out"
+            f"{run.receipts(conversation)}: has no row for probe {min(missing)} of golden.jsonl"
+            f"{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}; run the replay again into another --out"
         )
 
 
 def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limit: Limit) -> Block:
-    """Return the measures of every judged probe: what looks for gold has a value where there is some."""
+    """Return the measures of every probe. Those that need gold have no value at probes without gold."""
     import numpy as np
 
     rows = np.array([row for row in receipts.rows_of(arm).tolist() if receipts.probe[row] in gold], np.int64)
@@ -130,128 +132,133 @@ def _probe_measures(receipts: Receipts, arm: str, gold: Mapping[str, Gold], limi
         measure, level, k = parse(name)
         at_level = probes.ranked.at_level(level)
         values[name] = measure.values(at_level, k) if k <= limit.depth else np.full(len(rows), np.nan)
-    with_gold = np.array([bool(one.grades) for one in golds], bool)
+    with_gold = np.array([bool(judgements.grades) for judgements in golds], bool)
     among: dict[Which, Flags] = {"with gold": with_gold, "without gold": ~with_gold, "all": np.ones(len(rows), bool)}
     where = [with_gold] * len(values)
-    for one in MEASURES:
-        if isinstance(one, InjectedMeasure):
-            found = {f"{one.name}@{k}": one.values(probes, k) for k in limit.cutoffs if k <= limit.max_items}
-        elif isinstance(one, ProbeMeasure):
-            found = {one.name: one.values(probes)}
+    for entry in MEASURES:
+        if isinstance(entry, InjectedMeasure):
+            columns = {f"{entry.name}@{k}": entry.values(probes, k) for k in limit.cutoffs if k <= limit.max_items}
+        elif isinstance(entry, ProbeMeasure):
+            columns = {entry.name: entry.values(probes)}
         else:
             continue
-        values |= found
-        where += [among[one.probes]] * len(found)
+        values |= columns
+        where += [among[entry.probes]] * len(columns)
     return Block(receipts.turn[rows], values, np.stack(where, axis=1))
 
 
 def rank_measures(judged: Judged, depth: int, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Floats]:
-    """Return every rank measure at every cutoff, one value a probe, then those that look at the whole ranking.
+    """Return every rank measure at every cutoff, then those over complete rankings; one value for each probe.
 
-    NaN where a cutoff is beyond the ``depth`` of the arm, and, of a whole ranking, where more is relevant than that.
+    A value is NaN if the cutoff exceeds the ``depth`` of the arm, or, for complete rankings, if the number of relevant
+    memories does.
     """
     import numpy as np
 
-    nothing = np.full(len(judged.grades), np.nan)
+    missing = np.full(len(judged.grades), np.nan)
     values = {
-        f"{one.name}@{k}": one.values(judged, k) if k <= depth else nothing
+        f"{measure.name}@{k}": measure.values(judged, k) if k <= depth else missing
         for k in cutoffs
-        for one in RANKED.values()
-        if one.cut
+        for measure in RANKED.values()
+        if measure.cut
     }
     return values | {
-        one.name: np.where(judged.gold <= depth, one.values(judged, depth), np.nan)
-        for one in RANKED.values()
-        if not one.cut
+        measure.name: np.where(judged.gold <= depth, measure.values(judged, depth), np.nan)
+        for measure in RANKED.values()
+        if not measure.cut
     }
 
 
 def _probes_of(receipts: Receipts, rows: Ints, golds: Sequence[Gold], cutoff: int) -> Probes:
-    """Return the columns of some rows of receipts, which are probes, beside their gold."""
+    """Return the columns of ``rows`` of receipts, which must be probes, with their gold."""
     injected = receipts.injected_keys_of(rows)
-    grades = [one.grades for one in golds]
+    grades = [judgements.grades for judgements in golds]
+    nice = [[key for key, label in judgements.visible.items() if label == NICE] for judgements in golds]
     return Probes(
-        ranked=judge(receipts.keys_of(rows, cutoff), [one.judged for one in golds]),
+        ranked=judge(receipts.keys_of(rows, cutoff), [judgements.judged for judgements in golds]),
         injected=judge(injected, grades),
         pinned=judge(receipts.pinned_keys_of(rows), grades),
-        nice=judge(injected, [_wanted(key for key, label in one.visible.items() if label == NICE) for one in golds]),
-        misleading=judge(injected, [_wanted(one.forbidden) for one in golds]),
+        nice=judge(injected, [dict.fromkeys(keys, 1) for keys in nice]),
+        misleading=judge(injected, [dict.fromkeys(judgements.forbidden, 1) for judgements in golds]),
         items=receipts.injected[rows],
         chars=receipts.chars[rows],
     )
 
 
 def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
-    """Yield the measures of every recall turn, one by one; at the end, those of the conversation."""
+    """Yield the measures of recall turns, then those of the conversation."""
     import numpy as np
 
     rows = receipts.rows_of(arm)
-    rows = rows[receipts.recalls[rows]]
+    rows = rows[receipts.is_recall_turn[rows]]
     turns = turns_of(receipts, rows)
     is_probe = np.array([receipts.probe[row] is not None for row in rows.tolist()], bool)
-    for one in of_kind(TurnMeasure):
-        values = {one.name: one.values(turns)}
-        if one.over_probes is not None:
-            values[name_over_probes(one.name)] = np.where(is_probe, values[one.name], np.nan)
+    for measure in of_kind(TurnMeasure):
+        values = {measure.name: measure.values(turns)}
+        if measure.over_probes is not None:
+            values[name_over_probes(measure.name)] = np.where(is_probe, values[measure.name], np.nan)
         yield Block(receipts.turn[rows], values)
-    for whole in of_kind(ConversationMeasure):
-        yield Block(receipts.whole, {whole.name: np.array([whole.values(turns)])})
-
-
-def _wanted(keys: Iterable[str]) -> dict[str, int]:
-    """Memories of which none is wanted more than another."""
-    return dict.fromkeys(keys, 1)
+    for once in of_kind(ConversationMeasure):
+        yield Block(receipts.conversation_unit, {once.name: np.array([once.values(turns)])})
 
 
 def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> dict[str, Any]:
-    """``{"arms": {ARM: {"n", "measures", "unseen"}}, "slices": {SLICE: {VALUE: {ARM: {"n", "measures"}}}}}``.
+    """Return the means of all measures, by arm and by slice.
 
-    ``unseen``: of each harm that an arm never did, in how many places, and how often it may happen all the same: the
-    upper bound of the 95 % interval, were places independent.
+    ``{"arms": {ARM: {"n", "measures", "unseen"}}, "slices": {SLICE: {VALUE: {ARM: {"n", "measures"}}}}}``, where
+    ``unseen`` has, for each harm that an arm never did, the number of units and the upper 95 % bound of its rate if
+    units were independent.
     """
     import numpy as np
 
-    judged = {probe: one for probe, one in gold.items() if one.grades}
-    (whole,) = _means(scores, arms, np.zeros(len(scores), np.int64), [len(judged)])
+    judged = {probe: judgements for probe, judgements in gold.items() if judgements.grades}
+    (overall,) = _means(scores, arms, np.zeros(len(scores), np.int64), [len(judged)])
     unseen = _unseen(scores, arms)
-    summary: dict[str, Any] = {"arms": {arm: one | {"unseen": unseen[arm]} for arm, one in whole.items()}, "slices": {}}
-    names = sorted({name for one in judged.values() for name in one.slices})
-    groups = {name: {probe: one.slices[name] for probe, one in judged.items() if name in one.slices} for name in names}
-    groups["conversation"] = {probe: one.conversation for probe, one in judged.items()}
+    summary: dict[str, Any] = {
+        "arms": {arm: means | {"unseen": unseen[arm]} for arm, means in overall.items()},
+        "slices": {},
+    }
+    groups: dict[str, dict[str, str]] = {
+        name: {} for name in sorted({name for judgements in judged.values() for name in judgements.slices})
+    }
+    for probe, judgements in judged.items():
+        for name, value in judgements.slices.items():
+            groups[name][probe] = value
+    groups["conversation"] = {probe: judgements.conversation for probe, judgements in judged.items()}
     for name, values in groups.items():
         distinct = sorted(set(values.values()))
         if len(distinct) > MAX_SLICE_VALUES:
             continue
         numbers = {value: number for number, value in enumerate(distinct)}
         if name == "conversation":
-            group = np.array([numbers.get(one, -1) for one in scores.conversations], np.int64)[scores.conversation]
+            group = np.array([numbers.get(name, -1) for name in scores.conversations], np.int64)[scores.conversation]
         else:
-            group = np.array([numbers[values[at]] if at in values else -1 for at in scores.places], np.int64)[scores.at]
-        counts = [sum(one == value for one in values.values()) for value in distinct]
+            group = np.array([numbers[values[at]] if at in values else -1 for at in scores.units], np.int64)[scores.at]
+        counts = [list(values.values()).count(value) for value in distinct]
         summary["slices"][name] = dict(zip(distinct, _means(scores, arms, group, counts), strict=True))
     return summary
 
 
 def _unseen(scores: Scores, arms: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
-    """Harms of yes or no that an arm never did, by arm and measure."""
-    found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in arms}
+    """Return the bounds of harms (0 or 1 for each unit) that an arm never did, by arm and measure."""
+    unseen: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in arms}
     for number, measure in enumerate(scores.measures):
         entry = entry_of(measure)
         if entry is None or entry.better != "lower" or entry.range != YES:
             continue
-        some = scores.where(scores.measure == number)
+        selected = scores.where(scores.measure == number)
         for arm in arms:
-            values = some.value[some.arm == list(scores.arms).index(arm)]
+            values = selected.value[selected.arm == list(scores.arms).index(arm)]
             n = int((values == values).sum())
             if n and not (values > 0).any():
-                found[arm][measure] = {"n": n, "at_most": never_seen(n)}
-    return found
+                unseen[arm][measure] = {"n": n, "at_most": never_seen(n)}
+    return unseen
 
 
 def _means(scores: Scores, arms: Sequence[str], group: Ints, counts: Sequence[int]) -> list[dict[str, Any]]:
-    """Means by arm and measure of each group, whose probes are counted; a value of group -1 is in none.
+    """Return the means of each group by arm and measure; ``counts`` are the probes of each group.
 
-    Measures stand in the order in which a group has them.
+    ``group`` has the group of each value, -1 for none. Measures keep the order of their first value in the group.
     """
     import numpy as np
 
@@ -262,27 +269,27 @@ def _means(scores: Scores, arms: Sequence[str], group: Ints, counts: Sequence[in
     sums = np.bincount(cells, scores.value[known], minlength=math.prod(shape)).reshape(shape).tolist()
     first = np.full((len(counts), len(scores.measures)), len(scores))
     np.minimum.at(first, (group[group >= 0], scores.measure[group >= 0]), np.flatnonzero(group >= 0))
-    seen = [[one for one in np.argsort(row).tolist() if row[one] < len(scores)] for row in first]
+    measures = [[number for number in np.argsort(row).tolist() if row[number] < len(scores)] for row in first]
     numbers = {arm: number for number, arm in enumerate(scores.arms)}
     return [
         {
             arm: {
                 "n": count,
                 "measures": {
-                    scores.measures[one]: sums[place][numbers[arm]][one] / n[place][numbers[arm]][one]
-                    if n[place][numbers[arm]][one]
+                    scores.measures[number]: sums[at][numbers[arm]][number] / n[at][numbers[arm]][number]
+                    if n[at][numbers[arm]][number]
                     else None
-                    for one in seen[place]
+                    for number in measures[at]
                 },
             }
             for arm in arms
         }
-        for place, count in enumerate(counts)
+        for at, count in enumerate(counts)
     ]
 
 
 def never_seen(n: int) -> float:
-    """Return the 95 % upper bound of a rate of which nothing was seen in n independent draws, about 3/n.
+    """Return the 95 % upper bound of the rate of an event not seen in n independent trials, about 3/n.
 
     Source: Clopper and Pearson 1934.
     """

@@ -1,4 +1,4 @@
-"""Values as they are measured, gathered into the scores of a run."""
+"""Collect measured values into the scores of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Block(NamedTuple):
-    """Values by measure, one a place; they are listed place by place. ``where`` tells which, ``[places, measures]``."""
+    """Values by measure, ``[units]`` each; ``where`` flags those that exist, ``[units, measures]``, by default all."""
 
     at: Ints
     values: Mapping[str, Floats]
@@ -20,24 +20,24 @@ class Block(NamedTuple):
 
 
 class Builder:
-    """Gathers blocks of values; names get their numbers as they come."""
+    """Collects blocks of values; names are numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._arms: dict[str, int] = {}
         self._conversations: dict[str, int] = {}
         self._measures: dict[str, int] = {}
-        self._places: list[str] = []
+        self._units: list[str] = []
         self._blocks: list[tuple[Ints, ...]] = []
         self._values: list[Floats] = []
 
-    def add_places(self, names: Sequence[str]) -> int:
-        """Number some places, in a row from the number that is returned."""
-        first = len(self._places)
-        self._places += names
+    def add_units(self, names: Sequence[str]) -> int:
+        """Number units consecutively; return the number of the first."""
+        first = len(self._units)
+        self._units += names
         return first
 
     def add(self, arm: str, conversation: str, first: int, block: Block) -> None:
-        """Add a block whose places are numbered from ``first``."""
+        """Add a block whose units are numbered from ``first``."""
         import numpy as np
 
         grid = np.stack(list(block.values.values()), axis=1)
@@ -54,10 +54,10 @@ class Builder:
         self._values.append(grid[rows, columns])
 
     def scores(self) -> Scores:
-        """All that was gathered."""
+        """Return all collected values."""
         import numpy as np
 
-        none = np.zeros(0, np.int64)
-        numbers = [np.concatenate([none, *parts]) for parts in zip(*self._blocks, strict=True)] or [none] * 4
-        names = [list(self._arms), list(self._conversations), self._places, list(self._measures)]
+        empty = np.zeros(0, np.int64)
+        numbers = [np.concatenate([empty, *parts]) for parts in zip(*self._blocks, strict=True)] or [empty] * 4
+        names = [list(self._arms), list(self._conversations), self._units, list(self._measures)]
         return Scores(names, numbers, np.concatenate([np.zeros(0), *self._values]))

@@ -9,7 +9,7 @@ from lab.files import read_json
 from lab.runs.directory import RunDirectory, file_name, open_run
 from lab.shape import field
 
-BEGUN, NIGHT, KIND = "begun.json", "nightly.json", "lab.nightly.v1"
+BEGUN, RESULT, KIND = "begun.json", "nightly.json", "lab.nightly.v1"
 
 
 def is_nightly_run(folder: Path) -> bool:
@@ -33,9 +33,9 @@ def runs_of_nightly_run(folder: Path) -> dict[str, RunDirectory]:
 
     Raises :class:`UnusableInput` if any set was not replayed or does not reproduce itself.
     """
-    path = folder / NIGHT
+    path = folder / RESULT
     if not path.is_file():
-        raise UnusableInput(f"{folder}: this nightly run is not finished (no {NIGHT}); run it again to finish it")
+        raise UnusableInput(f"{folder}: this nightly run is not finished (no {RESULT}); run it again to finish it")
     nightly_run = read_json(path)
     if not isinstance(nightly_run, dict) or nightly_run.get("schema") != KIND:
         raise UnusableInput(f"{path}: not a nightly run of this version")

@@ -30,7 +30,7 @@ from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
 from lab.measures.score import score_and_write, summarise
 from lab.nightly.baselines import Baseline, check_date, find, open_baseline
-from lab.nightly.nightly_folder import BEGUN, KIND, NIGHT
+from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
 from lab.nightly.plan import NightlyPlan, NightlySet, Within
 from lab.nightly.trend import append, points_of
 from lab.replay.plan import make_plan
@@ -182,7 +182,7 @@ def write_nightly(nightly_run: NightlyRun) -> list[Path]:
     """Write nightly.json, nightly.xml (JUnit) and nightly.prom (OpenMetrics), with one suite or verdict per set."""
     verdicts = [result.verdict for result in nightly_run.sets]
     files = {
-        nightly_run.folder / NIGHT: dump_json(nightly_run.as_json()),
+        nightly_run.folder / RESULT: dump_json(nightly_run.as_json()),
         nightly_run.folder / "nightly.xml": junit(*verdicts),
         nightly_run.folder / "nightly.prom": openmetrics(*verdicts).encode("utf-8", "replace"),
     }
@@ -261,7 +261,7 @@ def _run_set(
 
 
 def _replayed(nightly_set: NightlySet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
-    outcome = run_replay(nightly_set.asked, folder, jobs=jobs, kept=kept, announce=announce)
+    outcome = run_replay(nightly_set.asked, folder, jobs=jobs, use_cache=kept, announce=announce)
     if outcome.failures:
         first = outcome.failures[0]
         raise CannotMeasure(

@@ -34,7 +34,7 @@ from lab.files import read_toml
 from lab.gate.policy import Policy, read_policy
 from lab.replay.plan import ReplayRequest
 from lab.set_registry import recordings_at
-from lab.shape import named, only_keys
+from lab.shape import json_type, only_keys
 
 SHIPPED = Path(__file__).parent / "plans"
 POLICY = "nightly"
@@ -120,7 +120,7 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightlyPlan:
 
 def _set(value: Any, path: Path, where: str) -> NightlySet:
     if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {named(value)}")
+        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
     only_keys(value, _SET, where)
     name = _text(value, "name", where)
     arms = _texts(value.get("arms", []), f"{where}: arms")
@@ -145,7 +145,7 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
     )
     given = value.get("compare", [])
     if not isinstance(given, list):
-        raise UnusableInput(f"{where}: compare: expected [[set.compare]] tables, found {named(given)}")
+        raise UnusableInput(f"{where}: compare: expected [[set.compare]] tables, found {json_type(given)}")
     known = [arm.partition("=")[0] for arm in arms]
     compare = tuple(_within(table, known, path, f"{where}: compare {number}") for number, table in enumerate(given, 1))
     return NightlySet(name, asked, _text(value, "baseline", where, name), compare)
@@ -153,7 +153,7 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
 
 def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:
     if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {named(value)}")
+        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
     only_keys(value, _COMPARE, where)
     pair = [_text(value, key, where) for key in ("baseline", "candidate")]
     for arm in pair:
@@ -184,19 +184,19 @@ def _path(text: str, plan: Path) -> Path:
 def _text(value: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
     given = value.get(key, default)
     if not isinstance(given, str) or not given.strip():
-        raise UnusableInput(f"{where}: {key}: expected text, found {named(given)}")
+        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(given)}")
     return given
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
-        raise UnusableInput(f"{where}: expected a list of texts, found {named(value)}")
+        raise UnusableInput(f"{where}: expected a list of texts, found {json_type(value)}")
     return tuple(value)
 
 
 def _number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UnusableInput(f"{where}: expected a number, found {named(value)}")
+        raise UnusableInput(f"{where}: expected a number, found {json_type(value)}")
     if not math.isfinite(value):
         raise UnusableInput(f"{where}: expected a number, found {value}")
     return float(value)
@@ -210,5 +210,5 @@ def _count(value: Any, where: str) -> int:
 
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise UnusableInput(f"{where}: expected true or false, found {named(value)}")
+        raise UnusableInput(f"{where}: expected true or false, found {json_type(value)}")
     return value

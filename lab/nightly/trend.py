@@ -55,7 +55,7 @@ class Point(NamedTuple):
 class Series(NamedTuple):
     """One measure of one arm of one set of one plan over the nightly runs, with its steps.
 
-    ``set`` is the name of the set, with that of the plan before it where several plans have one of that name.
+    ``set`` is the name of the set, with that of the plan before it if several plans have a set of that name.
     """
 
     set: str

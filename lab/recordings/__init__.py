@@ -1,4 +1,4 @@
-"""What was said: recordings, their readers and their checks."""
+"""Recorded conversations: the data model, one reader per format, validation and conversion."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from lab.recordings.readers import Library
 
 
-def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002 - the name of the option
-    """Read a recording, a folder of them or a shipped set (``shipped:operators``).
+def read(path: str | Path, format: str = "lab", *, memories: str | None = None) -> Library:  # noqa: A002 - the option's name
+    """Read a recording, a folder of recordings, or a shipped set (``shipped:operators``).
 
-    ``format`` is one of ``lab recordings list``. ``memories`` chooses what counts as a memory, where a format offers a
-    choice. Raises :class:`lab.errors.UnusableInput` with file, line and remedy for what cannot be read.
+    ``format`` is a name that ``lab recordings list`` prints. ``memories`` selects the source of the memories, for
+    formats that offer several. Raises :class:`lab.errors.UnusableInput` for unreadable input; the message names the
+    file, the line and the fix.
     """
     from lab.recordings.readers import read_library
     from lab.set_registry import recordings_at

@@ -1,15 +1,15 @@
-"""BEAM (mohammadtavakoli78, no licence in its repository: research only): long chats of a user and an assistant.
+"""Reader of BEAM (mohammadtavakoli78, repository without a licence: research only): long chats with an assistant.
 
-A folder a chat: ``chat.json``, and ``probing_questions.json`` beside it or in a folder of that name. Ten chats of 100K
-have a copy cut to length beside them, ``chat_trunecated.json``, which the authors' evaluation uses; it holds every
-source of a question and is read where it is named itself. Ten abilities are asked for from outside after the chat.
-Every message is a memory; the marker ``->-> 1,22`` that its generation left in questions is taken off. A batch is a
-session, and takes its time from the one ``time_anchor`` in it.
+Each chat is a folder with ``chat.json`` and ``probing_questions.json``, the latter possibly in a folder of that name.
+Ten of the 100K chats also have a truncated copy, ``chat_trunecated.json``, which the authors' evaluation uses. It
+contains every source message of a question; name that file to read it. The questions test ten abilities and are asked
+after the chat. Every message is a memory. The reader removes the marker ``->-> 1,22`` that the data generation left in
+some messages. A batch is a session; its time is its first ``time_anchor``.
 
-What a probe wants follows from its ability. ``abstention`` needs nothing. ``knowledge_update`` wants what was said last
-and forbids what it replaced, unless one message says both; a whole message replaces no other, so no memory
-``supersedes``. ``contradiction_resolution`` wants both sides, since the answer is that they disagree. Any other probe
-without a source is left out and noted.
+The ability of a question determines its judgements. ``abstention`` has no relevant memory. For ``knowledge_update``,
+the latest message is relevant and the replaced one is forbidden, unless one message contains both; a message does not
+replace another message completely, so ``supersedes`` stays empty. For ``contradiction_resolution``, both sides are
+relevant, because the correct answer is that they disagree. Any other question without a source is dropped and noted.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ OLD, NEW = "original_info", "updated_info"
 
 
 def questions_of(path: Path) -> tuple[Path, ...]:
-    """The probing questions of a chat, where there are any."""
-    places = (path.with_name(QUESTIONS), path.parent / "probing_questions" / QUESTIONS)
-    return tuple(place for place in places if place.is_file())[:1]
+    """Return the file of a chat's probing questions, or an empty tuple."""
+    candidates = (path.with_name(QUESTIONS), path.parent / "probing_questions" / QUESTIONS)
+    return tuple(candidate for candidate in candidates if candidate.is_file())[:1]
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
-    """Read one chat and the questions about it."""
+    """Read one chat and its questions."""
     folder = path.absolute().parent
     name = f"{folder.parent.name}-{folder.name}" if SIZE.fullmatch(folder.parent.name) else folder.name
     turns: list[Turn] = []
@@ -52,15 +52,15 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         session = f"batch-{field(batch, 'batch_number', int, at)}"
         rounds = field(batch, "turns", list, at)
         messages = [
-            (f"{at}.turns[{place}][{index}]", expect(raw, dict, f"{at}.turns[{place}][{index}]"))
-            for place, exchange in enumerate(rounds)
-            for index, raw in enumerate(expect(exchange, list, f"{at}.turns[{place}]"))
+            (f"{at}.turns[{round_number}][{index}]", expect(raw, dict, f"{at}.turns[{round_number}][{index}]"))
+            for round_number, exchange in enumerate(rounds)
+            for index, raw in enumerate(expect(exchange, list, f"{at}.turns[{round_number}]"))
         ]
         dated = (batch, *(raw for _, raw in messages))
-        anchor = next((one["time_anchor"] for one in dated if one.get("time_anchor")), None)
+        anchor = next((message["time_anchor"] for message in dated if message.get("time_anchor")), None)
         start = _day_ms(anchor)
         if start is None:
-            notes.append(f"{name}: {session} has no date ({anchor!r}), it follows the one before")
+            notes.append(f"{name}: {session} has no date ({anchor!r}), so it continues from the previous session")
         for spot, raw in messages:
             identity, role = field(raw, "id", int, spot), field(raw, "role", str, spot)
             if identity in keys:
@@ -73,10 +73,10 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             keys[identity] = f"{turn.key}#0"
             memories.append(Memory(keys[identity], text, text, visible_from=len(turns), created_at=clock))
     if marked:
-        notes.append(f"{name}: markers of the form '->-> 1,22' taken off: {marked}")
+        notes.append(f"{name}: markers of the form '->-> 1,22' removed: {marked}")
     beside = questions_of(path)
     if not beside:
-        notes.append(f"{name}: no {QUESTIONS} beside the chat, so nothing is judged")
+        notes.append(f"{name}: no {QUESTIONS} beside the chat, so there are no probes")
     probes = _questions(name, beside[0], keys, notes) if beside else []
     golden = GoldenSet(tuple(probes), tuple(notes))
     return [(Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden)]
@@ -84,8 +84,8 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
 
 def _questions(name: str, path: Path, keys: dict[int, str], notes: list[str]) -> list[Probe]:
     probes = []
-    for ability, asked in expect(read_json(path), dict, str(path)).items():
-        for index, raw in enumerate(expect(asked, list, f"{path}: {ability}")):
+    for ability, questions in expect(read_json(path), dict, str(path)).items():
+        for index, raw in enumerate(expect(questions, list, f"{path}: {ability}")):
             at = f"{path}: {ability}[{index}]"
             identity = f"{name}/{ability}-{index + 1}"
             question = field(raw, "question", str, at)
@@ -94,16 +94,18 @@ def _questions(name: str, path: Path, keys: dict[int, str], notes: list[str]) ->
             if ability == "knowledge_update" and isinstance(sources, dict) and NEW in sources:
                 old = _ids(sources.get(OLD), f"{at}: {OLD}")
                 sources = sources[NEW]
-            wanted = _ids(sources, f"{at}: source_chat_ids")
-            dead = sorted({one for one in (*wanted, *old) if one not in keys})
-            relevant = tuple(Judgement(keys[one]) for one in wanted if one in keys)
-            if dead:
-                notes.append(f"{identity}: sources {dead} are no messages")
+            relevant_ids = _ids(sources, f"{at}: source_chat_ids")
+            unknown = sorted({identifier for identifier in (*relevant_ids, *old) if identifier not in keys})
+            relevant = tuple(Judgement(keys[identifier]) for identifier in relevant_ids if identifier in keys)
+            if unknown:
+                notes.append(f"{identity}: sources {unknown} are not messages of this chat")
             if not relevant and ability != "abstention":
-                notes.append(f"{identity}: left out, it names {'what was replaced alone' if old else 'no source'}")
+                notes.append(f"{identity}: dropped, it names {'only the replaced message' if old else 'no source'}")
                 continue
             forbidden = tuple(
-                Judgement(keys[one], reason="replaced since") for one in old if one in keys and one not in wanted
+                Judgement(keys[identifier], reason="replaced since")
+                for identifier in old
+                if identifier in keys and identifier not in relevant_ids
             )
             slices = {"ability": ability}
             if isinstance(raw.get("difficulty"), str):
@@ -113,17 +115,17 @@ def _questions(name: str, path: Path, keys: dict[int, str], notes: list[str]) ->
 
 
 def _ids(value: Any, at: str) -> list[int]:
-    """The message ids in a number, a list or an object of them, however nested, each once."""
+    """Return the unique message ids in a number or in arbitrarily nested lists and objects."""
     if value is None:
         return []
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value
-        return list(dict.fromkeys(one for part in inner for one in _ids(part, at)))
+        return list(dict.fromkeys(identifier for part in inner for identifier in _ids(part, at)))
     return [expect(value, int, at)]
 
 
 def _day_ms(text: Any) -> int | None:
-    """``March-15-2024`` as epoch milliseconds of that day's midnight, UTC; None for anything else."""
+    """Return ``March-15-2024`` as epoch milliseconds at midnight UTC, or None for anything else."""
     try:
         return int(datetime.strptime(text, "%B-%d-%Y").replace(tzinfo=UTC).timestamp()) * 1000
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The card of a folder of recordings: what it is, where it comes from, what it holds, and its checksums."""
+"""The data card (README.md) and the checksum file of a folder of recordings."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ CARD, SUMS = "README.md", "SHA256SUMS"
 
 
 def counts(library: Library) -> str:
-    """A Markdown table of what each conversation holds."""
+    """Return a Markdown table with one row per conversation: its language and sizes."""
     rows = [
         "| conversation | language | sessions | turns | memories | probes |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
-    for one in library.recordings:
-        probes = len(library.golden.of(one.conversation))
-        numbers = f"{len(one.sessions)} | {len(one.turns)} | {len(one.memories)} | {probes}"
-        rows.append(f"| {one.conversation} | {one.language} | {numbers} |")
+    for recording in library.recordings:
+        probes = len(library.golden.of(recording.conversation))
+        numbers = f"{len(recording.sessions)} | {len(recording.turns)} | {len(recording.memories)} | {probes}"
+        rows.append(f"| {recording.conversation} | {recording.language} | {numbers} |")
     return "\n".join(rows)
 
 
 def card(title: str, facts: Iterable[tuple[str, str]], parts: Sequence[str]) -> bytes:
-    """A card: a heading, a list of facts (those that say something), and more parts below."""
-    listed = "\n".join(f"* **{name}**: {said}" for name, said in facts if said)
+    """Return a card in Markdown: the title, the facts that are not blank, then ``parts``."""
+    listed = "\n".join(f"* **{name}**: {value}" for name, value in facts if value)
     return ("\n\n".join([f"# {title}", listed, *parts]) + "\n").encode()
 
 
 def sums(checksums: dict[str, str]) -> bytes:
-    """Checksums as ``sha256sum --check`` reads them."""
+    """Return the checksums in the format of ``sha256sum --check``."""
     return "".join(f"{checksum}  {name}\n" for name, checksum in sorted(checksums.items())).encode()

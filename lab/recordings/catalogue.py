@@ -1,8 +1,8 @@
-"""The sets that are known by name: where each comes from, under which licence, what it is good for, how to know it.
+"""The catalogue of known data sets: origin, licence, purpose and the checksums of their files.
 
-None of them is shipped but the project's own. A checksum says which version a downloaded copy is.
-``known_files.txt`` has one file per line: ``sha256  format/name`` for a file as its authors' repository holds it at the
-commit of the entry, and ``sha256  format/name  part`` for a part of one that is in use.
+Only the project's own set is shipped. For the others, the checksum of a downloaded file identifies its version.
+``known_files.txt`` lists one file per line: ``sha256  format/name`` for a file of the authors' repository at the
+entry's commit, and ``sha256  format/name  part`` for an excerpt of such a file that is in use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KNOWN_FILES = Path(__file__).with_name("known_files.txt")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A file whose checksum is known. ``part`` is empty for a file as it is published, else what it holds of one."""
+    """A file whose checksum is known. ``part`` describes an excerpt; it is empty for the published file."""
 
     name: str
     sha256: str
@@ -30,7 +30,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A set: its format, origin (repository, path in it, commit), licence and size, and the files that are known."""
+    """A data set: format, origin (repository, path in it, commit), licence, size, purpose and known files."""
 
     format: str
     title: str
@@ -43,39 +43,39 @@ class Entry:
     files: tuple[Known, ...] = ()
 
     def lists(self, name: str) -> bool:
-        """Whether a known file has this name."""
+        """Return whether a known file has this name."""
         return as_listed(name) in {known.name for known in self.files}
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the entry as JSON-serializable values."""
         return asdict(self)
 
 
 def entry_of(format_name: str) -> Entry:
-    """What is known of the set of a format; :class:`UnusableInput` for one that is nobody's."""
+    """Return the catalogue entry of a format. Raises :class:`UnusableInput` for a format without one."""
     for entry in CATALOGUE:
         if entry.format == format_name:
             return entry
     known = ", ".join(entry.format for entry in CATALOGUE)
     raise UnusableInput(
-        f"the catalogue has no set of format {format_name!r}; it has: {known}; sessions of your own are not imported: "
-        "`lab recordings convert` writes them in the project's own form"
+        f"the catalogue has no set of format {format_name!r}; known formats: {known}; to use your own sessions, "
+        "convert them to the lab format with `lab recordings convert`"
     )
 
 
 def identified(entry: Entry, checksums: Iterable[str]) -> list[Known | None]:
-    """Which known file each checksum is; None where it is another version, or another file."""
+    """Return the known file of each checksum, or None for an unknown one."""
     return [next((known for known in entry.files if checksum.startswith(known.sha256)), None) for checksum in checksums]
 
 
 def in_clone(format_name: str, folder: Path) -> str:
-    """Return where below a folder the files of a format are, if the folder is a clone of its authors' repository."""
-    places = (folder / entry.path for entry in CATALOGUE if entry.format == format_name and entry.path)
-    return next((f"; they are in {place}" for place in places if place.exists()), "")
+    """Return a hint that names the subfolder with the files, if the folder is a clone of the set's repository."""
+    folders = (folder / entry.path for entry in CATALOGUE if entry.format == format_name and entry.path)
+    return next((f"; they are in {folder_path}" for folder_path in folders if folder_path.exists()), "")
 
 
 def as_listed(name: str) -> str:
-    """Return the name under which the catalogue lists a file: BEAM's questions without the folder of their own."""
+    """Return a file's name in the catalogue, which omits the folder of BEAM's questions."""
     return name.replace("/probing_questions/", "/")
 
 
@@ -110,7 +110,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "3eb6f2c585",
         "CC BY-NC 4.0",
         "10 conversations, 5,882 turns, 1,986 questions",
-        "comparison with published numbers, questions from outside",
+        "comparison with published figures, questions asked after the chat",
         _known("locomo"),
     ),
     Entry(

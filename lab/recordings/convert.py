@@ -1,4 +1,4 @@
-"""Any set that can be read, written in the project's own form: ``datasets/NAME`` with ``golden/NAME`` beside it."""
+"""Convert a data set of any format to the ``lab`` format: ``datasets/NAME`` and ``golden/NAME``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.files import holds_exactly, whole_folder, write_atomically
+from lab.files import atomic_folder, folder_matches, write_atomically
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.recordings.card import CARD, SUMS, card, counts, sums
@@ -20,7 +20,7 @@ from lab.recordings.write import recording_lines
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Where the two folders are, and what they hold."""
+    """The paths and sizes of the two folders, and whether they already existed."""
 
     datasets: str
     golden: str | None
@@ -32,79 +32,81 @@ class Converted:
     already_there: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the result as JSON-serializable values."""
         return asdict(self)
 
 
 def convert(
     path: Path, format_name: str, out: Path, *, memories: str | None = None, name: str | None = None
 ) -> Converted:
-    """Write a set below ``out`` in the project's own form, and read it back before it is put there.
+    """Write a data set below ``out`` in the ``lab`` format, after checking that it reads back unchanged.
 
-    Raises :class:`UnusableInput` for what cannot be read, what the form cannot hold, and where ``out`` holds something
-    else already.
+    Raises :class:`UnusableInput` for unreadable input, for a conversation that the format cannot represent, and if
+    ``out`` already holds something else.
     """
     library = read_library(path, format_name, memories=memories)
-    called = name or format_name
-    if not re.fullmatch(r"[\w-][\w.-]*", called):
-        raise UnusableInput(f"name {called!r} is no name of a folder: letters, digits, dot, dash and underscore")
-    files = _files(library, called)
-    there = holds_exactly(out, {place: sha256(data).hexdigest() for place, data in files.items()})
+    folder_name = name or format_name
+    if not re.fullmatch(r"[\w-][\w.-]*", folder_name):
+        raise UnusableInput(f"name {folder_name!r}: use only letters, digits, dots, dashes and underscores")
+    files = _files(library, folder_name)
+    there = folder_matches(out, {relative: sha256(data).hexdigest() for relative, data in files.items()})
     if not there:
-        with whole_folder(out) as folder:
-            for place, data in files.items():
-                write_atomically(folder / place, data)
+        with atomic_folder(out) as folder:
+            for relative, data in files.items():
+                write_atomically(folder / relative, data)
             try:
-                _check(library, folder, called)
+                _check(library, folder, folder_name)
             except UnusableInput as error:
-                # The folder that is named will be gone.
+                # The message names a temporary folder, which no longer exists when the user reads it.
                 raise UnusableInput(f"{path}: {str(error).removeprefix(f'{folder}/')}") from None
     judged = bool(library.golden.probes)
     return Converted(
-        str(out / "datasets" / called),
-        str(out / "golden" / called) if judged else None,
+        str(out / "datasets" / folder_name),
+        str(out / "golden" / folder_name) if judged else None,
         len(library.recordings),
-        sum(len(one.turns) for one in library.recordings),
-        sum(len(one.memories) for one in library.recordings),
+        sum(len(recording.turns) for recording in library.recordings),
+        sum(len(recording.memories) for recording in library.recordings),
         len(library.golden.probes),
         library.format.recall_turns,
         there,
     )
 
 
-def _files(library: Library, called: str) -> dict[str, bytes]:
-    """Everything that is written, by its path below the folder."""
-    names = _file_names([one.conversation for one in library.recordings])
-    recordings = {f"{names[one.conversation]}.jsonl": recording_lines(one) for one in library.recordings}
-    golden = {
-        f"{names[one.conversation]}.jsonl": golden_bytes(probes)
-        for one in library.recordings
-        if (probes := library.golden.of(one.conversation))
+def _files(library: Library, folder_name: str) -> dict[str, bytes]:
+    """Return the content of every file to write, by its path below the output folder."""
+    names = _file_names([recording.conversation for recording in library.recordings])
+    recordings = {
+        f"{names[recording.conversation]}.jsonl": recording_lines(recording) for recording in library.recordings
     }
-    found = _folder(library, f"datasets/{called}", recordings)
-    return found | (_folder(library, f"golden/{called}", golden) if golden else {})
+    golden = {
+        f"{names[recording.conversation]}.jsonl": golden_bytes(probes)
+        for recording in library.recordings
+        if (probes := library.golden.of(recording.conversation))
+    }
+    files = _folder(library, f"datasets/{folder_name}", recordings)
+    return files | (_folder(library, f"golden/{folder_name}", golden) if golden else {})
 
 
-def _folder(library: Library, place: str, files: dict[str, bytes]) -> dict[str, bytes]:
-    """One of the two folders with its card and checksums."""
-    known = next((one for one in CATALOGUE if one.format == library.format.name), None)
+def _folder(library: Library, prefix: str, files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the files of one of the two folders, with its card and checksums."""
+    known = next((entry for entry in CATALOGUE if entry.format == library.format.name), None)
     facts = (
         ("Converted from", f"format `{library.format.name}`, memories `{library.memories}`"),
         ("Origin", f"{known.title}: {known.repository}" if known else ""),
-        ("Licence", known.licence if known else "that of what it was made from"),
-        ("Recall", f"by default of that format at turns: `--recall-turns {library.format.recall_turns}`"),
+        ("Licence", known.licence if known else "the licence of the source"),
+        ("Recall", f"default of the source format: `--recall-turns {library.format.recall_turns}`"),
     )
     sources = [f"| {name} | `{checksum}` |" for name, checksum in sorted(library.checksums().items())]
-    made_from = "\n".join(["| made from | sha256 |", "| --- | --- |", *sources])
+    made_from = "\n".join(["| source | sha256 |", "| --- | --- |", *sources])
     extra = {
-        CARD: card(place, facts, [counts(library), made_from]),
+        CARD: card(prefix, facts, [counts(library), made_from]),
         SUMS: sums({name: sha256(data).hexdigest() for name, data in files.items()}),
     }
-    return {f"{place}/{name}": data for name, data in (files | extra).items()}
+    return {f"{prefix}/{name}": data for name, data in (files | extra).items()}
 
 
 def _file_names(conversations: list[str]) -> dict[str, str]:
-    """A file name for each conversation: its own, without what a file system may refuse, and no two alike."""
+    """Return a unique, portable file name for each conversation."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for conversation in conversations:
@@ -118,14 +120,21 @@ def _file_names(conversations: list[str]) -> dict[str, str]:
     return names
 
 
-def _check(library: Library, folder: Path, called: str) -> None:
-    """Refuse what reads back as something else: nothing may be lost on the way without a word."""
-    again = {one.conversation: one for one in read_library(folder / "datasets" / called, "lab").recordings}
-    for one in library.recordings:
-        if again.get(one.conversation) != one:
-            raise UnusableInput(f"{one.conversation}: the project's own form cannot hold this conversation as it is")
+def _check(library: Library, folder: Path, folder_name: str) -> None:
+    """Raise :class:`UnusableInput` if the written files do not read back as an equal library."""
+    reread = {
+        recording.conversation: recording
+        for recording in read_library(folder / "datasets" / folder_name, "lab").recordings
+    }
+    for recording in library.recordings:
+        if reread.get(recording.conversation) != recording:
+            raise UnusableInput(
+                f"{recording.conversation}: the lab format cannot represent this conversation without loss"
+            )
     if library.golden.probes:
-        golden = read_golden(folder / "golden" / called)
-        for one in library.recordings:
-            if golden.of(one.conversation) != library.golden.of(one.conversation):
-                raise UnusableInput(f"{one.conversation}: the project's own form cannot hold its probes as they are")
+        golden = read_golden(folder / "golden" / folder_name)
+        for recording in library.recordings:
+            if golden.of(recording.conversation) != library.golden.of(recording.conversation):
+                raise UnusableInput(
+                    f"{recording.conversation}: the lab format cannot represent its probes without loss"
+                )

@@ -1,4 +1,4 @@
-"""Conversations that are the same under several names: as evidence they are one."""
+"""Find duplicate conversations. Several copies of a conversation count as one piece of evidence."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from hashlib import sha256
 
 from lab.recordings.model import Recording
 
-# Where a run names them, if it has any.
+# The field of a run's manifest that lists them.
 EQUAL = "equal_conversations"
-# Characters of a turn that are taken at a time.
+# Characters of a turn that are hashed at a time.
 PIECE = 1 << 16
 
 
 def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]]:
-    """Groups of two or more conversations that say the same, names in order, the groups by their first name.
+    """Return the groups of two or more equal conversations: sorted tuples of names, in sorted order.
 
-    Two say the same where their turns have the same roles and texts in the same order, whatever their ids, times and
-    memories are; case, white space and the conversation's own name do not count.
+    Two conversations are equal if their turns have the same roles and texts in the same order. Ids, times, memories,
+    case, white space and the conversation's name are ignored.
     """
     groups: dict[bytes, list[str]] = {}
     for recording in recordings:
@@ -26,12 +26,12 @@ def equal_conversations(recordings: Iterable[Recording]) -> list[tuple[str, ...]
 
 
 def _fingerprint(recording: Recording) -> bytes:
-    found = sha256()
+    digest = sha256()
     for turn in recording.turns:
-        found.update(f"{turn.role}\x00".encode())
-        # Piece by piece: a turn may hold a whole file, and its words as a list would take twenty times its size.
+        digest.update(f"{turn.role}\x00".encode())
+        # In pieces, because a turn may quote an entire file, and a list of its words takes twenty times its size.
         for begin in range(0, len(turn.text), PIECE):
             words = turn.text[begin : begin + PIECE].replace(recording.conversation, "").casefold().split()
-            found.update(" ".join(words).encode("utf-8", "surrogatepass"))
-        found.update(b"\x01")
-    return found.digest()
+            digest.update(" ".join(words).encode("utf-8", "surrogatepass"))
+        digest.update(b"\x01")
+    return digest.digest()

@@ -1,9 +1,10 @@
-"""Session logs of a Hermes agent (vectorize-io/hindsight, MIT): JSON Lines, replayed without gold.
+"""Reader of the session logs of a Hermes agent (vectorize-io/hindsight, MIT): JSON Lines, without gold.
 
-A file is one conversation. A line is what the agent sent to its memory: the exchanges of a chat up to then, so a line
-repeats those before it and adds the newest. An exchange is said once, by time and words; a line that repeats nothing
-begins another session. ``User:``, ``Assistant:`` and the ``[System note: …]`` that the host puts before a user's words
-are taken off. Nothing was extracted, so every user turn is a memory.
+A file is one conversation. Each line is a request to the agent's memory and holds all exchanges of the chat so far, so
+consecutive lines overlap. Exchanges with the same times and texts are duplicates and are read once; a line that
+repeats no earlier exchange begins a new session. The reader removes ``User:``, ``Assistant:`` and the
+``[System note: …]`` that the host puts before a user's message. The log contains no extracted memories, so every user
+turn becomes a memory.
 """
 
 from __future__ import annotations
@@ -32,54 +33,54 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     turns: list[Turn] = []
     memories: list[Memory] = []
     known: set[tuple[tuple[str, str, str], ...]] = set()
-    clock = sessions = lines = written = noted = 0
+    clock = sessions = lines = message_count = noted = 0
     for number, exchanges in read_json_values(path):
         at = f"{path}:{number}"
         lines += 1
-        read_as = [_exchange(one, f"{at}: [{index}]") for index, one in enumerate(expect(exchanges, list, at))]
-        written += sum(map(len, read_as))
-        sessions += not any(one in known for one in read_as)
+        parsed = [_exchange(exchange, f"{at}: [{index}]") for index, exchange in enumerate(expect(exchanges, list, at))]
+        message_count += sum(map(len, parsed))
+        sessions += not any(exchange in known for exchange in parsed)
         session = f"c{sessions:03d}"
-        for exchange in read_as:
+        for exchange in parsed:
             if exchange in known:
                 continue
             known.add(exchange)
-            for role, said, moment in exchange:
-                text = said.removeprefix(PREFIXES.get(role, "")).strip()
+            for role, content, timestamp in exchange:
+                text = content.removeprefix(PREFIXES.get(role, "")).strip()
                 if role == "user":
-                    text, found = HOST.subn("", text)
-                    noted += found
+                    text, count = HOST.subn("", text)
+                    noted += count
                 if not text:
                     continue
-                clock = max(clock + 1, _time_ms(moment, at))
+                clock = max(clock + 1, _time_ms(timestamp, at))
                 turn = Turn(f"{name}/{session}/{len(turns)}", len(turns), session, role, text, clock, speaker=role)
                 turns.append(turn)
                 if role == "user":
                     memories.append(Memory(f"{turn.key}#0", text, text, visible_from=len(turns), created_at=clock))
-    notes = [f"{name}: {lines} logged conversations with {written} messages, {len(turns)} of them said once"]
+    notes = [f"{name}: {lines} logged conversations with {message_count} messages, {len(turns)} of them distinct"]
     if noted:
-        notes.append(f"{name}: notes of the host taken off user messages: {noted}")
+        notes.append(f"{name}: host notes removed from user messages: {noted}")
     language = language_of([turn.text for turn in turns])
     recording = Recording(name, tuple(turns), in_birth_order(memories), language=language, notes=tuple(notes))
     return [(recording, GoldenSet(notes=tuple(notes)))]
 
 
 def _exchange(value: Any, at: str) -> tuple[tuple[str, str, str], ...]:
-    """Role, words and time of every message of an exchange."""
+    """Return the role, text and time of every message of an exchange."""
     return tuple(
         (
-            field(one, "role", str, f"{at}[{index}]"),
-            field(one, "content", str, f"{at}[{index}]"),
-            field(one, "timestamp", str, f"{at}[{index}]"),
+            field(message, "role", str, f"{at}[{index}]"),
+            field(message, "content", str, f"{at}[{index}]"),
+            field(message, "timestamp", str, f"{at}[{index}]"),
         )
-        for index, one in enumerate(expect(value, list, at))
+        for index, message in enumerate(expect(value, list, at))
     )
 
 
 def _time_ms(text: str, where: str) -> int:
-    """An ISO 8601 time as epoch milliseconds, read as UTC where it names no zone."""
+    """Return an ISO 8601 time as epoch milliseconds; without a time zone, it is read as UTC."""
     try:
-        moment = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise UnusableInput(f"{where}: timestamp {text!r} is not ISO 8601") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)

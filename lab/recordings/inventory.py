@@ -1,4 +1,4 @@
-"""What a place holds: recordings by how they are stored, and what was passed over and why."""
+"""The inventory of a path: its recordings, grouped by storage format and origin, and what was skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.recordings.model import Recording
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """Conversations that are stored alike and began alike, and the times of their first and last turn (epoch ms)."""
+    """Conversations with the same storage format and origin; first and last turn in epoch milliseconds."""
 
     stored: str
     origin: str
@@ -25,7 +25,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Things that were not used: what they are and why, and how many."""
+    """One kind of skipped item, with the reason, and how many there were."""
 
     what: str
     count: int
@@ -33,18 +33,18 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Everything that was found."""
+    """The groups of recordings and the skipped items of a path."""
 
     stocks: tuple[Stock, ...]
     passed: tuple[Passed, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the inventory as JSON-serializable values."""
         return asdict(self)
 
 
 def stocked(recordings: Iterable[tuple[str, str, Recording]]) -> tuple[Stock, ...]:
-    """Return the stocks of recordings that are given with how they are stored and how they began; all have turns."""
+    """Group recordings, each given as (storage format, origin, recording); every recording must have turns."""
     groups: dict[tuple[str, str], list[Recording]] = {}
     for stored, origin, recording in recordings:
         groups.setdefault((stored, origin), []).append(recording)
@@ -52,15 +52,15 @@ def stocked(recordings: Iterable[tuple[str, str, Recording]]) -> tuple[Stock, ..
         Stock(
             *key,
             len(group),
-            sum(len(one.turns) for one in group),
-            sum(len(one.memories) for one in group),
-            min(one.turns[0].time_ms for one in group),
-            max(one.turns[-1].time_ms for one in group),
+            sum(len(recording.turns) for recording in group),
+            sum(len(recording.memories) for recording in group),
+            min(recording.turns[0].time_ms for recording in group),
+            max(recording.turns[-1].time_ms for recording in group),
         )
         for key, group in sorted(groups.items())
     )
 
 
 def passed_over(counts: Counter[str]) -> tuple[Passed, ...]:
-    """Return what was passed over, by its name."""
+    """Return the skipped items in alphabetical order."""
     return tuple(Passed(what, count) for what, count in sorted(counts.items()))

@@ -1,10 +1,11 @@
-"""LoCoMo-10 (snap-research, CC BY-NC 4.0): two people talk over months; questions name the turns that answer them.
+"""Reader of LoCoMo-10 (snap-research, CC BY-NC 4.0): two people chat for months; questions name their evidence turns.
 
-Questions are asked from outside after the last session. Every turn is a memory; or, as ``observations``, the statements
-that the set's authors drew from each session, which exist once it has ended. Evidence strings are repaired: joined
-ids are split, ``D:11:26`` and ``D30:05`` are read as ``D11:26`` and ``D30:5``. A question is kept where every
-evidence id then names a turn; the rest are left out and noted. The gold of an evidence turn is its own memory, or every
-observation that cites it; a question whose evidence no observation cites is left out, too.
+Questions are asked after the last session. With ``turns``, every turn is a memory. With ``observations``, the memories
+are the statements that the authors extracted from each session; they exist once the session has ended. The reader
+repairs evidence strings: it splits joined ids and reads ``D:11:26`` and ``D30:05`` as ``D11:26`` and ``D30:5``. A
+question is kept if every evidence id then names a turn; others are dropped and noted. The relevant memories of an
+evidence turn are the turn itself or every observation that cites it; a question whose evidence no observation cites is
+dropped as well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ EVIDENCE = re.compile(r"D:?0*(\d+):0*(\d+)")
 
 
 def read(path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
-    """Read every conversation of a LoCoMo file; ``memories`` are its ``turns`` or its ``observations``."""
+    """Read every conversation of a LoCoMo file; ``memories`` is ``turns`` or ``observations``."""
     return [
         _conversation(sample, f"{path}: [{number}]", observed=memories == "observations")
         for number, sample in enumerate(expect(read_json(path), list, str(path)))
@@ -38,7 +39,7 @@ def read(path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
 def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording, GoldenSet]:
     name = field(sample, "sample_id", str, where)
     conversation = field(sample, "conversation", dict, where)
-    # The file holds dates of sessions that were never spoken; only sessions with turns count.
+    # The file has dates for sessions that do not exist; only sessions with turns count.
     numbers = sorted(int(match[1]) for key in conversation if (match := SESSION.fullmatch(key)) and conversation[key])
     turns: list[Turn] = []
     memories: list[Memory] = []
@@ -55,8 +56,8 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
             identity = field(raw, "dia_id", str, spot)
             speaker, text = field(raw, "speaker", str, spot), field(raw, "text", str, spot)
             caption = raw.get("blip_caption")
-            said = f'{speaker} said, "{text}"' + (f" and shared {caption}" if caption else "")
-            dated = f"{date}\n{date} {said}"
+            statement = f'{speaker} said, "{text}"' + (f" and shared {caption}" if caption else "")
+            dated = f"{date}\n{date} {statement}"
             clock = max(clock + 1, start)
             turn = Turn(
                 f"{name}/session_{number}/{identity}",
@@ -66,14 +67,14 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
                 text,
                 clock,
                 speaker=speaker,
-                said=said,
+                said=statement,
                 index_text=dated,
             )
             turns.append(turn)
             gold[identity] = []
             if not observed:
                 key = f"{turn.key}#0"
-                memories.append(Memory(key, said, dated, visible_from=len(turns), created_at=clock))
+                memories.append(Memory(key, statement, dated, visible_from=len(turns), created_at=clock))
                 gold[identity].append(key)
         what = f"session_{number}_observation"
         for ordinal, (text, ids) in enumerate(_statements(observations.get(what, {}), f"{where}: {what}")):
@@ -82,51 +83,55 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
             cited.append((key, ids))
     notes = []
     for key, ids in cited:
-        for one in ids:
-            if one in gold:
-                gold[one].append(key)
+        for dialogue_id in ids:
+            if dialogue_id in gold:
+                gold[dialogue_id].append(key)
             else:
-                notes.append(f"{key}: cites {one!r}, which is no turn")
+                notes.append(f"{key}: cites {dialogue_id!r}, which is not a turn")
     golden = _questions(name, field(sample, "qa", list, where), gold, where)
     golden = replace(golden, notes=(*notes, *golden.notes))
     return Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden
 
 
 def _statements(speakers: Any, at: str) -> Iterator[tuple[str, list[str]]]:
-    """The observations of one session in their order, each with the dialogue ids that it cites."""
+    """Yield the observations of one session in order, each with the dialogue ids that it cites."""
     for speaker, statements in expect(speakers, dict, at).items():
         for index, pair in enumerate(expect(statements, list, f"{at}.{speaker}")):
             spot = f"{at}.{speaker}[{index}]"
             if len(expect(pair, list, spot)) != 2:
-                raise UnusableInput(f"{spot}: expected a statement and the ids that it cites")
+                raise UnusableInput(f"{spot}: expected a pair of a statement and the ids that it cites")
             cited = pair[1] if isinstance(pair[1], list) else [pair[1]]
-            ids = [one for text in cited for one in split_evidence(expect(text, str, f"{spot}[1]"))]
+            ids = [dialogue_id for text in cited for dialogue_id in split_evidence(expect(text, str, f"{spot}[1]"))]
             yield expect(pair[0], str, f"{spot}[0]"), ids
 
 
 def _questions(name: str, raw_questions: list[Any], gold: dict[str, list[str]], where: str) -> GoldenSet:
-    """Probes of the questions; ``gold`` gives the memories that hold each turn."""
+    """Return the questions as probes; ``gold`` maps a dialogue id to the keys of its memories."""
     probes, notes = [], []
     uncited = partly = 0
     for index, raw in enumerate(raw_questions):
         at = f"{where}: qa[{index}]"
         identity = f"{name}/q{index + 1:03d}"
         evidence = field(raw, "evidence", list, at)
-        ids = [one for text in evidence for one in split_evidence(expect(text, str, f"{at}: evidence"))]
+        ids = [dialogue_id for text in evidence for dialogue_id in split_evidence(expect(text, str, f"{at}: evidence"))]
         if ids != evidence:
             notes.append(f"{identity}: evidence {evidence} read as {ids}")
-        if not ids or any(one not in gold for one in ids):
+        if not ids or any(dialogue_id not in gold for dialogue_id in ids):
             reason = (
-                "it names no evidence" if not ids else f"evidence {[one for one in ids if one not in gold]} is no turn"
+                "it names no evidence"
+                if not ids
+                else f"evidence {[dialogue_id for dialogue_id in ids if dialogue_id not in gold]} is no turn"
             )
-            notes.append(f"{identity}: left out, {reason}")
+            notes.append(f"{identity}: dropped, {reason}")
             continue
-        relevant = tuple(Judgement(key) for key in dict.fromkeys(key for one in ids for key in gold[one]))
+        relevant = tuple(
+            Judgement(key) for key in dict.fromkeys(key for dialogue_id in ids for key in gold[dialogue_id])
+        )
         if not relevant:
             uncited += 1
-            notes.append(f"{identity}: left out, no observation cites {ids}")
+            notes.append(f"{identity}: dropped, no observation cites {ids}")
             continue
-        partly += any(not gold[one] for one in ids)
+        partly += any(not gold[dialogue_id] for dialogue_id in ids)
         category = field(raw, "category", int, at)
         probes.append(
             Probe(
@@ -140,20 +145,20 @@ def _questions(name: str, raw_questions: list[Any], gold: dict[str, list[str]], 
         )
     if uncited or partly:
         notes.append(
-            f"{name}: {uncited} of {len(raw_questions)} questions are left out because no observation cites their "
-            f"evidence; {partly} of the {len(probes)} kept are judged by the part that is cited"
+            f"{name}: {uncited} of {len(raw_questions)} questions dropped because no observation cites their "
+            f"evidence; {partly} of the {len(probes)} kept are judged by the cited part of their evidence"
         )
     return GoldenSet(tuple(probes), tuple(notes))
 
 
 def split_evidence(text: str) -> list[str]:
-    """Evidence ids in one string, repaired. What has no id in it stays as it is, so that it is seen not to resolve."""
+    """Return the repaired evidence ids in a string. A part without an id is returned unchanged and fails to resolve."""
     parts = [part for part in re.split(r"[;,\s]+", text.strip()) if part]
     return [f"D{match[1]}:{match[2]}" if (match := EVIDENCE.fullmatch(part)) else part for part in parts]
 
 
 def _date_ms(text: str, where: str) -> int:
-    """``1:56 pm on 8 May, 2023`` as epoch milliseconds, read as UTC."""
+    """Return ``1:56 pm on 8 May, 2023`` as epoch milliseconds, read as UTC."""
     try:
         return int(datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:

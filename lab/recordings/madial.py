@@ -1,12 +1,13 @@
-"""MADial-Bench (hejunqing, MIT), English and Chinese: dialogues over one archive of what a user went through.
+"""Reader of MADial-Bench (hejunqing, MIT), English and Chinese: dialogues over an archive of a user's experiences.
 
-Two files belong together: ``…dialogue….json(l)``, one dialogue per line, and the memories under the same name with
-``memory`` for ``dialogue``. As published, the memory file holds one object per line, each with one key, the memory's
-id; a single object with all ids as keys is read as well. A user is a conversation, the user's dialogues are its
-sessions, and the archive exists before the first. A dialogue is judged once: at the turn before the first
-``test-turn``, whose place counts the ``<BOD>`` line. Where memories name no user, a memory belongs to the users whose
-dialogues want it, else to those whose name it holds, else to all. Dialogues have no time: they follow 2024-06-16, the
-day that the set's scorer assumes, or the last memory. A line without its ``<speaker>:`` is the other's.
+The set has two files per language: ``…dialogue….json(l)``, one dialogue per line, and the memories, in a file with
+``memory`` instead of ``dialogue`` in its name. As published, each line of the memory file is an object whose only key
+is the memory's id; a single object with all ids as keys is accepted as well. A user is a conversation and the user's
+dialogues are its sessions. The archive exists before the first session. Each dialogue has one probe: the user turn
+before the first ``test-turn``, which is a line number that counts the ``<BOD>`` line. A memory without a user belongs
+to the users whose dialogues need it, else to the users whose name it mentions, else to all. Dialogues have no time:
+they follow 2024-06-16, the date that the set's scorer assumes, or the last memory. A line without ``<speaker>:``
+belongs to the other speaker.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ DAY_MS = 86_400_000
 
 
 class Event(NamedTuple):
-    """One memory of the archive, and where it stands; ``user`` is None where the file names none."""
+    """One memory of the archive, with its location; ``user`` is None if the file names no user."""
 
     at: str
     text: str
@@ -44,44 +45,44 @@ class Event(NamedTuple):
 
 
 class Dialogue(NamedTuple):
-    """One line of the file, and where it stands."""
+    """One dialogue, with its location; ``probed`` is the line number of the first test turn."""
 
     at: str
     user: str
     lines: list[str]
     probed: int
-    wanted: list[str]
+    relevant_ids: list[str]
 
 
 def memories_of(path: Path) -> tuple[Path, ...]:
-    """The memory file that belongs to a dialogue file, where there is one."""
+    """Return the memory file of a dialogue file, or an empty tuple."""
     stem = path.stem.replace("dialogue", "memory")
-    places = (path.with_name(stem + suffix) for suffix in (".json", ".jsonl"))
-    return tuple(place for place in places if place.is_file() and place != path)[:1]
+    candidates = (path.with_name(stem + suffix) for suffix in (".json", ".jsonl"))
+    return tuple(candidate for candidate in candidates if candidate.is_file() and candidate != path)[:1]
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read every user of one language."""
-    if "dialogue" not in path.stem or any(fnmatchcase(path.name, one) for one in IGNORED):
-        raise UnusableInput(f"{path}: is no dialogue file; name …-dialogue.json, or the folder that holds it")
+    if "dialogue" not in path.stem or any(fnmatchcase(path.name, pattern) for pattern in IGNORED):
+        raise UnusableInput(f"{path}: is not a dialogue file; give …-dialogue.json or its folder")
     beside = memories_of(path)
     if not beside:
         expected = path.stem.replace("dialogue", "memory") + ".json"
-        raise UnusableInput(f"{path}: its memories are not beside it; put {expected} into the same folder")
+        raise UnusableInput(f"{path}: its memory file is missing; put {expected} into the same folder")
     archive = _archive(beside[0])
     dialogues = [_dialogue(value, f"{path}:{number}") for number, value in read_json_lines(path)]
-    language = language_of([one.text for one in archive.values()])
-    users = list(dict.fromkeys(one.user for one in dialogues))
-    owners = {key: _owners(key, one, dialogues, users) for key, one in archive.items()}
-    strangers = sum(not set(owned) & set(users) for owned in owners.values())
-    note = f"{path.name}: {counted(strangers, 'memory')} left out, no dialogue is of their user"
+    language = language_of([event.text for event in archive.values()])
+    users = list(dict.fromkeys(dialogue.user for dialogue in dialogues))
+    owners = {key: _owners(key, event, dialogues, users) for key, event in archive.items()}
+    orphaned = sum(not set(owned) & set(users) for owned in owners.values())
+    note = f"{path.name}: {counted(orphaned, 'memory')} dropped because their user has no dialogue"
     return [
         _user(
             f"{language}-user{user}",
             language,
-            [one for one in dialogues if one.user == user],
-            {key: one for key, one in archive.items() if user in owners[key]},
-            [note] if strangers and user == users[0] else [],
+            [dialogue for dialogue in dialogues if dialogue.user == user],
+            {key: event for key, event in archive.items() if user in owners[key]},
+            [note] if orphaned and user == users[0] else [],
         )
         for user in users
     ]
@@ -91,40 +92,40 @@ def _archive(path: Path) -> dict[str, Event]:
     """Return the events of a memory file by id: one object per line as published, or one object with every id."""
     starts = sum(line.startswith("{") for line in read_text(path).split("\n"))
     objects = (
-        [(f"{path}:{number}", one) for number, one in read_json_lines(path)]
+        [(f"{path}:{number}", record) for number, record in read_json_lines(path)]
         if starts > 1
         else [(str(path), expect(read_json(path, once=True), dict, str(path)))]
     )
     archive: dict[str, Event] = {}
     for at, record in objects:
-        for key, one in record.items():
+        for key, event in record.items():
             where = f"{at}: {key}"
             if key in archive:
                 raise UnusableInput(f"{where}: occurs twice; the first is at {archive[key].at}")
-            day = _day_ms(field(one, "time", str, where), where)
-            user = str(one["user-id"]) if "user-id" in one else None
-            archive[key] = Event(where, field(one, "event", str, where), day, user)
+            day = _day_ms(field(event, "time", str, where), where)
+            user = str(event["user-id"]) if "user-id" in event else None
+            archive[key] = Event(where, field(event, "event", str, where), day, user)
     if not archive:
-        raise UnusableInput(f"{path}: holds no memory")
+        raise UnusableInput(f"{path}: has no memory")
     return archive
 
 
 def _dialogue(value: dict[str, Any], at: str) -> Dialogue:
-    lines = [expect(one, str, f"{at}: dialogue") for one in field(value, "dialogue", list, at)]
-    marked = [expect(one, int, f"{at}: test-turn") for one in field(value, "test-turn", list, at)]
+    lines = [expect(line, str, f"{at}: dialogue") for line in field(value, "dialogue", list, at)]
+    marked = [expect(line_number, int, f"{at}: test-turn") for line_number in field(value, "test-turn", list, at)]
     if not marked or not 0 < marked[0] < len(lines):
-        raise UnusableInput(f"{at}: test-turn {marked} is no place in a dialogue of {len(lines)} lines")
-    wanted = [str(one) for one in field(value, "relevant-id", list, at)]
-    return Dialogue(at, str(field(value, "user-id", object, at)), lines, marked[0], wanted)
+        raise UnusableInput(f"{at}: test-turn {marked} is not a line number of this dialogue of {len(lines)} lines")
+    relevant_ids = [str(identifier) for identifier in field(value, "relevant-id", list, at)]
+    return Dialogue(at, str(field(value, "user-id", object, at)), lines, marked[0], relevant_ids)
 
 
 def _owners(key: str, memory: Event, dialogues: list[Dialogue], users: list[str]) -> list[str]:
-    """Return the users whose archive holds a memory."""
+    """Return the users to whose archive a memory belongs."""
     if memory.user is not None:
         return [memory.user]
-    wanting = {one.user for one in dialogues if key in one.wanted}
-    named = {one.user for one in dialogues for name in _names(one) if name in memory.text}
-    return [user for user in users if user in (wanting or named or users)]
+    wanting = {dialogue.user for dialogue in dialogues if key in dialogue.relevant_ids}
+    mentioned = {dialogue.user for dialogue in dialogues for name in _names(dialogue) if name in memory.text}
+    return [user for user in users if user in (wanting or mentioned or users)]
 
 
 def _names(dialogue: Dialogue) -> set[str]:
@@ -135,8 +136,8 @@ def _user(
     name: str, language: str, dialogues: list[Dialogue], archive: dict[str, Event], notes: list[str]
 ) -> tuple[Recording, GoldenSet]:
     memories = in_birth_order(
-        Memory(f"{name}/archive#{key}", one.text, one.text, visible_from=0, created_at=one.day_ms)
-        for key, one in sorted(archive.items(), key=lambda pair: pair[1].day_ms)
+        Memory(f"{name}/archive#{key}", event.text, event.text, visible_from=0, created_at=event.day_ms)
+        for key, event in sorted(archive.items(), key=lambda pair: pair[1].day_ms)
     )
     keys = {memory.key for memory in memories}
     clock = max(SCORED_ON_MS, *(memory.created_at + DAY_MS for memory in memories)) if memories else SCORED_ON_MS
@@ -145,45 +146,48 @@ def _user(
     unnamed = 0
     for number, dialogue in enumerate(dialogues, 1):
         session = f"d{number:03d}"
-        asked: Turn | None = None
+        probed_turn: Turn | None = None
         role = "assistant"
-        for place, line in enumerate(dialogue.lines):
-            said = line.strip()
-            if not said or said in MARKS:
+        for line_number, line in enumerate(dialogue.lines):
+            spoken = line.strip()
+            if not spoken or spoken in MARKS:
                 continue
-            match = SPOKEN.match(said)
+            match = SPOKEN.match(spoken)
             if match:
                 role = "assistant" if match[1] == ASSISTANT else "user"
             else:
                 role = "user" if role == "assistant" else "assistant"
                 unnamed += 1
-            text = (match[2] if match else said).strip().strip('"“”').strip()
+            text = (match[2] if match else spoken).strip().strip('"“”').strip()
             if not text:
                 continue
-            key = f"{name}/{session}/{place}"
+            key = f"{name}/{session}/{line_number}"
             turns.append(
                 Turn(key, len(turns), session, role, text, clock + len(turns), speaker=match[1] if match else role)
             )
-            if role == "user" and place < dialogue.probed:
-                asked = turns[-1]
-        dead = [one for one in dialogue.wanted if f"{name}/archive#{one}" not in keys]
-        if dead:
-            notes.append(f"{name}/{session}: relevant-id {dead} are no memories of this user")
+            if role == "user" and line_number < dialogue.probed:
+                probed_turn = turns[-1]
+        unknown = [identifier for identifier in dialogue.relevant_ids if f"{name}/archive#{identifier}" not in keys]
+        if unknown:
+            notes.append(f"{name}/{session}: relevant-id {unknown} are not memories of this user")
         relevant = tuple(
-            Judgement(f"{name}/archive#{one}") for one in dict.fromkeys(dialogue.wanted) if one not in dead
+            Judgement(f"{name}/archive#{identifier}")
+            for identifier in dict.fromkeys(dialogue.relevant_ids)
+            if identifier not in unknown
         )
-        if asked is None or not relevant:
-            notes.append(f"{name}/{session}: left out, {'nothing is wanted' if asked else 'no user turn is before it'}")
+        if probed_turn is None or not relevant:
+            why = "no memory is relevant" if probed_turn else "no user turn comes before the test turn"
+            notes.append(f"{name}/{session}: dropped, {why}")
             continue
-        probes.append(Probe(asked.key, name, asked.key, None, relevant, slices={"language": language}))
+        probes.append(Probe(probed_turn.key, name, probed_turn.key, None, relevant, slices={"language": language}))
     if unnamed:
-        notes.append(f"{name}: lines without a speaker, read as the other's: {unnamed}")
+        notes.append(f"{name}: lines without a speaker, assigned to the other speaker: {unnamed}")
     recording = Recording(name, tuple(turns), memories, language=language, notes=tuple(notes))
     return recording, GoldenSet(tuple(probes), tuple(notes))
 
 
 def _day_ms(text: str, where: str) -> int:
-    """``2023-12-25`` as epoch milliseconds of that day's midnight, UTC."""
+    """Return ``2023-12-25`` as epoch milliseconds at midnight UTC."""
     try:
         return int(datetime.strptime(text.strip(), "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:

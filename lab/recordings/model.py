@@ -1,18 +1,18 @@
-"""What was said: turns in sessions, and the memories that existed at each of them."""
+"""The data model of a recording: its turns, grouped into sessions, and its memories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-# The scope of what belongs to every project.
+# The scope of memories and turns that belong to every project.
 GLOBAL = "global"
-# Importance labels: what a memory may be graded as.
+# Importance labels of a memory.
 MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknown"
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
-# Characters of a text that the text lane searches with, or is searched in: a prompt may hold a whole file.
+# Text search reads only this many characters of a query or an indexed text, because a prompt may quote an entire file.
 SEARCHED = 200_000
-# The tier that memories of a label belong to.
+# The tier of each label.
 TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
 
@@ -20,9 +20,9 @@ TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 class Turn:
     """One utterance.
 
-    ``seq`` counts turns of the conversation from 0 and is the replay clock; ``time_ms`` never runs backwards.
-
-    Where a turn is kept as a memory it is injected as ``said`` and searched as ``index_text``; blank: as its ``text``.
+    ``seq`` counts the conversation's turns from 0 and is the replay clock. ``time_ms`` is in epoch milliseconds and
+    never decreases. If the turn itself becomes a memory, ``said`` is injected and ``index_text`` is searched; where
+    either is blank, ``text`` is used instead.
     """
 
     key: str
@@ -39,15 +39,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A memory as the recording gives it.
+    """A memory as recorded.
 
-    ``visible_from`` is the ``seq`` of the first turn that can recall it, ``visible_until`` that of the first turn that
-    can no longer (None: it is never forgotten). ``text`` is injected, ``index_text`` embedded and searched. ``label``
-    is None where the recording grades nothing. ``trust`` is who vouches for it; ``hard_rule`` says that it must never
-    be lost.
+    ``visible_from`` is the ``seq`` of the first turn that can recall the memory. ``visible_until`` is the ``seq`` of
+    the first turn that can no longer recall it (None: it is never forgotten). ``text`` is injected; ``index_text`` is
+    embedded and searched. ``label`` is None if the recording has no labels. ``trust`` names the source of the memory;
+    ``hard_rule`` marks a memory that recall must never miss.
 
-    Two fields are known only of rows read from a store: ``place`` is the row's place in its table (None: memories are
-    stored in order of birth), and ``embedded`` is False where the row was stored without an embedding.
+    Only memories read from a store set the last two: ``place`` is the position of the row in its table (None: creation
+    order), and ``embedded`` is False if the row has no embedding.
     """
 
     key: str
@@ -66,17 +66,17 @@ class Memory:
     visible_until: int | None = None
 
     def is_forgotten_at(self, seq: int) -> bool:
-        """Tell whether it was forgotten before the turn ``seq``."""
+        """Return whether the memory was forgotten before turn ``seq``."""
         return self.visible_until is not None and self.visible_until <= seq
 
     def is_visible_at(self, seq: int) -> bool:
-        """Tell whether the turn ``seq`` can recall it: it is born by then, and not forgotten."""
+        """Return whether turn ``seq`` can recall the memory: it exists by then and is not forgotten."""
         return self.visible_from <= seq and not self.is_forgotten_at(seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One conversation: its turns in order, its memories in order of birth, and what its reader repaired or noticed."""
+    """One conversation: turns in order, memories in creation order, and the reader's notes on repairs and oddities."""
 
     conversation: str
     turns: tuple[Turn, ...]
@@ -91,14 +91,14 @@ class Recording:
 
     @property
     def has_labels(self) -> bool:
-        """Whether any memory carries an importance label of its own."""
+        """Whether any memory has a recorded importance label."""
         return any(memory.label is not None for memory in self.memories)
 
 
 def in_birth_order(memories: Iterable[Memory]) -> tuple[Memory, ...]:
-    """Give every memory ``created_at = max(previous + 1 ms, recorded time)``: list order is the clock.
+    """Return the memories with ``created_at = max(previous + 1, recorded time)``, in epoch milliseconds.
 
-    Recorded times of public sets run backwards now and then; the list order is the only safe one.
+    The order of the list wins over recorded times, because the times in public data sets sometimes run backwards.
     """
     ordered: list[Memory] = []
     previous = -1

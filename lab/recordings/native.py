@@ -1,16 +1,16 @@
-"""The project's own recording format: JSON Lines, one conversation a file, diffable line by line.
+"""Reader of the ``lab`` format: JSON Lines, one conversation per file, diffable line by line.
 
     {"kind": "recording", "schema": "lab.recording.v1", "conversation": NAME, "language": "en", "title": TEXT}
     {"kind": "session", "session": "s01", "time": "2026-03-02T09:10:00+08:00", "scope": "gateway"}
     {"kind": "turn", "turn": "t01", "role": "user", "text": TEXT}
     {"kind": "memory", "text": TEXT, "category": "decision", "importance_label": "must_remember", "scope": "gateway"}
 
-A memory belongs to the turn line above it, is keyed ``<conversation>/<session>/<turn>#<ordinal>`` and can be recalled
-from the next turn on. Under a ``key`` of its own it may stand anywhere: before the first turn it is there from the
-start. One with ``forgotten_after``, the key of a turn, can no longer be recalled from the turn after that one on.
+A memory line belongs to the turn line above it. Its key is ``<conversation>/<session>/<turn>#<ordinal>``, and the next
+turn is the first that can recall it. A memory line with an explicit ``key`` may appear anywhere; before the first turn,
+it exists from the start. ``forgotten_after`` holds the key of the last turn that can recall the memory.
 
-What other formats know besides (the time, speaker and scope of a turn, how it reads as a memory, the time of a
-memory, the notes of a reader) has fields that a hand-written file does without.
+Files converted from other formats use more fields, which hand-written files rarely need: the time, speaker and scope of
+a turn, its texts as a memory, the time of a memory, and the reader's notes.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ FIELDS = {
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
-    """Read one conversation. Its probes live in a golden set of their own, so the set that comes with it is empty."""
+    """Read one conversation. The golden set has no probes, because the ``lab`` format keeps them in separate files."""
     lines = read_json_lines(path)
     first = next(lines, None)
     if first is None:
-        raise UnusableInput(f"{path}: is empty; its first line must be the recording")
+        raise UnusableInput(f"{path}: is empty; its first line must be the recording header")
     number, header = first
     at = f"{path}:{number}"
     if header.get("kind") != "recording" or header.get("schema") != SCHEMA:
         raise UnusableInput(f'{at}: the first line must be {{"kind": "recording", "schema": "{SCHEMA}", …}}')
     name = _name(header, "conversation", at)
     noted = optional(header, "notes", list, [], at)
-    notes = tuple(expect(one, str, f"{at}: field 'notes'") for one in noted)
+    notes = tuple(expect(note, str, f"{at}: field 'notes'") for note in noted)
     reader = _Lines(name)
     for number, line in lines:
         reader.take(line, f"{path}:{number}")
@@ -77,7 +77,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
 
 
 class _Lines:
-    """Walks the lines of one file; holds the session and turn that a line belongs to."""
+    """Parser of one file's lines; keeps the session and turn to which the next line belongs."""
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
@@ -87,7 +87,7 @@ class _Lines:
         self.session: dict[str, Any] | None = None
         self.start_ms = -1
         self.ordinal = 0
-        # By place among the memories: the turn after which one is forgotten, and where that is said.
+        # Index of a memory -> the key of its last turn, and the line that says so.
         self.forgotten: dict[int, tuple[str, str]] = {}
 
     def take(self, line: dict[str, Any], at: str) -> None:
@@ -100,25 +100,27 @@ class _Lines:
         {"session": self.take_session, "turn": self.take_turn, "memory": self.take_memory}[kind](line, at)
 
     def take_session(self, line: dict[str, Any], at: str) -> None:
-        # A session may be called a#2: one that was cleared and went on.
+        # '#' is allowed: a session that continued after a reset is called a#2.
         key = f"{self.conversation}/{_name(line, 'session', at, forbidden='/')}"
-        self._once(key, at)
+        self._register(key, at)
         optional(line, "scope", str, GLOBAL, at)
         start = _time_ms(field(line, "time", str, at), at)
         if start <= self.start_ms:
-            raise UnusableInput(f"{at}: session {line['session']!r} does not begin after the one before it")
+            raise UnusableInput(f"{at}: session {line['session']!r} does not begin after the previous session")
         self.session, self.start_ms = line, start
 
     def take_turn(self, line: dict[str, Any], at: str) -> None:
         if self.session is None:
-            raise UnusableInput(f"{at}: a turn stands before the first session line")
+            raise UnusableInput(f"{at}: this turn comes before the first session line")
         key = f"{self.conversation}/{self.session['session']}/{_name(line, 'turn', at)}"
-        self._once(key, at)
+        self._register(key, at)
         role = _one_of(field(line, "role", str, at), ROLES, "role", at)
         earliest = max(self.turns[-1].time_ms + 1 if self.turns else 0, self.start_ms)
         time_ms = _time_ms(field(line, "time", str, at), at) if "time" in line else earliest
         if time_ms < earliest:
-            raise UnusableInput(f"{at}: turn {line['turn']!r} is not later than the one before, or than its session")
+            raise UnusableInput(
+                f"{at}: turn {line['turn']!r} is not later than the previous turn, or is earlier than its session"
+            )
         scope = optional(self.session, "scope", str, GLOBAL, at)
         self.turns.append(
             Turn(
@@ -144,17 +146,19 @@ class _Lines:
                 raise UnusableInput(f"{at}: key {key!r} does not begin with {self.conversation}/")
         else:
             if turn is None or self.session is None or turn.session != self.session["session"]:
-                raise UnusableInput(f"{at}: a memory stands before the first turn of its session")
+                raise UnusableInput(
+                    f"{at}: this memory comes before the first turn of its session; move it, or give it a key"
+                )
             key = f"{turn.key}#{self.ordinal}"
             self.ordinal += 1
-        self._once(key, at)
+        self._register(key, at)
         born = turn.time_ms if turn else 0
         text = field(line, "text", str, at)
         label = line.get("importance_label")
         supersedes = tuple(expect(line.get("supersedes", []), list, f"{at}: field 'supersedes'"))
         for older in supersedes:
             if expect(older, str, f"{at}: field 'supersedes'") not in {memory.key for memory in self.memories}:
-                raise UnusableInput(f"{at}: supersedes {older!r}, which no earlier memory is")
+                raise UnusableInput(f"{at}: supersedes {older!r}, which is not an earlier memory")
         if "forgotten_after" in line:
             self.forgotten[len(self.memories)] = (field(line, "forgotten_after", str, at), at)
         self.memories.append(
@@ -174,40 +178,40 @@ class _Lines:
         )
 
     def end(self) -> None:
-        """Resolve the turns after which memories are forgotten: they stand below the memories."""
+        """Resolve ``forgotten_after``, which may name a turn further down the file."""
         seqs = {turn.key: turn.seq for turn in self.turns}
-        for place, (turn, at) in self.forgotten.items():
-            memory = self.memories[place]
+        for index, (turn, at) in self.forgotten.items():
+            memory = self.memories[index]
             if turn not in seqs:
-                raise UnusableInput(f"{at}: forgotten_after {turn!r} is no turn of the recording")
+                raise UnusableInput(f"{at}: forgotten_after {turn!r} is not a turn of this recording")
             if seqs[turn] + 1 < memory.visible_from:
-                raise UnusableInput(f"{at}: forgotten_after {turn!r} is before the memory is there")
-            self.memories[place] = replace(memory, visible_until=seqs[turn] + 1)
+                raise UnusableInput(f"{at}: forgotten_after {turn!r} comes before the memory exists")
+            self.memories[index] = replace(memory, visible_until=seqs[turn] + 1)
 
-    def _once(self, key: str, at: str) -> None:
+    def _register(self, key: str, at: str) -> None:
         if key in self.keys:
             raise UnusableInput(f"{at}: {key!r} occurs twice")
         self.keys.add(key)
 
 
 def _time_ms(time: str, at: str) -> int:
-    """An ISO 8601 time with its zone as epoch milliseconds."""
+    """Return an ISO 8601 time with a time zone as epoch milliseconds."""
     try:
-        moment = datetime.fromisoformat(time)
+        parsed = datetime.fromisoformat(time)
     except ValueError:
         raise UnusableInput(f"{at}: time {time!r} is not ISO 8601") from None
-    if moment.tzinfo is None:
-        raise UnusableInput(f"{at}: time {time!r} has no zone; write for instance 2026-03-02T09:10:00+08:00")
-    if moment.timestamp() < 0:
+    if parsed.tzinfo is None:
+        raise UnusableInput(f"{at}: time {time!r} has no time zone; write, for example, 2026-03-02T09:10:00+08:00")
+    if parsed.timestamp() < 0:
         raise UnusableInput(f"{at}: time {time!r} is before 1970")
-    return round(moment.timestamp() * 1000)
+    return round(parsed.timestamp() * 1000)
 
 
 def _name(line: dict[str, Any], what: str, at: str, *, forbidden: str = "/#") -> str:
-    """A name that a key can be made of."""
+    """Return a name that can be part of a key; ``forbidden`` characters separate the parts of a key."""
     name: str = field(line, what, str, at)
-    if not name.strip() or any(one in name for one in forbidden):
-        raise UnusableInput(f"{at}: {what} {name!r} is blank or holds / or #, which keys are made with")
+    if not name.strip() or any(character in name for character in forbidden):
+        raise UnusableInput(f"{at}: {what} {name!r} is blank or contains / or #, which separate the parts of a key")
     return name
 
 

@@ -1,6 +1,6 @@
-"""The formats that can be read, and the one way to read them.
+"""The registry of recording formats, and the function that reads any of them.
 
-A new format is one file and one line in :data:`FORMATS`.
+To add a format, write one module and add one entry to :data:`FORMATS`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, op
 from lab.recordings.catalogue import in_clone
 from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
-from lab.utf16 import half_character
+from lab.utf16 import has_lone_surrogate
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 
 
 def nothing_beside(_: Path) -> tuple[Path, ...]:
-    """Most files stand alone."""
+    """Return no companion files: the default of most formats."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format.
+    """A recording format.
 
-    Which files of a folder are its own (``pattern``, and not ``ignored``), what it offers as memories (first is the
-    default), when recall happens by default. ``beside`` finds the files that belong to one of them; ``depth`` is how
-    many of the last names of its path tell it from the others. ``hidden`` is the one hidden file that is read.
-    ``gather`` finds and reads the files of a whole path, where one file alone does not say what to read.
-    ``from_tools``: its memories are those that the agent's own tool calls stored.
+    In a folder, the format reads the files that match ``pattern`` and none of ``ignored``; hidden files are skipped,
+    except one named ``hidden``. ``memories`` lists the possible sources of memories, the default first.
+    ``recall_turns`` is the default of ``--recall-turns``. ``beside`` returns the companion files of a file. The last
+    ``depth`` components of a path identify a file. ``gather`` reads an entire path at once, for formats where a single
+    file does not say what to read. ``from_tools`` is true if the memories were stored by the agent's tool calls.
     """
 
     name: str
@@ -73,7 +73,7 @@ FORMATS: dict[str, Format] = {
             beam.PATTERN,
             ("turns",),
             "none",
-            "BEAM: user and assistant, ten abilities asked for after the chat",
+            "BEAM: user and assistant, questions on ten abilities after the chat",
             beside=beam.questions_of,
             depth=3,
         ),
@@ -92,7 +92,7 @@ FORMATS: dict[str, Format] = {
             "**/*_topics.json",
             ("statements",),
             "user",
-            "TREC iKAT: statements of a user, every utterance judged",
+            "TREC iKAT: a user's personal statements, every utterance judged",
         ),
         Format(
             "lab",
@@ -100,7 +100,7 @@ FORMATS: dict[str, Format] = {
             "*.jsonl",
             ("recorded",),
             "user",
-            "this project's own JSON Lines, one conversation a file",
+            "this project's JSON Lines format, one conversation per file",
         ),
         Format(
             "locomo",
@@ -126,7 +126,7 @@ FORMATS: dict[str, Format] = {
             "*.jsonl",
             ("recorded",),
             "user",
-            "OpenClaw's sessions: ~/.openclaw, or what of it is given",
+            "OpenClaw's sessions: ~/.openclaw or any part of it",
             gather=openclaw.gather,
             from_tools=True,
         ),
@@ -149,12 +149,12 @@ FORMATS: dict[str, Format] = {
     )
 }
 
-# Other readings of a format, which its notes and its page name.
+# Variants of a format that read more files. Notes and documentation name them; `lab recordings list` does not.
 VARIANTS: dict[str, Format] = {
     openclaw.ARCHIVED: replace(
         FORMATS["openclaw"],
         name=openclaw.ARCHIVED,
-        about="the same, and the sessions that were reset or deleted",
+        about="OpenClaw's sessions, including those that were reset or deleted",
         gather=openclaw.gather_all,
     )
 }
@@ -162,12 +162,12 @@ VARIANTS: dict[str, Format] = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What was read: recordings in order of conversation id, their probes, and the files they came from.
+    """Recordings in order of conversation id, with their probes and the files they were read from.
 
-    ``names`` has what belongs to those files as well, by names that do not depend on where they lie. ``stored`` is the
-    digest of the memories that took the place of the recordings' own, if any did. ``digests`` are, by name, of what was
-    read of files that another process may write meanwhile. ``path`` is where it was read. ``inventory`` says what the
-    path holds, where that is more than its files.
+    ``names`` maps names that are independent of the folder's location to the files and their companions. ``stored`` is
+    the content digest of the memories that replaced the recorded ones, if any. ``digests`` holds, by name, the content
+    digest of each file that another process may be writing. ``path`` is the path that was read. ``inventory`` is set
+    for formats that report what a path holds.
     """
 
     format: Format
@@ -182,12 +182,12 @@ class Library:
     path: Path = Path()
 
     def checksums(self) -> dict[str, str]:
-        """Return the sha256 of what was read, by the names of files."""
+        """Return the SHA-256 of the content that was read, by file name."""
         return {name: self.digests.get(name) or sha256_file(path) for name, path in self.names.items()}
 
 
 def format_named(name: str) -> Format:
-    """The format of that name, or :class:`UnusableInput` that lists the names."""
+    """Return the format called ``name``. Raises :class:`UnusableInput`, which lists the known names."""
     try:
         return (FORMATS | VARIANTS)[name]
     except KeyError:
@@ -195,12 +195,12 @@ def format_named(name: str) -> Format:
 
 
 def files_of(path: Path, form: Format) -> tuple[Path, ...]:
-    """The files of one format at ``path``: the file itself, or those of the folder by name."""
+    """Return the files of a format at ``path``: the file itself, or the matching files of the folder in name order."""
     if path.is_file():
         return (path,)
     if not path.exists():
         raise UnusableInput(f"{path}: no such file or folder")
-    found = tuple(
+    files = tuple(
         sorted(
             child
             for child in path.glob(form.pattern)
@@ -209,33 +209,33 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
             and not any(fnmatchcase(child.name, ignored) for ignored in form.ignored)
         )
     )
-    if not found:
+    if not files:
         elsewhere = in_clone(form.name, path)
         raise UnusableInput(
-            f"{path}: no {form.pattern} file in this folder, which format {form.name!r} reads{elsewhere}"
+            f"{path}: this folder has no {form.pattern} file, which format {form.name!r} reads{elsewhere}"
         )
-    return found
+    return files
 
 
 def not_among(path: Path, format_name: str, out: Path) -> None:
-    """Refuse to write a file where the next reading of a folder would take it for one of its recordings."""
+    """Raise :class:`UnusableInput` if ``out`` would later be read as one of the recordings of the folder ``path``."""
     form = format_named(format_name)
     if path.is_dir() and out.resolve().parent == path.resolve() and fnmatchcase(out.name, form.pattern):
-        raise UnusableInput(f"{out}: would be read as one of the recordings in {path}; choose another --out")
+        raise UnusableInput(f"{out}: would later be read as one of the recordings in {path}; choose another --out")
 
 
 def names_of(files: Iterable[Path], form: Format) -> dict[str, Path]:
-    """The files, and those that belong to them, by the last names of their paths."""
+    """Return the files and their companions, by the last components of their paths."""
     names: dict[str, Path] = {}
     for file in files:
         absolute = file.absolute()
         root = absolute.parents[min(form.depth, len(absolute.parents)) - 1]
-        names |= {one.absolute().relative_to(root).as_posix(): one for one in (file, *form.beside(file))}
+        names |= {path.absolute().relative_to(root).as_posix(): path for path in (file, *form.beside(file))}
     return names
 
 
 def shortest_names(files: Iterable[Path]) -> dict[str, Path]:
-    """Name each file by as few of the last names of its path as tell it from the others."""
+    """Return the files by the shortest path suffixes, of equal depth, that are unique."""
     paths = [file.absolute() for file in files]
     depth = 1
     while len({path.parts[-depth:] for path in paths}) < len(set(paths)):
@@ -244,11 +244,11 @@ def shortest_names(files: Iterable[Path]) -> dict[str, Path]:
 
 
 def read_library(path: Path, format_name: str, *, memories: str | None = None) -> Library:
-    """Read a file or a folder of recordings with their gold.
+    """Read a file or a folder of recordings, with the probes those files contain.
 
-    ``memories`` chooses what the recording offers as memories; ``golden`` adds probes that live in files of their
-    own. Raises :class:`UnusableInput` for anything that cannot be replayed: no turns, one conversation twice, a probe
-    that names what is not there.
+    ``memories`` selects the source of the memories (None: the format's default). Raises :class:`UnusableInput` for
+    input that cannot be replayed: a recording without turns, a duplicate conversation, or a probe that names an unknown
+    turn or memory.
     """
     form = format_named(format_name)
     chosen = memories or form.memories[0]
@@ -256,25 +256,27 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
         raise UnusableInput(f"format {form.name!r} has no memories {chosen!r}; it has: {', '.join(form.memories)}")
     gathered = form.gather(path) if form.gather else None
     if gathered:
-        files, pairs = gathered.files, [(one, GoldenSet()) for one in gathered.recordings]
+        files, pairs = gathered.files, [(recording, GoldenSet()) for recording in gathered.recordings]
     else:
         files = files_of(path, form)
         pairs = [pair for file in files for pair in form.read(file, chosen)]
     recordings = tuple(sorted((recording for recording, _ in pairs), key=lambda recording: recording.conversation))
     if not recordings:
-        raise UnusableInput(f"{path}: holds no conversation")
+        raise UnusableInput(f"{path}: contains no conversation")
     for before, after in pairwise(recordings):
         if before.conversation == after.conversation:
             raise UnusableInput(f"{path}: conversation {after.conversation!r} occurs twice")
     for recording in recordings:
         if not recording.turns:
-            raise UnusableInput(f"{path}: conversation {recording.conversation!r} has no turns: nothing to replay")
+            raise UnusableInput(
+                f"{path}: conversation {recording.conversation!r} has no turns, so it cannot be replayed"
+            )
         _require_writable_names(recording, path)
     golden = GoldenSet(
         tuple(probe for _, gold in pairs for probe in gold.probes),
         gathered.notes if gathered else tuple(note for _, gold in pairs for note in gold.notes),
     )
-    # All at once: to check is to go through every recording.
+    # The golden set is added once, at the end, because every addition checks all recordings.
     library = Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form), path=path)
     if gathered:
         names = shortest_names(files)
@@ -284,28 +286,31 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
 
 
 def _require_writable_names(recording: Recording, path: Path) -> None:
-    """Refuse names with half a surrogate pair: no file of a run and no store can hold one. Texts may have some."""
+    """Raise :class:`UnusableInput` for a name with a lone surrogate, which no run file or store can hold.
+
+    Texts may contain lone surrogates.
+    """
     names = {recording.conversation: None}
     for turn in recording.turns:
         names |= {turn.key: None, turn.scope: None}
     for memory in recording.memories:
         names |= {memory.key: None, memory.scope: None, memory.trust: None}
-    broken = half_character("".join(names)) and next(filter(half_character, names))
+    broken = has_lone_surrogate("".join(names)) and next(filter(has_lone_surrogate, names))
     if broken:
         raise UnusableInput(
-            f"{path}: the name {broken!r} holds half a character (a lone surrogate); write it otherwise"
+            f"{path}: the name {broken!r} contains a lone surrogate (half a character); use another name"
         )
 
 
 def with_golden(library: Library, golden: GoldenSet) -> Library:
-    """The same recordings with more probes; :class:`UnusableInput` for probes that do not fit them."""
+    """Return the library with more probes. Raises :class:`UnusableInput` for probes that do not fit its recordings."""
     joined = GoldenSet(library.golden.probes + golden.probes, library.golden.notes + golden.notes)
     check_probes(library.recordings, joined.probes)
     return replace(library, golden=joined)
 
 
 def check_probes(recordings: Sequence[Recording], probes: Iterable[Probe]) -> None:
-    """Refuse probes that name an unknown conversation, turn or memory, or occur twice."""
+    """Raise :class:`UnusableInput` for a duplicate probe, or one that names an unknown conversation, turn or memory."""
     problems = probe_problems(recordings, probes)
     if problems:
         more = f" (and {len(problems) - 1} more; `lab golden lint` lists them)" if len(problems) > 1 else ""

@@ -1,9 +1,9 @@
-"""RealMem (AvatarMemory/RealMemBench, Apache-2.0): gold on natural user turns inside the sessions.
+"""Reader of RealMem (AvatarMemory/RealMemBench, Apache-2.0): gold on natural user turns inside the sessions.
 
-One file a persona. The gold of a query is on the assistant turn that follows it (``memory_used``: session and
-content), which is where the official scorer reads it. Memories are the ``extracted_memory`` of earlier sessions: they
-appear when their session has ended. A memory's ``index`` is not unique, so a key counts within the session. The
-project is the prefix of ``session_identifier``.
+One file per persona. The gold of a query (``memory_used``: session and content) is on the assistant turn after it,
+where the official scorer reads it as well. The memories are the ``extracted_memory`` of each session; they become
+visible when the session has ended. A memory's ``index`` is not unique, so its key is its ordinal within the session.
+The prefix of ``session_identifier`` is the project, which is the scope.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SLICES = ("category_name", "session_type", "topic")
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
-    """Read one persona: its recording and the probes in it."""
+    """Read the recording and the probes of one persona."""
     value = read_json(path)
     where = str(path)
     name = field(field(value, "_metadata", dict, where), "person_name", str, where)
@@ -68,12 +68,17 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     probes, notes = [], []
     for turn, raw, used in queries:
         at = f"{where}: memory_used of {turn.key}"
-        wanted = [(field(one, "session_uuid", str, at), _as_text(field(one, "content", object, at))) for one in used]
-        missing = [pair for pair in wanted if pair not in keys]
-        if not wanted or missing:
-            notes.append(f"{turn.key}: left out, gold does not resolve ({len(missing)} of {len(wanted)} references)")
+        references = [
+            (field(reference, "session_uuid", str, at), _as_text(field(reference, "content", object, at)))
+            for reference in used
+        ]
+        missing = [pair for pair in references if pair not in keys]
+        if not references or missing:
+            notes.append(
+                f"{turn.key}: dropped, {len(missing)} of {len(references)} references of its gold do not resolve"
+            )
             continue
-        relevant = tuple(Judgement(key) for key in dict.fromkeys(keys[pair] for pair in wanted))
+        relevant = tuple(Judgement(key) for key in dict.fromkeys(keys[pair] for pair in references))
         slices = {name: str(raw[name]) for name in SLICES if raw.get(name)}
         probes.append(Probe(turn.key, name, turn.key, None, relevant, slices=slices))
     recording = Recording(name, tuple(turns), in_birth_order(memories), notes=tuple(notes))
@@ -81,12 +86,12 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
 
 
 def _as_text(content: Any) -> str:
-    """One memory of the set is an object instead of a string; it is shown as JSON."""
+    """Return the content as text; the single memory in the set that is an object becomes JSON."""
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, sort_keys=True)
 
 
 def _day_ms(text: str, where: str) -> int:
-    """``2025-12-23 (Tuesday)`` as epoch milliseconds of that day's midnight, UTC."""
+    """Return ``2025-12-23 (Tuesday)`` as epoch milliseconds at midnight UTC."""
     try:
         return int(datetime.strptime(text[:10], "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:

@@ -1,11 +1,11 @@
-"""REALTALK (danny911kr, no licence: research only): two real people chat for 21 days; questions name the turns.
+"""Reader of REALTALK (danny911kr, no licence: research only): two real people chat for 21 days.
 
-One file a chat. Questions are asked from outside after the last session, every turn is a memory, as in LoCoMo. Evidence
-strings are repaired: ``D12:3-D12:5`` is the turns from one to the other, ``D11:17; D16:1`` and ``D13:45:D20:19`` are
-two ids, ``D5:3.`` is one. An id that no turn has is a *hole* where it lies within its session: a message of an image
-alone, which was merged away. Its neighbour is not taken in its place; the notes count holes, ids past the end and what
-cannot be read at all. A question is kept where any of its evidence names a turn, and its slice ``evidence`` says how:
-``verbatim``, ``repaired`` (all of it, once repaired) or ``partial``.
+One file per chat. As in LoCoMo, questions are asked after the last session and every turn is a memory. The reader
+repairs evidence strings: ``D12:3-D12:5`` is a range of turns, ``D11:17; D16:1`` and ``D13:45:D20:19`` are two ids each,
+and ``D5:3.`` is one. An unknown id within the range of its session is a *hole*: an image-only message that the authors
+merged away. No neighbouring turn replaces it; the notes count holes, ids past the end of the session, and unreadable
+evidence. A question is kept if any of its evidence names a turn. Its slice ``evidence`` is ``verbatim``, ``repaired``
+(complete after repair) or ``partial``.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from lab.shape import expect, field, optional
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
 SESSION = re.compile(r"session_([1-9]\d{0,3})")
-# No chat has ten thousand turns; a range that says so is no range.
+# At most four digits: no chat has ten thousand turns, so longer numbers are not ids.
 EVIDENCE = re.compile(r"D(\d{1,4}):(\d{1,4})(?!\d)(?:\s*-\s*D\1:(\d{1,4})(?!\d))?")
 
 
 class Evidence(NamedTuple):
-    """Ids that one evidence string names, in order, and what of it names none."""
+    """The ids in an evidence string, in order, and the rest of the string, which contains no id."""
 
     ids: list[str]
     unread: str
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
-    """Read one chat: every turn is a memory, the questions are probes from outside."""
+    """Read one chat: every turn is a memory, and the questions are asked after the last session."""
     chat = expect(read_json(path), dict, str(path))
     name, where = path.stem, str(path)
     numbers = sorted(int(match[1]) for key in chat if (match := SESSION.fullmatch(key)) and chat[key])
@@ -55,15 +55,25 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             caption = raw.get("blip_caption")
             clock = max(clock + 1, _time_ms(time, spot))
             key = f"{name}/session_{number}/{identity}"
-            said = f"{speaker}: {text}" + (f" {caption}" if caption else "")
-            # Searched under the date of its session, as in LoCoMo and in the published rankings of both.
+            statement = f"{speaker}: {text}" + (f" {caption}" if caption else "")
+            # The indexed text includes the session's date, as in LoCoMo and in the published rankings of both sets.
             date = date or time
-            dated = f"{date}\n{date} {said}"
+            dated = f"{date}\n{date} {statement}"
             session = f"session_{number}"
             turns.append(
-                Turn(key, len(turns), session, "user", text, clock, speaker=speaker, said=said, index_text=dated)
+                Turn(
+                    key,
+                    len(turns),
+                    session,
+                    "user",
+                    text,
+                    clock,
+                    speaker=speaker,
+                    said=statement,
+                    index_text=dated,
+                )
             )
-            memories.append(Memory(f"{key}#0", said, dated, visible_from=len(turns), created_at=clock))
+            memories.append(Memory(f"{key}#0", statement, dated, visible_from=len(turns), created_at=clock))
             gold[identity] = f"{key}#0"
             if match := EVIDENCE.fullmatch(identity):
                 lengths[int(match[1])] = max(lengths.get(int(match[1]), 0), int(match[2]))
@@ -75,44 +85,44 @@ def _questions(
     name: str, raw_questions: list[Any], gold: dict[str, str], lengths: dict[int, int], where: str
 ) -> GoldenSet:
     probes, notes = [], []
-    found: Counter[str] = Counter()
+    unresolved: Counter[str] = Counter()
     for index, raw in enumerate(raw_questions):
         at = f"{where}: qa[{index}]"
         identity = f"{name}/q{index + 1:03d}"
-        evidence = [expect(one, str, f"{at}: evidence") for one in field(raw, "evidence", list, at)]
-        read_as = [split_evidence(text) for text in evidence]
-        ids = list(dict.fromkeys(one for part in read_as for one in part.ids))
-        dead = [one for one in ids if one not in gold]
-        for one in dead:
-            session, _, number = one[1:].partition(":")
-            found["holes" if int(number) <= lengths.get(int(session), 0) else "past the end"] += 1
-        unread = [text for text, part in zip(evidence, read_as, strict=True) if part.unread or not part.ids]
-        found["unreadable"] += len(unread)
+        evidence = [expect(evidence_text, str, f"{at}: evidence") for evidence_text in field(raw, "evidence", list, at)]
+        parsed = [split_evidence(text) for text in evidence]
+        ids = list(dict.fromkeys(dialogue_id for part in parsed for dialogue_id in part.ids))
+        unknown = [dialogue_id for dialogue_id in ids if dialogue_id not in gold]
+        for dialogue_id in unknown:
+            session, _, number = dialogue_id[1:].partition(":")
+            unresolved["holes" if int(number) <= lengths.get(int(session), 0) else "past the end"] += 1
+        unread = [text for text, part in zip(evidence, parsed, strict=True) if part.unread or not part.ids]
+        unresolved["unreadable"] += len(unread)
         changed = [
             f"{text!r} as {part.ids}"
-            for text, part in zip(evidence, read_as, strict=True)
+            for text, part in zip(evidence, parsed, strict=True)
             if part.ids and part.ids != [text]
         ]
         if changed:
             notes.append(f"{identity}: evidence read: {', '.join(changed)}")
-        relevant = tuple(Judgement(gold[one]) for one in ids if one in gold)
-        if dead or unread or not evidence:
-            what = f"evidence {[*dead, *unread]} names no turn" if evidence else "it names no evidence"
-            notes.append(f"{identity}: {'judged by the rest' if relevant else 'left out'}, {what}")
+        relevant = tuple(Judgement(gold[dialogue_id]) for dialogue_id in ids if dialogue_id in gold)
+        if unknown or unread or not evidence:
+            what = f"evidence {[*unknown, *unread]} names no turn" if evidence else "it names no evidence"
+            notes.append(f"{identity}: {'judged by the rest' if relevant else 'dropped'}, {what}")
         if not relevant:
             continue
-        kind = "partial" if dead or unread else "repaired" if changed else "verbatim"
+        kind = "partial" if unknown or unread else "repaired" if changed else "verbatim"
         category = field(raw, "category", int, at)
         slices = {"category": CATEGORIES.get(category, str(category)), "evidence": kind}
         probes.append(Probe(identity, name, None, field(raw, "question", str, at), relevant, slices=slices))
-    if any(found.values()):
-        counted = ", ".join(f"{count} {what}" for what, count in sorted(found.items()) if count)
+    if any(unresolved.values()):
+        counted = ", ".join(f"{count} {what}" for what, count in sorted(unresolved.items()) if count)
         notes.append(f"{name}: evidence that names no turn: {counted}")
     return GoldenSet(tuple(probes), tuple(notes))
 
 
 def split_evidence(text: str) -> Evidence:
-    """The ids in one evidence string, ranges written out; ``unread`` is what is neither an id nor between two."""
+    """Parse an evidence string and expand its ranges; ``unread`` is the text that is neither an id nor a separator."""
     ids = [
         f"D{int(match[1])}:{number}"
         for match in EVIDENCE.finditer(text)
@@ -122,7 +132,7 @@ def split_evidence(text: str) -> Evidence:
 
 
 def _time_ms(text: str, where: str) -> int:
-    """``29.12.2023, 22:42:04`` as epoch milliseconds, read as UTC."""
+    """Return ``29.12.2023, 22:42:04`` as epoch milliseconds, read as UTC."""
     try:
         return int(datetime.strptime(text.strip(), "%d.%m.%Y, %H:%M:%S").replace(tzinfo=UTC).timestamp()) * 1000
     except ValueError:

@@ -1,7 +1,7 @@
-"""The project's own form as a JSON Schema (2020-12): one line of a recording, or one of a golden set.
+"""The JSON Schema (2020-12) of the ``lab`` format: one line of a recording or of a golden set.
 
-A schema sees one line alone. What lies between lines (keys that occur twice, times that run backwards, memories that
-nothing else knows) is for ``lab recordings validate`` and ``lab golden lint``.
+A schema can check only one line at a time. Errors across lines (duplicate keys, times that run backwards, unknown
+memories) are found by ``lab recordings validate`` and ``lab golden lint``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAME = {"type": "string", "pattern": r"^(?=.*\S)[^/#]+$"}
 _TIME = {
     "type": "string",
     "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$",
-    "description": "ISO 8601 with its zone",
+    "description": "ISO 8601 with a time zone",
 }
 _JUDGEMENTS = {"type": "array", "items": {"$ref": "#/$defs/judgement"}}
 _KNOWN: dict[str, dict[str, Any]] = {
@@ -67,13 +67,13 @@ _NEEDED = {"session": ["session", "time"], "turn": ["turn", "role", "text"], "me
 
 
 def line_schema() -> dict[str, Any]:
-    """The schema that every line validates against, by its ``kind``.
+    """Return the schema of a line, with one branch per ``kind``.
 
-    Each kind is an ``if`` of its own, so that a validator names the field that is wrong, and not every kind there is.
+    Each kind has its own ``if``, so that a validator reports the wrong field instead of every kind that did not match.
     """
     fields = FIELDS | {"probe": PROBE_FIELDS}
     kinds = {kind: _object(kind, fields[kind]) for kind in _KNOWN}
-    # Of a turn, or a question of its own: never both.
+    # A probe names a turn or has its own query, never both.
     kinds["probe"] |= {
         "if": {"required": ["turn"], "properties": {"turn": {"not": {"type": "null"}}}},
         "then": {"properties": {"query": {"type": "null"}}},
@@ -81,7 +81,7 @@ def line_schema() -> dict[str, Any]:
     }
     recording = {
         "type": "object",
-        "description": "the first line of a recording; other fields, a title for instance, are free",
+        "description": "the first line of a recording; other fields, such as a title, are allowed",
         "properties": {
             "kind": {"const": "recording"},
             "schema": {"const": SCHEMA},
@@ -119,7 +119,7 @@ def line_schema() -> dict[str, Any]:
 
 
 def _object(kind: str, fields: set[str]) -> dict[str, Any]:
-    # The reader's own list of fields decides: one that is not described here may hold anything.
+    # The reader's list of fields is authoritative: a field without a schema above may hold any value.
     described = {name: _KNOWN[kind].get(name, {}) for name in sorted(fields - {"kind"})}
     return {
         "type": "object",

@@ -1,4 +1,4 @@
-"""Take a downloaded copy of a set in: known or not, with a card, whole or not at all."""
+"""Import a downloaded data set: copy its files atomically and add a data card and checksums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CheckFailed, UnusableInput
-from lab.files import holds_exactly, sha256_file, whole_file, whole_folder, write_atomically
+from lab.files import atomic_file, atomic_folder, folder_matches, sha256_file, write_atomically
 from lab.recordings.card import CARD, SUMS, card, counts, sums
 from lab.recordings.catalogue import Entry, Known, entry_of, identified
 from lab.recordings.readers import Library, format_named, read_library
@@ -19,7 +19,7 @@ LICENCES = "LICENSE*"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that was taken: its name in the folder, its checksum, and which version of it that is."""
+    """An imported file: its name in the folder, its SHA-256, and its version."""
 
     name: str
     sha256: str
@@ -28,7 +28,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken, and whether the folder held it already."""
+    """The imported files and sizes, and whether the folder already held them."""
 
     folder: str
     files: tuple[File, ...]
@@ -38,11 +38,11 @@ class Taken:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The files of an unknown version."""
-        return tuple(one.name for one in self.files if one.version == UNKNOWN)
+        """The names of the files whose version is unknown."""
+        return tuple(file.name for file in self.files if file.version == UNKNOWN)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the result as JSON-serializable values."""
         return asdict(self) | {"unknown": self.unknown}
 
 
@@ -50,26 +50,28 @@ UNKNOWN, PUBLISHED, BESIDE = "unknown version", "as published", "licence"
 
 
 def take(path: Path, format_name: str, out: Path, *, only_known: bool = False) -> Taken:
-    """Copy a set into ``out`` with a card and its checksums.
+    """Copy a data set into ``out``, with a data card and checksums.
 
-    Raises :class:`UnusableInput` for what cannot be read, or where ``out`` holds anything else already, and
-    :class:`CheckFailed` for an unknown version where ``only_known`` asks for known ones.
+    Raises :class:`UnusableInput` for unreadable input or if ``out`` already holds something else, and
+    :class:`CheckFailed` if ``only_known`` is set and a file's version is unknown.
     """
     form = format_named(format_name)
     entry = entry_of(form.name)
     if "**" in form.pattern and path.resolve() in out.resolve().parents:
-        raise UnusableInput(f"{out}: lies within {path}, which would hold the set twice; choose another --out")
+        raise UnusableInput(f"{out}: is inside {path}, which would then hold the set twice; choose another --out")
     library = read_library(path, format_name)
     sources = dict(library.names)
     for name in (CARD, SUMS):
         if name in sources:
-            raise UnusableInput(f"{sources[name]}: has the name that the card or its checksums are given; rename it")
+            raise UnusableInput(
+                f"{sources[name]}: this name is reserved for the card and the checksums; rename the file"
+            )
     checksums = {name: sha256_file(source) for name, source in sources.items()}
     versions = dict(zip(checksums, map(_version, identified(entry, checksums.values())), strict=True))
-    strangers = [name for name, version in versions.items() if version == UNKNOWN]
-    if only_known and strangers:
+    unknown = [name for name, version in versions.items() if version == UNKNOWN]
+    if only_known and unknown:
         raise CheckFailed(
-            f"{path}: {len(strangers)} of {len(versions)} files are of an unknown version ({strangers[0]}, …); "
+            f"{path}: the version of {len(unknown)} of {len(versions)} files is unknown ({unknown[0]}, …); "
             f"`lab recordings list {format_name}` shows the known checksums"
         )
     for source in sorted((path if path.is_dir() else path.parent).glob(LICENCES)):
@@ -77,14 +79,14 @@ def take(path: Path, format_name: str, out: Path, *, only_known: bool = False) -
             sources[source.name], versions[source.name] = source, BESIDE
             checksums[source.name] = sha256_file(source)
     texts = {CARD: _card(entry, library, checksums, versions), SUMS: sums(checksums)}
-    there = holds_exactly(out, checksums | {name: sha256(text).hexdigest() for name, text in texts.items()})
+    there = folder_matches(out, checksums | {name: sha256(text).hexdigest() for name, text in texts.items()})
     if not there:
-        with whole_folder(out) as folder:
+        with atomic_folder(out) as folder:
             for name, source in sources.items():
-                with whole_file(folder / name) as part:
+                with atomic_file(folder / name) as part:
                     shutil.copyfile(source, part)
                 if sha256_file(folder / name) != checksums[name]:
-                    raise UnusableInput(f"{source}: changed while it was copied")
+                    raise UnusableInput(f"{source}: changed while it was being copied; run the command again")
             for name, text in texts.items():
                 write_atomically(folder / name, text)
     files = tuple(File(name, checksums[name], versions[name]) for name in sorted(checksums))

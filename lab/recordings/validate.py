@@ -1,4 +1,4 @@
-"""Check recordings the way a replay reads them: what cannot be read ends at once, what is doubtful is listed."""
+"""Validate recordings as a replay reads them: unreadable input raises, doubtful content is listed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from lab.recordings.inventory import Inventory
 from lab.recordings.model import SEARCHED, Recording
 from lab.recordings.readers import Library, read_library
 
-SAME = "say the same, turn by turn; as evidence they are one conversation, so leave all but one of them out"
+SAME = "these conversations have the same turns and count as one piece of evidence; keep only one of them"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one conversation holds."""
+    """The sizes of one conversation."""
 
     conversation: str
     sessions: int
@@ -29,7 +29,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Counts of every conversation, what was found in them, and what the path holds where a format says more of it."""
+    """The sizes of every conversation, the errors and warnings, and the inventory if the format has one."""
 
     conversations: tuple[Counts, ...]
     errors: tuple[str, ...]
@@ -37,12 +37,12 @@ class Validation:
     inventory: Inventory | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the validation as JSON-serializable values."""
         return asdict(self)
 
 
 def validate(path: Path, format_name: str) -> Validation:
-    """Read recordings and check them. Raises :class:`lab.errors.UnusableInput` for what cannot be read."""
+    """Read and check recordings. Raises :class:`lab.errors.UnusableInput` for unreadable input."""
     library = read_library(path, format_name)
     errors: list[str] = []
     warnings = list(library.golden.notes)
@@ -52,23 +52,26 @@ def validate(path: Path, format_name: str) -> Validation:
     warnings += [f"{', '.join(names)}: {SAME}" for names in equal_conversations(library.recordings)]
     counts = tuple(
         Counts(
-            one.conversation,
-            len(one.sessions),
-            len(one.turns),
-            len(one.memories),
-            len(library.golden.of(one.conversation)),
+            recording.conversation,
+            len(recording.sessions),
+            len(recording.turns),
+            len(recording.memories),
+            len(library.golden.of(recording.conversation)),
         )
-        for one in library.recordings
+        for recording in library.recordings
     )
     return Validation(counts, tuple(errors), tuple(warnings), library.inventory)
 
 
 def _other_versions(library: Library) -> list[str]:
-    """Files with the name of a published one and other contents: one that was cut at a line's end reads as if whole."""
+    """Return a warning for each file that has a published name but other content.
+
+    A file that was truncated at the end of a line is readable, so only its checksum shows the damage.
+    """
     entries = [entry for entry in CATALOGUE if entry.format == library.format.name]
     return [
-        f"{name}: not the published file of that name: newer, edited, or cut; "
-        f"`lab recordings list {entry.format}` has the known checksums"
+        f"{name}: differs from the published file of that name: it is newer, edited or truncated; "
+        f"`lab recordings list {entry.format}` shows the known checksums"
         for entry in entries
         for name, path in library.names.items()
         if entry.lists(name) and identified(entry, [sha256_file(path)]) == [None]
@@ -78,8 +81,8 @@ def _other_versions(library: Library) -> list[str]:
 def _check(recording: Recording, errors: list[str], warnings: list[str]) -> None:
     name = recording.conversation
     for what, keys in (
-        ("turn", [one.key for one in recording.turns]),
-        ("memory", [one.key for one in recording.memories]),
+        ("turn", [turn.key for turn in recording.turns]),
+        ("memory", [memory.key for memory in recording.memories]),
     ):
         seen: set[str] = set()
         for key in keys:
@@ -96,8 +99,8 @@ def _check(recording: Recording, errors: list[str], warnings: list[str]) -> None
     )
     long = [turn.key for turn in recording.turns if len(turn.text) > SEARCHED]
     long += [memory.key for memory in recording.memories if len(memory.index_text) > SEARCHED]
-    warnings.extend(f"{name}: {key} is long: text search takes its first {SEARCHED:,} characters" for key in long)
+    warnings.extend(f"{name}: {key} is long: text search reads only its first {SEARCHED:,} characters" for key in long)
     if not recording.memories:
-        warnings.append(f"{name}: offers no memory, so nothing can be recalled")
+        warnings.append(f"{name}: has no memory, so nothing can be recalled")
     if not any(turn.role == "user" for turn in recording.turns):
         warnings.append(f"{name}: has no user turn")

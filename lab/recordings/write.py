@@ -1,6 +1,6 @@
-"""Recordings written in the project's own form, so that :mod:`lab.recordings.native` reads the same again.
+"""Write recordings in the ``lab`` format, so that :mod:`lab.recordings.native` reads back an equal recording.
 
-A field is written where reading would not arrive at its value without it.
+Fields whose value the reader would derive anyway are left out.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lab.recordings.native import SCHEMA
 
 
 def recording_lines(recording: Recording) -> bytes:
-    """One conversation as JSON Lines.
+    """Return one conversation as JSON Lines.
 
-    Raises :class:`UnusableInput` where the form cannot hold it: a session that is taken up again later, or memories
-    that are not in the order in which they can be recalled, or are forgotten before they can be.
+    Raises :class:`UnusableInput` if the format cannot represent it: a session that resumes after another one, memories
+    that are not in the order in which they become visible, or a memory that is forgotten before it becomes visible.
     """
     name = recording.conversation
     header = {"kind": "recording", "schema": SCHEMA, "conversation": name, "language": recording.language}
@@ -34,24 +34,24 @@ def recording_lines(recording: Recording) -> bytes:
     writer = _Memories(recording.memories, recording.turns)
     lines += writer.up_to(0, None)
     session, begun = None, set[str]()
-    for place, turn in enumerate(recording.turns):
+    for index, turn in enumerate(recording.turns):
         if turn.session != session:
             session = turn.session
             if session in begun:
-                raise UnusableInput(f"{name}: session {session!r} goes on after another one began")
+                raise UnusableInput(f"{name}: session {session!r} resumes after another session began")
             begun.add(session)
             lines.append({"kind": "session", "session": session, "time": _iso(turn.time_ms), "scope": turn.scope})
             scope, earliest = turn.scope, turn.time_ms
         lines.append(_turn(recording, turn, scope, earliest))
         earliest = turn.time_ms + 1
-        lines += writer.up_to(place + 1, turn)
+        lines += writer.up_to(index + 1, turn)
     return b"".join(dump_json(line, indent=None) for line in lines)
 
 
 def _turn(recording: Recording, turn: Turn, scope: str, earliest: int) -> dict[str, Any]:
     prefix = f"{recording.conversation}/{turn.session}/"
     if not turn.key.startswith(prefix):
-        raise UnusableInput(f"{recording.conversation}: turn {turn.key} is not keyed {prefix}…")
+        raise UnusableInput(f"{recording.conversation}: the key of turn {turn.key} does not begin with {prefix}")
     line = {"kind": "turn", "turn": turn.key.removeprefix(prefix), "role": turn.role, "text": turn.text}
     line |= {"time": _iso(turn.time_ms)} if turn.time_ms != earliest else {}
     line |= {"speaker": turn.speaker} if turn.speaker != turn.role else {}
@@ -60,7 +60,7 @@ def _turn(recording: Recording, turn: Turn, scope: str, earliest: int) -> dict[s
 
 
 class _Memories:
-    """Hands out the memory lines in order; knows which key and time a reader would give."""
+    """Writer of the memory lines, in order; tracks the key and time that a reader would derive."""
 
     def __init__(self, memories: tuple[Memory, ...], turns: tuple[Turn, ...]) -> None:
         self.memories, self.turns = memories, turns
@@ -68,7 +68,7 @@ class _Memories:
         self.born = -1
 
     def up_to(self, visible_from: int, turn: Turn | None) -> list[dict[str, Any]]:
-        """The lines of the memories that can be recalled from that turn on; ``turn`` is the one above them."""
+        """Return the lines of the memories that become visible at ``visible_from``; ``turn`` is the line above them."""
         lines = []
         ordinal = 0
         while self.done < len(self.memories) and self.memories[self.done].visible_from == visible_from:
@@ -96,5 +96,5 @@ class _Memories:
 
 
 def _iso(time_ms: int) -> str:
-    """Epoch milliseconds as ISO 8601, UTC."""
+    """Return epoch milliseconds as ISO 8601, UTC."""
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")

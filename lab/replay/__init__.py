@@ -1,5 +1,5 @@
-"""``lab.replay`` is a package, and called it is :func:`lab.api.replay`."""
+"""Replay conversations through memory systems. Calling the package calls :func:`lab.api.replay`."""
 
-from lab.callable_package import let_call
+from lab.callable_package import make_callable
 
-let_call(__name__)
+make_callable(__name__)

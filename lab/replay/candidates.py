@@ -1,9 +1,9 @@
-"""Where the candidates of a conversation are kept, named by everything that they depend on.
+"""The cache of search candidates of conversations, keyed by everything that they depend on.
 
-Recall at a moment searches what is born by then. So candidates are a function of the memories (what is searched of
-them, when each is born, its scope, label and place in the table), of the moments (what is asked, in which scope), of
-how both are made into words and vectors, and of the code that searches. Policies, quotas, penalties and budgets change
-none of it: a hundred configurations select from one retrieval.
+A recall searches the memories that exist at its recall point. So candidates are a function of the memories (searched
+text, time of creation, scope, label and row order), of the recall points (query and scope), of tokenisation and
+embedding, and of the code that searches. Policies, quotas, penalties and budgets do not change them: hundreds of
+configurations can select from one retrieval.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from lab.systems.contract import Searches
 from lab.systems.kit import Rows, Search
 from lab.utf16 import utf8_pieces
 
-# Whose version may change an answer: LanceDB makes the words, numpy the distances.
+# Packages whose version may change candidates: LanceDB tokenises, numpy computes distances.
 PACKAGES = ("lancedb", "numpy")
 
 
-def can_be_kept(plan: Plan) -> bool:
-    """Whether candidates may be kept: not of the live path, which is there to be timed, nor under a fault."""
-    return plan.asked.store == "exact" and not plan.asked.faults
+def is_cacheable(plan: Plan) -> bool:
+    """Return whether candidates may be cached: not for the live store, which is timed, nor with injected faults."""
+    return plan.request.store == "exact" and not plan.request.faults
 
 
 def candidates_path(
     plan: Plan, recording: Recording, rows: Sequence[Row], recall_points: Sequence[RecallPoint], retrieval: Retrieval
 ) -> Path:
-    """Where the candidates of one conversation under one retrieval are, or will be."""
+    """Return the cache path of the candidates of one conversation under one retrieval, existing or not."""
     no_faults = FaultPlan()
     searched = [
         part
@@ -62,7 +62,7 @@ def candidates_path(
             str(row.embedded),
         )
     ]
-    asked = [
+    queries = [
         part
         for point in recall_points
         for part in (point.text, str(point.seq), ask_of(point, plan.scoping, no_faults).scope or "")
@@ -73,7 +73,7 @@ def candidates_path(
             "clamp": asdict(retrieval.clamp),
             "embedder": embedder_key(plan.embedder),
             "searched": _sha256(searched),
-            "asked": _sha256(asked),
+            "asked": _sha256(queries),
             **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
         }
     )
@@ -81,96 +81,97 @@ def candidates_path(
 
 
 def _span(memory: Memory) -> str:
-    """When a memory can be found."""
+    """Return when a memory is visible, as ``FROM`` or ``FROM-UNTIL``."""
     return str(memory.visible_from) if memory.visible_until is None else f"{memory.visible_from}-{memory.visible_until}"
 
 
-Kept = dict[Retrieval, Candidates]
+Cached = dict[Retrieval, Candidates]
 
 
-def served(plan: Plan, recording: Recording) -> bool:
-    """Whether all arms of a plan can be answered from what is kept, so that a conversation's texts need no vectors."""
-    if not can_be_kept(plan) or not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
+def is_cached(plan: Plan, recording: Recording) -> bool:
+    """Return whether the cache has candidates for all arms, so that a conversation's texts need no vectors."""
+    if not is_cacheable(plan) or not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
         return False
-    rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
+    rows, points = rows_of(plan, recording), plan.recall_points_of(recording)
     return all(
-        served_by(candidates_path(plan, recording, rows, happening, retrieval)).issuperset(names)
+        served_by(candidates_path(plan, recording, rows, points, retrieval)).issuperset(names)
         for retrieval, names in signatures(plan).items()
     )
 
 
 def rows_of(plan: Plan, recording: Recording) -> list[Row]:
-    """The memories of one conversation as they are searched."""
+    """Return the memories of one conversation as rows of the search."""
     return Rows().of(plan.memories_of(recording))
 
 
 def signatures(plan: Plan) -> dict[Retrieval, set[str]]:
-    """The arms that share their search, by how they search, each as a hash: an arm asks the same of the same."""
-    found: dict[Retrieval, set[str]] = {}
+    """Return hashes of the arms that share a search, by retrieval; equal arms send equal queries."""
+    hashes: dict[Retrieval, set[str]] = {}
     for arm, info in zip(plan.arms, plan.infos, strict=True):
         if isinstance(arm, Searches) and arm.shares:
-            found.setdefault(arm.retrieval, set()).add(digest(asdict(info))[:16])
-    return found
+            hashes.setdefault(arm.retrieval, set()).add(digest(asdict(info))[:16])
+    return hashes
 
 
-def read_kept(plan: Plan, recording: Recording) -> Kept:
-    """What is kept for a conversation, by retrieval; empty candidates where nothing is."""
-    if not can_be_kept(plan):
+def read_cached(plan: Plan, recording: Recording) -> Cached:
+    """Return the cached candidates of a conversation by retrieval; empty candidates where none are cached."""
+    if not is_cacheable(plan):
         return {}
-    rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
+    rows, points = rows_of(plan, recording), plan.recall_points_of(recording)
     return {
         retrieval: read_candidates(
-            candidates_path(plan, recording, rows, happening, retrieval),
+            candidates_path(plan, recording, rows, points, retrieval),
             scan_score if retrieval.text.lane == "scan" else vector_score,
         )
         for retrieval in dict.fromkeys(arm.retrieval for arm in plan.arms if isinstance(arm, Searches) and arm.shares)
     }
 
 
-def all_served(plan: Plan, kept: Kept) -> bool:
-    """Whether candidates that were read can answer all arms."""
+def answers_all_arms(plan: Plan, cached: Cached) -> bool:
+    """Return whether candidates suffice for all arms."""
     if not all(isinstance(arm, Searches) and arm.shares for arm in plan.arms):
         return False
     return all(
-        retrieval in kept and kept[retrieval].served.issuperset(names) for retrieval, names in signatures(plan).items()
+        retrieval in cached and cached[retrieval].served.issuperset(names)
+        for retrieval, names in signatures(plan).items()
     )
 
 
-def from_kept(kept: Kept, make_live: Callable[[Retrieval], StoreRetriever]) -> Callable[[Retrieval], Search]:
-    """A maker of searches that answer from what is kept, and ask a live one for the rest."""
+def from_cached(cached: Cached, make_live: Callable[[Retrieval], StoreRetriever]) -> Callable[[Retrieval], Search]:
+    """Return a factory of searches that answer from the cache, and from a live search where it lacks an answer."""
 
     def make(retrieval: Retrieval) -> Search:
-        if retrieval not in kept:
+        if retrieval not in cached:
             return make_live(retrieval)
-        return CachedRetriever(kept[retrieval], lambda: make_live(retrieval))
+        return CachedRetriever(cached[retrieval], lambda: make_live(retrieval))
 
     return make
 
 
-def save_kept(plan: Plan, recording: Recording, kept: Kept) -> None:
-    """Keep candidates that have changed."""
-    if any(candidates.changed for candidates in kept.values()):
-        rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
-        for retrieval, candidates in kept.items():
+def save_cached(plan: Plan, recording: Recording, cached: Cached) -> None:
+    """Write changed candidates to the cache."""
+    if any(candidates.changed for candidates in cached.values()):
+        rows, points = rows_of(plan, recording), plan.recall_points_of(recording)
+        for retrieval, candidates in cached.items():
             if candidates.changed:
-                # What is kept saves time and is worth no failure: a cache may be read-only.
+                # The cache only saves time, so a read-only folder is not an error.
                 with suppress(LabError):
-                    candidates.save(candidates_path(plan, recording, rows, happening, retrieval))
+                    candidates.save(candidates_path(plan, recording, rows, points, retrieval))
 
 
 def _sha256(parts: Sequence[str]) -> str:
-    """Hash of texts; their lengths keep apart what joining would confuse."""
-    found = hashlib.sha256(",".join(str(len(part)) for part in parts).encode())
+    """Return the hash of a list of texts; their lengths make the concatenation unambiguous."""
+    result = hashlib.sha256(",".join(str(len(part)) for part in parts).encode())
     for part in parts:
         for piece in utf8_pieces(part):
-            found.update(piece)
-    return found.hexdigest()
+            result.update(piece)
+    return result.hexdigest()
 
 
 @cache
 def search_key() -> str:
-    """A short name for whatever searches here: this version's code, and the packages below it.
+    """Return a short hash of the code and the packages that candidates depend on.
 
-    All code on the way counts, not the search alone: an edit anywhere there must never be answered with what is stale.
+    It covers all code that receipts depend on, not only the search, so that no edit reuses outdated candidates.
     """
     return digest([KIND, VERSION, code_key(), {name: version(name) for name in PACKAGES}])[:16]

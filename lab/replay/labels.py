@@ -1,7 +1,7 @@
-"""Which importance label each memory has in a replay: as recorded, graded by its words, or drawn.
+"""Choose the importance label of each memory in a replay: recorded, graded from its text, or sampled.
 
-A draw is ``hash(seed, key)``: it depends on no order, no shard and no other share, and the must set of a smaller
-share lies inside that of a larger one.
+A sampled label depends on ``hash(seed, key)`` alone, not on order, shards or other shares, and the must set of a
+smaller share is a subset of that of a larger one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from lab.systems.sidecar.heuristic import grade_observation
 HEURISTIC = "heuristic-v1"
 MODES = ("recorded", "sampled", "distractors", HEURISTIC)
 MUST_SHARE = 0.10
-# Of the memories that are not must, the share that is nice: .63 of .90, as in the claim evaluated.
+# Share of nice_to_have among memories that are not must_remember: .63 of .90, as in the claim that is evaluated.
 NICE_OF_REST = 0.70
-# "independent" says what a sampled label is: independent of relevance.
+# "independent": sampled labels are independent of relevance.
 ALIASES = {"independent": "sampled"}
 
 
@@ -30,9 +30,9 @@ ALIASES = {"independent": "sampled"}
 class Labels:
     """How labels are made. Shares are shares of all memories.
 
-    ``sampled`` ignores relevance. ``distractors`` keeps gold memories out of the must pool (they are nice or unknown,
-    in the proportion that the shares give) and lets the pool grow from the others. ``heuristic-v1`` grades the text of
-    each memory as the sidecar would a note of it (E-52): an observation with no tool and no kind.
+    ``sampled`` ignores relevance. ``distractors`` samples must_remember only from memories that are not relevant;
+    relevant ones are nice_to_have or unknown, in the proportion of the shares. ``heuristic-v1`` grades each memory's
+    text as the sidecar grades an observation without tool and kind (E-52).
     """
 
     mode: str = "recorded"
@@ -52,13 +52,13 @@ class Labels:
             )
 
     def describe(self) -> dict[str, Any]:
-        """The settings that were used: a recorded or graded label knows no share and no seed."""
+        """Return the settings that were used; recorded and graded labels have no shares and no seed."""
         if self.mode in ("recorded", HEURISTIC):
             return {"mode": self.mode}
         return {"mode": self.mode, "must_share": self.must_share, "nice_share": self.nice_share, "seed": self.seed}
 
     def of(self, recording: Recording, gold: Iterable[str]) -> dict[str, str]:
-        """Label by memory key for one recording; ``gold`` are the keys that any of its probes wants."""
+        """Return labels by memory key for one recording; ``gold`` are the keys relevant to any of its probes."""
         if self.mode == "recorded":
             return {memory.key: memory.label or UNKNOWN for memory in recording.memories}
         if self.mode == HEURISTIC:
@@ -66,13 +66,13 @@ class Labels:
         keys = [memory.key for memory in recording.memories]
         if self.mode == "sampled":
             return {key: self._split(draw(self.seed, key), self.must_share) for key in keys}
-        wanted = set(gold)
-        others = sum(key not in wanted for key in keys)
-        within = min(1.0, self.must_share * len(keys) / others) if others else 0.0
-        return {key: self._split(draw(self.seed, key), 0.0 if key in wanted else within, rest=key) for key in keys}
+        relevant = set(gold)
+        others = sum(key not in relevant for key in keys)
+        must = min(1.0, self.must_share * len(keys) / others) if others else 0.0
+        return {key: self._split(draw(self.seed, key), 0.0 if key in relevant else must, rest=key) for key in keys}
 
     def _split(self, u: float, must: float, rest: str | None = None) -> str:
-        """Must below ``must``; of the others nice and unknown in the proportion of the shares."""
+        """Return must_remember if ``u < must``, else nice_to_have or unknown in the proportion of the shares."""
         if u < must:
             return MUST
         if rest is None:
@@ -84,51 +84,56 @@ class Labels:
 
 @lru_cache(maxsize=1 << 16)
 def _graded(text: str) -> str:
-    """The label of a text; a store's memories come back in every conversation."""
+    """Return the label of a text. Cached, because a store's memories appear in every conversation."""
     return grade_observation({"summary": text}).label
 
 
 def choose_labels(
-    asked: str | None, recordings: Iterable[Recording], must_share: float | None, nice_share: float | None, seed: int
+    requested: str | None,
+    recordings: Iterable[Recording],
+    must_share: float | None,
+    nice_share: float | None,
+    seed: int,
 ) -> Labels:
-    """The labels that were asked for; where nothing was, the recorded ones if there are any, else sampled ones.
+    """Return how to make labels: as ``requested``, by default recorded if all memories have labels, else sampled.
 
-    A nice share that nobody gave is .7 of what is not must: .63 beside the default must share of .10.
+    The default nice share is .7 of what is not must: .63 with the default must share of .10. Raises
+    :class:`UnusableInput` for recorded labels that do not exist, and for shares without sampling.
     """
     with_memories = [recording for recording in recordings if recording.memories]
-    graded = bool(with_memories) and all(recording.has_labels for recording in with_memories)
-    mode = ALIASES.get(asked, asked) if asked else ("recorded" if graded else "sampled")
-    if mode == "recorded" and not graded:
+    has_labels = bool(with_memories) and all(recording.has_labels for recording in with_memories)
+    mode = ALIASES.get(requested, requested) if requested else ("recorded" if has_labels else "sampled")
+    if mode == "recorded" and not has_labels:
         raise UnusableInput(
-            "labels 'recorded': this recording grades no memory; "
+            "labels 'recorded': this recording has memories without labels; "
             "use --labels sampled --must-share 0.10 --nice-share 0.63 --seed 0"
         )
     if mode in ("recorded", HEURISTIC) and not (must_share is None and nice_share is None):
-        graded_by = "recorded" if mode == "recorded" else f"graded by {HEURISTIC}"
-        raise UnusableInput(f"must-share and nice-share draw labels, and these are {graded_by}; add --labels sampled")
+        origin = "recorded" if mode == "recorded" else f"graded by {HEURISTIC}"
+        raise UnusableInput(f"must-share and nice-share sample labels, but these are {origin}; add --labels sampled")
     must = MUST_SHARE if must_share is None else must_share
     nice = max(0.0, round(NICE_OF_REST * (1 - must), 6)) if nice_share is None else nice_share
     return Labels(mode, must, nice, seed)
 
 
-def tell_labels(labels: Labels, asked: str | None, drawn: Iterable[dict[str, str]]) -> str | None:
-    """A sentence on labels that the recordings do not hold themselves; None where there is nothing to say.
+def labels_note(labels: Labels, requested: str | None, by_recording: Iterable[dict[str, str]]) -> str | None:
+    """Return a sentence on labels that the recordings do not hold; None if they were recorded or requested.
 
-    ``drawn`` are the labels of each recording; a memory that several of them share counts once.
+    ``by_recording`` has the labels of each recording by memory key; a memory in several recordings counts once.
     """
     if labels.mode == HEURISTIC:
         by_key: dict[str, str] = {}
-        for one in drawn:
-            by_key |= one
+        for labels_of_recording in by_recording:
+            by_key |= labels_of_recording
         counts = Counter(by_key.values())
         shares = ", ".join(f"{counts[label]} {label}" for label in LABELS if counts[label])
         return (
             f"labels by {HEURISTIC}: {shares}; {counts[IGNORE]} of {counts.total()} memories are labelled {IGNORE}, "
-            "which no tier holds, so the tiered arms cannot reach them"
+            "which belongs to no tier, so arms with tiers cannot recall them"
         )
-    if asked is None and labels.mode != "recorded":
+    if requested is None and labels.mode != "recorded":
         return (
-            f"the recordings have no labels, so they are drawn: must {labels.must_share:.2f}, "
+            f"the recordings have no labels, so labels are sampled: must {labels.must_share:.2f}, "
             f"nice {labels.nice_share:.2f}, seed {labels.seed}"
         )
     return None

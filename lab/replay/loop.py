@@ -1,8 +1,8 @@
-"""The turn loop: one conversation replayed through every arm, turn by turn and every turn of every role.
+"""The turn loop: replay one conversation through every arm, with every turn of every role.
 
-It calls systems through the contract (:mod:`lab.systems.contract`) alone. Two rules of text are openclaw's and apply to
-every arm: how a prompt names its scope in tags, and how a hard rule is escaped in a block. Arms with an equal retrieval
-key share candidates.
+It uses only the contract of systems (:mod:`lab.systems.contract`). Two text rules of openclaw apply to every arm: how a
+prompt names its scope in tags, and how a hard rule is escaped in a block. Arms with equal retrieval keys share
+candidates.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SOURCES: tuple[Source, ...] = ("given", "tools", "captured")
 
 
 class Answered(NamedTuple):
-    """What one arm answered at one moment.
+    """The answer of one arm at one recall point.
 
-    ``scope`` is the turn's own. ``visible`` memories were in its reach, nice ones and ``hard_rules`` among them;
-    ``hard_kept`` of these rules stand in what was injected. ``failure`` is why the recall failed, where it did.
-    ``fed``: its memories came from outside.
+    ``scope`` is that of the turn. ``visible`` counts memories in reach, ``visible_nice`` and ``hard_rules`` those of
+    them labelled nice_to_have and hard rules; ``hard_kept`` counts hard rules in the injected text. ``failure`` is None
+    unless the recall failed. ``fed``: the arm receives memories from outside.
     """
 
     point: RecallPoint
@@ -47,8 +47,8 @@ class Answered(NamedTuple):
     fed: bool = True
 
 
-class Wrote(NamedTuple):
-    """What one arm wrote at a turn, after ``context`` had been injected there (blank: nothing was)."""
+class TurnWrites(NamedTuple):
+    """What one arm wrote at a turn; ``context`` is the text injected before, blank if none."""
 
     arm: str
     turn: Turn
@@ -56,21 +56,20 @@ class Wrote(NamedTuple):
     context: str
 
 
-class Heard(NamedTuple):
-    """A system that was asked, the question, and what it chose from (None: it searched by itself)."""
+class RecallCall(NamedTuple):
+    """A recall of a system: the query, and its shared candidates (None if the system searches by itself)."""
 
     system: object
     ask: Ask
-    found: Candidates | None
+    candidates: Candidates | None
 
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What a conversation is replayed with.
+    """The inputs of the replay of one conversation.
 
-    ``memories`` are the recording's, labelled, in order of birth. ``scoping`` is how scopes are asked for
-    (:class:`lab.systems.contract.Ask`); under ``source`` captured, arms that write get nothing from outside, and no
-    other arm may write. ``items_only``: nobody will read more of an answer than its items.
+    ``memories`` are labelled and ordered by creation. Under ``source`` captured, arms that write receive no memories,
+    and no other arm may write. ``items_only``: only the items of answers are used.
     """
 
     recording: Recording
@@ -83,7 +82,7 @@ class Play:
 
 
 class Reach:
-    """What the memories that are born and not forgotten hold, by scope (None: all of them)."""
+    """Counts and hard rules of the visible memories, by scope (None: all scopes)."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
@@ -92,7 +91,7 @@ class Reach:
         self._rules: dict[str | None, list[str]] = {}
 
     def add(self, memories: Sequence[Memory]) -> None:
-        """Take in memories in the order of birth."""
+        """Add memories in the order of creation."""
         for memory in memories:
             self.keys.add(memory.key)
             for scope in (memory.scope, None):
@@ -102,7 +101,7 @@ class Reach:
                     self._rules.setdefault(scope, []).append(_as_injected(memory))
 
     def remove(self, memories: Sequence[Memory]) -> None:
-        """Leave out memories that were forgotten."""
+        """Remove forgotten memories."""
         for memory in memories:
             self.keys.discard(memory.key)
             for scope in (memory.scope, None):
@@ -112,7 +111,7 @@ class Reach:
                     self._rules[scope].remove(_as_injected(memory))
 
     def of(self, scope: str | None) -> tuple[int, int, list[str]]:
-        """How many memories a scope reaches, how many of them are nice, and its hard rules as injected."""
+        """Return the number of memories in a scope, of those labelled nice_to_have, and its hard rules as injected."""
         return self._memories[scope], self._nice[scope], self._rules.get(scope, [])
 
 
@@ -121,16 +120,16 @@ def _as_injected(memory: Memory) -> str:
 
 
 def births(memories: Sequence[Memory]) -> Callable[[int], tuple[list[Memory], list[Memory]]]:
-    """A function that is asked turn after turn, and returns what has been born and what forgotten since the last.
+    """Return a function of ascending turn numbers, which returns memories created and forgotten since its last call.
 
-    A memory is there at a moment if ``visible_from <= seq < visible_until``. One that is stored and forgotten within
-    one turn is born before it goes.
+    A memory is visible if ``visible_from <= seq < visible_until``. A memory that is stored and forgotten within one
+    turn is returned in both lists.
     """
     coming = deque(memories)
     ends = deque(
         sorted(
-            (max(memory.visible_from, memory.visible_until), place)
-            for place, memory in enumerate(memories)
+            (max(memory.visible_from, memory.visible_until), index)
+            for index, memory in enumerate(memories)
             if memory.visible_until is not None
         )
     )
@@ -150,17 +149,17 @@ def births(memories: Sequence[Memory]) -> Callable[[int], tuple[list[Memory], li
 def replay(
     play: Play,
     arms: Sequence[Arm],
-    wrote: Callable[[Wrote], None] = lambda _: None,
-    heard: Callable[[Heard], None] = lambda _: None,
+    on_writes: Callable[[TurnWrites], None] = lambda _: None,
+    on_recall: Callable[[RecallCall], None] = lambda _: None,
     infos: Sequence[ArmInfo] | None = None,
 ) -> Generator[Answered]:
-    """Yield every answer, moments in order and arms in the order given.
+    """Yield every answer, ordered by recall point, then arm.
 
-    ``infos`` are what the arms say of themselves, where that is at hand. ``wrote`` hears of what is written, ``heard``
-    of every system that was asked, before its answer comes.
+    ``infos`` are the descriptions of the arms, if known. ``on_writes`` receives what arms write; ``on_recall`` receives
+    every recall, before its answer is yielded.
 
-    Systems are handed what is born and forgotten before the first turn at which it matters, are asked, and see the
-    turn. Under a source other than ``captured`` nobody writes, and turns without a recall change nothing.
+    At each turn, systems receive created and forgotten memories, answer, and observe the turn. Unless the source is
+    ``captured``, no system writes and turns without a recall are skipped.
     """
     reach = Reach()
     given = Given({memory.key for memory in play.memories}, reach.keys)
@@ -170,7 +169,7 @@ def replay(
         for arm, info in zip(arms, infos or [arm.describe() for arm in arms], strict=True)
         for writes in (captured and info.writes,)
     ]
-    stage = _Stage(play, seats, reach, heard)
+    stage = _Stage(play, seats, reach, on_recall)
     watching = [seat for seat in seats if seat.watches]
     by_turn: dict[int, list[RecallPoint]] = {}
     for point in play.recall_points:
@@ -185,15 +184,15 @@ def replay(
                 stage.advance(turn.seq)
             for point in here:
                 for answered in stage.answer(point):
-                    if point.recalls:
+                    if point.is_recall_turn:
                         injected[answered.arm] = answered.recall.context
                         if answered.recall.writes:
-                            wrote(Wrote(answered.arm, turn, answered.recall.writes, ""))
+                            on_writes(TurnWrites(answered.arm, turn, answered.recall.writes, ""))
                     yield answered
             for seat in watching:
                 writes = seat.observe(turn)
                 if writes:
-                    wrote(Wrote(seat.name, turn, writes, injected.get(seat.name, "")))
+                    on_writes(TurnWrites(seat.name, turn, writes, injected.get(seat.name, "")))
         for point in by_turn.get(len(play.recording.turns), ()):
             play.tools.clock.now_ms = point.now_ms
             stage.advance(point.seq)
@@ -203,12 +202,14 @@ def replay(
 
 
 class _Stage:
-    """The seats of one conversation with the retrievers that they share."""
+    """The seats of one conversation and the retrievers that they share."""
 
-    def __init__(self, play: Play, seats: Sequence[Seat], reach: Reach, heard: Callable[[Heard], None]) -> None:
-        self._play, self._seats, self._reach, self._heard = play, seats, reach, heard
+    def __init__(
+        self, play: Play, seats: Sequence[Seat], reach: Reach, on_recall: Callable[[RecallCall], None]
+    ) -> None:
+        self._play, self._seats, self._reach, self._on_recall = play, seats, reach, on_recall
         self._until = births(play.memories)
-        self._told = any(seat.info.needs_gold for seat in seats)
+        self._needs_gold = any(seat.info.needs_gold for seat in seats)
         self._searches: dict[Hashable, SharedSearch] = {}
         for seat in seats:
             shared = seat.shared
@@ -216,13 +217,13 @@ class _Stage:
                 self._searches[shared.retrieval_key] = SharedSearch(shared)
 
     def expect(self, recall_points: Sequence[RecallPoint]) -> None:
-        """Say what will be asked."""
+        """Announce the queries to come to all retrievers."""
         texts = [point.text for point in recall_points]
         for search in self._searches.values():
             search.expect(texts)
 
     def advance(self, seq: int) -> None:
-        """Hand over what was born and forgotten by a turn."""
+        """Pass on the memories created and forgotten by a turn."""
         born, gone = self._until(seq)
         if born:
             for search in self._searches.values():
@@ -239,34 +240,34 @@ class _Stage:
             self._reach.remove(gone)
 
     def answer(self, point: RecallPoint) -> Iterator[Answered]:
-        """Ask every arm."""
+        """Yield the answer of every arm at a recall point."""
         ask = ask_of(point, self._play.tools.scoping, self._play.faults, items_only=self._play.items_only)
-        told = replace(ask, grades=point.probe.grades) if self._told and point.probe else ask
+        graded = replace(ask, grades=point.probe.grades) if self._needs_gold and point.probe else ask
         reachable, nice, rules = self._reach.of(ask.scope)
-        # Where scopes are not enforced, the recorded one still says what is a turn's own.
+        # Without enforced scopes, the recorded scope still decides which memories are foreign.
         home = ask.scope or point.scope or GLOBAL
         for seat in self._seats:
             shared = seat.shared
-            found: Retrieved | None = None
+            retrieved: Retrieved | None = None
             if shared is not None:
                 search = self._searches.get(shared.retrieval_key)
-                found = search.retrieve(ask) if search else Failure("other_retrieval_key", "retrieval_key")
-            candidates, retrieved = (found, None) if found is None or isinstance(found, Failure) else found
-            recall, failure = seat.ask(told if seat.info.needs_gold else ask, candidates)
-            recall = booked(recall, retrieved)
-            self._heard(Heard(seat.system, ask, None if isinstance(candidates, Failure) else candidates))
+                retrieved = search.retrieve(ask) if search else Failure("other_retrieval_key", "retrieval_key")
+            candidates, spent = (retrieved, None) if retrieved is None or isinstance(retrieved, Failure) else retrieved
+            recall, failure = seat.ask(graded if seat.info.needs_gold else ask, candidates)
+            recall = booked(recall, spent)
+            self._on_recall(RecallCall(seat.system, ask, None if isinstance(candidates, Failure) else candidates))
             kept = 0
-            bound = rules if seat.fed and recall.status not in ("skipped", "failed") else []
-            if bound:
-                # A digest folds the lines of a text into one.
-                said = " ".join(recall.context.split())
-                kept = sum(rule in said for rule in bound)
-            held = (reachable, nice) if seat.fed else (0, 0)
-            reach = held[0] + len(seat.own), held[1]
-            yield Answered(point, seat.name, recall, *reach, home, len(bound), kept, failure, seat.fed)
+            expected = rules if seat.fed and recall.status not in ("skipped", "failed") else []
+            if expected:
+                # A Working Set joins the lines of a text.
+                injected = " ".join(recall.context.split())
+                kept = sum(rule in injected for rule in expected)
+            given = (reachable, nice) if seat.fed else (0, 0)
+            reach = given[0] + len(seat.written), given[1]
+            yield Answered(point, seat.name, recall, *reach, home, len(expected), kept, failure, seat.fed)
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all systems and retrievers."""
         for seat in self._seats:
             seat.close()
         for search in self._searches.values():
@@ -274,9 +275,9 @@ class _Stage:
 
 
 def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: bool = False) -> Ask:
-    """What is asked at a moment.
+    """Return the query of a recall point.
 
-    A probe from outside has no recorded scope, so it is asked of all; under ``tags`` its own words decide.
+    A probe from outside has no recorded scope, so it reaches all scopes; under ``tags`` its text decides.
     """
     scope, how = None, "open"
     if scoping == "tags":
@@ -289,7 +290,7 @@ def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: b
         point.now_ms,
         scope,
         point.session,
-        not point.recalls,
+        not point.is_recall_turn,
         how,
         faults.at(point.key) if faults.specs else NO_FAULTS,
         items_only,

@@ -1,4 +1,4 @@
-"""What a replay was asked to do, resolved until nothing is left to decide."""
+"""Resolve a replay request into a plan, in which every default is decided."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from lab.systems.spec import ArmSpec
 
 CATEGORIES = ("recorded", "detected")
 VECTORS = ("embed", "stored")
-# How each choice of --scope is asked of an arm.
+# How arms are queried under each value of --scope.
 SCOPES = {"none": "open", "recorded": "given", "tags": "tags"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """The arguments of ``lab replay`` as they were given; None where the default is to be found."""
+    """The arguments of ``lab replay`` as given; None selects the default."""
 
     path: str
     format: str
@@ -74,16 +74,18 @@ class ReplayRequest:
 
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
-        """The arguments as a manifest keeps them: JSON has lists where these are tuples."""
-        given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+        """Return the arguments from a manifest, with its lists as tuples."""
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
         return cls(**given)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A replay ready to run. ``vectors`` are those of the store that memories come from, where they are used."""
+    """A replay ready to run. ``vectors`` are the stored vectors of ``--memories-from``, if they are used."""
 
-    asked: ReplayRequest
+    request: ReplayRequest
     library: Library
     recordings: tuple[Recording, ...]
     specs: tuple[ArmSpec, ...]
@@ -96,21 +98,21 @@ class Plan:
     vectors: StoredVectors | None = None
 
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
-        """The probes of one conversation."""
+        """Return the probes of one conversation."""
         return self.library.golden.of(recording.conversation)
 
     @property
     def scoping(self) -> str:
-        """How scopes are asked for: one of :data:`lab.systems.openclaw.recall.turn.SCOPING`."""
-        return SCOPES[self.asked.scope]
+        """How scopes are queried: one of :data:`lab.systems.openclaw.recall.turn.SCOPING`."""
+        return SCOPES[self.request.scope]
 
     @property
     def faults(self) -> FaultPlan:
-        """The faults that were asked for."""
-        return FaultPlan(self.asked.faults)
+        """The faults to inject."""
+        return FaultPlan(self.request.faults)
 
     def alone(self, recording: Recording) -> Plan:
-        """The same for one of its conversations, without the others."""
+        """Return the plan of one of its conversations."""
         golden = GoldenSet(self.probes(recording))
         library = replace(self.library, recordings=(recording,), golden=golden, files=())
         return replace(self, library=library, recordings=(recording,), golden_files=())
@@ -118,23 +120,23 @@ class Plan:
     @property
     def source(self) -> Source:
         """Where memories come from."""
-        return next(one for one in SOURCES if one == self.asked.source)
+        return next(source for source in SOURCES if source == self.request.source)
 
     def retrievals(self) -> tuple[Retrieval, ...]:
-        """How the arms search, as far as that is known of them, each way once."""
+        """Return the different retrievals of the arms that declare one."""
         return tuple(dict.fromkeys(arm.retrieval for arm in self.arms if isinstance(arm, Searches)))
 
     def labels_of(self, recording: Recording) -> dict[str, str]:
-        """The label of each memory of one conversation."""
+        """Return the label of each memory of one conversation, by key."""
         gold = {judgement.memory for probe in self.probes(recording) for judgement in probe.relevant}
         return self.labels.of(recording, gold)
 
     def memories_of(self, recording: Recording) -> tuple[Memory, ...]:
-        """The memories of one conversation as systems are given them: labelled, hard rules and categories decided."""
+        """Return the memories of one conversation as systems receive them, with labels, hard rules and categories."""
         labels = self.labels_of(recording)
         must = [key for key, label in labels.items() if label == MUST]
-        drawn = sorted(must, key=lambda key: draw(self.asked.seed, f"hard {key}"))[: self.asked.hard_rules]
-        hard, detect = frozenset(drawn), self.asked.categories == "detected"
+        sampled = sorted(must, key=lambda key: draw(self.request.seed, f"hard {key}"))[: self.request.hard_rules]
+        hard, detect = frozenset(sampled), self.request.categories == "detected"
         return tuple(
             replace(
                 memory,
@@ -147,28 +149,28 @@ class Plan:
         )
 
     def recall_points_of(self, recording: Recording) -> list[RecallPoint]:
-        """The recalls of one conversation in order."""
+        """Return the recall points of one conversation in order."""
         return list(recall_points(recording, self.probes(recording), self.recall_turns))
 
     def resolved(self) -> dict[str, Any]:
-        """Everything that decides what the receipts hold. Equal values, equal receipts."""
+        """Return everything that determines the receipts: equal values give equal receipts."""
         stored = {"vectors": self.vectors.sha256} if self.vectors else {}
         return self.comparable() | {
             "lab": __version__,
             "arms": [to_json(info) for info in self.infos],
-            "store": self.asked.store,
-            "profile": self.asked.profile,
-            "depth": self.asked.depth,
+            "store": self.request.store,
+            "profile": self.request.profile,
+            "depth": self.request.depth,
             "embedder": self.embedder.identity(),
-            "faults": sorted(self.asked.faults),
-            "source": self.asked.source,
+            "faults": sorted(self.request.faults),
+            "source": self.request.source,
             **stored,
         }
 
     def comparable(self) -> dict[str, Any]:
-        """What two runs must share before their arms may be compared."""
+        """Return what must be equal for the arms of two runs to be comparable."""
         stored: dict[str, Any] = {"memories_from": self.library.stored} if self.library.stored else {}
-        drawn = {"drawn": self.asked.hard_rules}
+        drawn = {"drawn": self.request.hard_rules}
         if equal := equal_conversations(self.recordings):
             stored[EQUAL] = [list(names) for names in equal]
         return stored | {
@@ -178,117 +180,123 @@ class Plan:
             "golden": {path.name: sha256_file(path) for path in self.golden_files},
             "conversations": [recording.conversation for recording in self.recordings],
             "labels": self.labels.describe(),
-            "scope": self.asked.scope,
+            "scope": self.request.scope,
             "recall_turns": self.recall_turns,
-            # The seed matters where something is drawn with it.
-            "hard_rules": drawn | ({"seed": self.asked.seed} if self.asked.hard_rules else {}),
-            "categories": self.asked.categories,
+            # Without sampled hard rules the seed has no effect.
+            "hard_rules": drawn | ({"seed": self.request.seed} if self.request.hard_rules else {}),
+            "categories": self.request.categories,
         }
 
     def run_key(self) -> str:
-        """Hash of :meth:`resolved`, as a manifest keeps it."""
+        """Return the hash of :meth:`resolved`, as in a manifest."""
         return resolved_of(self.resolved()).key
 
     def recall_points(self) -> dict[str, int]:
-        """How many recalls each conversation has."""
+        """Return the number of recall points of each conversation."""
         return {recording.conversation: len(self.recall_points_of(recording)) for recording in self.recordings}
 
 
 def make_plan(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     *,
     judged: bool = True,
     arms: Sequence[Mapping[str, Any]] | None = None,
     made: Mapping[str, Arm] | None = None,
 ) -> Plan:
-    """Read what is named, check what was asked, and decide the defaults.
+    """Read the recordings and the golden set of a request, check its arguments, and decide defaults.
 
-    Without ``judged`` no golden set is read, and the probes of the recordings are left out. ``arms`` are descriptions
-    that stand for the arms' configuration files; ``made`` are arms that are there already, by name. Raises
-    :class:`UnusableInput` for what cannot be done.
+    Without ``judged`` no golden set is read and the probes of recordings are ignored. ``arms`` are descriptions of arms
+    that replace their configuration files; ``made`` are existing arms by name. Raises :class:`UnusableInput` for
+    unusable arguments or files.
     """
     choices = (
-        ("store", asked.store, STORES),
-        ("scope", asked.scope, SCOPES),
-        ("categories", asked.categories, CATEGORIES),
-        ("vectors", asked.vectors, VECTORS),
-        ("source", asked.source, SOURCES),
+        ("store", request.store, STORES),
+        ("scope", request.scope, SCOPES),
+        ("categories", request.categories, CATEGORIES),
+        ("vectors", request.vectors, VECTORS),
+        ("source", request.source, SOURCES),
     )
     for what, value, known in choices:
         if value not in known:
             raise UnusableInput(f"unknown {what} {value!r}; known: {', '.join(known)}")
-    if asked.vectors == "stored" and asked.memories_from is None:
-        raise UnusableInput("vectors stored: needs a store to take them from; name one with --memories-from")
-    FaultPlan(asked.faults).check()
-    if asked.depth < 1:
-        raise UnusableInput(f"depth {asked.depth} is not a whole number from 1")
-    if asked.hard_rules < 0:
-        raise UnusableInput(f"hard rules {asked.hard_rules} is not a whole number from 0")
-    config = Path(asked.config) if asked.config else None
-    specs = parse_arms(asked.arms, config, made or {}) if arms is None else _specs_of(arms)
-    specs = with_options(specs, asked)
+    if request.vectors == "stored" and request.memories_from is None:
+        raise UnusableInput("vectors stored: needs a store; name one with --memories-from")
+    FaultPlan(request.faults).check()
+    if request.depth < 1:
+        raise UnusableInput(f"depth {request.depth} is not a whole number from 1")
+    if request.hard_rules < 0:
+        raise UnusableInput(f"hard rules {request.hard_rules} is not a whole number from 0")
+    config = Path(request.config) if request.config else None
+    specs = parse_arms(request.arms, config, made or {}) if arms is None else _specs_of(arms)
+    specs = with_options(specs, request)
     opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
-    library = read_library(Path(asked.path), asked.format, memories=asked.memories)
-    _require_source(asked, library, infos)
+    library = read_library(Path(request.path), request.format, memories=request.memories)
+    _require_source(request, library, infos)
     if not judged:
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     vectors = None
-    if asked.memories_from is not None:
-        stored = read_stored(Path(asked.memories_from), vectors=asked.vectors == "stored")
+    if request.memories_from is not None:
+        stored = read_stored(Path(request.memories_from), vectors=request.vectors == "stored")
         library, vectors = with_stored(library, stored), stored.vectors
-    golden_path = golden_beside(Path(asked.path)) if asked.golden is None else Path(asked.golden)
+    golden_path = golden_beside(Path(request.path)) if request.golden is None else Path(request.golden)
     if not judged:
         golden_path = None
     if golden_path:
         golden = read_golden(golden_path)
-        if asked.golden is None and Path(asked.path).is_file():
-            # A set found beside a folder judges all its recordings; one file of them brings its own probes alone.
-            golden = GoldenSet(tuple(probe for one in library.recordings for probe in golden.of(one.conversation)))
+        if request.golden is None and Path(request.path).is_file():
+            # A golden set found beside a folder covers all its files; only the probes of this file count.
+            golden = GoldenSet(
+                tuple(probe for recording in library.recordings for probe in golden.of(recording.conversation))
+            )
         library = with_golden(library, golden)
-    recordings = _chosen(library.recordings, asked.conversation, asked.limit)
-    recall_turns = asked.recall_turns or library.format.recall_turns
+    recordings = _chosen(library.recordings, request.conversation, request.limit)
+    recall_turns = request.recall_turns or library.format.recall_turns
     if recall_turns not in RECALL_TURNS:
         raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
-    if asked.faults:
-        each = (recall_points(one, library.golden.of(one.conversation), recall_turns) for one in recordings)
-        FaultPlan(asked.faults).require({point.key for happening in each for point in happening})
-    labels = choose_labels(asked.labels, recordings, asked.must_share, asked.nice_share, asked.seed)
+    if request.faults:
+        points = (
+            point
+            for recording in recordings
+            for point in recall_points(recording, library.golden.of(recording.conversation), recall_turns)
+        )
+        FaultPlan(request.faults).require({point.key for point in points})
+    labels = choose_labels(request.labels, recordings, request.must_share, request.nice_share, request.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
-    embedder = embedder_named(asked.embedder)
-    return Plan(asked, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
+    embedder = embedder_named(request.embedder)
+    return Plan(request, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
 
 
-def with_options(specs: Sequence[ArmSpec], asked: ReplayRequest) -> tuple[ArmSpec, ...]:
-    """The specs under the options of a replay."""
+def with_options(specs: Sequence[ArmSpec], request: ReplayRequest) -> tuple[ArmSpec, ...]:
+    """Return the specs with the options of a replay."""
     return tuple(
-        replace(spec, profile=asked.profile, max_items=asked.max_items, depth=asked.depth, seed=asked.seed)
+        replace(spec, profile=request.profile, max_items=request.max_items, depth=request.depth, seed=request.seed)
         for spec in specs
     )
 
 
 def _specs_of(arms: Sequence[Mapping[str, Any]]) -> tuple[ArmSpec, ...]:
-    """Arms out of their own descriptions, as a manifest keeps them: their files may say something else by now."""
+    """Return specs from the descriptions in a manifest; the files of the arms may have changed."""
     return tuple(
-        ArmSpec(told["name"], told["system"], told["config"], f"arm {told['name']}", embedder=told.get("embedder"))
-        for told in arms
+        ArmSpec(arm["name"], arm["system"], arm["config"], f"arm {arm['name']}", embedder=arm.get("embedder"))
+        for arm in arms
     )
 
 
-def _require_source(asked: ReplayRequest, library: Library, infos: Sequence[ArmInfo]) -> None:
-    """Refuse a source that these recordings do not have, or that none of the arms can do with."""
-    if asked.source == "captured" and not any(info.writes for info in infos):
-        raise UnusableInput("source captured: none of these arms captures memories; verbatim is one that does")
-    if asked.source == "tools" and (asked.memories_from or not library.format.from_tools):
-        what = "--memories-from" if asked.memories_from else f"format {library.format.name!r}"
-        raise UnusableInput(f"source tools: {what} has no memories from tool calls; format openclaw has")
+def _require_source(request: ReplayRequest, library: Library, infos: Sequence[ArmInfo]) -> None:
+    """Raise :class:`UnusableInput` for a source that these recordings lack, or that no arm supports."""
+    if request.source == "captured" and not any(info.writes for info in infos):
+        raise UnusableInput("source captured: none of these arms captures memories; add one such as verbatim")
+    if request.source == "tools" and (request.memories_from or not library.format.from_tools):
+        what = "--memories-from" if request.memories_from else f"format {library.format.name!r}"
+        raise UnusableInput(f"source tools: {what} has no memories from tool calls; use format openclaw")
 
 
 def plan_of(run: RunDirectory) -> Plan:
-    """What a run was asked to do, read again; :class:`UnusableInput` where it would not be the same run any more.
+    """Return the plan of an existing run; raise :class:`UnusableInput` if its inputs have changed.
 
-    Its arms are those of its manifest: a baseline outlives the files that configured it. Its embedder makes no request:
-    a manifest may be somebody else's, and names the address that texts and key would be sent to.
+    Arms come from the manifest, because a baseline outlives its configuration files. The embedder uses the cache alone:
+    the manifest may come from others, and names the address that texts and API key would be sent to.
     """
     arms = [to_json(arm) for arm in run.manifest.resolved.arms]
     plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms)
@@ -304,7 +312,7 @@ def _chosen(recordings: tuple[Recording, ...], names: tuple[str, ...], limit: in
     known = {recording.conversation for recording in recordings}
     for name in names:
         if name not in known:
-            raise UnusableInput(f"no conversation {name!r}; there are: {', '.join(sorted(known))}")
+            raise UnusableInput(f"no conversation {name!r}; known: {', '.join(sorted(known))}")
     if limit is not None and limit < 1:
         raise UnusableInput(f"limit {limit} is not a whole number from 1")
-    return tuple(one for one in recordings if not names or one.conversation in names)[:limit]
+    return tuple(recording for recording in recordings if not names or recording.conversation in names)[:limit]

@@ -1,4 +1,4 @@
-"""When recall happens in a conversation: at its turns and at its probes, one clock for both."""
+"""The recall points of a conversation: its recall turns and its probes, on one clock."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RECALL_TURNS = ("user", "all", "none")
 
 @dataclass(frozen=True, slots=True)
 class RecallPoint:
-    """One recall.
+    """A point of a conversation at which memories are recalled.
 
-    ``recalls``: it belongs to the conversation and counts as a recall turn; ``probe``: it is judged. ``scope`` and
+    A recall turn (``is_recall_turn``) is part of the conversation; a point with a ``probe`` is judged. ``scope`` and
     ``session`` are None for a probe from outside, which reaches every scope and belongs to no session.
     """
 
@@ -25,17 +25,16 @@ class RecallPoint:
     text: str
     scope: str | None
     now_ms: int
-    recalls: bool
+    is_recall_turn: bool
     probe: Probe | None
     session: str | None = None
 
 
 def recall_points(recording: Recording, probes: Sequence[Probe], recall_turns: str) -> Iterator[RecallPoint]:
-    """Every recall of a conversation in order.
+    """Yield the recall points of a conversation in order: recall turns and probes on turns, then probes from outside.
 
-    Recall turns, probes on turns, then the probes asked after the last turn.
-
-    A probe from outside reads the state after the last turn and changes nothing, so it is no recall turn.
+    A probe from outside reads the state after the last turn and changes nothing, so it is not a recall turn. Raises
+    :class:`UnusableInput` for an unknown value of ``recall_turns``.
     """
     if recall_turns not in RECALL_TURNS:
         raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")

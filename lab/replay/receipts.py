@@ -1,7 +1,7 @@
-"""Receipts on disk: one Parquet file a conversation, one row an arm and moment; timings in a file of their own.
+"""Receipts and timings of a conversation as tables, for one Parquet file each.
 
-Receipts are a function of the input alone, so two runs can be compared byte for byte. Memories appear by key and id,
-never by text.
+Receipts have one row for each arm and recall point. They are a function of the input alone, so two runs can be compared
+byte by byte. They hold keys and ids of memories, never texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KIND, VERSION = "lab.receipts", "4"
 
 
 class Listed(NamedTuple):
-    """An item as a receipt lists it; see :func:`receipts_table`."""
+    """The columns of one item in a receipt; see :func:`receipts_table`."""
 
     key: str
     id: str
@@ -38,39 +38,40 @@ class Listed(NamedTuple):
 
 
 ITEM_FIELDS = Listed._fields
-# Fields that are kept as numbers of a kind, and not as text.
+# Types of the numeric fields; all others are text.
 NUMBERS = {"score": "float64", "fts_rank": "int32", "vec_rank": "int32"}
 
 
-# Before the id of a captured item that stands for no memory of the recording.
+# Prefix of the id of a captured item that is aligned to no memory of the recording.
 OWN = "own:"
 
 
 def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: Aligned) -> pa.Table:
-    """The receipts of one conversation, a row an answer.
+    """Return the receipts of one conversation, with one row for each arm and recall point.
 
-    Columns ``arm, turn, seq, scope, recalls, probe, status, failure`` (why the recall failed; else null), ``injected,
-    visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column ``item_…`` for each of
-    :data:`ITEM_FIELDS`, ``log, receipt``, and of the block what follows. ``item_key`` is the memory's key; of a
-    captured item the judged memory that it stands for, where no item before it stands for the same, else its
-    own id behind ``own:``.
+    Columns: ``arm, turn, seq, scope, is_recall_turn, probe, status, failure`` (the reason of a failed recall, else
+    null), ``injected, visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column
+    ``item_…`` for each of :data:`ITEM_FIELDS`, ``log, receipt``, and the columns of the injected block listed below.
+    ``item_key`` is the memory's key. For a captured item it is the key of the judged memory that the item is aligned
+    to, unless an earlier item of the row has that key; otherwise it is the item's id, prefixed with ``own:``.
 
-    * ``block``: 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimate
-    * ``evicted``: what the budget dropped; null where no receipt tells
-    * ``future``: injected or pinned memories that are born after the moment, or forgotten before it
-    * ``duplicates``: injected memories that say, but for case and spaces, what an earlier one of the block says
-    * ``raw``: injected memories with markup (``< > &``) that stands in the block as it is
-    * ``superseded``: injected memories that one born by then supersedes; ``stale``: those of them before which none
-      that supersedes them stands; ``outdated``: memories of the conversation that are superseded by then
+    * ``block``: first 16 hexadecimal digits of the sha256 of the injected text; ``tokens``: its estimated tokens
+    * ``evicted``: items dropped by the budget; null where the receipt does not say
+    * ``future``: injected or pinned memories that are created after this recall point, or forgotten before it
+    * ``duplicate_items``: injected memories with the text of an earlier item, ignoring case and spaces
+    * ``unescaped``: injected memories whose markup (``< > &``) is not escaped in the block
+    * ``superseded``: injected memories that a memory created by then supersedes; ``stale``: those of them that no
+      superseding memory precedes in the block; ``outdated``: all memories of the conversation superseded by then
     """
     import pyarrow as pa
 
     safety_checks = SafetyChecks(recording)
-    checked = [safety_checks.check(one.recall, one.point.seq, fed=one.fed) for one in answers]
-    recalls = [one.recall for one in answers]
+    checked = [safety_checks.check(answer.recall, answer.point.seq, fed=answer.fed) for answer in answers]
+    recalls = [answer.recall for answer in answers]
     counts = [len(recall.items) for recall in recalls]
-    scopes = {turn.key: turn.scope for turn in recording.turns} | {one.key: one.scope for one in recording.memories}
-    flat = [values for one in answers for values in _items(one, aligned, scopes)]
+    scopes = {turn.key: turn.scope for turn in recording.turns}
+    scopes |= {memory.key: memory.scope for memory in recording.memories}
+    flat = [values for answer in answers for values in _items(answer, aligned, scopes)]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
     listed = {
         f"item_{name}": lists(counts, numbers(column, NUMBERS[name]) if name in NUMBERS else strings(column))
@@ -78,90 +79,93 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     }
     table = pa.table(
         {
-            "arm": strings([one.arm for one in answers]),
-            "turn": strings([one.point.key for one in answers]),
-            "seq": numbers([one.point.seq for one in answers], "int32"),
-            "scope": strings([one.scope for one in answers]),
-            "recalls": booleans([one.point.recalls for one in answers]),
-            "probe": strings([one.point.probe.id if one.point.probe else None for one in answers]),
+            "arm": strings([answer.arm for answer in answers]),
+            "turn": strings([answer.point.key for answer in answers]),
+            "seq": numbers([answer.point.seq for answer in answers], "int32"),
+            "scope": strings([answer.scope for answer in answers]),
+            "is_recall_turn": booleans([answer.point.is_recall_turn for answer in answers]),
+            "probe": strings([answer.point.probe.id if answer.point.probe else None for answer in answers]),
             "status": strings([recall.status for recall in recalls]),
-            "failure": strings([str(one.failure) if one.failure else None for one in answers]),
+            "failure": strings([str(answer.failure) if answer.failure else None for answer in answers]),
             "injected": numbers([recall.injected for recall in recalls], "int32"),
-            "visible": numbers([one.visible for one in answers], "int32"),
-            "visible_nice": numbers([one.visible_nice for one in answers], "int32"),
+            "visible": numbers([answer.visible for answer in answers], "int32"),
+            "visible_nice": numbers([answer.visible_nice for answer in answers], "int32"),
             "chars": numbers([js_length(recall.context) for recall in recalls], "int32"),
-            "hard_rules": numbers([one.hard_rules for one in answers], "int32"),
-            "hard_kept": numbers([one.hard_kept for one in answers], "int32"),
+            "hard_rules": numbers([answer.hard_rules for answer in answers], "int32"),
+            "hard_kept": numbers([answer.hard_kept for answer in answers], "int32"),
             "pinned": _texts([recall.pinned for recall in recalls]),
             "duplicates": numbers([recall.duplicates for recall in recalls], "int32"),
             **listed,
             "log": _texts([recall.log for recall in recalls]),
-            "receipt": strings([_receipt(one) for one in answers]),
+            "receipt": strings([_receipt(answer) for answer in answers]),
             "block": strings([_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([recall.evicted for recall in recalls], "int32"),
-            **{name: numbers([one[place] for one in checked], "int32") for place, name in enumerate(Checked._fields)},
+            **{name: numbers([counts[at] for counts in checked], "int32") for at, name in enumerate(Checked._fields)},
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
 
 
 def latency_table(answers: Sequence[Answered]) -> pa.Table:
-    """Columns ``arm, turn, stage, ns, cold``; cold is the first moment of the conversation."""
+    """Return the timings of one conversation: columns ``arm, turn, stage, ns, cold``.
+
+    ``cold`` flags the first recall point of the conversation.
+    """
     import pyarrow as pa
 
     first = answers[0].point.key if answers else None
-    timed = [(one, stage, spent) for one in answers for stage, spent in one.recall.timings.items()]
+    timed = [(answer, stage, spent) for answer in answers for stage, spent in answer.recall.timings.items()]
     table = pa.table(
         {
-            "arm": strings([one.arm for one, _, _ in timed]),
-            "turn": strings([one.point.key for one, _, _ in timed]),
+            "arm": strings([answer.arm for answer, _, _ in timed]),
+            "turn": strings([answer.point.key for answer, _, _ in timed]),
             "stage": strings([stage for _, stage, _ in timed]),
             "ns": numbers([spent for _, _, spent in timed], "int64"),
-            "cold": booleans([one.point.key == first for one, _, _ in timed]),
+            "cold": booleans([answer.point.key == first for answer, _, _ in timed]),
         }
     )
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
 
 
-def _items(one: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterator[Listed]:
-    """The columns of the items of an answer; a scope that its system does not name is that of where it came from."""
-    if one.fed:
-        for identity, _, _, score, (own, label, scope, fts_rank, vec_rank, decision), tier in one.recall.items:
-            # What Listed(…) does, at half its cost.
+def _items(answer: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterator[Listed]:
+    """Yield the columns of the items of an answer; an item without a scope gets that of its sources."""
+    if answer.fed:
+        for identity, _, _, score, (own_id, label, scope, fts_rank, vec_rank, decision), tier in answer.recall.items:
+            # Equal to Listed(…), in half the time.
             scope = scopes.get(identity) if scope is None else scope
-            row = (identity, own or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
+            row = (identity, own_id or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
             yield tuple.__new__(Listed, row)
         return
     taken: set[str] = set()
-    for item in one.recall.items:
-        alignment = aligned.get((one.arm, item.id))
-        # An id of the system's own says nothing of what it is: it must never be taken for a memory's key.
+    for item in answer.recall.items:
+        alignment = aligned.get((answer.arm, item.id))
+        # A system's own id must never be mistaken for a memory's key.
         key = alignment.memory if alignment is not None and alignment.memory not in taken else f"{OWN}{item.id}"
         taken.add(key)
-        own, label, scope, fts_rank, vec_rank, decision = item.signals
+        own_id, label, scope, fts_rank, vec_rank, decision = item.signals
         if scope is None:
             scope = next((scopes[source] for source in item.sources if source in scopes), None)
-        yield Listed(key, own or item.id, item.tier, label, scope, item.score, fts_rank, vec_rank, decision)
+        yield Listed(key, own_id or item.id, item.tier, label, scope, item.score, fts_rank, vec_rank, decision)
 
 
-def _receipt(one: Answered) -> str:
-    """The receipt as the system writes it, else as JSON."""
+def _receipt(answer: Answered) -> str:
+    """Return the receipt as the system wrote it, else as JSON."""
     import orjson
 
-    recall = one.recall
+    recall = answer.recall
     return orjson.dumps(recall.receipt).decode() if recall.receipt_text is None else recall.receipt_text
 
 
 def _hash(context: str) -> str:
-    # A budget of the plugin may have cut a character in two.
+    # A budget of the plugin may have cut a surrogate pair.
     return sha256(context.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _texts(values: Sequence[Sequence[str]]) -> pa.Array:
-    return lists([len(one) for one in values], strings([text for one in values for text in one]))
+    return lists([len(texts) for texts in values], strings([text for texts in values for text in texts]))
 
 
 def listed(row: Mapping[str, Any], rank: int) -> Listed:
-    """The item at a rank (from 0) of a row read with ``to_pylist``."""
+    """Return the item at a rank (from 0) of a row read with ``to_pylist``."""
     return Listed(*(row[f"item_{name}"][rank] for name in ITEM_FIELDS))

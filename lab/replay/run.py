@@ -1,4 +1,4 @@
-"""Run a plan into a run directory: embed once, replay conversation by conversation, keep what is done."""
+"""Replay a plan into a run directory: embed all texts, then replay and write conversation by conversation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer
 from lab.formatting import free_of_credentials
-from lab.replay.candidates import served
-from lab.replay.embedders import embedder_notes, missing_notes
+from lab.replay.candidates import is_cached
+from lab.replay.config_notes import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
-from lab.replay.labels import tell_labels
+from lab.replay.labels import labels_note
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.recall_points import recall_points
 from lab.replay.shards import shard_of
@@ -25,7 +25,7 @@ from lab.systems.contract import Arm
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a replay went. Conversations whose receipts were there already are skipped."""
+    """The result of a replay. Conversations whose receipts existed already are ``skipped``."""
 
     run: RunDirectory
     done: tuple[str, ...]
@@ -35,78 +35,85 @@ class Outcome:
 
 
 def run_replay(
-    asked: ReplayRequest,
+    request: ReplayRequest,
     out: Path,
     *,
     jobs: int = 1,
     dask: str | None = None,
     shard: Shard | None = None,
-    kept: bool = True,
+    use_cache: bool = True,
     announce: Announce = lambda _: None,
     made: Mapping[str, Arm] | None = None,
 ) -> Outcome:
-    """Replay what was asked, or a shard of it, into ``out``.
+    """Replay a request, or a shard of it, into the folder ``out``.
 
-    ``jobs`` processes of this machine work on it, or the workers of ``dask`` (``local``, or a scheduler's address). A
-    conversation that fails is written to failures.jsonl and the others go on; a disk that is full or read-only ends
-    the replay. ``made`` are arms that are there already, by name. Without ``kept`` candidates that were kept are
-    neither read nor written: every search is made. Raises :class:`lab.errors.InUse` while another process writes into
-    ``out``.
+    It uses ``jobs`` processes of this machine, or the workers of ``dask`` (``local``, or a scheduler's address). A
+    conversation that fails is listed in failures.jsonl and the others continue; a full or read-only disk ends the
+    replay. ``made`` are existing arms by name. Without ``use_cache``, cached candidates are neither read nor written:
+    every search is run. Raises :class:`lab.errors.InUse` while another process writes into ``out``.
     """
-    plan = make_plan(asked, made=made or {})
+    plan = make_plan(request, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
         run = create_or_resume(
             out,
-            free_of_credentials(asdict(asked)),
+            free_of_credentials(asdict(request)),
             resolved_of(plan.resolved()),
             plan.comparable(),
             lambda: Fresh(gold_of(plan), plan.recall_points()),
             part,
             announce,
         )
-        return _replay_into(run, plan, jobs, dask, kept, announce)
+        return _replay_into(run, plan, jobs, dask, use_cache, announce)
 
 
-def _replay_into(run: RunDirectory, plan: Plan, jobs: int, dask: str | None, kept: bool, announce: Announce) -> Outcome:
+def _replay_into(
+    run: RunDirectory, plan: Plan, jobs: int, dask: str | None, use_cache: bool, announce: Announce
+) -> Outcome:
     for note in (*embedder_notes(run.manifest.resolved), *missing_notes(plan.infos)):
         announce(note)
     for names in run.manifest.resolved.equal_conversations or ():
-        announce(f"{', '.join(names)} say the same, turn by turn: comparisons and gates count them as one conversation")
-    told = tell_labels(plan.labels, plan.asked.labels, (plan.labels_of(recording) for recording in plan.recordings))
-    if told:
-        announce(told)
+        announce(f"{', '.join(names)} are equal, turn by turn: comparisons and gates count them as one conversation")
+    note_on_labels = labels_note(
+        plan.labels, plan.request.labels, (plan.labels_of(recording) for recording in plan.recordings)
+    )
+    if note_on_labels:
+        announce(note_on_labels)
     for note in plan.library.golden.notes:
         announce(note)
-    own, skipped = run.own, tuple(run.done())
-    waiting = [one for one in plan.recordings if one.conversation in own and one.conversation not in skipped]
+    assigned, skipped = run.assigned, tuple(run.done())
+    missing = set(assigned).difference(skipped)
+    waiting = [recording for recording in plan.recordings if recording.conversation in missing]
     done: list[str] = []
     problems: dict[str, str] = {}
     sources = open_sources(plan, announce)
-    # Whether there are workers is known before hours are spent on embedding.
+    # Workers first: embedding may take hours, and would be in vain without them.
     with workers_for(len(waiting), jobs, dask) as workers:
-        embedded = prepare(plan, [one for one in waiting if not (kept and served(plan, one))], sources, announce)
-        for conversation, found in replay_each(plan, waiting, sources, workers, kept=kept):
-            problem = _keep(run, conversation, found)
+        uncached = [recording for recording in waiting if not (use_cache and is_cached(plan, recording))]
+        embedded = prepare(plan, uncached, sources, announce)
+        for conversation, result in replay_each(plan, waiting, sources, workers, use_cache=use_cache):
+            problem = _keep(run, conversation, result)
             if problem is None:
                 done.append(conversation)
-                announce(f"{conversation}: done ({len(skipped) + len(done)} of {len(own)})")
+                announce(f"{conversation}: done ({len(skipped) + len(done)} of {len(assigned)})")
             else:
                 problems[conversation] = problem
                 announce(f"{conversation}: failed: {problem}")
-    failures = [{"conversation": name, "phase": "replay", "reason": problems[name]} for name in own if name in problems]
+    failures = [
+        {"conversation": name, "phase": "replay", "reason": problems[name]} for name in assigned if name in problems
+    ]
     finish(run, failures)
-    return Outcome(run, tuple(name for name in own if name in done), skipped, tuple(failures), embedded)
+    return Outcome(run, tuple(name for name in assigned if name in done), skipped, tuple(failures), embedded)
 
 
-def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | None:
-    """Keep a conversation's files; return why there are none."""
-    if isinstance(found, str):
-        return found
+def _keep(run: RunDirectory, conversation: str, result: Replayed | str) -> str | None:
+    """Write a conversation's files; return the reason of a failure, else None."""
+    if isinstance(result, str):
+        return result
     try:
-        files = {run.latency(conversation): found.latency, run.receipts(conversation): found.receipts}
-        if found.writes is not None:
-            files[run.writes(conversation)] = found.writes
+        files = {run.latency(conversation): result.latency, run.receipts(conversation): result.receipts}
+        if result.writes is not None:
+            files[run.writes(conversation)] = result.writes
         keep(run, conversation, files)
     except CannotWrite:
         raise
@@ -116,9 +123,9 @@ def _keep(run: RunDirectory, conversation: str, found: Replayed | str) -> str | 
 
 
 def gold_of(plan: Plan) -> bytes:
-    """The judgements that a run is scored with, as JSON Lines of keys alone.
+    """Return the judgements that a run is scored with, as JSON Lines of keys without texts.
 
-    So a run can be scored where its recording is not.
+    With them a run can be scored without its recording.
     """
     lines = []
     for recording in plan.recordings:
@@ -130,19 +137,19 @@ def gold_of(plan: Plan) -> bytes:
                 continue
             relevant = [
                 {
-                    "memory": one.memory,
-                    "grade": one.grade,
-                    "label": labels[one.memory],
-                    "visible": known[one.memory].is_visible_at(point.seq),
+                    "memory": judgement.memory,
+                    "grade": judgement.grade,
+                    "label": labels[judgement.memory],
+                    "visible": known[judgement.memory].is_visible_at(point.seq),
                 }
-                for one in probe.relevant
+                for judgement in probe.relevant
             ]
             lines.append(
                 {
                     "probe": probe.id,
                     "conversation": probe.conversation,
                     "relevant": relevant,
-                    "forbidden": [one.memory for one in probe.forbidden],
+                    "forbidden": [judgement.memory for judgement in probe.forbidden],
                     "slices": probe.slices,
                 }
             )

@@ -1,8 +1,8 @@
-"""One arm in one conversation: its system is called here and nowhere else, and held to the contract.
+"""One arm in one conversation: all calls of its system, checked against the contract.
 
-A system that raises, or says what cannot be, gives a failed recall: its kind, its stage and its place, and never the
-words of an exception, which may hold a text. An error of the lab's own (:class:`lab.errors.LabError`) goes through: the
-conversation could not be measured.
+A system that raises or breaks the contract gives a failed recall. The failure names kind, stage and line of code, but
+never the message of an exception, which may contain a text. Errors of the lab (:class:`lab.errors.LabError`) are raised
+again, because they mean that the conversation could not be measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from lab.errors import LabError
 from lab.recordings.model import Memory, Turn
-from lab.replay.strict import Broken, require_recall, require_writes
+from lab.replay.validation import Broken, require_recall, require_writes
 from lab.systems.contract import (
     NOTHING,
     Arm,
@@ -31,14 +31,14 @@ from lab.systems.contract import (
 from lab.systems.kit import Kit
 
 T = TypeVar("T")
-# What a memory system can be asked to do.
+# Methods that a memory system must have, besides recall.
 CALLS = ("remember", "forget", "observe", "close")
-# The stage of a system that says nothing of its stages.
+# The stage of a system that reports no stages.
 WHOLE = "recall"
 
 
 class Failure(NamedTuple):
-    """Why a recall failed: the kind of exception or of broken promise, in which call, and where in the code."""
+    """Why a recall failed: the exception or breach of contract, the call, and the module and line."""
 
     kind: str
     stage: str
@@ -50,22 +50,22 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Memories from outside as they stand: ``known`` are all keys of the conversation, ``present`` those that are."""
+    """Keys of the memories from outside: ``known`` are all of the conversation, ``present`` those visible now."""
 
     known: Container[str]
     present: Container[str]
 
 
 class Seat:
-    """An arm's system, what it wrote so far, and why it cannot be asked any more, if it cannot.
+    """An arm's system in one conversation, what it has ``written``, and the failure that ``broken`` it, if any.
 
-    What breaks outside a recall leaves a system of which nobody knows what it holds: every later recall of the
-    conversation fails with it.
+    After an error outside of a recall the contents of the system are unknown, so every later recall of the conversation
+    fails too.
     """
 
     def __init__(self, arm: Arm, info: ArmInfo, kit: Kit, given: Given, *, fed: bool) -> None:
         self.name, self.info, self.fed = arm.name, info, fed
-        self.own: dict[str, Stored] = {}
+        self.written: dict[str, Stored] = {}
         self.broken: Failure | None = None
         self._kit, self._given = kit, given
         self._foreign = is_foreign(arm)
@@ -73,42 +73,45 @@ class Seat:
         opened: object = self.system
         if self.broken is None and not all(hasattr(opened, name) for name in CALLS):
             self.broken = Failure("no_memory_system", "open")
-        # Most systems have nothing to see: those that inherit observe() are not shown every turn.
+        # Systems that inherit observe() ignore turns, so it is not called.
         self.watches = getattr(type(opened), "observe", None) is not MemorySystem.observe
         self._sharing = opened if isinstance(opened, SharedRetrieval) else None
 
     @property
     def shared(self) -> SharedRetrieval | None:
-        """The system, where its search may be made for others, too."""
+        """The system, if its search can be shared with other arms, else None."""
         sharing = self._sharing
         return sharing if sharing is not None and sharing.retrieval_key is not None else None
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Hand over what is born, to a system that is fed from outside."""
+        """Pass created memories to a system that is fed from outside."""
         system = self.system
         if self.fed and system is not None:
-            handed = [replace(one) for one in memories] if self._foreign else memories
-            self._guarded("remember", lambda: system.remember(handed))
+            copies = [replace(memory) for memory in memories] if self._foreign else memories
+            self._guarded("remember", lambda: system.remember(copies))
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Take away what is forgotten."""
+        """Pass forgotten memories to a system that is fed from outside."""
         system = self.system
         if self.fed and system is not None:
             self._guarded("forget", lambda: system.forget(keys))
 
-    def ask(self, ask: Ask, found: Candidates | Failure | None) -> tuple[Recall, Failure | None]:
-        """What the system answers, or a failed recall and why; ``found`` may be why there are no candidates."""
-        failure = self.broken or (found if isinstance(found, Failure) else None)
+    def ask(self, ask: Ask, retrieved: Candidates | Failure | None) -> tuple[Recall, Failure | None]:
+        """Return the system's answer, or a failed recall with its failure.
+
+        ``retrieved`` are shared candidates, the failure of their retrieval, or None if the system searches by itself.
+        """
+        failure = self.broken or (retrieved if isinstance(retrieved, Failure) else None)
         if failure:
             return _failed(failure), failure
         system = self.system
         assert system is not None  # noqa: S101 - else it is broken
-        candidates = None if isinstance(found, Failure) else found
-        # What one system does to its question is no affair of the next.
-        own = replace(ask, grades=dict(ask.grades)) if self._foreign else ask
+        candidates = None if isinstance(retrieved, Failure) else retrieved
+        # A copy, so that a system cannot change the query of the next one.
+        query = replace(ask, grades=dict(ask.grades)) if self._foreign else ask
         try:
             started = time.perf_counter_ns()
-            answer = system.recall(own) if candidates is None else self._selected(own, candidates)
+            answer = system.recall(query) if candidates is None else self._selected(query, candidates)
             spent = time.perf_counter_ns() - started
             if self._foreign or not isinstance(answer, Recall):
                 require_recall(answer)
@@ -119,12 +122,12 @@ class Seat:
             failure = failure_of(error, "recall", foreign=self._foreign)
             return _failed(failure), failure
         if self._foreign or not (answer.timings or answer.status == "skipped" or ask.items_only):
-            # The lab's own clock: what a system of another package says of its speed is not believed.
+            # Systems of other packages are timed by the lab; their own timings are ignored.
             answer = replace(answer, timings={WHOLE: spent})
         return answer, None
 
     def observe(self, turn: Turn) -> Writes:
-        """Show a turn, and book what was written."""
+        """Show a turn to the system; record and return what it wrote."""
         system = self.system
         if self.broken or system is None:
             return NOTHING
@@ -141,19 +144,19 @@ class Seat:
         return self._guarded("observe", observed) or NOTHING
 
     def close(self) -> None:
-        """Close the system and remove its folder; what breaks here has been measured already."""
+        """Close the system and remove its folder; errors no longer affect results."""
         system = self.system
         if system is not None:
             self._guarded("close", system.close)
         self._kit.close()
 
-    def _selected(self, ask: Ask, found: Candidates) -> Recall:
+    def _selected(self, ask: Ask, candidates: Candidates) -> Recall:
         shared = self.shared
-        assert shared is not None  # noqa: S101 - candidates are handed to those that share
-        return shared.select(ask, found)
+        assert shared is not None  # noqa: S101 - only systems that share get candidates
+        return shared.select(ask, candidates)
 
     def _check(self, answer: Recall, ask: Ask) -> None:
-        """Refuse what cannot be: items that are not there, more of them than was said, a trace of a probe."""
+        """Raise :class:`Broken` for items that do not exist or are too many, and for writes at a probe."""
         if not 0 <= answer.injected <= len(answer.items):
             raise Broken("injected_out_of_range")
         if self.info.at_most is not None and answer.injected > self.info.at_most:
@@ -171,20 +174,20 @@ class Seat:
             self._book(answer.writes)
         present = self._given.present if self.fed else ()
         for identity in (*ids, *answer.pinned):
-            if identity not in present and identity not in self.own:
+            if identity not in present and identity not in self.written:
                 raise Broken("item_not_there" if identity in self._given.known else "unknown_item")
 
     def _book(self, writes: Writes) -> None:
-        for one in writes.created:
-            if one.id in self.own or (self.fed and one.id in self._given.present):
+        for memory in writes.created:
+            if memory.id in self.written or (self.fed and memory.id in self._given.present):
                 raise Broken("created_twice")
-            self.own[one.id] = one
-        for one in writes.updated:
-            if one.id not in self.own:
+            self.written[memory.id] = memory
+        for memory in writes.updated:
+            if memory.id not in self.written:
                 raise Broken("updated_unknown")
-            self.own[one.id] = one
+            self.written[memory.id] = memory
         for identity in writes.deleted:
-            if self.own.pop(identity, None) is None:
+            if self.written.pop(identity, None) is None:
                 raise Broken("deleted_unknown")
 
     def _guarded(self, stage: str, call: Callable[[], T]) -> T | None:
@@ -202,16 +205,16 @@ class Seat:
 
 
 def timed(call: Callable[[], T]) -> tuple[T, int]:
-    """What a call returns, and the nanoseconds it took."""
+    """Return the result of a call and its duration in nanoseconds."""
     started = time.perf_counter_ns()
-    found = call()
-    return found, time.perf_counter_ns() - started
+    result = call()
+    return result, time.perf_counter_ns() - started
 
 
 def booked(recall: Recall, retrieved: int | None) -> Recall:
-    """A recall with what finding its candidates took: every arm is booked what it would have taken it alone.
+    """Add the time of the shared retrieval to a recall's timings: every arm counts the full retrieval.
 
-    Noted in the recall's own timings: a system that shares its search makes them for each recall.
+    The timings are changed in place; a system that shares its search creates them for each recall.
     """
     if retrieved is not None:
         recall.timings["retrieve"] = retrieved
@@ -223,15 +226,14 @@ def _failed(failure: Failure) -> Recall:
 
 
 def is_foreign(system: object) -> bool:
-    """Whether a system is of another package."""
+    """Return whether a system is defined outside of the lab."""
     return not type(system).__module__.startswith("lab.")
 
 
 def failure_of(error: BaseException, stage: str, *, foreign: bool = True) -> Failure:
-    """Kind, stage and place of what was raised, and none of its words.
+    """Return kind, stage, module and line of an exception, without its message.
 
-    An error of the lab's own is raised again, as the conversation could not be measured; of a ``foreign`` system only
-    where the lab raised it.
+    An error of the lab is raised again; for a ``foreign`` system, only if it was raised in the lab's code.
     """
     if isinstance(error, Broken):
         return Failure(str(error), stage)

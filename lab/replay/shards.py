@@ -1,7 +1,7 @@
-"""A run in parts: each machine replays a shard, nobody knows of the others, and a merge makes the run of them.
+"""Split a run into shards, which machines replay independently, and merge them.
 
-Which shard a conversation belongs to follows from the recordings alone: the largest first, each to the shard that has
-least so far. So every machine finds the same parts by itself.
+The recordings alone determine the shard of a conversation: the largest conversations come first, and each goes to the
+shard with the least work so far. So every machine computes the same shards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lab.runs.resume import Fresh, finish, keep, resume_or_begin
 
 
 class Merged(NamedTuple):
-    """A run that was made of shards: how many conversations were copied, how many were there already, and notes."""
+    """A merged run: the numbers of conversations copied and already existing, and notes."""
 
     run: RunDirectory
     copied: int
@@ -34,125 +34,125 @@ class Merged(NamedTuple):
 
 
 def parse_shard(text: str) -> Shard:
-    """``2/3``: the second of three shards."""
-    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-    number, of = (int(one) for one in found.groups()) if found else (0, 0)
+    """Return the shard that a text names: ``2/3`` is the second of three. Raises :class:`UnusableInput`."""
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    number, of = (int(digits) for digits in match.groups()) if match else (0, 0)
     if not 1 <= number <= of:
         raise UnusableInput(f"--shard {text!r}: expected NUMBER/OF from 1/OF to OF/OF, such as 2/3")
     return Shard(number, of)
 
 
 def shard_of(plan: Plan, shard: Shard) -> Shard:
-    """The shard with its conversations, in the order of the run; it may have none."""
-    sizes = {one.conversation: size(plan, one) for one in plan.recordings}
+    """Return the shard with its conversations, in the order of the run; it may have none."""
+    sizes = {recording.conversation: size(plan, recording) for recording in plan.recordings}
     parts: list[set[str]] = [set() for _ in range(shard.of)]
     totals = [0] * shard.of
-    for conversation in sorted(sizes, key=lambda one: (-sizes[one], one)):
+    for conversation in sorted(sizes, key=lambda name: (-sizes[name], name)):
         least = totals.index(min(totals))
         parts[least].add(conversation)
         totals[least] += sizes[conversation]
-    mine = parts[shard.number - 1]
-    return replace(shard, conversations=tuple(one for one in sizes if one in mine))
+    part = parts[shard.number - 1]
+    return replace(shard, conversations=tuple(name for name in sizes if name in part))
 
 
 def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = lambda _: None) -> Merged:
-    """Make the run ``out`` of all its shards: the same bytes as if it had been replayed in one piece.
+    """Merge all shards of a run into ``out``: the same bytes as a replay without shards.
 
-    Its manifest has the ``asked`` and the ``environment`` of shard 1. What is there already is compared and left.
-    Raises :class:`UnusableInput` where a shard is missing, double, unfinished, of another run, or made on other code
-    or packages than another.
+    The manifest takes ``asked`` and ``environment`` from shard 1. Existing files are compared and kept. Raises
+    :class:`UnusableInput` if a shard is missing, repeated, of another run, or made with other code or packages, and
+    :class:`lab.errors.Incomplete` if one is unfinished.
     """
     shards = _checked(folders)
     first = shards[0]
     notes = _notes(shards)
     for note in notes:
         announce(note)
-    golden = {one.path: _bytes(one.check(one.path / GOLDEN)) for one in shards}
+    golden = {shard.path: _bytes(shard.check(shard.path / GOLDEN)) for shard in shards}
     for path, data in golden.items():
         if data != golden[first.path]:
-            raise UnusableInput(
-                f"{path}: its golden.jsonl is not that of {first.path}; run the replay of one of them again"
-            )
+            raise UnusableInput(f"{path}: its golden.jsonl differs from that of {first.path}; replay one of them again")
     with only_writer(out):
         manifest = replace(first.manifest, shard=None)
         run = resume_or_begin(out, manifest, lambda: Fresh(golden[first.path], manifest.recall_points))
         copied = 0
         for shard in shards:
-            for conversation in shard.own:
+            for conversation in shard.assigned:
                 copied += _copied(shard, run, conversation)
-            announce(f"{shard.path}: {counted(len(shard.own), 'conversation')}")
+            announce(f"{shard.path}: {counted(len(shard.assigned), 'conversation')}")
         finish(run)
     return Merged(run, copied, len(run.conversations) - copied, notes)
 
 
 def _copied(shard: RunDirectory, run: RunDirectory, conversation: str) -> bool:
-    """Copy the files of a conversation that are not there; one that is must be the same. Whether it was done."""
-    # Only a file that can be read is worth keeping.
+    """Copy the files of a conversation; return False if they exist already. Existing receipts must be equal."""
+    # Read first, so that only readable files are copied.
     shard.read_receipts(conversation, ("arm", "turn"))
-    there = run.receipts(conversation)
-    if there.exists():
-        if _bytes(there) != _bytes(shard.receipts(conversation)):
-            raise UnusableInput(f"{there}: is there already and differs from the shard's; choose another folder")
+    target = run.receipts(conversation)
+    if target.exists():
+        if _bytes(target) != _bytes(shard.receipts(conversation)):
+            raise UnusableInput(f"{target}: exists already and differs from the shard's; choose another folder")
         if conversation in run.done():
             return False
     pairs = zip(run.files(conversation), shard.files(conversation), strict=True)
-    keep(run, conversation, {to: _bytes(shard.check(of)) for to, of in pairs if shard.name_of(of) in shard.digests})
+    keep(
+        run, conversation, {to: _bytes(shard.check(path)) for to, path in pairs if shard.name_of(path) in shard.digests}
+    )
     return True
 
 
 def _checked(folders: Sequence[Path]) -> list[RunDirectory]:
-    """The shards in order of their numbers, all of them and of one run."""
+    """Return the shards in order of their numbers, after checking that they are all shards of one run."""
     by_number: dict[int, RunDirectory] = {}
     first: RunDirectory | None = None
     for folder in folders:
         run = open_run(folder)
         if run.shard is None:
-            raise UnusableInput(f"{folder}: is a whole run, not a shard of one")
+            raise UnusableInput(f"{folder}: is a complete run, not a shard")
         first = first or run
         if run.manifest.run_key != first.manifest.run_key:
             before, now = to_json(first.manifest.resolved), to_json(run.manifest.resolved)
             differs = sorted(key for key in {*before, *now} if digest(before.get(key)) != digest(now.get(key)))
-            raise UnusableInput(f"{folder}: is of another run than {first.path}: other {', '.join(differs)}")
+            raise UnusableInput(f"{folder}: belongs to another run than {first.path}: other {', '.join(differs)}")
         if first.shard and run.shard.of != first.shard.of:
             raise UnusableInput(f"{folder}: is shard {run.shard}, but {first.path} is shard {first.shard}")
         if run.shard.number in by_number:
             raise UnusableInput(f"{folder}: is shard {run.shard}, and so is {by_number[run.shard.number].path}")
         by_number[run.shard.number] = run
     if first is None or first.shard is None:
-        raise UnusableInput("no shards were named")
+        raise UnusableInput("no shards were given")
     missing = [f"{number}/{first.shard.of}" for number in range(1, first.shard.of + 1) if number not in by_number]
     if missing:
-        raise UnusableInput(f"shards are missing: {', '.join(missing)}; name all {first.shard.of}")
+        raise UnusableInput(f"shards are missing: {', '.join(missing)}; give all {first.shard.of}")
     shards = [by_number[number] for number in sorted(by_number)]
     for run in shards:
-        run.require_own()
-    held = sorted(name for run in shards for name in run.own)
+        run.require_assigned()
+    held = sorted(name for run in shards for name in run.assigned)
     if held != sorted(first.conversations):
         raise UnusableInput(
-            f"{first.path}: its shards do not hold each conversation once; replay them with one version"
+            f"{first.path}: the shards do not hold each conversation exactly once; replay them with one version"
         )
     return shards
 
 
 def _notes(shards: Sequence[RunDirectory]) -> tuple[str, ...]:
-    """What differs between the machines that made the shards, and may; :class:`UnusableInput` for what may not."""
+    """Return tolerated differences of the environments; raise :class:`UnusableInput` for other differences."""
     first = shards[0].manifest.environment
-    found = []
+    notes = []
     for run in shards[1:]:
         here = run.manifest.environment
         differs = decisive(first, here)
         if differs:
             raise UnusableInput(
-                f"{run.path}: was made on another {'; another '.join(differs)} than {shards[0].path}; receipts of two "
-                "engines are no one run: replay one of them again"
+                f"{run.path}: was made with another {'; another '.join(differs)} than {shards[0].path}; one run must "
+                "not mix receipts of two versions: replay one of them again"
             )
         if others := tolerated(first, here):
-            found.append(f"{run.path}: was made elsewhere than {shards[0].path}: {'; '.join(others)}")
-    return tuple(found)
+            notes.append(f"{run.path}: was made in another environment than {shards[0].path}: {'; '.join(others)}")
+    return tuple(notes)
 
 
 def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise CannotMeasure(f"{path}: cannot be read ({error.strerror}); run the replay of its shard again") from None
+        raise CannotMeasure(f"{path}: cannot be read ({error.strerror}); replay its shard again") from None

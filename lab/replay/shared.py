@@ -1,7 +1,7 @@
-"""A retriever that several arms share, fed and asked here and nowhere else.
+"""Guard the retriever that several arms share.
 
-Where it raises, the arms that share it have no candidates: the recall fails, and all later ones too where it broke as
-it was fed, for nobody knows what it holds by then.
+If the retriever raises, the recall of all arms that share it fails. If it raises while memories are added or removed,
+all later recalls fail too, because its contents are unknown.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ Retrieved = tuple[Candidates, int] | Failure
 
 
 class SharedSearch:
-    """The retriever of one key; ``broken`` is why it cannot be asked any more."""
+    """The retriever of one key; ``broken`` is the failure after which it cannot be used, or None."""
 
     def __init__(self, system: SharedRetrieval) -> None:
         self.broken: Failure | None = None
         self._foreign = is_foreign(system)
-        # The last question, which every arm of this key asks, and what was found for it.
-        self._asked: Ask | None = None
-        self._found: Retrieved = Failure("not_asked", "retrieve")
+        # The last query, which all arms of this key share, and its result.
+        self._ask: Ask | None = None
+        self._retrieved: Retrieved = Failure("not_asked", "retrieve")
         self._retriever: Retriever | None = self._guarded("open_retriever", system.open_retriever)
 
     def observe(self, memories: Sequence[Memory]) -> None:
-        """Feed it what is born."""
+        """Add memories that become visible."""
         if self._retriever is not None:
             retriever = self._retriever
-            handed = [replace(one) for one in memories] if self._foreign else memories
-            self._guarded("retriever.observe", lambda: retriever.observe(handed))
+            copies = [replace(memory) for memory in memories] if self._foreign else memories
+            self._guarded("retriever.observe", lambda: retriever.observe(copies))
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Take away what is forgotten."""
+        """Remove forgotten memories."""
         if self._retriever is not None:
             retriever = self._retriever
             self._guarded("retriever.forget", lambda: retriever.forget(keys))
 
     def expect(self, texts: Sequence[str]) -> None:
-        """Say what will be asked."""
+        """Announce the queries to come."""
         if self._retriever is not None:
             retriever = self._retriever
             self._guarded("retriever.expect", lambda: retriever.expect(texts))
 
     def retrieve(self, ask: Ask) -> Retrieved:
-        """The candidates and the nanoseconds that finding them took, or why there are none: found once a question."""
-        if self._asked is not ask:
-            self._asked, self._found = ask, self._retrieve(ask)
-        return self._found
+        """Return the candidates and the nanoseconds of the search, or the failure; one search for each query."""
+        if self._ask is not ask:
+            self._ask, self._retrieved = ask, self._retrieve(ask)
+        return self._retrieved
 
     def _retrieve(self, ask: Ask) -> Retrieved:
         if self.broken or self._retriever is None:
             return self.broken or Failure("no_retriever", "open_retriever")
         retriever = self._retriever
         try:
-            own = replace(ask, grades={}) if self._foreign else ask
-            return timed(lambda: retriever.retrieve(own))
+            ungraded = replace(ask, grades={}) if self._foreign else ask
+            return timed(lambda: retriever.retrieve(ungraded))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a retriever may raise anything
             return failure_of(error, "retrieve", foreign=self._foreign)
 
     def close(self) -> None:
-        """Close it; what breaks here has been measured already."""
+        """Close the retriever; errors no longer affect results."""
         if self._retriever is not None:
             self._guarded("close", self._retriever.close)
 

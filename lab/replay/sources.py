@@ -1,7 +1,7 @@
-"""What a conversation is replayed with besides its recording: vectors, words, and what arms prepare.
+"""What a replay needs besides the recording: vectors, words, and the data that arms prepare.
 
-The caches hold them for all conversations; a task is handed those of its own, so that whoever works on it needs no
-cache, and has the vectors that this machine computed.
+Caches hold these for all conversations. A task carries those of its conversation, so that a worker needs no cache and
+uses the vectors that this machine computed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 Announce = Callable[[str], None]
-# Stored texts on which the embedder must agree with the vectors of the store.
+# Stored texts whose vectors are compared with the embedder's.
 AGREEING = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Vectors and words of texts, what arms prepared, by name, and the vectors that a store held, where used."""
+    """Vectors and words of texts, data that arms prepared (by name), and the vectors of a store, if used."""
 
     embedder: Embedder
     vectors: VectorsOf
@@ -43,7 +43,7 @@ class Sources:
     stored: StoredVectors | None = None
 
     def retriever(self, retrieval: Retrieval, store: str) -> StoreRetriever:
-        """An empty store of the kind ``store``, ready to be fed and asked."""
+        """Return a retriever over an empty store of the kind ``store``."""
         words = self.words.get(retrieval.text) or self.words.setdefault(retrieval.text, words_under(retrieval.text))
         return StoreRetriever(
             make_store(store, self.vectors.dimension, retrieval.text),
@@ -56,9 +56,11 @@ class Sources:
 
 
 def open_sources(plan: Plan, announce: Announce = lambda _: None) -> Sources:
-    """Open the caches that a plan reads, and let its arms prepare; ``announce`` hears what these have to say."""
+    """Open the caches that a plan reads, and let its arms prepare; ``announce`` receives progress messages."""
     vectors = Vectors(plan.embedder)
-    words = {settings: words_under(settings) for settings in dict.fromkeys(one.text for one in plan.retrievals())}
+    words = {
+        settings: words_under(settings) for settings in dict.fromkeys(retrieval.text for retrieval in plan.retrievals())
+    }
     workshop = Workshop(plan.embedder, vectors, announce)
     made = {arm.name: arm.prepare(workshop) for arm in plan.arms if isinstance(arm, Prepares)}
     prepared = {name: data for name, data in made.items() if data is not None}
@@ -66,60 +68,60 @@ def open_sources(plan: Plan, announce: Announce = lambda _: None) -> Sources:
 
 
 def tools_of(
-    plan: Plan, recording: Recording, sources: Sources, keeping: Callable[[Retrieval], Search] | None = None
+    plan: Plan, recording: Recording, sources: Sources, searches: Callable[[Retrieval], Search] | None = None
 ) -> Tools:
-    """The tools of one conversation; ``keeping`` makes searches that may answer from what is kept."""
+    """Return the tools of one conversation; ``searches`` returns searches that may use cached candidates."""
 
     def live(retrieval: Retrieval) -> StoreRetriever:
-        return sources.retriever(retrieval, plan.asked.store)
+        return sources.retriever(retrieval, plan.request.store)
 
     return Tools(
         recording.conversation,
         sources.embedder,
         sources.vectors,
-        keeping or live,
+        searches or live,
         live,
-        plan.asked.seed,
+        plan.request.seed,
         plan.scoping,
         sources.prepared,
     )
 
 
 def play_of(plan: Plan, recording: Recording, tools: Tools) -> Play:
-    """What the loop needs to replay one conversation."""
+    """Return what the loop needs to replay one conversation."""
     return Play(
         recording, plan.memories_of(recording), plan.recall_points_of(recording), tools, plan.source, plan.faults
     )
 
 
 def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, announce: Announce) -> int:
-    """Embed and tokenise every text that the recordings need; return how many texts were embedded."""
+    """Embed and tokenise every text that the recordings need; return the number of texts embedded."""
     texts = [text for recording in recordings for text in texts_of(plan, recording)]
     try:
         if sources.stored and recordings:
             _require_agreement(plan, recordings[0], sources.stored, sources.vectors)
         embedded = 0
         for role in roles_of(sources.embedder):
-            wanted = [text for recording in recordings for text in _embedded_of(plan, recording)[role]]
-            embedded += sources.vectors.prepare(list(dict.fromkeys(wanted)), announce, role)
+            to_embed = [text for recording in recordings for text in _embedded_of(plan, recording)[role]]
+            embedded += sources.vectors.prepare(list(dict.fromkeys(to_embed)), announce, role)
         for words in sources.words.values():
             words.prepare(texts)
     except CannotWrite as error:
-        raise CannotWrite(f"{error}; LAB_CACHE_DIR names another folder for the cache") from error
+        raise CannotWrite(f"{error}; set LAB_CACHE_DIR to another folder for the cache") from error
     return embedded
 
 
 def texts_of(plan: Plan, recording: Recording) -> list[str]:
-    """Everything that is searched, or searched for, in one conversation."""
-    return _kept_of(plan, recording) + _asked_of(plan, recording)
+    """Return all documents and queries of one conversation."""
+    return _documents_of(plan, recording) + _queries_of(plan, recording)
 
 
-def _asked_of(plan: Plan, recording: Recording) -> list[str]:
+def _queries_of(plan: Plan, recording: Recording) -> list[str]:
     return [point.text for point in plan.recall_points_of(recording)]
 
 
-def _kept_of(plan: Plan, recording: Recording) -> list[str]:
-    """What is searched: the memories, and the turns where systems capture, which mostly keep what was said."""
+def _documents_of(plan: Plan, recording: Recording) -> list[str]:
+    """Return the texts of memories, and of turns if systems capture, because captures mostly repeat turns."""
     turns = recording.turns if plan.source == "captured" else ()
     return [memory.index_text for memory in recording.memories] + [
         turn.index_text or turn.said or turn.text for turn in turns
@@ -127,33 +129,34 @@ def _kept_of(plan: Plan, recording: Recording) -> list[str]:
 
 
 def _embedded_of(plan: Plan, recording: Recording) -> dict[Role, list[str]]:
-    """The texts of a conversation as they are embedded, each once, by role.
+    """Return the distinct texts of a conversation as they are embedded, by role.
 
-    Under ``document`` alone where both roles have the same vectors. Documents are searched with the whole prompt.
+    All are under ``document`` if both roles share vectors. Documents of the docs cold lane are searched with the
+    unclamped prompt.
     """
     stored = plan.vectors
-    known = {one.index_text for one in recording.memories if stored is not None and one.key in stored}
-    kept = [text for text in _kept_of(plan, recording) if text not in known]
-    queries = _asked_of(plan, recording)
-    limits = dict.fromkeys(one.clamp for one in plan.retrievals()) or {Clamp(): None}
-    whole = queries if any(info.inputs for info in plan.infos) else []
+    known = {memory.index_text for memory in recording.memories if stored is not None and memory.key in stored}
+    documents = [text for text in _documents_of(plan, recording) if text not in known]
+    queries = _queries_of(plan, recording)
+    limits = dict.fromkeys(retrieval.clamp for retrieval in plan.retrievals()) or {Clamp(): None}
+    unclamped = queries if any(info.inputs for info in plan.infos) else []
 
     def clamped(texts: Sequence[str]) -> list[str]:
         return [embedded_text(text, limit) for limit in limits for text in texts]
 
     if len(roles_of(plan.embedder)) == 1:
-        return {DOCUMENT: list(dict.fromkeys([*clamped([*kept, *queries]), *whole]))}
+        return {DOCUMENT: list(dict.fromkeys([*clamped([*documents, *queries]), *unclamped]))}
     return {
-        DOCUMENT: list(dict.fromkeys(clamped(kept))),
-        QUERY: list(dict.fromkeys([*clamped(queries), *whole])),
+        DOCUMENT: list(dict.fromkeys(clamped(documents))),
+        QUERY: list(dict.fromkeys([*clamped(queries), *unclamped])),
     }
 
 
 def _require_agreement(plan: Plan, recording: Recording, stored: StoredVectors, vectors: VectorsOf) -> None:
-    """Refuse stored vectors that the embedder did not make: queries would be compared with another model's.
+    """Raise :class:`UnusableInput` for stored vectors of another embedder, to which queries are not comparable.
 
-    It must have their dimension, and a cosine of :data:`lab.embedding.vectors.AGREE` on the first :data:`AGREEING`
-    stored texts by key, each text once, rows without an embedding left out.
+    The dimensions must be equal, and the cosine at least :data:`lab.embedding.vectors.AGREE` on each of the first
+    :data:`AGREEING` distinct stored texts, ordered by key, of rows with an embedding.
     """
     import numpy as np
 
@@ -162,76 +165,76 @@ def _require_agreement(plan: Plan, recording: Recording, stored: StoredVectors, 
     for key in sorted(texts):
         by_text.setdefault(texts[key], key)
     chosen = list(by_text.items())[:AGREEING]
-    limits = next((one.clamp for one in plan.retrievals()), Clamp())
-    asked = [embedded_text(text, limits) for text, _ in chosen]
-    vectors.prepare(asked)
+    limits = next((retrieval.clamp for retrieval in plan.retrievals()), Clamp())
+    clamped = [embedded_text(text, limits) for text, _ in chosen]
+    vectors.prepare(clamped)
     name = plan.embedder.identity()["model"]
     remedy = "name the embedder that made them with --embedder, or replay without --vectors stored"
     if vectors.dimension != stored.dimension:
         raise UnusableInput(
-            f"{stored.where}: its vectors have {stored.dimension} numbers, and those of {name} {vectors.dimension}; "
-            f"{remedy}"
+            f"{stored.where}: its vectors have {stored.dimension} numbers, but those of {name} have "
+            f"{vectors.dimension}; {remedy}"
         )
-    kept = stored.of([key for _, key in chosen])
-    cosines = (kept * vectors.of(asked)).sum(axis=1) / np.linalg.norm(kept, axis=1)
+    expected = stored.of([key for _, key in chosen])
+    cosines = (expected * vectors.of(clamped)).sum(axis=1) / np.linalg.norm(expected, axis=1)
     differing = int((~(cosines >= AGREE)).sum())
     if differing:
         raise UnusableInput(
-            f"{stored.where}: {differing} of {len(chosen)} stored vectors are not those of {name} (least cosine "
+            f"{stored.where}: {differing} of {len(chosen)} stored vectors differ from those of {name} (lowest cosine "
             f"{cosines.min():.3f}, expected {AGREE}); {remedy}"
         )
 
 
-class HandedVectors:
-    """The vectors of some texts. Another text's come from the cache of wherever it is asked for.
+class TaskVectors:
+    """The vectors of the texts of one task. Other vectors come from the cache of the worker.
 
-    That is what recall itself writes: the text of a digest is known only when it is made.
+    Recall itself creates other texts: that of a Working Set is known only when it is built.
     """
 
     def __init__(self, embedder: Embedder, texts: Mapping[Role, Sequence[str]], source: VectorsOf) -> None:
-        """``texts`` by role; a role that is missing has the vectors of ``document``."""
+        """Take the vectors of ``texts`` from ``source``; a missing role uses the vectors of ``document``."""
         import numpy as np
 
         self._embedder = embedder
         self._rows: dict[Role, dict[str, int]] = {}
         parts: list[np.ndarray] = []
         count = 0
-        for role, some in texts.items():
-            self._rows[role] = {text: row for row, text in enumerate(some, count)}
-            count += len(some)
-            if some:
-                parts.append(source.of(some, role))
+        for role, of_role in texts.items():
+            self._rows[role] = {text: row for row, text in enumerate(of_role, count)}
+            count += len(of_role)
+            if of_role:
+                parts.append(source.of(of_role, role))
         self._matrix = np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
         self._source: VectorsOf | None = source
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels: the vectors, and not the cache that they came from."""
+        """Pickle the vectors without their cache."""
         return {**self.__dict__, "_source": None}
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """Length of a vector."""
         return self._matrix.shape[1] or self._others().dimension
 
     def prepare(self, texts: Sequence[str], announce: Announce | None = None, role: Role = DOCUMENT) -> int:
-        """Make ready what was not handed over; return how many texts were embedded for it."""
+        """Embed texts that the task does not carry; return the number of texts embedded."""
         known = self._known(role)
         others = [text for text in texts if text not in known]
         return self._others().prepare(others, announce, role) if others else 0
 
     def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """float32 ``[len(texts), dimension]``."""
+        """Return the vectors of texts, float32 ``[len(texts), dimension]``."""
         import numpy as np
 
         known = self._known(role)
         rows = [known.get(text, -1) for text in texts]
         others = [text for text, row in zip(texts, rows, strict=True) if row < 0]
-        found: np.ndarray = (
+        vectors: np.ndarray = (
             self._matrix[rows] if len(self._matrix) else np.empty((len(texts), self.dimension), np.float32)
         )
         if others:
-            found[[row < 0 for row in rows]] = self._others().of(others, role)
-        return found
+            vectors[[row < 0 for row in rows]] = self._others().of(others, role)
+        return vectors
 
     def _known(self, role: Role) -> dict[str, int]:
         return self._rows[role if role in self._rows else DOCUMENT]
@@ -242,8 +245,8 @@ class HandedVectors:
         return self._source
 
 
-class HandedWords:
-    """The words of some texts. Another text's come from the cache of wherever it is asked for."""
+class TaskWords:
+    """The words of the texts of one task. Words of other texts come from the cache of the worker."""
 
     def __init__(self, settings: TextSettings, texts: Sequence[str], source: Words) -> None:
         self._settings = settings
@@ -251,16 +254,16 @@ class HandedWords:
         self._source: Words | None = source
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels: the words, and not the cache that they came from."""
+        """Pickle the words without their cache."""
         return {**self.__dict__, "_source": None}
 
     def prepare(self, texts: Sequence[str]) -> int:
-        """Make ready what was not handed over; return how many texts were new."""
+        """Tokenise texts that the task does not carry; return the number of new texts."""
         others = [text for text in texts if text not in self._words]
         return self._others().prepare(others) if others else 0
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
-        """Words of each text, in its order."""
+        """Return the words of each text, in order."""
         return [self._words[text] if text in self._words else self._others().of([text])[0] for text in texts]
 
     def _others(self) -> Words:
@@ -270,27 +273,27 @@ class HandedWords:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """The sources of one conversation, in a form that can be sent anywhere."""
+class TaskSources:
+    """The sources of one conversation in a picklable form."""
 
     embedder: Embedder
-    vectors: HandedVectors
-    words: dict[TextSettings, HandedWords]
+    vectors: TaskVectors
+    words: dict[TextSettings, TaskWords]
     prepared: dict[str, bytes]
     stored: StoredVectors | None = None
 
     def open(self) -> Sources:
-        """The sources, ready to be asked."""
+        """Return the sources, ready for use."""
         return Sources(self.embedder, self.vectors, dict(self.words), self.prepared, self.stored)
 
 
-def hand(plan: Plan, recording: Recording, sources: Sources, *, texts: bool = True) -> Handed:
-    """What one conversation needs of the sources, all of them prepared. Without ``texts``, what arms prepared alone."""
-    own = list(dict.fromkeys(texts_of(plan, recording))) if texts else []
-    return Handed(
+def task_sources(plan: Plan, recording: Recording, sources: Sources, *, texts: bool = True) -> TaskSources:
+    """Return the prepared sources of one conversation; without ``texts``, only the data that arms prepared."""
+    carried = list(dict.fromkeys(texts_of(plan, recording))) if texts else []
+    return TaskSources(
         sources.embedder,
-        HandedVectors(sources.embedder, _embedded_of(plan, recording) if texts else {DOCUMENT: []}, sources.vectors),
-        {settings: HandedWords(settings, own, words) for settings, words in sources.words.items()},
+        TaskVectors(sources.embedder, _embedded_of(plan, recording) if texts else {DOCUMENT: []}, sources.vectors),
+        {settings: TaskWords(settings, carried, words) for settings, words in sources.words.items()},
         sources.prepared,
         sources.stored if texts else None,
     )

@@ -1,5 +1,5 @@
 """Reports and figures. Calling the package calls :func:`lab.api.report`."""
 
-from lab.callable_package import let_call
+from lab.callable_package import make_callable
 
-let_call(__name__)
+make_callable(__name__)

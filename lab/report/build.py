@@ -17,7 +17,7 @@ from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.measures.catalogue import MEASURES, direction, entry_of, is_better
 from lab.measures.score import headlines, score_run, summarise
-from lab.replay.embedders import embedder_notes
+from lab.replay.config_notes import embedder_notes
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
 from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
@@ -73,11 +73,11 @@ def build_report(
         )
         drawn[name] = figures.save(figure, folder / name)
     of_conversations = [name for name, drawing in found.items() if drawing.figure is TIMELINE]
-    timelines = zip(busiest(material.places.turns, len(of_conversations)), of_conversations, strict=True)
+    timelines = zip(busiest(material.shares.turns, len(of_conversations)), of_conversations, strict=True)
     model |= {
         "figures": {name: inline(files[0], name, extents[name]) for name, files in drawn.items()},
         "timelines": [
-            {"name": name, "conversation": conversation, "turns": material.places.turns[conversation]}
+            {"name": name, "conversation": conversation, "turns": material.shares.turns[conversation]}
             for conversation, name in timelines
         ],
         "says": says,

@@ -23,12 +23,12 @@ SHOWN_SLICES = 8
 SLICED = ("slice", "n", "base", "diff", "95 % interval", "MDE")
 
 
-def shown(found: Comparison, *, every: bool = False) -> list[Difference]:
+def shown(comparison: Comparison, *, every: bool = False) -> list[Difference]:
     """Return the differences of the primary measures in their declared order, or of every measure."""
     if every:
-        return list(found.differences)
-    differences = {difference.measure: difference for difference in found.differences}
-    return [differences[name] for name in found.primary if name in differences]
+        return list(comparison.differences)
+    differences = {difference.measure: difference for difference in comparison.differences}
+    return [differences[name] for name in comparison.primary if name in differences]
 
 
 def reading(difference: Difference, family: int) -> str:
@@ -89,12 +89,14 @@ def sliced(part: Slice) -> list[str]:
     return [f"{part.name} = {part.value}", str(difference.n), *means, _interval(difference), _detectable(difference)]
 
 
-def notes(found: Comparison, differences: Sequence[Difference], *, has_mde: bool = True) -> list[str]:
+def notes(comparison: Comparison, differences: Sequence[Difference], *, has_mde: bool = True) -> list[str]:
     """Return the notes below the numbers; ``has_mde`` says whether the table has the column ``MDE``."""
     # Conversations of the primary measures, if any: another measure may have values in more conversations.
-    deciding = [difference for difference in found.differences if difference.p_holm is not None] or list(differences)
+    deciding = [difference for difference in comparison.differences if difference.p_holm is not None] or list(
+        differences
+    )
     conversations = max((difference.conversations for difference in deciding), default=0)
-    family = "one primary measure" if found.family == 1 else f"{found.family} primary measures"
+    family = "one primary measure" if comparison.family == 1 else f"{comparison.family} primary measures"
     legend = (
         f"{counted(conversations, 'conversation')}. p: sign-flip test by conversation, Holm-adjusted over the "
         f"{family}; in brackets: not adjusted, exploratory. base, cand: means of the arms. up/same/down: number of "
@@ -103,18 +105,18 @@ def notes(found: Comparison, differences: Sequence[Difference], *, has_mde: bool
     )
     if has_mde:
         legend += " MDE: minimum detectable effect, the smallest true difference detected with 80 % power."
-    lines = [legend, *_harms(found)]
-    if found.sampled_labels:
-        lines.append(f"{drawn(found.sampled_labels)}.")
-    lines += sliced_over(dict.fromkeys(part.difference.measure for part in found.slices))
-    least = smallest_p(conversations, found.family)
-    if found.family and conversations > 1 and least > LEVEL:
+    lines = [legend, *_harms(comparison)]
+    if comparison.sampled_labels:
+        lines.append(f"{drawn(comparison.sampled_labels)}.")
+    lines += sliced_over(dict.fromkeys(part.difference.measure for part in comparison.slices))
+    least = smallest_p(conversations, comparison.family)
+    if comparison.family and conversations > 1 and least > LEVEL:
         lines.append(f"With so few conversations, no adjusted p can be below {least:.3f}: read the intervals.")
     for difference in differences:
         entry = entry_of(difference.measure)
         for arm, count in (
-            (found.baseline, difference.filled_baseline),
-            (found.candidate, difference.filled_candidate),
+            (comparison.baseline, difference.filled_baseline),
+            (comparison.candidate, difference.filled_candidate),
         ):
             if count and entry:
                 lines.append(
@@ -126,8 +128,8 @@ def notes(found: Comparison, differences: Sequence[Difference], *, has_mde: bool
                 f"{difference.measure}: {difference.left_out} probes or turns are left out: only one arm has a value."
             )
     lacking: dict[str, list[str]] = {}
-    for measure, arm in found.unmeasured:
-        if "@" not in measure or measure in found.primary:
+    for measure, arm in comparison.unmeasured:
+        if "@" not in measure or measure in comparison.primary:
             lacking.setdefault(arm, []).append(measure)
     lines += [f"Not compared, because {arm} has no value: {', '.join(names)}." for arm, names in lacking.items()]
     return lines
@@ -149,16 +151,16 @@ def drawn(labels: str) -> str:
     return f"Labels were sampled ({labels}): another seed gives other labels and other numbers"
 
 
-def worse(found: Comparison) -> list[Difference]:
+def worse(comparison: Comparison) -> list[Difference]:
     """Return the differences outside the primary measures that are worse by their interval.
 
     A report that shows only its primary measures would hide these.
     """
     return [
         difference
-        for difference in found.differences
-        if difference.measure not in found.primary
-        and difference.measure.partition("@")[2] in ("", str(found.cutoff))
+        for difference in comparison.differences
+        if difference.measure not in comparison.primary
+        and difference.measure.partition("@")[2] in ("", str(comparison.cutoff))
         and difference.estimate.low is not None
         and difference.estimate.high is not None
         and is_better(difference.measure, difference.estimate.low, difference.estimate.high) is False
@@ -170,62 +172,62 @@ def moves(difference: Difference) -> str:
     return f"{difference.measure} {number(difference.baseline)} → {number(difference.candidate)}"
 
 
-def _harms(found: Comparison) -> list[str]:
-    harms = [f"{moves(difference)} ({_interval(difference)})" for difference in worse(found)]
+def _harms(comparison: Comparison) -> list[str]:
+    harms = [f"{moves(difference)} ({_interval(difference)})" for difference in worse(comparison)]
     return [f"Worse by the interval, but not primary (exploratory): {', '.join(harms)}."] if harms else []
 
 
-def gains(found: Comparison) -> str:
+def gains(comparison: Comparison) -> str:
     """Return how many probes gained and lost a hit, per 1,000 and as counts."""
-    gained, lost = len(found.gained), len(found.lost)
-    if not found.probes:
-        return f"No probe has a hit at {found.cutoff} to gain or lose."
-    if found.probes < FEW_PROBES:
-        return f"{gained} of {counted(found.probes, 'probe')} gained and {lost} lost a hit at {found.cutoff}."
-    per = 1000 / found.probes
+    gained, lost = len(comparison.gained), len(comparison.lost)
+    if not comparison.probes:
+        return f"No probe has a hit at {comparison.cutoff} to gain or lose."
+    if comparison.probes < FEW_PROBES:
+        return f"{gained} of {counted(comparison.probes, 'probe')} gained and {lost} lost a hit at {comparison.cutoff}."
+    per = 1000 / comparison.probes
     return (
-        f"Of 1,000 probes {gained * per:.0f} gained and {lost * per:.0f} lost a hit at {found.cutoff} "
-        f"({gained} and {lost} of {found.probes})."
+        f"Of 1,000 probes {gained * per:.0f} gained and {lost * per:.0f} lost a hit at {comparison.cutoff} "
+        f"({gained} and {lost} of {comparison.probes})."
     )
 
 
-def comparison_text(found: Comparison, differences: Sequence[Difference]) -> str:
+def comparison_text(comparison: Comparison, differences: Sequence[Difference]) -> str:
     """Return the comparison for a terminal of 80 columns."""
     lines = [
-        *([folded(trial)] if (trial := trial_line(found.trial)) else []),
-        f"{found.candidate} minus {found.baseline}",
-        *map(folded, found.embedder),
+        *([folded(trial)] if (trial := trial_line(comparison.trial)) else []),
+        f"{comparison.candidate} minus {comparison.baseline}",
+        *map(folded, comparison.embedder),
         text_table(COLUMNS, [row(difference) for difference in differences]),
         "",
-        text_table(MORE, [more(difference, found.family) for difference in differences], left=2),
-        *map(folded, notes(found, differences, has_mde=bool(found.slices))),
+        text_table(MORE, [more(difference, comparison.family) for difference in differences], left=2),
+        *map(folded, notes(comparison, differences, has_mde=bool(comparison.slices))),
     ]
-    for measure, parts in by_measure(found):
+    for measure, parts in by_measure(comparison):
         lines += ["", f"{measure} by slice, worst first; exploratory, intervals are not adjusted"]
         lines.append(text_table(SLICED, [sliced(part) for part in parts[:SHOWN_SLICES]]))
         if len(parts) > SHOWN_SLICES:
             lines.append(f"and {len(parts) - SHOWN_SLICES} more: --format markdown, or --json")
-    return "\n".join([*lines, "", folded(gains(found))])
+    return "\n".join([*lines, "", folded(gains(comparison))])
 
 
-def comparison_html(found: Comparison, differences: Sequence[Difference]) -> str:
+def comparison_html(comparison: Comparison, differences: Sequence[Difference]) -> str:
     """Return the comparison as an HTML fragment, everything in it escaped."""
     lines = [
-        *([f"<p>{escape(trial)}</p>"] if (trial := trial_line(found.trial)) else []),
-        f"<p><strong>{escape(found.candidate)} minus {escape(found.baseline)}</strong></p>",
-        *(f"<p>{escape(note)}</p>" for note in found.embedder),
-        html_table(WIDE, [wide(difference, found.family) for difference in differences], left=2),
-        *(f"<p>{escape(text)}</p>" for text in (*notes(found, differences), gains(found))),
+        *([f"<p>{escape(trial)}</p>"] if (trial := trial_line(comparison.trial)) else []),
+        f"<p><strong>{escape(comparison.candidate)} minus {escape(comparison.baseline)}</strong></p>",
+        *(f"<p>{escape(note)}</p>" for note in comparison.embedder),
+        html_table(WIDE, [wide(difference, comparison.family) for difference in differences], left=2),
+        *(f"<p>{escape(text)}</p>" for text in (*notes(comparison, differences), gains(comparison))),
     ]
-    for measure, parts in by_measure(found):
+    for measure, parts in by_measure(comparison):
         lines.append(f"<p><strong>{escape(measure)} by slice, worst first</strong>; exploratory, not adjusted</p>")
         lines.append(html_table(SLICED, [sliced(part) for part in parts]))
     return "\n".join(lines)
 
 
-def by_measure(found: Comparison) -> list[tuple[str, list[Slice]]]:
+def by_measure(comparison: Comparison) -> list[tuple[str, list[Slice]]]:
     """Return the slices of each measure."""
-    return [(name, list(parts)) for name, parts in groupby(found.slices, lambda part: part.difference.measure)]
+    return [(name, list(parts)) for name, parts in groupby(comparison.slices, lambda part: part.difference.measure)]
 
 
 def _interval(difference: Difference) -> str:

@@ -12,7 +12,7 @@ from lab.latency.turns import TOTAL, Stage, stages
 from lab.report import figures
 from lab.report.comparison import shown, worse
 from lab.report.entry import Material, ReportData, ReportFigure
-from lab.report.material import busiest, places, timeline
+from lab.report.material import busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
@@ -33,7 +33,7 @@ class Drawing(NamedTuple):
 
 def gather(run: RunDirectory) -> Material:
     """Return the data of a run that figures and tables share."""
-    return Material(places(run), stages(run))
+    return Material(tier_shares(run), stages(run))
 
 
 def drawings(
@@ -94,19 +94,19 @@ def _pareto(data: ReportData) -> list[Draw]:
 
 def _timelines(data: ReportData) -> list[Draw]:
     draws: list[Draw] = []
-    for name in busiest(data.material.places.turns, SHOWN_TIMELINES):
+    for name in busiest(data.material.shares.turns, SHOWN_TIMELINES):
         found = timeline(data.run, name, data.pair)
         draws.append(partial(figures.timeline_figure, found.turns, found.tiers, name, data.source))
     return draws
 
 
 def _tiers(data: ReportData) -> list[Draw]:
-    shares = {arm: data.material.places.by_part[arm] for arm in data.pair}
+    shares = {arm: data.material.shares.by_part[arm] for arm in data.pair}
     return [partial(figures.tiers_figure, shares, data.source)]
 
 
 def _composition(data: ReportData) -> list[Draw]:
-    return [partial(figures.composition_figure, data.material.places.overall, data.source)]
+    return [partial(figures.composition_figure, data.material.shares.overall, data.source)]
 
 
 def _stages(data: ReportData) -> list[Draw]:
@@ -203,7 +203,7 @@ FIGURES = (
         "stages",
         "latency",
         "",
-        "Measured during this replay, on its store and with searches shared between arms; `lab latency` measures the "
+        "Measured during this replay, on its store and with searches shared between arms; lab latency measures the "
         "live path. The first turn of each conversation is left out.",
         _stages,
         repeatable=False,

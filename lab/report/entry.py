@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.compare.paired import Comparison
 from lab.formatting import counted
 from lab.latency.turns import Stage
-from lab.report.material import Places
+from lab.report.material import TierShares
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Material(NamedTuple):
     """The data of a run that figures and tables share."""
 
-    places: Places
+    shares: TierShares
     stages: list[Stage]
 
 

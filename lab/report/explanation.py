@@ -17,32 +17,32 @@ WIDTH = 80
 MAX_REASONS = 4
 
 
-def explanation_text(found: Explanation, *, with_text: bool, full: bool = False) -> str:
+def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = False) -> str:
     """Return the explanation as lines of at most 80 columns; ``with_text`` includes texts of the turn and memories.
 
     One screen, or with ``full`` every candidate, every factor and, with texts, the injected block.
     """
-    recall, details, grades = found.recall, found.told, found.grades
-    pool = ", ".join(f"{label} {count}" for label, count in found.visible.items() if count)
+    recall, details, grades = explanation.recall, explanation.explained, explanation.grades
+    pool = ", ".join(f"{label} {count}" for label, count in explanation.visible.items() if count)
     lines = [
-        f"{found.arm.name} at {found.point.key}" + (f"  ({details.about})" if details.about else ""),
-        f"visible {sum(found.visible.values())}: {pool or 'nothing'}",
+        f"{explanation.arm.name} at {explanation.point.key}" + (f"  ({details.about})" if details.about else ""),
+        f"visible {sum(explanation.visible.values())}: {pool or 'nothing'}",
     ]
     if with_text:
-        lines.append(f"query: {_short(found.point.text, WIDTH - 7)}")
-    if found.ask.faults:
-        lines += wrap(f"simulated faults in this turn: {', '.join(sorted(found.ask.faults))}", WIDTH)
+        lines.append(f"query: {_short(explanation.point.text, WIDTH - 7)}")
+    if explanation.ask.faults:
+        lines += wrap(f"simulated faults in this turn: {', '.join(sorted(explanation.ask.faults))}", WIDTH)
     lines += [*details.head, "", f"injected {recall.injected}, {js_length(recall.context)} characters"]
     if recall.injected:
         lines.append("   # decision      tier     score text  vec gold memory")
     for rank, item in enumerate(recall.items[: recall.injected], 1):
         lines.append(f"{_ranked(rank, item)} {_grade(grades, item.id)} {item.id}")
         lines += [details.below[item.id]] if item.id in details.below else []
-        lines += _text(found, item.id, with_text)
+        lines += _text(explanation, item.id, with_text)
     lines += details.suppressed
     if details.runners_up:
         lines += ["", "next candidates, not injected"]
-        ranks = {item.id: (rank, item) for rank, item in enumerate(found.recall.items, 1)}
+        ranks = {item.id: (rank, item) for rank, item in enumerate(explanation.recall.items, 1)}
         for key in details.runners_up:
             if key in ranks:
                 head = _ranked(*ranks[key])
@@ -51,14 +51,14 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
                 head = f"     candidate {place.rank or 0:<4}{place.tier or '':<7} {place.score or 0.0:6.4f}"
                 head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
             lines.append(f"{head} {_grade(grades, key)} {key}")
-            lines += _text(found, key, with_text)
+            lines += _text(explanation, key, with_text)
     if grades:
         injected = {item.id for item in recall.items[: recall.injected]}
         lines += ["", f"relevant {len(grades)}, injected {sum(key in injected for key in grades)}"]
         reasons = list(details.reasons.items())
         for key, reason in reasons if full else reasons[:MAX_REASONS]:
             lines += [f"  {key}", *wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")]
-            lines += _text(found, key, with_text)
+            lines += _text(explanation, key, with_text)
         if len(reasons) > MAX_REASONS and not full:
             lines.append(f"  and {len(reasons) - MAX_REASONS} more: --full")
     lines += details.candidates
@@ -67,27 +67,27 @@ def explanation_text(found: Explanation, *, with_text: bool, full: bool = False)
     return "\n".join(_printable(line) for line in lines)
 
 
-def explanation_json(found: Explanation, *, with_text: bool) -> dict[str, Any]:
+def explanation_json(explanation: Explanation, *, with_text: bool) -> dict[str, Any]:
     """Return the explanation as plain values."""
-    details, grades = found.told, found.grades
-    keys = list(dict.fromkeys([*(item.id for item in found.recall.items), *details.runners_up, *grades]))
+    details, grades = explanation.explained, explanation.grades
+    keys = list(dict.fromkeys([*(item.id for item in explanation.recall.items), *details.runners_up, *grades]))
     value: dict[str, Any] = {
-        "turn": found.point.key,
-        "arm": to_json(found.arm),
-        "visible": found.visible,
-        "injected": [_item_json(item) for item in found.recall.items[: found.recall.injected]],
+        "turn": explanation.point.key,
+        "arm": to_json(explanation.arm),
+        "visible": explanation.visible,
+        "injected": [_item_json(item) for item in explanation.recall.items[: explanation.recall.injected]],
         "runners_up": list(details.runners_up),
         "gold": grades,
         "reasons": dict(details.reasons),
         "places": {key: details.standings.get(key, NOWHERE)._asdict() for key in keys},
-        "receipt": found.recall.receipt,
+        "receipt": explanation.recall.receipt,
         **details.value,
     }
     if with_text:
         value |= {
-            "text": found.point.text,
-            "context": found.recall.context,
-            "texts": {key: found.texts.get(key, "") for key in keys},
+            "text": explanation.point.text,
+            "context": explanation.recall.context,
+            "texts": {key: explanation.texts.get(key, "") for key in keys},
         }
     return value
 
@@ -113,8 +113,8 @@ def _grade(grades: Mapping[str, int], key: str) -> str:
     return f"{'*' * grades.get(key, 0):<4}"
 
 
-def _text(found: Explanation, key: str, with_text: bool) -> list[str]:
-    return [f"       {_short(found.texts.get(key, ''), WIDTH - 8)}"] if with_text else []
+def _text(explanation: Explanation, key: str, with_text: bool) -> list[str]:
+    return [f"       {_short(explanation.texts.get(key, ''), WIDTH - 8)}"] if with_text else []
 
 
 def _printable(line: str) -> str:

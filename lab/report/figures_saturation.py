@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLES = {
-    "distractors": "must_remember: irrelevant only",
-    "independent": "must_remember: any memory",
+    "distractors": "irrelevant memories",
+    "independent": "any memories",
 }
 FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
 MARKERS = {FIRST: "s", QUOTA: "o"}
@@ -32,8 +32,8 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
     others = "".join(f" Grey: {arm}." for arm in policies if arm not in MARKERS)
     words = Words(
         _finding(points),
-        f"Recall by policy as the must_remember share increases; mean and range over {draws} samples of labels. "
-        "Orange squares: tier_first_v1. Blue circles: tier_quota_v1."
+        f"Recall as irrelevant (top) or any memories (bottom) become must_remember; mean and range over {draws} "
+        "samples. Orange squares: tier_first_v1. Blue circles: tier_quota_v1."
         f"{others} Dashed: no tiers. Dotted: the oracle.",
         source,
     )

@@ -16,20 +16,20 @@ SHOWN = {"Success": "hit: a relevant memory\nis injected", "RepeatRate": "repeat
 
 
 @styled
-def front_figure(found: Sequence[Configuration], reference: Mapping[str, float | None]) -> Figure:
+def front_figure(configurations: Sequence[Configuration], reference: Mapping[str, float | None]) -> Figure:
     """Draw each configuration as a point: hits against repeats and characters; the Pareto front is ringed."""
     figure, (row,) = subplots(1, 2, (12, 5))
     panels = (
         ("RepeatRate", "repeat rate: items injected in the last 6 turns"),
         ("InjectedChars", "injected characters per turn"),
     )
-    sizes = sorted({int(configuration.knobs.get("autoRecall.maxItems", 0)) for configuration in found})
+    sizes = sorted({int(configuration.knobs.get("autoRecall.maxItems", 0)) for configuration in configurations})
     shades = ["#56B4E9", "#0072B2", "#E69F00", "#CC79A7", "#999999"]
     for axes, (measure, title) in zip(row, panels, strict=True):
         for index, size in enumerate(sizes):
             selected = [
                 configuration
-                for configuration in found
+                for configuration in configurations
                 if int(configuration.knobs.get("autoRecall.maxItems", 0)) == size
             ]
             axes.scatter(
@@ -42,7 +42,7 @@ def front_figure(found: Sequence[Configuration], reference: Mapping[str, float |
                 label=f"maxItems {size}" if size else "configurations",
             )
         front = sorted(
-            (configuration for configuration in found if configuration.on_front),
+            (configuration for configuration in configurations if configuration.on_front),
             key=lambda configuration: configuration.measures[measure] or 0.0,
         )
         axes.scatter(
@@ -67,19 +67,21 @@ def front_figure(found: Sequence[Configuration], reference: Mapping[str, float |
     row[0].set_ylabel("hit: a relevant memory is injected")
     handles, labels = row[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4)
-    figure.suptitle(f"{len(found)} configurations: up and to the left is better", fontsize=13, fontweight="bold")
+    figure.suptitle(
+        f"{len(configurations)} configurations: up and to the left is better", fontsize=13, fontweight="bold"
+    )
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     return figure
 
 
 @styled
 def heat_figure(
-    found: Sequence[Configuration], across: str, down: str, columns: Sequence[Any], rows: Sequence[Any]
+    configurations: Sequence[Configuration], across: str, down: str, columns: Sequence[Any], rows: Sequence[Any]
 ) -> Figure:
     """Draw the mean over all other knobs for each pair of values of two knobs."""
     figure, (panels,) = subplots(1, len(SHOWN), (13, 1.9 + 0.62 * len(rows)))
     for panel, (axes, (measure, title)) in enumerate(zip(panels, SHOWN.items(), strict=True)):
-        cells = [[_mean(found, {across: column, down: row}, measure) for column in columns] for row in rows]
+        cells = [[_mean(configurations, {across: column, down: row}, measure) for column in columns] for row in rows]
         known = [value for line in cells for value in line]
         middle = (min(known) + max(known)) / 2
         # A minimum range, so that a negligible difference does not span all colours.
@@ -101,10 +103,10 @@ def heat_figure(
     return figure
 
 
-def _mean(found: Sequence[Configuration], knobs: Mapping[str, Any], measure: str) -> float:
+def _mean(configurations: Sequence[Configuration], knobs: Mapping[str, Any], measure: str) -> float:
     values = [
         configuration.measures[measure] or 0.0
-        for configuration in found
+        for configuration in configurations
         if all(configuration.knobs.get(key) == value for key, value in knobs.items())
     ]
     return sum(values) / len(values) if values else float("nan")

@@ -25,33 +25,40 @@ def trend_figure(series: Sequence[Series]) -> Figure:
     """
     if not series:
         raise UnusableInput("no nightly runs to draw: the history has no such series")
-    measures = list(dict.fromkeys(one.measure for one in series))
-    sets = list(dict.fromkeys(one.set for one in series))
-    arms = list(dict.fromkeys(one.arm for one in series))
+    measures = list(dict.fromkeys(line.measure for line in series))
+    sets = list(dict.fromkeys(line.set for line in series))
+    arms = list(dict.fromkeys(line.arm for line in series))
     free = cycle([shade for shade in SHADES if shade not in {COLOURS.get(arm) for arm in arms}] or SHADES)
     colours = {arm: COLOURS.get(arm) or next(free) for arm in arms}
     figure, grid = subplots(len(measures), len(sets), (1.5 + 5.5 * len(sets), 1.2 + 2.3 * len(measures)))
     for row, measure in enumerate(measures):
         for column, name in enumerate(sets):
             axes = grid[row][column]
-            panel = [one for one in series if (one.measure, one.set) == (measure, name)]
-            dates = sorted({point.date for one in panel for point in one.points})
+            panel = [line for line in series if (line.measure, line.set) == (measure, name)]
+            dates = sorted({point.date for line in panel for point in line.points})
             columns = {date: index for index, date in enumerate(dates)}
-            for one in panel:
-                xs = [columns[point.date] for point in one.points]
+            for line in panel:
+                xs = [columns[point.date] for point in line.points]
                 axes.plot(
-                    xs, [point.mean for point in one.points], "o", markersize=3, color=colours[one.arm], label=one.arm
+                    xs,
+                    [point.mean for point in line.points],
+                    "o",
+                    markersize=3,
+                    color=colours[line.arm],
+                    label=line.arm,
                 )
-                for first, end in zip((0, *(s.at for s in one.steps)), (*(s.at for s in one.steps), None), strict=True):
-                    level = one.steps[0].before if one.steps else None
-                    for step in one.steps:
+                for first, end in zip(
+                    (0, *(s.at for s in line.steps)), (*(s.at for s in line.steps), None), strict=True
+                ):
+                    level = line.steps[0].before if line.steps else None
+                    for step in line.steps:
                         level = step.after if step.at <= first else level
                     if level is not None:
-                        axes.hlines(level, xs[first], xs[(end or len(xs)) - 1], color=colours[one.arm], linewidth=1.5)
+                        axes.hlines(level, xs[first], xs[(end or len(xs)) - 1], color=colours[line.arm], linewidth=1.5)
                     else:
-                        axes.plot(xs, [point.mean for point in one.points], color=colours[one.arm], linewidth=1.2)
-                for step in one.steps:
-                    axes.axvline(xs[step.at] - 0.5, color=colours[one.arm], linewidth=0.9, linestyle=":")
+                        axes.plot(xs, [point.mean for point in line.points], color=colours[line.arm], linewidth=1.2)
+                for step in line.steps:
+                    axes.axvline(xs[step.at] - 0.5, color=colours[line.arm], linewidth=0.9, linestyle=":")
             every = max(1, -(-len(dates) // MOST_DATES))
             axes.set_xticks(range(0, len(dates), every), [date[5:] for date in dates[::every]], fontsize=8)
             axes.set(title=name if row == 0 else "", ylabel=measure if column == 0 else "")

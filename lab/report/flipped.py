@@ -53,7 +53,7 @@ class Flipped(NamedTuple):
 
 
 def flipped(
-    run: RunDirectory, found: Comparison, *, with_text: bool, most: int = SHOWN, folder: str = "DIR"
+    run: RunDirectory, comparison: Comparison, *, with_text: bool, most: int = SHOWN, folder: str = "DIR"
 ) -> Flipped:
     """Return the first ``most`` gained and lost turns, explained if the run's recordings can be read unchanged.
 
@@ -63,10 +63,10 @@ def flipped(
         probe: next((gold.slices[name] for name in TRIES if name in gold.slices), None)
         for probe, gold in read_gold(run).items()
     }
-    plan, problem = _plan(run) if most and (found.gained or found.lost) else (None, None)
-    arms = {"Gained": (found.baseline, found.candidate), "Lost": (found.candidate, found.baseline)}
+    plan, problem = _plan(run) if most and (comparison.gained or comparison.lost) else (None, None)
+    arms = {"Gained": (comparison.baseline, comparison.candidate), "Lost": (comparison.candidate, comparison.baseline)}
     sides = []
-    for name, keys in (("Gained", found.gained), ("Lost", found.lost)):
+    for name, keys in (("Gained", comparison.gained), ("Lost", comparison.lost)):
         turns = []
         for key in keys[:most]:
             sides_of_turn = []
@@ -76,7 +76,16 @@ def flipped(
                     text, problem = _explained(run, key, arm, plan, with_text)
                 sides_of_turn.append(Side(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
             turns.append(Flip(key, (sides_of_turn[0], sides_of_turn[1]), tries.get(key)))
-        command = ["lab", "compare", folder, "--baseline", found.baseline, "--candidate", found.candidate, "--json"]
+        command = [
+            "lab",
+            "compare",
+            folder,
+            "--baseline",
+            comparison.baseline,
+            "--candidate",
+            comparison.candidate,
+            "--json",
+        ]
         sides.append(Flips(name, tuple(turns), len(keys), len(keys) - len(turns), join(command)))
     return Flipped(tuple(sides), problem)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
 MAYBE = ("duplicates", "evicted")
-SAFETY_COLUMNS = ("future", "twins", "raw", "superseded", "stale", "outdated")
-TURNS = ("arm", "turn", "seq", "scope", "recalls", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
+SAFETY_COLUMNS = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
+TURNS = ("arm", "turn", "seq", "scope", "is_recall_turn", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
 FEW = ("tier", "label", "decision")
 LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision")
 
@@ -39,14 +39,14 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     turn                                     text     the recall point: a turn, or a probe from outside
     seq                                      int32    the replay clock
     scope                                    text     of the turn
-    recalls                                  bool     whether it counts for the measures of turns
+    is_recall_turn                           bool     whether it counts for the measures of turns
     probe                                    text     the probe at this point; missing if there is none
     injected, visible, visible_nice          int32    memories injected, visible, and visible with label nice
     chars, tokens                            int32    size of the injected block
     hard_rules, hard_kept                    int32    visible hard rules, and those that the block holds
     pinned                                   int32    memories pinned in the Working Set
     duplicates, evicted                      float64  injected although pinned; dropped by the budget
-    future, twins, raw                       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
+    future, duplicate_items, unescaped       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
     superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
     block                                    text     16 digits of the sha256 of the injected text
     ======================================== ======== ==================================================
@@ -114,19 +114,19 @@ def scores_frame(run: RunDirectory) -> pd.DataFrame:
     import pandas as pd
 
     scores = score_run(run)
-    places = np.array(scores.places, object)
+    units = np.array(scores.units, object)
     frame = pd.DataFrame(
         {
             "conversation": pd.Categorical.from_codes(scores.conversation, scores.conversations),
             "arm": pd.Categorical.from_codes(scores.arm, scores.arms),
-            "at": pd.Series(places[scores.at], dtype="str"),
+            "at": pd.Series(units[scores.at], dtype="str"),
             "measure": pd.Categorical.from_codes(scores.measure, scores.measures),
             "value": scores.value,
         }
     )
     gold = read_gold(run)
     for name in sorted({name for probe in gold.values() for name in probe.slices}):
-        values = [gold[place].slices.get(name) if place in gold else None for place in scores.places]
+        values = [gold[unit].slices.get(name) if unit in gold else None for unit in scores.units]
         of_place = pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
         frame[f"slice_{name}"] = of_place[scores.at]
     return frame
@@ -148,18 +148,18 @@ def latency_frame(run: RunDirectory) -> pd.DataFrame:
     return _named(run, frame, conversation)
 
 
-def comparison_frame(found: Comparison) -> pd.DataFrame:
+def comparison_frame(comparison: Comparison) -> pd.DataFrame:
     """Return one row per measure: ``measure, primary, reading``, and the fields of :meth:`Difference.as_json`."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = [
         {
             "measure": difference.measure,
-            "primary": difference.measure in found.primary,
-            "reading": reading(difference, found.family),
+            "primary": difference.measure in comparison.primary,
+            "reading": reading(difference, comparison.family),
         }
         | difference.as_json()
-        for difference in found.differences
+        for difference in comparison.differences
     ]
     return pd.DataFrame(rows).rename(columns={"mean": "difference"})
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PARTS = 10
 
 
-class Places(NamedTuple):
+class TierShares(NamedTuple):
     """The tiers of the injected memories.
 
     ``overall`` and ``by_part`` are shares of each tier by arm, ``by_part`` from the first recall turns to the last;
@@ -40,7 +40,7 @@ class Timeline(NamedTuple):
     tiers: dict[str, str]
 
 
-def places(run: RunDirectory) -> Places:
+def tier_shares(run: RunDirectory) -> TierShares:
     """Count the tiers of everything that was injected at recall turns."""
     import numpy as np
 
@@ -48,8 +48,9 @@ def places(run: RunDirectory) -> Places:
     counts = {arm: np.zeros((PARTS, len(tiers)), np.int64) for arm in run.arms}
     turns = {}
     for conversation in run.conversations:
-        table = run.read_receipts(conversation, ("arm", "recalls", "injected", "item_label"), ("arm", "item_label"))
-        recalls, injected = numbers_of(table["recalls"]), numbers_of(table["injected"])
+        columns = ("arm", "is_recall_turn", "injected", "item_label")
+        table = run.read_receipts(conversation, columns, ("arm", "item_label"))
+        recalls, injected = numbers_of(table["is_recall_turn"]), numbers_of(table["injected"])
         arms, names = codes_of(table["arm"])
         labels, begins = lists_of(table["item_label"])
         codes, known = codes_of(labels)
@@ -66,7 +67,7 @@ def places(run: RunDirectory) -> Places:
             at = np.arange(sizes.sum()) + np.repeat(begins[rows] - np.cumsum(sizes) + sizes, sizes)
             np.add.at(counts[arm], (np.repeat(part, sizes), tier[at]), 1)
         turns[conversation] = most
-    return Places(
+    return TierShares(
         {arm: _shares(parts.sum(axis=0)) for arm, parts in counts.items()},
         {arm: [_shares(part) for part in parts] for arm, parts in counts.items()},
         turns,
@@ -75,12 +76,12 @@ def places(run: RunDirectory) -> Places:
 
 def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timeline:
     """Return what some arms injected in one conversation."""
-    columns = ("arm", "recalls", "injected", "item_key", "item_label")
+    columns = ("arm", "is_recall_turn", "injected", "item_key", "item_label")
     rows = run.read_receipts(conversation, columns).to_pylist()
     return Timeline(
         conversation,
         {
-            arm: [row["item_key"][: row["injected"]] for row in rows if row["arm"] == arm and row["recalls"]]
+            arm: [row["item_key"][: row["injected"]] for row in rows if row["arm"] == arm and row["is_recall_turn"]]
             for arm in arms
         },
         {

@@ -72,9 +72,9 @@ class Config(NamedTuple):
 
 def configs(run: RunDirectory) -> list[Config]:
     """Return each configuration of a run once."""
-    found: dict[str, Config] = {}
+    by_hash: dict[str, Config] = {}
     for arm in run.manifest.resolved.arms:
         key = digest(arm.config)
         text = json.dumps(arm.config, ensure_ascii=False, indent=1)
-        found.setdefault(key, Config(key, text, [])).arms.append(arm.name)
-    return list(found.values())
+        by_hash.setdefault(key, Config(key, text, [])).arms.append(arm.name)
+    return list(by_hash.values())

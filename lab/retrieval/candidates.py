@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of, strings
-from lab.files import whole_file
+from lab.files import atomic_file
 from lab.retrieval.contract import Filter, Hit, Lanes, View, vector_score
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.query_context import QueryContext
@@ -133,7 +133,7 @@ class Candidates:
         metadata = {"kind": KIND, "schema_version": VERSION, "served": " ".join(sorted(self.served))}
         table = table.replace_schema_metadata({**metadata, "sha256": checksum(table)})
         with (
-            whole_file(path, private=True) as part,
+            atomic_file(path, private=True) as part,
             pa.OSFile(str(part), "wb") as sink,
             pa.ipc.new_file(sink, table.schema) as writer,
         ):

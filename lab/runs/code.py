@@ -1,4 +1,4 @@
-"""A name for the code that receipts come from: two edits of a source tree are two names, whatever git says."""
+"""Hashes of the source code that receipts depend on. They change with every edit, committed or not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import lab
 
-# Rooms of the package, and files, that stand between a recording and its receipts.
-PASSED = (
+# Packages and files that receipts depend on.
+RECEIPT_SOURCES = (
     *("columns.py", "files.py", "processes.py", "shape.py", "set_registry.py", "draw.py", "utf16.py"),
     *("embedding", "golden", "recordings", "replay", "retrieval", "runs", "systems"),
 )
@@ -22,8 +22,8 @@ READERS = (
 
 @cache
 def code_key() -> str:
-    """Return the sha256 of the sources in :data:`PASSED` without :data:`READERS`, names and contents."""
-    return sources_key.__wrapped__(*PASSED, without=READERS)
+    """Return the sha256 of the sources in :data:`RECEIPT_SOURCES` without :data:`READERS`, names and contents."""
+    return sources_key.__wrapped__(*RECEIPT_SOURCES, without=READERS)
 
 
 @cache
@@ -32,11 +32,11 @@ def sources_key(*names: str, without: tuple[str, ...] = ()) -> str:
     root = Path(lab.__file__).parent
     parts = [root / part for part in names]
     files = [path for part in parts for path in (sorted(part.rglob("*.py")) if part.is_dir() else [part])]
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for path in files:
         if path.relative_to(root).as_posix() in without:
             continue
         data = path.read_bytes()
-        found.update(f"{path.relative_to(root).as_posix()}:{len(data)}:".encode())
-        found.update(data)
-    return found.hexdigest()
+        result.update(f"{path.relative_to(root).as_posix()}:{len(data)}:".encode())
+        result.update(data)
+    return result.hexdigest()

@@ -1,4 +1,4 @@
-"""What differs between two descriptions of arms, in a line: for a folder that was made with other arms."""
+"""Describe how two lists of arms differ in one line, for a folder that was made with other arms."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# Characters of a value, and differences of an arm and arms that differ, that a message shows.
+# Limits of a message: characters of a value, and entries of a list.
 VALUE, MOST = 32, 4
-# What a user changes, of which the rest follows.
+# Fields that a user sets come first: the others follow from them.
 FIRST = ("system", "version", "config")
 _MISSING = object()
 
 
 def arms_differences(before: Any, now: Any) -> str:
-    """Return which arms two manifests do not share, and what differs in those of one name: keys with both values.
+    """Return which arms were removed, added, changed (keys with both values) or reordered.
 
-    Both are lists of arms as manifests have them. Blank where they are not, or differ in nothing that is listed.
+    Both arguments are lists of arms as in manifests. Blank if they are not such lists, or no listed field differs.
     """
     old, new = _by_name(before), _by_name(now)
-    found = [f"{name} removed" for name in old if name not in new]
-    found += [f"{name} added" for name in new if name not in old]
+    changes = [f"{name} removed" for name in old if name not in new]
+    changes += [f"{name} added" for name in new if name not in old]
     for name in new:
         if name in old:
-            differs = [one for part in _by_part(old[name], new[name]) for one in _differences(*part)]
-            found += [f"{name}: {_some(differs, ', ')}"] if differs else []
-    if not found and list(old) != list(new):
-        found.append(f"in the order {', '.join(old)} and not {', '.join(new)}")
-    return _some(found, "; ")
+            differs = [text for values in _by_field(old[name], new[name]) for text in _differences(*values)]
+            changes += [f"{name}: {_shortened(differs, ', ')}"] if differs else []
+    if not changes and list(old) != list(new):
+        changes.append(f"order: {', '.join(old)} -> {', '.join(new)}")
+    return _shortened(changes, "; ")
 
 
-def _some(found: Sequence[str], between: str) -> str:
-    more = len(found) - MOST
-    return between.join([*found[:MOST], *([f"and {more} more"] if more > 0 else [])])
+def _shortened(texts: Sequence[str], separator: str) -> str:
+    more = len(texts) - MOST
+    return separator.join([*texts[:MOST], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _by_name(arms: Any) -> dict[str, Any]:
-    if not isinstance(arms, Sequence) or not all(isinstance(one, Mapping) and "name" in one for one in arms):
+    if not isinstance(arms, Sequence) or not all(isinstance(arm, Mapping) and "name" in arm for arm in arms):
         return {}
-    # As JSON has them, in which a tuple is a list.
-    return {str(one["name"]): json.loads(json.dumps(one)) for one in arms}
+    # A round trip through JSON makes tuples lists, as manifests have them.
+    return {str(arm["name"]): json.loads(json.dumps(arm)) for arm in arms}
 
 
-def _by_part(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[Any, Any, str]]:
-    """Yield both values of every field of an arm with its name, those of :data:`FIRST` before the rest."""
+def _by_field(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[Any, Any, str]]:
+    """Yield old value, new value and name of every field of an arm, those of :data:`FIRST` first."""
     for key in sorted({**before, **now}, key=lambda key: FIRST.index(key) if key in FIRST else len(FIRST)):
         yield before.get(key, _MISSING), now.get(key, _MISSING), key
 
@@ -57,10 +57,10 @@ def _differences(before: Any, now: Any, path: str) -> Iterator[str]:
 
 
 def _shown(before: Any, now: Any) -> tuple[str, str]:
-    """Return two values that differ as JSON, shortened to where they begin to differ."""
-    old, new = ("not set" if one is _MISSING else json.dumps(one, ensure_ascii=False) for one in (before, now))
-    alike = next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0)
-    begin = max(0, alike - VALUE // 4) if max(len(old), len(new)) > VALUE else 0
+    """Return two differing values as JSON, cut to begin shortly before their first difference."""
+    old, new = ("not set" if value is _MISSING else json.dumps(value, ensure_ascii=False) for value in (before, now))
+    differ_at = next((at for at, (left, right) in enumerate(zip(old, new, strict=False)) if left != right), 0)
+    begin = max(0, differ_at - VALUE // 4) if max(len(old), len(new)) > VALUE else 0
     return _cut(old, begin), _cut(new, begin)
 
 

@@ -1,8 +1,8 @@
-"""The run directory: what it holds, and how its files are read.
+"""Read a run directory.
 
-A conversation's receipts are one file that is complete or absent, so the receipts folder is the record of what is
-done. Every file is checked against its recorded sha256 before it is read, once a process as long as it stays as it is.
-Writing is in :mod:`lab.runs.resume`.
+The receipts of a conversation are one file, complete or absent, so the receipts folder records which conversations are
+done. Every file is checked against its recorded sha256 before it is read: once in a process, and again if it changed.
+:mod:`lab.runs.resume` writes runs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lab.systems.contract import ArmInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Bytes of a name before its ending; most file systems take 255 in all.
+# Bytes of a file name before its ending; most file systems allow 255 in all.
 MAX_NAME = 180
 MANIFEST, GOLDEN, FAILURES, DIGESTS = "manifest.json", "golden.jsonl", "failures.jsonl", "digests"
 RECEIPTS, LATENCY, WRITES = "receipts", "latency", "writes"
-AGAIN = "delete it and run the same replay again"
+REMEDY = "delete it and run the same replay again"
 
 
 class RunDirectory:
@@ -42,129 +42,132 @@ class RunDirectory:
 
     @property
     def arms(self) -> list[str]:
-        """Names of the arms, in the order in which they were asked for."""
+        """Names of the arms, in the order of the request."""
         return [arm.name for arm in self.manifest.resolved.arms]
 
     def arm(self, name: str) -> ArmInfo:
-        """An arm by name."""
+        """Return an arm by name."""
         return self.manifest.arm(name)
 
     @property
     def conversations(self) -> list[str]:
-        """Conversations that the run is to hold, by id."""
+        """Ids of all conversations of the run, done or not."""
         return list(self.manifest.resolved.conversations)
 
     @property
     def max_items(self) -> dict[str, int]:
-        """Items that each arm injects at most."""
+        """Maximum number of items that each arm injects."""
         return {arm.name: arm.cutoff for arm in self.manifest.resolved.arms}
 
     @property
     def depths(self) -> dict[str, int]:
-        """Places of each arm's ranking."""
+        """Maximum length of each arm's ranking."""
         return {arm.name: arm.depth for arm in self.manifest.resolved.arms}
 
     @property
     def cutoff(self) -> int:
-        """The cutoff of the headline measures: what every arm can inject."""
+        """The cutoff of the headline measures: the number of items that every arm can inject."""
         return min(self.max_items.values())
 
     @property
     def labels(self) -> str:
-        """Where importance came from, in a few words."""
+        """Short description of where importance labels came from."""
         return str(self.manifest.resolved.labels)
 
     @property
     def labels_are_sampled(self) -> bool:
-        """Whether another seed would draw other labels."""
+        """Whether another seed would sample other labels."""
         return self.manifest.resolved.labels.are_sampled
 
     @property
     def shard(self) -> Shard | None:
-        """Which part of a run this is; None for a whole one."""
+        """Which shard of a run this is; None for a complete run."""
         return self.manifest.shard
 
     @property
-    def own(self) -> list[str]:
-        """Conversations that this folder is to hold: all, or those of its shard."""
-        return list(self.manifest.own)
+    def assigned(self) -> list[str]:
+        """Conversations assigned to this folder: all, or those of its shard."""
+        return list(self.manifest.assigned)
 
     def receipts(self, conversation: str) -> Path:
-        """Where a conversation's receipts are, or will be."""
+        """Return the path of a conversation's receipts, existing or not."""
         return self.path / RECEIPTS / f"{file_name(conversation)}.parquet"
 
     def latency(self, conversation: str) -> Path:
-        """Where a conversation's timings are, or will be."""
+        """Return the path of a conversation's timings, existing or not."""
         return self.path / LATENCY / f"{file_name(conversation)}.parquet"
 
     def writes(self, conversation: str) -> Path:
-        """Where is, or will be, what the arms wrote in a conversation."""
+        """Return the path of the memories that arms wrote in a conversation, existing or not."""
         return self.path / WRITES / f"{file_name(conversation)}.parquet"
 
     def files(self, conversation: str) -> tuple[Path, ...]:
-        """Where the files of a conversation are, or will be, the receipts last."""
+        """Return the paths of a conversation's files, existing or not, receipts last."""
         return self.latency(conversation), self.writes(conversation), self.receipts(conversation)
 
     def recorded(self, conversation: str) -> Path:
-        """Where the digests of a conversation's files are until the run has ended."""
+        """Return the path that holds the digests of a conversation's files until the run has ended."""
         return self.path / DIGESTS / f"{file_name(conversation)}.json"
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """sha256 of every file by its path below the run: those of the manifest, and those recorded since."""
-        found = dict(self.manifest.files)
+        """sha256 of every file by its path below the run: from the manifest, and recorded since."""
+        digests = dict(self.manifest.files)
         for path in sorted((self.path / DIGESTS).glob("*.json")):
             try:
                 value = read_json(path)
             except UnusableInput:
-                # Written just before the power went: what it was to cover is replayed again.
+                # Written just before a loss of power: the conversation is replayed again.
                 continue
-            if isinstance(value, dict) and all(isinstance(one, str) for one in value.values()):
-                found |= value
-        return found
+            if isinstance(value, dict) and all(isinstance(sha256, str) for sha256 in value.values()):
+                digests |= value
+        return digests
 
     @property
     def content(self) -> str:
-        """sha256 of everything that measures are computed from: of two runs with one, every figure is the same."""
-        files = {name: one for name, one in sorted(self.digests.items()) if name != FAILURES}
+        """sha256 of everything that measures read: two runs with the same value have the same figures."""
+        files = {name: sha256 for name, sha256 in sorted(self.digests.items()) if name != FAILURES}
         return digest([self.manifest.run_key, dict(self.manifest.recall_points), files])
 
     def name_of(self, path: Path) -> str:
-        """The path of a file below the run, as the digests have it."""
+        """Return the path of a file below the run, as the digests list it."""
         return path.relative_to(self.path).as_posix()
 
     def done(self) -> list[str]:
-        """Conversations whose receipts are there, with a digest."""
-        paths = {name: self.receipts(name) for name in self.own}
+        """Return the conversations whose receipts exist and have a digest."""
+        paths = {name: self.receipts(name) for name in self.assigned}
         return [name for name, path in paths.items() if path.is_file() and self.name_of(path) in self.digests]
 
     def require_done(self) -> None:
-        """Refuse a run that is not finished, a shard, which is not all of a run, and failed recalls unless allowed."""
+        """Refuse a shard, an unfinished run, and failed recalls unless they are allowed.
+
+        Raises :class:`UnusableInput` for a shard, else :class:`Incomplete`.
+        """
         if self.shard:
             raise UnusableInput(
-                f"{self.path}: is shard {self.shard} of a run, with {len(self.own)} of its {len(self.conversations)} "
-                "conversations; `lab merge OUT SHARD…` makes the run of all its shards"
+                f"{self.path}: is shard {self.shard} of a run, with {len(self.assigned)} of its "
+                f"{len(self.conversations)} conversations; merge all shards with `lab merge OUT SHARD…`"
             )
-        self.require_own()
+        self.require_assigned()
         if self.manifest.failed and not self.allow_failed:
             raise Incomplete(
-                f"{self.path}: {failed_told(self.manifest.failed)}; {FAILURES} lists them. A failed recall is no miss: "
-                "mend the system and replay it again, or leave these turns out of every arm with --allow-failed"
+                f"{self.path}: {failed_summary(self.manifest.failed)}; {FAILURES} lists them. A failed recall is no "
+                "miss: fix the system and replay it again, or leave these turns out of every arm with --allow-failed"
             )
 
-    def require_own(self) -> None:
-        """Refuse a run, or a shard, in which conversations are missing: :class:`Incomplete`."""
-        missing = len(self.own) - len(self.done())
+    def require_assigned(self) -> None:
+        """Raise :class:`Incomplete` if conversations of this run or shard are missing."""
+        missing = len(self.assigned) - len(self.done())
         if missing:
             raise Incomplete(
-                f"{self.path}: {missing} of {len(self.own)} conversations are missing; "
+                f"{self.path}: {missing} of {len(self.assigned)} conversations are missing; "
                 "run the same replay again to finish it"
             )
 
     def check(self, path: Path) -> Path:
-        """A file of the run, once it is seen to be as it was written; :class:`Altered` where it is not.
+        """Return the path of a file after checking its sha256; it is hashed again only if it changed since.
 
-        It is hashed once, and again when it has changed since.
+        Raises :class:`Incomplete` if the file is missing, and :class:`Altered` if it is not as it was written.
         """
         name = self.name_of(path)
         try:
@@ -172,20 +175,20 @@ class RunDirectory:
             seen = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
             if self._checked.get(name) == seen:
                 return path
-            wanted, now = self.digests.get(name), sha256_file(path)
+            recorded, actual = self.digests.get(name), sha256_file(path)
         except FileNotFoundError:
             raise Incomplete(f"{path}: is missing; run the same replay again to finish it") from None
         except OSError as error:
-            raise Altered(f"{path}: damaged (cannot be read: {error.strerror}); {AGAIN}") from None
-        if wanted is None:
-            raise Altered(f"{path}: is not of this run (no digest of it was recorded); {AGAIN}")
-        if wanted != now:
-            raise Altered(f"{path}: damaged or altered (its sha256 is not the recorded one); {AGAIN}")
+            raise Altered(f"{path}: damaged (cannot be read: {error.strerror}); {REMEDY}") from None
+        if recorded is None:
+            raise Altered(f"{path}: does not belong to this run (it has no recorded digest); {REMEDY}")
+        if recorded != actual:
+            raise Altered(f"{path}: damaged or altered (its sha256 is not the recorded one); {REMEDY}")
         self._checked[name] = seen
         return path
 
     def check_all(self) -> None:
-        """Check everything that a finished run is scored from; raises what :meth:`check` does."""
+        """Check every file that a finished run is scored from; raise what :meth:`check` raises."""
         self.require_done()
         for path in (self.path / GOLDEN, *map(self.receipts, self.conversations)):
             self.check(path)
@@ -196,9 +199,10 @@ class RunDirectory:
     def read_receipts(
         self, conversation: str, columns: Sequence[str] | None = None, coded: Sequence[str] = ()
     ) -> pa.Table:
-        """The receipts of a conversation, a row an arm and recall point; see :func:`lab.runs.tables.read_table`.
+        """Return the receipts of a conversation, one row for each arm and recall point.
 
-        Raises :class:`Altered`, and :class:`Incomplete` where there is not exactly one row for each of them.
+        ``columns`` and ``coded`` are those of :func:`lab.runs.tables.read_table`. Raises :class:`Altered`, and
+        :class:`Incomplete` if rows are missing or repeated.
         """
         path = self.receipts(conversation)
         table = read_table(self.check(path), columns, coded)
@@ -208,29 +212,29 @@ class RunDirectory:
     def read_latency(
         self, conversation: str, columns: Sequence[str] | None = None, coded: Sequence[str] = ()
     ) -> pa.Table | None:
-        """The timings of a conversation; None where the run has no timings at all, as an approved baseline has none.
+        """Return the timings of a conversation; None if the run has none at all, as an approved baseline.
 
-        Raises :class:`Altered`, and :class:`Incomplete` where others have timings and this one has none.
+        Raises :class:`Altered`, and :class:`Incomplete` if only other conversations have timings.
         """
         path = self.latency(conversation)
-        if not path.is_file() and not any(self.latency(one).is_file() for one in self.own):
+        if not path.is_file() and not any(self.latency(name).is_file() for name in self.assigned):
             return None
         return read_table(self.check(path), columns, coded)
 
     def failed_recalls(self) -> list[Failed]:
-        """Every failed recall of the conversations that are done."""
-        found = []
+        """Return every failed recall of the conversations that are done."""
+        failed = []
         for conversation in self.done():
             table = self.read_receipts(conversation, ("arm", "turn", "probe", "failure"))
             if table["failure"].null_count < table.num_rows:
-                found += [Failed(conversation, **row) for row in table.to_pylist() if row["failure"] is not None]
-        return found
+                failed += [Failed(conversation, **row) for row in table.to_pylist() if row["failure"] is not None]
+        return failed
 
     @cached_property
     def left_out(self) -> frozenset[str]:
-        """Turns and probes at which a recall failed: where that is allowed, no arm is measured there."""
-        places = self.failed_recalls() if self.allow_failed and self.manifest.failed else []
-        return frozenset(key for one in places for key in (one.turn, one.probe) if key is not None)
+        """Keys of turns and probes with a failed recall, if allowed: no arm is measured there."""
+        failed = self.failed_recalls() if self.allow_failed and self.manifest.failed else []
+        return frozenset(key for recall in failed for key in (recall.turn, recall.probe) if key is not None)
 
     def failures(self) -> list[dict[str, object]]:
         """What could not be replayed, with phase and reason; nothing where all could."""
@@ -248,47 +252,49 @@ class Failed(NamedTuple):
     failure: str
 
 
-def failed_told(failed: Mapping[str, int]) -> str:
-    """How many recalls of which arms failed, in a few words."""
+def failed_summary(failed: Mapping[str, int]) -> str:
+    """Return how many recalls of which arms failed, as text."""
     return ", ".join(f"{counted(count, 'recall')} of {arm} failed" for arm, count in failed.items())
 
 
 def require_rows(table: pa.Table, path: Path, arms: Sequence[str], points: int) -> None:
-    """Refuse receipts without exactly one row for each arm and recall point: :class:`Incomplete`.
+    """Raise :class:`Incomplete` unless receipts have exactly one row for each arm and recall point.
 
-    Looks at every row where the table has the columns ``arm`` and ``turn``, and else counts them.
+    Without the columns ``arm`` and ``turn``, only the number of rows is checked.
     """
     import numpy as np
 
-    wanted = points * len(arms)
-    told = f"{path}: has %s, not one row for each of {counted(len(arms), 'arm')} and {counted(points, 'recall point')}"
-    if table.num_rows != wanted:
-        raise Incomplete(f"{told % counted(table.num_rows, 'row')}; {AGAIN}")
-    if not {"arm", "turn"} <= set(table.column_names) or not wanted:
+    expected = points * len(arms)
+    message = (
+        f"{path}: has %s, not one row for each of {counted(len(arms), 'arm')} and {counted(points, 'recall point')}"
+    )
+    if table.num_rows != expected:
+        raise Incomplete(f"{message % counted(table.num_rows, 'row')}; {REMEDY}")
+    if not {"arm", "turn"} <= set(table.column_names) or not expected:
         return
     (arm, names), (turn, turns) = codes_of(table["arm"]), codes_of(table["turn"])
-    cells = np.bincount((arm + 1) * len(turns) + turn + 1, minlength=len(names) * len(turns))
-    if set(names[:-1]) != set(arms) or len(turns) - 1 != points or cells.max(initial=0) > 1:
-        raise Incomplete(f"{told % 'other arms or turns'}; {AGAIN}")
+    rows = np.bincount((arm + 1) * len(turns) + turn + 1, minlength=len(names) * len(turns))
+    if set(names[:-1]) != set(arms) or len(turns) - 1 != points or rows.max(initial=0) > 1:
+        raise Incomplete(f"{message % 'other arms or turns'}; {REMEDY}")
 
 
 def open_run(path: Path, *, allow_failed: bool = False) -> RunDirectory:
-    """Open a run; a folder without a manifest of ours is :class:`NotARun`.
+    """Open a run. Raises :class:`NotARun` for a folder without a manifest of a run.
 
-    With ``allow_failed`` turns at which a recall failed are left out of every arm; without, such a run is refused.
+    With ``allow_failed``, turns at which a recall failed are left out of every arm; otherwise such a run is refused.
     """
     if not path.is_dir():
         raise NotARun(f"{path}: no such run directory")
     if not (path / MANIFEST).is_file():
-        raise NotARun(f"{path}: is no run directory (it has no {MANIFEST})")
+        raise NotARun(f"{path}: is not a run directory (it has no {MANIFEST})")
     return RunDirectory(path, read_manifest(path / MANIFEST), allow_failed=allow_failed)
 
 
 def file_name(conversation: str) -> str:
-    """A conversation id as a file name.
+    """Return a conversation id as a file name.
 
-    Letters and digits of any script stay; what a path could trip over is percent-escaped, so that two ids never share a
-    name. A name too long for a file system ends in a hash of the whole.
+    Letters and digits of any script, blanks, ``-`` and ``_`` stay; all else is percent-escaped, so that two ids never
+    share a name. A name too long for a file system is cut and ends in a hash of the id.
     """
     name = "".join(
         character

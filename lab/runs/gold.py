@@ -1,4 +1,4 @@
-"""The judgements that a run is scored with: its golden.jsonl, keys alone."""
+"""Read the judgements that a run is scored with: golden.jsonl, which holds keys and no texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.shape import expect, field
 
 
 class Gold(NamedTuple):
-    """What the run's golden.jsonl says of one probe."""
+    """The judgements of one probe."""
 
     conversation: str
     grades: dict[str, int]
@@ -21,27 +21,28 @@ class Gold(NamedTuple):
 
     @property
     def judged(self) -> dict[str, int]:
-        """Every judgement. A memory that misleads is judged, and not wanted."""
+        """The grade of every judged memory; 0 for one that is judged misleading."""
         return dict.fromkeys(self.forbidden, 0) | self.grades
 
 
 def read_gold(run: RunDirectory) -> dict[str, Gold]:
-    """The probes of a run by id, less those at which a recall failed (:attr:`RunDirectory.left_out`).
+    """Return the probes of a run by id, without those at which a recall failed (:attr:`RunDirectory.left_out`).
 
-    Raises :class:`CannotMeasure` for a file that is not as the replay wrote it.
+    Raises :class:`CannotMeasure` for a malformed line.
     """
     path = run.check(run.path / GOLDEN)
-    found = {}
+    probes = {}
     for number, line in read_json_lines(path):
         at = f"{path}:{number}"
         try:
-            relevant = [expect(one, dict, at) for one in field(line, "relevant", list, at)]
-            graded = {field(one, "memory", str, at): field(one, "grade", int, at) for one in relevant}
-            seen = {one["memory"]: field(one, "label", str, at) for one in relevant if field(one, "visible", bool, at)}
-            forbidden = [expect(one, str, at) for one in field(line, "forbidden", list, at)]
-            slices = {name: expect(one, str, at) for name, one in field(line, "slices", dict, at).items()}
+            relevant = [expect(entry, dict, at) for entry in field(line, "relevant", list, at)]
+            grades = {field(entry, "memory", str, at): field(entry, "grade", int, at) for entry in relevant}
+            in_reach = [entry for entry in relevant if field(entry, "visible", bool, at)]
+            visible = {entry["memory"]: field(entry, "label", str, at) for entry in in_reach}
+            forbidden = [expect(memory, str, at) for memory in field(line, "forbidden", list, at)]
+            slices = {name: expect(value, str, at) for name, value in field(line, "slices", dict, at).items()}
             conversation = field(line, "conversation", str, at)
-            found[field(line, "probe", str, at)] = Gold(conversation, graded, seen, forbidden, slices)
+            probes[field(line, "probe", str, at)] = Gold(conversation, grades, visible, forbidden, slices)
         except UnusableInput as error:
             raise CannotMeasure(f"{error}; delete it and run the replay again") from None
-    return {probe: one for probe, one in found.items() if probe not in run.left_out}
+    return {probe: gold for probe, gold in probes.items() if probe not in run.left_out}

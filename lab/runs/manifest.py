@@ -1,7 +1,7 @@
-"""The manifest of a run: what was asked, what it came to, on which code it was made, and the digest of every file.
+"""The manifest of a run: its request, what that resolved to, its environment, and the digest of every file.
 
-A manifest is covered by a sha256 of its own, so that a change of one bit is noticed. Whoever changes files on purpose
-and writes new digests is not: a digest is no signature.
+A manifest ends in its own sha256, so that accidental changes are detected. Deliberate ones are not: a digest is not a
+signature.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.systems.contract import ArmInfo
 KIND, VERSION = "lab.run", 4
 STARTED, INCOMPLETE, COMPLETE = "started", "incomplete", "complete"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# What a manifest has beside the fields of :class:`Manifest`.
+# The field that holds the manifest's own digest.
 COVER = "sha256"
 GIVEN = "given"
 
@@ -30,7 +30,7 @@ def _about(text: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Where importance labels came from. Shares and seed are those of labels that were sampled."""
+    """Where importance labels came from. Only sampled labels have shares and a seed."""
 
     mode: str
     must_share: float | None = None
@@ -39,7 +39,7 @@ class Labels:
 
     @property
     def are_sampled(self) -> bool:
-        """Whether another seed would give other labels."""
+        """Whether another seed would sample other labels."""
         return self.seed is not None
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class HardRules:
-    """How many memories a conversation were made hard rules by a draw, and the seed where there are any."""
+    """How many memories of each conversation were sampled as hard rules; ``seed`` is None if ``drawn`` is 0."""
 
     drawn: int
     seed: int | None = None
@@ -58,7 +58,7 @@ class HardRules:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Everything that decides what the receipts hold: equal values, equal receipts."""
+    """Everything that determines the receipts: equal values give equal receipts."""
 
     format: str
     memories: str
@@ -86,12 +86,12 @@ class Resolved:
 
     @property
     def key(self) -> str:
-        """The run key: sha256 of all of it."""
+        """The run key: sha256 of all fields."""
         return digest(to_json(self))
 
     @property
     def embedder_model(self) -> str:
-        """The model that embedded texts."""
+        """Name of the embedding model."""
         return str(self.embedder.get("model"))
 
 
@@ -105,7 +105,7 @@ class Git:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What made the run. ``packages`` maps to None what was not installed; ``code`` names the sources on the way."""
+    """What made the run. ``packages`` has versions, None if not installed; ``code`` is the hash of the sources."""
 
     python: str
     platform: str
@@ -116,13 +116,13 @@ class Environment:
 
     @property
     def commit(self) -> str | None:
-        """The commit of the source tree, if it was run from one."""
+        """The commit of the source tree; None for an installed package."""
         return self.git.commit if self.git else None
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One part of a run, counted from 1, and the conversations that it is to hold."""
+    """One part of a run, numbered from 1, and the conversations assigned to it."""
 
     number: int
     of: int
@@ -134,7 +134,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """That a run was made by an earlier version, and what could not be known when it was brought forward."""
+    """The earlier version that made a migrated run, and notes on what the migration could not know."""
 
     schema_version: int
     lab: str
@@ -143,11 +143,11 @@ class Migrated:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a run directory says of itself.
+    """The contents of manifest.json.
 
-    ``recall_points`` is how many rows each conversation has in its receipts, once for every arm. ``files`` has the
-    sha256 of each file by its path below the run; while a replay is under way, the files of conversations are listed
-    in ``digests/`` instead (:mod:`lab.runs.resume`).
+    ``recall_points`` counts the recall points of each conversation; receipts have one row for each, for every arm.
+    ``files`` has the sha256 of each file by its path below the run; during a replay the files of conversations are
+    listed in ``digests/`` instead (:mod:`lab.runs.resume`).
     """
 
     status: str
@@ -163,83 +163,83 @@ class Manifest:
     migrated: Migrated | None = None
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """Conversations that the folder is to hold: all, or those of its shard."""
+    def assigned(self) -> tuple[str, ...]:
+        """Conversations assigned to the folder: all, or those of its shard."""
         return self.shard.conversations if self.shard else self.resolved.conversations
 
     def arm(self, name: str) -> ArmInfo:
-        """An arm by name."""
+        """Return an arm by name."""
         return next(arm for arm in self.resolved.arms if arm.name == name)
 
     def as_json(self) -> dict[str, object]:
-        """Plain values, as manifest.json has them, its own digest last."""
-        found = {"kind": KIND, "schema_version": VERSION, **to_json(self)}
-        return found | {COVER: digest(found)}
+        """Return the manifest as plain JSON values, its own digest last."""
+        values = {"kind": KIND, "schema_version": VERSION, **to_json(self)}
+        return values | {COVER: digest(values)}
 
     def ended(self, status: str, files: Mapping[str, str], failed: Mapping[str, int]) -> Manifest:
-        """The same with another status, other files and other failed recalls."""
+        """Return a copy with another status, other files and other failed recalls."""
         return replace(self, status=status, files=dict(files), failed=dict(failed))
 
 
 def resolved_of(value: Mapping[str, object]) -> Resolved:
-    """What a plan was resolved to, as a manifest keeps it: tuples are lists in JSON."""
+    """Return what a plan resolved to as a record; a round trip through JSON makes its tuples lists."""
     return from_json(Resolved, json.loads(json.dumps(value)), "resolved")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a run in ``path``.
+    """Return the manifest in the file ``path``.
 
-    Raises :class:`NotARun` for a file that is none, or is of another version, and :class:`Altered` for one that is not
-    as it was written.
+    Raises :class:`NotARun` for another file or schema version, and :class:`Altered` for a manifest that is not as it
+    was written.
     """
     value = read_json(path)
     if not isinstance(value, dict) or value.get("kind") != KIND:
-        raise NotARun(f"{path}: is no manifest of a run")
+        raise NotARun(f"{path}: is not the manifest of a run")
     version = value.get("schema_version")
     if version != VERSION:
         older = isinstance(version, int) and version < VERSION
-        way = f"`lab migrate {path.parent} OUT` brings it forward" if older else "use the version that wrote it"
-        raise NotARun(f"{path}: has schema_version {version!r}, this version reads {VERSION}; {way}")
-    covered = {name: one for name, one in value.items() if name != COVER}
+        remedy = f"migrate it with `lab migrate {path.parent} OUT`" if older else "use the version that wrote it"
+        raise NotARun(f"{path}: has schema_version {version!r}, this version reads {VERSION}; {remedy}")
+    covered = {name: content for name, content in value.items() if name != COVER}
     if COVER not in value:
         raise NotARun(f"{path}: has no field {COVER!r}; run the replay again into another --out")
     if value[COVER] != digest(covered):
         raise Altered(f"{path}: is not as it was written (its sha256 differs); run the replay again into another --out")
-    own = {name: one for name, one in covered.items() if name not in ("kind", "schema_version")}
+    fields = {name: content for name, content in covered.items() if name not in ("kind", "schema_version")}
     try:
-        manifest = from_json(Manifest, own, str(path))
-        _require_whole(manifest, str(path))
+        manifest = from_json(Manifest, fields, str(path))
+        _require_consistent(manifest, str(path))
     except UnusableInput as error:
         raise NotARun(f"{error}; run the replay again into another --out") from None
     return manifest
 
 
-def _require_whole(manifest: Manifest, where: str) -> None:
-    """Refuse a manifest whose parts do not agree."""
+def _require_consistent(manifest: Manifest, where: str) -> None:
+    """Raise :class:`UnusableInput` for a manifest whose parts do not agree."""
     resolved = manifest.resolved
     if not resolved.arms:
-        raise UnusableInput(f"{where}: resolved: field 'arms': holds no arm")
+        raise UnusableInput(f"{where}: resolved: field 'arms': lists no arm")
     if manifest.run_key != resolved.key:
-        raise UnusableInput(f"{where}: run_key is not the hash of what it was resolved to")
-    without = [name for name in manifest.own if name not in manifest.recall_points]
-    if without:
-        raise UnusableInput(f"{where}: recall_points says nothing of {without[0]!r}")
+        raise UnusableInput(f"{where}: run_key is not the hash of field 'resolved'")
+    missing = [name for name in manifest.assigned if name not in manifest.recall_points]
+    if missing:
+        raise UnusableInput(f"{where}: recall_points lacks conversation {missing[0]!r}")
 
 
 def manifest_schema() -> dict[str, object]:
-    """The JSON Schema (2020-12) of manifest.json."""
-    found = schema_of(Manifest)
+    """Return the JSON Schema (2020-12) of manifest.json."""
+    schema = schema_of(Manifest)
     head: dict[str, object] = {"kind": {"const": KIND}, "schema_version": {"const": VERSION}}
-    own, needed = found["properties"], found["required"]
-    if not isinstance(own, dict) or not isinstance(needed, list):
-        raise TypeError("a record has properties, and a list of those it needs")
-    cover = {COVER: {"type": "string", "description": "sha256 of all the rest, as JSON with sorted keys"}}
+    properties, required = schema["properties"], schema["required"]
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        raise TypeError("the schema of a record has properties, and a list of those required")
+    cover = {COVER: {"type": "string", "description": "sha256 of all other fields, as JSON with sorted keys"}}
     status = {"status": {"enum": [STARTED, INCOMPLETE, COMPLETE]}}
     return {
         "$schema": DIALECT,
         "$id": f"{KIND}.v{VERSION}",
         "title": "manifest.json of a run directory",
-        **found,
-        "properties": head | own | status | cover,
-        "required": [*head, *needed, COVER],
+        **schema,
+        "properties": head | properties | status | cover,
+        "required": [*head, *required, COVER],
     }

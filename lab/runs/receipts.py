@@ -1,4 +1,4 @@
-"""The receipts of one conversation as columns: what the measures read of them, and no more."""
+"""The columns of one conversation's receipts that the measures read."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ if TYPE_CHECKING:
 
     Texts = NDArray[np.object_]
 
-NUMBERS = ("recalls", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
-# What is told of the injected block; see :func:`lab.replay.receipts.receipts_table`.
-BLOCK = ("tokens", "evicted", "future", "twins", "raw", "stale", "outdated")
+NUMBERS = ("is_recall_turn", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
+# Columns on the injected block; see :func:`lab.replay.receipts.receipts_table`.
+BLOCK = ("tokens", "evicted", "future", "duplicate_items", "unescaped", "stale", "outdated")
 TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope")
 
 
 def read_receipts(run: RunDirectory, conversation: str) -> Receipts:
-    """The receipts of one conversation of a run; raises what :meth:`RunDirectory.read_receipts` does."""
+    """Return the receipts of one conversation of a run; raise what :meth:`RunDirectory.read_receipts` raises."""
     table = run.read_receipts(conversation, (*NUMBERS, *BLOCK, *TEXTS), TEXTS)
     return Receipts(table, conversation, run.left_out)
 
 
 class Injected(NamedTuple):
-    """The items that some rows injected, end to end: how many each did, and of each item its row (counted from 0).
+    """The items that some rows injected, as flat columns: ``[items]`` except ``sizes``, ``[rows]``.
 
-    ``nice`` and ``foreign`` are those labelled nice, and those of another scope than the row's.
+    ``sizes`` counts the items of each row; ``row`` is the row of each item, from 0; ``memory`` numbers the memories.
+    ``nice`` and ``foreign`` flag items labelled nice_to_have, and items of another scope than their row.
     """
 
     sizes: Ints
@@ -42,34 +43,33 @@ class Injected(NamedTuple):
     nice: Flags
     foreign: Flags
 
-    def by_row(self, which: Flags) -> Ints:
-        """How many of the items that each row injected are these."""
+    def by_row(self, flags: Flags) -> Ints:
+        """Return how many flagged items each row injected, ``[rows]``."""
         import numpy as np
 
-        return np.bincount(self.row[which], minlength=len(self.sizes))
+        return np.bincount(self.row[flags], minlength=len(self.sizes))
 
 
 class Receipts:
-    """A row an arm and recall point, in the order of the file.
+    """Columns of receipts, one value for each row (an arm at a recall point), in the order of the file.
 
-    ``turn`` numbers the ``places``; ``whole`` is the number of the conversation, which is the last of them. ``block``
-    holds what is told of the injected blocks, by name; the other columns are arrays under their own names.
+    ``units`` are the keys of the turns, then the conversation; ``turn`` holds positions in it, and
+    ``conversation_unit`` that of the conversation. ``block`` has the columns of :data:`BLOCK` by name.
     """
 
     def __init__(self, table: pa.Table, conversation: str, left_out: Container[str] = ()) -> None:
-        """``left_out`` are turns of which no arm has rows."""
+        """``left_out`` are keys of turns whose rows are ignored."""
         import numpy as np
 
-        self.recalls: Flags
+        self.is_recall_turn: Flags
         self.duplicates: Floats
-        self.recalls, self.injected, self.chars, self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = (
-            numbers_of(table[name]) for name in NUMBERS
-        )
+        self.is_recall_turn, self.injected, self.chars, *counts = (numbers_of(table[name]) for name in NUMBERS)
+        self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = counts
         self.block = {name: numbers_of(table[name]) for name in BLOCK}
         self.turn, turns = codes_of(table["turn"])
-        self.places = [turn or "" for turn in turns[:-1]] + [conversation]
-        self._left_out = np.array([place in left_out for place in self.places], bool)
-        self.whole = np.array([len(turns) - 1])
+        self.units = [turn or "" for turn in turns[:-1]] + [conversation]
+        self._left_out = np.array([unit in left_out for unit in self.units], bool)
+        self.conversation_unit = np.array([len(turns) - 1])
         self.arm, self.scope, self.probe = (_texts(*codes_of(table[name])) for name in ("arm", "scope", "probe"))
         pinned, self._pinned_from = lists_of(table["pinned"])
         self._pinned = _texts(*codes_of(pinned)).tolist()
@@ -82,16 +82,16 @@ class Receipts:
         self._scope = _texts(*codes_of(scopes))
 
     def rows_of(self, arm: str) -> Ints:
-        """The rows of an arm, less those of turns that are left out."""
+        """Return the row numbers of an arm, without turns that are left out."""
         import numpy as np
 
         rows = np.flatnonzero(self.arm == arm)
         return rows[~self._left_out[self.turn[rows]]] if self._left_out.any() else rows
 
     def keys_of(self, rows: Ints, cutoff: int | None = None) -> list[list[str]]:
-        """The ranking of each row; with ``cutoff`` as it counts.
+        """Return the ranking of each row; with ``cutoff``, only what counts towards measures at that cutoff.
 
-        An arm that may inject ``cutoff`` items and injects fewer of those it ranked is not credited with the others.
+        An arm that injects fewer than ``cutoff`` of the items it ranked gets no credit for the others.
         """
         import numpy as np
 
@@ -102,26 +102,26 @@ class Receipts:
         return _cut(self._key, begins, np.where(short, begins + injected, ends))
 
     def injected_keys_of(self, rows: Ints) -> list[list[str]]:
-        """The keys of the memories that each row injected."""
+        """Return the keys of the memories that each row injected."""
         return _cut(self._key, self._from[rows], self._from[rows] + self.injected[rows])
 
     def pinned_keys_of(self, rows: Ints) -> list[list[str]]:
-        """The keys of the memories that each row's digest holds."""
+        """Return the keys of the memories that the Working Set of each row holds."""
         return _cut(self._pinned, self._pinned_from[rows], self._pinned_from[rows + 1])
 
     def pinned_of(self, rows: Ints) -> Ints:
-        """How many memories each row's digest holds."""
+        """Return how many memories the Working Set of each row holds."""
         return self._pinned_from[rows + 1] - self._pinned_from[rows]
 
     def injected_of(self, rows: Ints) -> Injected:
-        """What some rows injected."""
+        """Return the items that some rows injected."""
         import numpy as np
 
         sizes = self.injected[rows].astype(np.int64)
         row = np.repeat(np.arange(len(rows)), sizes)
         item = np.arange(len(row)) + np.repeat(self._from[rows] - np.cumsum(sizes) + sizes, sizes)
         scope = self._scope[item]
-        # A global memory is of every scope, and of one without any nothing is known.
+        # A global memory belongs to every scope; a memory without a scope is not counted as foreign.
         foreign = (scope != self.scope[rows][row]) & (scope != GLOBAL) & (scope != np.array(None, object))
         return Injected(sizes, row, self._memory[item], self._nice[item], foreign)
 

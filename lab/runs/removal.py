@@ -1,4 +1,4 @@
-"""Remove a run directory: the files that the lab writes into one, and nothing that somebody else put there."""
+"""Remove the files of a run directory that the lab wrote, and no others."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ FILES = (
     *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet"),
     *("verdict.json", "verdict.xml", "verdict.prom", "report.html", "report.md", "report.json"),
 )
-# Folders with a file a conversation.
+# Folders with one file for each conversation.
 TABLES = ("receipts", "latency", "writes")
 
 
 def remove_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
-    """Remove a run; return the files and folders in it that are not of the lab, which stay where they are.
+    """Remove a run; return the files and folders that the lab did not write, which are left in place.
 
-    ``figures`` are the names of the figures that the lab draws; of those in the run, all numbered ones are removed.
-    The manifest goes last: what is left of a removal that was killed is still a run, and can be removed. Raises
-    :class:`lab.errors.CannotMeasure` where the system refuses.
+    ``figures`` are the names of the figures that the lab draws, without number and suffix. The manifest is removed
+    last, so that the removal can be repeated after a kill. Raises :class:`lab.errors.CannotMeasure` if the operating
+    system refuses.
     """
     folders = [run.path / name for name in (*TABLES, DIGESTS, "figures")]
     try:
@@ -42,7 +42,7 @@ def remove_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
 
 
 def _known(run: RunDirectory, figures: Collection[str]) -> Iterator[Path]:
-    """The files of a run that are there, without its manifest; a link is removed, and never what it leads to."""
+    """Yield the files of a run except its manifest. Links are removed, never their targets."""
     drawn = re.compile(rf"(?:{'|'.join(map(re.escape, figures))})(?:-\d+)?\.(?:svg|png)")
     for name in FILES:
         yield run.path / name

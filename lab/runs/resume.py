@@ -1,10 +1,9 @@
-"""Writing a run so that a kill at any moment leaves one that the same command finishes.
+"""Write a run so that, after a kill at any time, the same command finishes it.
 
-The order is what makes it so. The manifest comes first, with the digest of the golden set, which follows. Of each
-conversation the timings and what the arms wrote come first, then ``digests/<conversation>.json`` with the sha256 of all
-its files, and the receipts last: they say that it is done, and where they are their digests are. At the end the
-manifest takes in all digests, and the folder goes. Receipts without a digest count as not done, so the digests need
-not survive a loss of power.
+The order of writes ensures this. The manifest comes first, with the digest of the golden set, which follows. Each
+conversation then gets its timings and writes, ``digests/<conversation>.json`` with the sha256 of all its files, and its
+receipts last: receipts mark a conversation as done. At the end all digests move into the manifest. Receipts without a
+digest count as not done, so the digests need not survive a loss of power.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Announce = Callable[[str], None]
 
 
 class Fresh(NamedTuple):
-    """What a run begins with: the bytes of golden.jsonl, and how many recall points each conversation has."""
+    """What a new run starts with: the bytes of golden.jsonl, and the number of recall points of each conversation."""
 
     golden: bytes
     recall_points: Mapping[str, int]
@@ -47,24 +46,24 @@ class Fresh(NamedTuple):
 
 def create_or_resume(
     path: Path,
-    asked: Mapping[str, object],
+    request: Mapping[str, object],
     resolved: Resolved,
     comparable: Mapping[str, object],
     fresh: Callable[[], Fresh],
     shard: Shard | None = None,
     announce: Announce = lambda _: None,
 ) -> RunDirectory:
-    """The run for these arguments at ``path``: a new one, or the one that is there if it was made with the same.
+    """Create the run at ``path``, or open the existing one if it was made with the same arguments.
 
-    ``fresh`` gives what a new run needs. Raises :class:`OtherArguments` naming what differs, in the arguments or
-    in code and packages, :class:`UnusableInput` for a folder that holds something else, and :class:`Altered` for
-    a file that is not as it was written.
+    ``fresh`` returns what a new run starts with. Raises :class:`OtherArguments` if arguments, code or packages differ
+    (the message says which), :class:`UnusableInput` for a folder that holds something else, and :class:`Altered` for a
+    file that is not as it was written.
     """
     manifest = Manifest(
         STARTED,
         resolved.key,
         digest(comparable),
-        {name: list(one) if isinstance(one, tuple) else one for name, one in asked.items()},
+        {name: list(value) if isinstance(value, tuple) else value for name, value in request.items()},
         resolved,
         environment(),
         {},
@@ -76,7 +75,7 @@ def create_or_resume(
 def resume_or_begin(
     path: Path, manifest: Manifest, fresh: Callable[[], Fresh], announce: Announce = lambda _: None
 ) -> RunDirectory:
-    """The run of a manifest at ``path``, whose recall points ``fresh`` has; see :func:`create_or_resume`."""
+    """Create or open the run of a manifest, to which ``fresh`` adds recall points; see :func:`create_or_resume`."""
     for folder in (path, *(path / name for name in (RECEIPTS, LATENCY, WRITES, DIGESTS, "figures"))):
         remove_leftovers(folder)
     if (path / MANIFEST).exists():
@@ -84,16 +83,16 @@ def resume_or_begin(
         try:
             _require_same(run, manifest)
         except OtherArguments:
-            # A replay that failed before its first conversation measured nothing under its arguments.
+            # A replay that failed before its first conversation holds no results, so its arguments may change.
             if run.manifest.status != STARTED or run.done():
                 raise
             (path / GOLDEN).unlink(missing_ok=True)
         else:
             for note in tolerated(run.manifest.environment, manifest.environment):
-                announce(f"{path}: goes on elsewhere than it began: {note}")
-            return _taken_up(run, fresh)
+                announce(f"{path}: continues in another environment: {note}")
+            return _reopened(run, fresh)
     elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
-        raise UnusableInput(f"{path}: exists and is no run directory; choose another --out")
+        raise UnusableInput(f"{path}: exists and is not a run directory; choose another --out")
     golden, points = fresh()
     begun = replace(manifest, status=STARTED, recall_points=dict(points), files={GOLDEN: sha256_bytes(golden)})
     run = RunDirectory(path, begun)
@@ -102,36 +101,36 @@ def resume_or_begin(
     return run
 
 
-def _taken_up(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
-    """A run that is there, its golden set in place and what is done of it checked."""
+def _reopened(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
+    """Return an existing run, its golden set restored if missing, and the files of done conversations checked."""
     path = run.path / GOLDEN
     if not path.exists():
         data = fresh().golden
         if sha256_bytes(data) != run.digests.get(GOLDEN):
-            raise Altered(f"{path}: is missing, and cannot be made again as it was; choose another --out")
+            raise Altered(f"{path}: is missing and cannot be restored; choose another --out")
         write_atomically(path, data)
     run.check(path)
     for conversation in run.done():
-        files = [one for one in run.files(conversation) if run.name_of(one) in run.digests]
-        if all(one.exists() for one in files):
-            for one in files:
-                run.check(one)
+        files = [file for file in run.files(conversation) if run.name_of(file) in run.digests]
+        if all(file.exists() for file in files):
+            for file in files:
+                run.check(file)
         else:
-            # Its timings are gone, or what was written: it counts as not done.
+            # Its timings or writes are missing, so it counts as not done.
             del run.digests[run.name_of(run.receipts(conversation))]
     return run
 
 
 def _require_same(run: RunDirectory, manifest: Manifest) -> None:
-    """Raise :class:`OtherArguments` where a run was made with other arguments, or on other code and packages."""
-    before, now = ({**to_json(one.resolved), "shard": _shard(one)} for one in (run.manifest, manifest))
+    """Raise :class:`OtherArguments` if a run was made with other arguments, code or packages."""
+    before, now = ({**to_json(made.resolved), "shard": _shard(made)} for made in (run.manifest, manifest))
     remedy = f"`lab runs rm {run.path}`"
     require_same_arguments(run.path, before, now, remedy)
     differs = decisive(run.manifest.environment, manifest.environment)
     if differs:
         raise OtherArguments(
-            f"{run.path}: this run was made on another {'; another '.join(differs)}; receipts of two engines are no "
-            f"one run: choose another --out, or {remedy} and replay it again"
+            f"{run.path}: this run was made with another {'; another '.join(differs)}; one run must not mix receipts "
+            f"of two versions: choose another --out, or {remedy} and replay it again"
         )
 
 
@@ -140,9 +139,9 @@ def _shard(manifest: Manifest) -> dict[str, object] | None:
 
 
 def require_same_arguments(path: Path, before: Mapping[str, object], now: Mapping[str, object], remedy: str) -> None:
-    """Raise :class:`OtherArguments`, naming what differs, where a folder was made with other arguments than these.
+    """Raise :class:`OtherArguments`, naming the differences, if a folder was made with other arguments.
 
-    Both are JSON, or such as JSON makes of them: a tuple is a list.
+    Arguments are compared as JSON, so a tuple equals a list.
     """
     names = {*before, *now}
     differs = sorted(name for name in names if digest(before.get(name)) != digest(now.get(name)))
@@ -155,32 +154,32 @@ def require_same_arguments(path: Path, before: Mapping[str, object], now: Mappin
 
 
 def keep(run: RunDirectory, conversation: str, files: Mapping[Path, bytes]) -> None:
-    """Write the files of a conversation, receipts last, their digests just before."""
+    """Write the files of a conversation: first all others, then the digests, then the receipts."""
     last = run.receipts(conversation)
     for path, data in files.items():
         if path != last:
             write_atomically(path, data)
-    found = {run.name_of(path): sha256_bytes(data) for path, data in files.items()}
-    write_atomically(run.recorded(conversation), dump_json(found), lasting=False)
+    digests = {run.name_of(path): sha256_bytes(data) for path, data in files.items()}
+    write_atomically(run.recorded(conversation), dump_json(digests), durable=False)
     write_atomically(last, files[last])
-    run.digests.update(found)
+    run.digests.update(digests)
 
 
 def finish(run: RunDirectory, failures: Sequence[Mapping[str, str]] = ()) -> None:
-    """Write what could not be replayed, and the manifest with every digest; nothing where both are there."""
+    """Write the failures, and the manifest with every digest, unless both exist and are current."""
     path = run.path / FAILURES
     recalls = run.failed_recalls()
-    told = [*failures, *({"phase": "recall", **one._asdict()} for one in recalls)]
-    data = b"".join(dump_json(dict(failure), indent=None) for failure in told)
+    lines = [*failures, *({"phase": "recall", **recall._asdict()} for recall in recalls)]
+    data = b"".join(dump_json(dict(line), indent=None) for line in lines)
     _put_failures(path, data)
     done = run.done()
     files = {GOLDEN: run.digests[GOLDEN]} | ({FAILURES: sha256_bytes(data)} if data else {})
     for conversation in done:
-        for one in run.files(conversation):
-            if (name := run.name_of(one)) in run.digests:
+        for file in run.files(conversation):
+            if (name := run.name_of(file)) in run.digests:
                 files[name] = run.digests[name]
-    failed = Counter(one.arm for one in recalls)
-    status = COMPLETE if len(done) == len(run.own) and not failed else INCOMPLETE
+    failed = Counter(recall.arm for recall in recalls)
+    status = COMPLETE if len(done) == len(run.assigned) and not failed else INCOMPLETE
     after = run.manifest.ended(status, dict(sorted(files.items())), failed)
     if after != run.manifest:
         run.manifest = after

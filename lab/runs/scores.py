@@ -1,6 +1,6 @@
-"""All values of a scored run: as columns, as rows, and as the file ``scores.parquet``.
+"""The values of a scored run: as columns, as rows, and as the file ``scores.parquet``.
 
-The file is read back as long as it is current: it names what it was made from, and carries a checksum.
+The file is reused while it is current: its metadata identifies what it was computed from, and holds a checksum.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 SCORES, KIND, VERSION = "scores.parquet", "lab.scores", "2"
 NAMES = ("arm", "conversation", "at", "measure")
-# Sources that stand between receipts and their scores.
+# Packages and files that scores depend on, given the receipts.
 SCORED_BY = ("columns.py", "measures", "runs", "recordings/model.py")
 
 
 class Score(NamedTuple):
-    """One value. ``at`` is the probe or the turn, or the conversation for a measure of the whole of it."""
+    """One value. ``at`` is the probe or turn, or the conversation for a measure of whole conversations."""
 
     arm: str
     conversation: str
@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Places (probes or turns), their conversations, and the values there."""
+    """Units (probes, turns or conversations), their conversations, and their values."""
 
     at: list[str]
     conversation: list[str]
@@ -47,16 +47,15 @@ class Values(NamedTuple):
 
 
 class Scores:
-    """All values of a run, in the order of the file.
+    """All values of a run as columns, in the order of the file.
 
-    ``arm``, ``conversation``, ``at`` and ``measure`` are numbers of the names in ``arms``, ``conversations``,
-    ``places`` and ``measures``; ``value`` is NaN where there is none. A place has one number in all arms.
-
-    To iterate is to get every value as a :class:`Score`.
+    ``arm``, ``conversation``, ``at`` and ``measure`` are positions in the lists of names ``arms``, ``conversations``,
+    ``units`` and ``measures``; a unit has the same position for all arms. A missing ``value`` is NaN. Iteration yields
+    every value as a :class:`Score`.
     """
 
     def __init__(self, names: Sequence[Sequence[str]], numbers: Sequence[Ints], value: Floats) -> None:
-        self.arms, self.conversations, self.places, self.measures = names
+        self.arms, self.conversations, self.units, self.measures = names
         self.arm, self.conversation, self.at, self.measure = numbers
         self.value = value
 
@@ -69,66 +68,68 @@ class Scores:
             yield Score(
                 self.arms[arm],
                 self.conversations[conversation],
-                self.places[at],
+                self.units[at],
                 self.measures[measure],
                 value if value == value else None,
             )
 
     def of_arm(self, arm: str) -> dict[str, Values]:
-        """What an arm has values of, by measure."""
+        """Return the values of an arm by measure, without units that have none."""
         return {
             measure: Values(*map(list, zip(*known, strict=True)))
-            for measure, found in self.all_of_arm(arm).items()
-            if (known := [row for row in zip(*found, strict=True) if row[2] == row[2]])
+            for measure, values in self.all_of_arm(arm).items()
+            if (known := [row for row in zip(*values, strict=True) if row[2] == row[2]])
         }
 
     def all_of_arm(self, arm: str) -> dict[str, Values]:
-        """The places of an arm by measure; a value is NaN where there is none."""
+        """Return the units of an arm by measure; a missing value is NaN."""
         import numpy as np
 
-        mine = self.where(self.arm == list(self.arms).index(arm))
-        places, conversations = np.array(self.places, object), np.array(self.conversations, object)
-        found = {}
-        for number in dict.fromkeys(mine.measure.tolist()):
-            rows = mine.measure == number
-            found[self.measures[number]] = Values(
-                places[mine.at[rows]].tolist(),
-                conversations[mine.conversation[rows]].tolist(),
-                mine.value[rows].tolist(),
+        scores = self.where(self.arm == list(self.arms).index(arm))
+        units, conversations = np.array(self.units, object), np.array(self.conversations, object)
+        by_measure = {}
+        for number in dict.fromkeys(scores.measure.tolist()):
+            rows = scores.measure == number
+            by_measure[self.measures[number]] = Values(
+                units[scores.at[rows]].tolist(),
+                conversations[scores.conversation[rows]].tolist(),
+                scores.value[rows].tolist(),
             )
-        return found
+        return by_measure
 
-    def where(self, which: Flags) -> Scores:
-        """Some of the values."""
-        numbers = [column[which] for column in (self.arm, self.conversation, self.at, self.measure)]
-        return Scores((self.arms, self.conversations, self.places, self.measures), numbers, self.value[which])
+    def where(self, selected: Flags) -> Scores:
+        """Return the flagged values."""
+        numbers = [column[selected] for column in (self.arm, self.conversation, self.at, self.measure)]
+        return Scores((self.arms, self.conversations, self.units, self.measures), numbers, self.value[selected])
 
 
 def made_from(run: RunDirectory) -> str:
-    """A name for all that scores are computed from: receipts, gold, arms, and the code and libraries that measure."""
+    """Return a hash of all that scores depend on: receipts, gold, arms, and the code and libraries that measure."""
     import numpy as np
     import pyarrow as pa
 
-    files = {name: one for name, one in sorted(run.digests.items()) if not name.startswith((f"{LATENCY}/", FAILURES))}
+    files = {
+        name: sha256 for name, sha256 in sorted(run.digests.items()) if not name.startswith((f"{LATENCY}/", FAILURES))
+    }
     arms = [to_json(arm) for arm in run.manifest.resolved.arms]
     return digest([files, arms, run.conversations, sources_key(*SCORED_BY), np.__version__, pa.__version__])
 
 
 def write_scores(run: RunDirectory, scores: Scores, slices: Mapping[str, str]) -> None:
-    """Write the long form into the run, unless the file holds just that.
+    """Write the scores into the run, one value a row, unless the file is the same already.
 
-    ``arm, conversation, at, measure, value, slices`` (what ``slices`` has for the place, or null). Its metadata says
-    what it was made from, and has the checksum of its columns.
+    Columns: ``arm, conversation, at, measure, value, slices`` (the entry of ``slices`` for the unit, or null). The
+    metadata holds :func:`made_from` and the checksum of the columns.
     """
     import pyarrow as pa
 
     columns = {
         "arm": text_column(scores.arm, scores.arms),
         "conversation": text_column(scores.conversation, scores.conversations),
-        "at": text_column(scores.at, scores.places),
+        "at": text_column(scores.at, scores.units),
         "measure": text_column(scores.measure, scores.measures),
         "value": float_column(scores.value),
-        "slices": text_column(scores.at, [slices.get(place) for place in scores.places]),
+        "slices": text_column(scores.at, [slices.get(unit) for unit in scores.units]),
     }
     table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
     about = {"kind": KIND, "schema_version": VERSION, "made_from": made_from(run), "checksum": _checksum(scores)}
@@ -138,9 +139,9 @@ def write_scores(run: RunDirectory, scores: Scores, slices: Mapping[str, str]) -
 
 
 def read_scores(run: RunDirectory) -> Scores | None:
-    """The scores that a run keeps; None where it keeps none, or not those of what it holds now.
+    """Return the stored scores of a run; None if there are none or they are outdated.
 
-    Everything they were computed from is checked: raises what :meth:`RunDirectory.check_all` does.
+    Checks every file that scores are computed from, and raises what :meth:`RunDirectory.check_all` raises.
     """
     path = run.path / SCORES
     if not path.is_file():
@@ -153,7 +154,7 @@ def read_scores(run: RunDirectory) -> Scores | None:
             return None
         scores = _scores(table)
     except (CannotMeasure, ValueError):
-        # It is damaged, and can be made again.
+        # The file is damaged; scores can be computed again.
         return None
     return scores if about.get(b"checksum") == _checksum(scores).encode() else None
 
@@ -161,22 +162,22 @@ def read_scores(run: RunDirectory) -> Scores | None:
 def _scores(table: pa.Table) -> Scores:
     codes, texts = zip(*(codes_of(table[name]) for name in NAMES), strict=True)
     return Scores(
-        [[text or "" for text in some[:-1]] for some in texts], codes, numbers_of(table["value"]).astype(float)
+        [[text or "" for text in names[:-1]] for names in texts], codes, numbers_of(table["value"]).astype(float)
     )
 
 
 def _checksum(scores: Scores) -> str:
-    """Of names and values; names are numbered in the order in which rows have them."""
+    """Return a checksum of names and values; names are numbered in the order of their first row."""
     import numpy as np
 
-    found = sha256()
+    checksum = sha256()
     columns = (scores.arm, scores.conversation, scores.at, scores.measure)
-    for codes, names in zip(columns, (scores.arms, scores.conversations, scores.places, scores.measures), strict=True):
+    for codes, names in zip(columns, (scores.arms, scores.conversations, scores.units, scores.measures), strict=True):
         used, first, again = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        place = np.empty(len(used), np.int64)
-        place[order] = np.arange(len(used))
-        found.update(place[again].tobytes())
-        found.update("\0".join(names[one] for one in used[order].tolist()).encode("utf-8", "surrogatepass"))
-    found.update(np.where(np.isnan(scores.value), np.nan, scores.value).tobytes())
-    return found.hexdigest()
+        position = np.empty(len(used), np.int64)
+        position[order] = np.arange(len(used))
+        checksum.update(position[again].tobytes())
+        checksum.update("\0".join(names[code] for code in used[order].tolist()).encode("utf-8", "surrogatepass"))
+    checksum.update(np.where(np.isnan(scores.value), np.nan, scores.value).tobytes())
+    return checksum.hexdigest()

@@ -1,4 +1,4 @@
-"""What the columns of a run's tables hold, so that a table of another shape is refused before anything is counted."""
+"""The types of the columns of a run's tables, to refuse a table of another shape before it is used."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _TEXT, _COUNT, _FLAG = "string", "int32", "bool"
 _RECEIPTS = {
     **dict.fromkeys(("arm", "turn", "scope", "probe", "status", "failure", "receipt", "block"), _TEXT),
     **dict.fromkeys(("seq", "injected", "visible", "visible_nice", "chars", "hard_rules", "hard_kept"), _COUNT),
-    **dict.fromkeys(("duplicates", "tokens", "evicted", "future", "twins", "raw"), _COUNT),
+    **dict.fromkeys(("duplicates", "tokens", "evicted", "future", "duplicate_items", "unescaped"), _COUNT),
     **dict.fromkeys(("superseded", "stale", "outdated"), _COUNT),
-    "recalls": _FLAG,
+    "is_recall_turn": _FLAG,
     **dict.fromkeys(("pinned", "log"), f"list of {_TEXT}"),
     **{f"item_{name}": f"list of {_TEXT}" for name in ("key", "id", "tier", "label", "scope", "decision")},
     "item_score": "list of double",
@@ -35,7 +35,7 @@ _TREND = {
     **dict.fromkeys(("mean", "standard_error"), "double"),
     "primary": "int8",
 }
-# By the kind that a table's metadata names.
+# By the ``kind`` in a table's metadata.
 COLUMNS = {
     b"lab.receipts": _RECEIPTS,
     b"lab.latency": _LATENCY,
@@ -48,10 +48,10 @@ _MAY_BE_NULL |= {"standard_error", "commit", "code"}
 
 
 def misshapen(table: pa.Table) -> str | None:
-    """What is wrong with the columns of a table that were read, in a few words; None where nothing is.
+    """Return the first problem with the columns of a table; None if there is none.
 
-    Checked are types, nulls, that the lists of a row's items are equally long, and that it injects no more of them.
-    Tables of a kind without an entry in :data:`COLUMNS`, and columns without one, are taken as they are.
+    Checks types, nulls, that the item lists of a row have equal lengths, and that a row injects no more items than it
+    lists. Kinds and columns without an entry in :data:`COLUMNS` are not checked.
     """
     known = COLUMNS.get((table.schema.metadata or {}).get(b"kind", b""), {})
     lengths = None
@@ -64,16 +64,16 @@ def misshapen(table: pa.Table) -> str | None:
         if column.null_count and name not in _MAY_BE_NULL:
             return f"column {name} has {column.null_count} empty cells"
         if name.startswith("item_"):
-            own = _lengths(column)
-            if lengths is not None and not own.equals(lengths):
+            own_lengths = _lengths(column)
+            if lengths is not None and not own_lengths.equals(lengths):
                 return f"column {name} lists another number of items than the columns before it"
-            lengths = own
+            lengths = own_lengths
     if lengths is not None and "injected" in known and "injected" in table.column_names:
         from lab.columns import numbers_of
 
         injected, listed = numbers_of(table["injected"]), numbers_of(lengths)
         if ((injected < 0) | (injected > listed)).any():
-            return "a row injects more items than it lists, or fewer than none"
+            return "a row injects more items than it lists, or a negative number"
     return None
 
 
@@ -85,12 +85,12 @@ def _lengths(column: pa.ChunkedArray) -> pa.Array:
     return numbers(np.diff(lists_of(column)[1]), "int64")
 
 
-def _kind(found: pa.DataType) -> str:
-    """A type in the words of :data:`COLUMNS`: codes count as what they stand for."""
+def _kind(type_: pa.DataType) -> str:
+    """Return the name of a type as in :data:`COLUMNS`; a dictionary has the type of its values."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(found):
-        return _kind(found.value_type)
-    if pa.types.is_list(found):
-        return f"list of {_kind(found.value_type)}"
-    return str(found)
+    if pa.types.is_dictionary(type_):
+        return _kind(type_.value_type)
+    if pa.types.is_list(type_):
+        return f"list of {_kind(type_.value_type)}"
+    return str(type_)

@@ -1,4 +1,4 @@
-"""Parquet files of ours: written whole or not at all, and read with a clear word on what is damaged."""
+"""Write Parquet files atomically, and read them with a clear message on damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """A table as a Parquet file; equal tables give equal bytes."""
+    """Return a table as the bytes of a Parquet file; equal tables give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
@@ -25,38 +25,39 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file whole or not at all."""
+    """Write a table to a Parquet file atomically."""
     write_atomically(path, table_bytes(table))
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence[str] = ()) -> pa.Table:
-    """Read a Parquet file of ours; a damaged or :func:`misshapen` one is :class:`CannotMeasure`.
+    """Read a Parquet file that the lab wrote, all of it or some ``columns``.
 
-    The text of ``coded`` columns, or of the lists in them, comes as codes and a dictionary where it can.
+    Texts of ``coded`` columns, or of the lists in them, are dictionary-encoded where possible. Raises
+    :class:`CannotMeasure` for a damaged or :func:`misshapen` file, and for one that lacks a column.
     """
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     try:
         metadata = parquet.read_metadata(path)
-        leaves = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-        lacking = sorted(set(columns or ()) - {leaf.split(".")[0] for leaf in leaves})
-        if lacking:
-            raise CannotMeasure(f"{path}: has no {', '.join(lacking)}; delete it and run the replay again")
+        leaves = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+        missing = sorted(set(columns or ()) - {leaf.split(".")[0] for leaf in leaves})
+        if missing:
+            raise CannotMeasure(f"{path}: has no {', '.join(missing)}; delete it and run the replay again")
         as_codes = [leaf for leaf in leaves if leaf.split(".")[0] in coded]
-        wanted = list(columns) if columns else None
-        # Not parquet.read_table, whose data sets load pandas.
+        names = list(columns) if columns else None
+        # Not parquet.read_table, which loads pandas.
         with parquet.ParquetFile(path, metadata=metadata, read_dictionary=as_codes) as file:
             try:
-                found = file.read(columns=wanted)
+                table = file.read(columns=names)
             except pa.ArrowNotImplementedError:
-                # Lists of text in several pieces, of many different texts or many rows, come only as they are.
+                # Lists of text in several chunks cannot be dictionary-encoded.
                 with parquet.ParquetFile(path, metadata=metadata) as again:
-                    found = again.read(columns=wanted)
-            found.validate(full=True)
-            problem = misshapen(found)
+                    table = again.read(columns=names)
+            table.validate(full=True)
+            problem = misshapen(table)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         problem = str(error)
     if problem:
         raise CannotMeasure(f"{path}: damaged ({problem}); delete it and run the replay again")
-    return found
+    return table

@@ -119,16 +119,16 @@ def differences(swept: Swept, number: int, against: int) -> tuple[float, float |
     return estimate.mean, estimate.low, estimate.high
 
 
-def write_configurations(found: Sequence[Configuration], path: Path) -> None:
+def write_configurations(rows: Sequence[Configuration], path: Path) -> None:
     """Write one table with a row per configuration and a column per knob and measure."""
     import json
 
     import pyarrow as pa
 
-    knobs = list(dict.fromkeys(name for configuration in found for name in configuration.knobs))
-    columns = {"configuration": numbers([configuration.number for configuration in found], "int32")}
+    knobs = list(dict.fromkeys(name for configuration in rows for name in configuration.knobs))
+    columns = {"configuration": numbers([configuration.number for configuration in rows], "int32")}
     for name in knobs:
-        values = [configuration.knobs.get(name) for configuration in found]
+        values = [configuration.knobs.get(name) for configuration in rows]
         is_numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         columns[name] = (
             numbers(values, "float64")
@@ -136,14 +136,14 @@ def write_configurations(found: Sequence[Configuration], path: Path) -> None:
             else strings([value if isinstance(value, str) else json.dumps(value) for value in values])
         )
     for name in MEASURES:
-        columns[name] = numbers([configuration.measures[name] for configuration in found], "float64")
+        columns[name] = numbers([configuration.measures[name] for configuration in rows], "float64")
     for name in ("lowest", "highest", "behind", "repeats"):
-        columns[name] = numbers([getattr(configuration, name) for configuration in found], "float64")
-    columns["on_front"] = booleans([configuration.on_front for configuration in found])
+        columns[name] = numbers([getattr(configuration, name) for configuration in rows], "float64")
+    columns["on_front"] = booleans([configuration.on_front for configuration in rows])
     write_table(pa.table(columns), path)
 
 
-def heat(found: Sequence[Configuration], swept: Swept) -> tuple[str, str, list[Any], list[Any]] | None:
+def heat(rows: Sequence[Configuration], swept: Swept) -> tuple[str, str, list[Any], list[Any]] | None:
     """Return two knobs for a heat map and their values: penalty and window if both vary, else the first that vary."""
     columns = knob_columns(swept.grid)
     varied = {
@@ -153,6 +153,6 @@ def heat(found: Sequence[Configuration], swept: Swept) -> tuple[str, str, list[A
     }
     knobs = [name for name in varied if name.endswith((".repeatPenalty", ".repeatWindowTurns"))]
     knobs += [name for name in varied if name not in knobs]
-    if len(knobs) < 2 or not found:
+    if len(knobs) < 2 or not rows:
         return None
     return knobs[0], knobs[1], varied[knobs[0]], varied[knobs[1]]

@@ -23,7 +23,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import parse_json, read_text, read_toml
 from lab.formatting import free_of_credentials
-from lab.shape import laid_over, named
+from lab.shape import deep_merge, json_type
 from lab.systems.registry import config_in, systems
 from lab.systems.spec import ArmSpec
 
@@ -104,7 +104,7 @@ def read_grid(path: Path | None) -> Grid:
 def grid_of(value: Any, where: str) -> Grid:
     """Return a grid from parsed values."""
     if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected an object with 'grid', found {named(value)}")
+        raise UnusableInput(f"{where}: expected an object with 'grid', found {json_type(value)}")
     unknown = sorted(set(value) - {"arm", "config", "grid"})
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: arm, config, grid")
@@ -114,13 +114,13 @@ def grid_of(value: Any, where: str) -> Grid:
     shared = value.get("config", {})
     config = config_in(shared, f"{where}: config")
     if not isinstance(config, Mapping):
-        raise UnusableInput(f"{where}: config: expected an object, found {named(config)}")
+        raise UnusableInput(f"{where}: config: expected an object, found {json_type(config)}")
     axes = value.get("grid")
     if not isinstance(axes, Mapping) or not axes:
-        raise UnusableInput(f"{where}: grid: expected an object of paths and lists of values, found {named(axes)}")
+        raise UnusableInput(f"{where}: grid: expected an object of paths and lists of values, found {json_type(axes)}")
     for path, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise UnusableInput(f"{where}: grid: {path}: expected a list of values, found {named(values)}")
+            raise UnusableInput(f"{where}: grid: {path}: expected a list of values, found {json_type(values)}")
         texts = [json.dumps(element, sort_keys=True) for element in values]
         duplicate = next((element for element in texts if texts.count(element) > 1), None)
         if duplicate:
@@ -140,11 +140,11 @@ def merged(config: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any
         for key in above:
             parent = parent.get(key, {})
             if not isinstance(parent, Mapping):
-                raise UnusableInput(f"grid: {path}: {key} is {named(parent)} in config, not an object")
+                raise UnusableInput(f"grid: {path}: {key} is {json_type(parent)} in config, not an object")
         nested: dict[str, Any] = {last: value}
         for key in reversed(above):
             nested = {key: nested}
-        result = laid_over(result, nested)
+        result = deep_merge(result, nested)
     return result
 
 

@@ -19,7 +19,7 @@ from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.definitions.success import success
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
-from lab.processes import helpers
+from lab.processes import worker_pool
 from lab.recordings.model import LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -141,7 +141,7 @@ def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[Key, Tally]]:
     if jobs <= 1 or len(jobs_to_do) == 1:
         yield from map(_conversation, jobs_to_do)
         return
-    with helpers(min(jobs, len(jobs_to_do))) as pool:
+    with worker_pool(min(jobs, len(jobs_to_do))) as pool:
         yield from pool.map(_conversation, jobs_to_do)
 
 
@@ -149,7 +149,7 @@ def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, draws = job
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)  # which finds all vectors in the cache
-    tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.asked.store)).keeping)
+    tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.request.store)).keeping)
     play = replace(play_of(plan, recording, tools), items_only=True)
     # Samples differ only in labels, so a memory and its row are built once under each label.
     under = {one.key: {label: _labelled(one, label) for label in LABELS} for one in play.memories}
@@ -200,7 +200,7 @@ def _tallies(selected: Sequence[Selected], play: Play) -> dict[Key, Tally]:
         for place, point in enumerate(play.recall_points)
         if point.probe is not None and point.probe.relevant
     ]
-    recalls = [place for place, point in enumerate(play.recall_points) if point.recalls]
+    recalls = [place for place, point in enumerate(play.recall_points) if point.is_recall_turn]
     injected = [one.injected[place] for one in selected for place, _, _ in judged]
     grades = [gold for _, gold, _ in judged] * len(selected)
     nice = [{key: 1 for key in gold if one.labels.get(key) == NICE} for one in selected for _, _, gold in judged]

@@ -31,7 +31,7 @@ from lab.utf16 import js_length
 class Group(NamedTuple):
     """Arms by their index: several as one system if ``together``, else a single one."""
 
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     together: bool
 
 
@@ -63,7 +63,7 @@ class Book:
     """
 
     arm: Arm
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     recalls: list[ManyRecalls] = field(default_factory=list)
     heard: list[Heard] = field(default_factory=list)
     carried: list[tuple[int, ...]] = field(default_factory=list)
@@ -124,11 +124,11 @@ class _Opened(MemorySystem):
 def seated(arms: Sequence[Arm], groups: Sequence[Group], memories: Sequence[Memory]) -> list[Book]:
     """Return a book for every group."""
     books = []
-    for places, together in groups:
-        first = arms[places[0]]
-        book = Book(first, places)
+    for indices, together in groups:
+        first = arms[indices[0]]
+        book = Book(first, indices)
         if together and isinstance(first, SelectsMany):
-            book.arm = Together(first, tuple(arms[index] for index in places), memories, book.recalls)
+            book.arm = Together(first, tuple(arms[index] for index in indices), memories, book.recalls)
         books.append(book)
     return books
 

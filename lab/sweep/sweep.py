@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from lab import __version__
 from lab.columns import numbers, numbers_of
-from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, unforeseen
+from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, describe_unexpected
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import free_of_credentials
-from lab.processes import helpers
+from lab.processes import worker_pool
 from lab.recordings.model import Recording
-from lab.replay.candidates import from_kept, read_kept, save_kept
-from lab.replay.embedders import other_embedders
+from lab.replay.candidates import from_cached, read_cached, save_cached
+from lab.replay.config_notes import other_embedders
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
@@ -165,7 +165,7 @@ def _each(waiting: list[Job], jobs: int) -> Iterator[Job]:
             _run(job, sources)
             yield job
         return
-    with helpers(min(jobs, len(waiting))) as pool:
+    with worker_pool(min(jobs, len(waiting))) as pool:
         futures = [pool.submit(_run, job) for job in waiting]
         for job, future in zip(waiting, futures, strict=True):
             try:
@@ -184,7 +184,7 @@ def _run(job: Job, sources: Sources | None = None) -> None:
     except LabError:
         raise
     except Exception as error:  # report an unexpected exception in one line; finished results are kept
-        raise CannotMeasure(f"{job.recording.conversation}: {unforeseen(error)}") from error
+        raise CannotMeasure(f"{job.recording.conversation}: {describe_unexpected(error)}") from error
     write_table(_part_table(tallies), job.part)
 
 
@@ -192,9 +192,9 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
     """Return the tallies of every arm of a plan, in its order; raise :class:`CannotMeasure` if a recall fails."""
     import numpy as np
 
-    kept = read_kept(plan, recording)
+    kept = read_cached(plan, recording)
     tools = tools_of(
-        plan, recording, sources, from_kept(kept, lambda retrieval: sources.retriever(retrieval, plan.asked.store))
+        plan, recording, sources, from_cached(kept, lambda retrieval: sources.retriever(retrieval, plan.request.store))
     )
     play = play_of(plan, recording, tools)
     books = seated(plan.arms, groups, play.memories)
@@ -203,11 +203,11 @@ def sweep_conversation(plan: Plan, groups: Sequence[Group], recording: Recording
         if answered.failure:
             raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         writer.take(answered)
-    save_kept(plan, recording, kept)
+    save_cached(plan, recording, kept)
     sums = np.zeros((len(plan.arms), len(MEASURES)))
     counts = np.zeros((len(plan.arms), len(MEASURES)), np.int64)
     for book in books:
-        arms = list(book.places)
+        arms = list(book.indices)
         # All arms of a group have the same maxItems.
         found = tally(book.recalls, book.heard, play.memories, len(arms), plan.infos[arms[0]].cutoff, book.carried)
         sums[arms], counts[arms] = found

@@ -39,13 +39,13 @@ def tally(
     heard: Sequence[Heard],
     memories: Sequence[Memory],
     count: int,
-    places: int,
+    max_items: int,
     carried: Sequence[tuple[int, ...]] = (),
 ) -> Tallies:
     """Score the injected memories.
 
     ``recalls`` holds, for each recall point, the injected memories as indices into ``memories``; ``heard`` holds what
-    the replay loop knows of the recall point. ``count`` is the number of configurations, ``places`` their maxItems;
+    the replay loop knows of the recall point. ``count`` is the number of configurations, ``max_items`` their maxItems;
     ``carried`` are the pinned memories.
     """
     import numpy as np
@@ -66,8 +66,8 @@ def tally(
             nice = [
                 number[memory.key] for memory in relevant if memory.label == NICE and memory.is_visible_at(point.seq)
             ]
-            _probe(point.probe, recalls[index].injected, number, none, nice, places, pinned, add)
-    turns = [index for index, (point, _) in enumerate(heard) if point.recalls]
+            _probe(point.probe, recalls[index].injected, number, none, nice, max_items, pinned, add)
+    turns = [index for index, (point, _) in enumerate(heard) if point.is_recall_turn]
     repeats = _Repeats(count, none)
     for index in turns:
         rows = recalls[index].injected
@@ -87,7 +87,7 @@ def _probe(
     number: Mapping[str, int],
     none: int,
     nice: Sequence[int],
-    places: int,
+    max_items: int,
     carried: Sequence[int],
     add: Callable[[str, np.ndarray], None],
 ) -> None:
@@ -98,10 +98,10 @@ def _probe(
         grades[number[key]] = grade
     ideal = np.asarray([sorted(probe.grades.values(), reverse=True)], np.float64)
     judged = Judged(grades[rows], ideal, (rows != none).sum(1))
-    hit = success(judged, places)
+    hit = success(judged, max_items)
     add("Success", hit)
-    add("R", recall(judged, places))
-    add("nDCG", ndcg(judged, places))
+    add("R", recall(judged, max_items))
+    add("nDCG", ndcg(judged, max_items))
     if nice:
         add("GoldNice", np.isin(rows, nice).sum(1) > 0)
     add("Present", np.ones_like(hit) if set(carried) & {number[key] for key in probe.grades} else hit)

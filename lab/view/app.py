@@ -1,4 +1,4 @@
-"""The application: addresses, what may be asked of them and by whom, and what a browser may do with an answer."""
+"""The web application: routes, access control and security headers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from starlette.routing import Route
 
 from lab.errors import LabError
 from lab.report.figures import TIERS
-from lab.view.pages import NotThere, Viewer
+from lab.view.pages import NotFound, Viewer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METHODS = ("GET", "HEAD")
-# Nothing but what lies beside the page, no script but the one file; nobody may frame it, nor learn where a link led.
+# Load only our own style and script, forbid framing, and send no referrer.
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; form-action 'self'; "
@@ -36,22 +36,22 @@ HEADERS = {
 
 
 def make_app(viewer: Viewer, port: int) -> ASGIApp:
-    """The pages of a viewer, for whoever asks ``127.0.0.1:port`` or ``localhost:port`` by that name."""
+    """Return the application that serves a viewer's pages on ``127.0.0.1:port`` and ``localhost:port``."""
 
-    def page(of: Callable[[Mapping[str, str]], str]) -> Callable[[Request], Response]:
-        # Not a coroutine, so that a thread does the work and others are served meanwhile.
+    def page(render: Callable[[Mapping[str, str]], str]) -> Callable[[Request], Response]:
+        # Not a coroutine: Starlette runs it in a thread and serves other requests meanwhile.
         def answer(request: Request) -> Response:
-            return _html(of(request.query_params))
+            return _html(render(request.query_params))
 
         return answer
 
-    def wrong(title: str, status: int) -> Callable[[Request, Exception], Response]:
+    def error_page(title: str, status: int) -> Callable[[Request, Exception], Response]:
         def answer(_: Request, error: Exception) -> Response:
             return _html(viewer.problem(title, str(error)), status)
 
         return answer
 
-    def unknown(request: Request, error: Exception) -> Response:
+    def unknown_page(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
         return _html(viewer.problem("No such page", f"There is nothing at {request.url.path}"), status)
 
@@ -64,18 +64,19 @@ def make_app(viewer: Viewer, port: int) -> ASGIApp:
             *(Route(f"/{name}", lambda _, answer=answer: answer) for name, answer in static.items()),
         ],
         exception_handlers={
-            NotThere: wrong("Nothing to show here", 404),
-            LabError: wrong("This cannot be shown", 500),
-            HTTPException: unknown,
+            NotFound: error_page("Not found", 404),
+            LabError: error_page("This page cannot be shown", 500),
+            HTTPException: unknown_page,
         },
     )
     return Guard(app, port)
 
 
 class Guard:
-    """Stands before the application: reads only, by our own name only, and every answer with :data:`HEADERS`.
+    """ASGI middleware that accepts only GET and HEAD for a local host name, and adds :data:`HEADERS`.
 
-    A page from elsewhere may point a name of its own at this machine (DNS rebinding); it still has to send that name.
+    The check of the host name prevents DNS rebinding: a foreign page can point its own name at this machine, but its
+    requests carry that name.
     """
 
     def __init__(self, app: ASGIApp, port: int) -> None:
@@ -86,27 +87,27 @@ class Guard:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *own]
+                headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *headers]
             await send(message)
 
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         app: ASGIApp = self._app
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            app = PlainTextResponse("This page answers to its own address alone.\n", 421)
+            app = PlainTextResponse("Use the address that lab view printed.\n", 421)
         elif scope["method"] not in METHODS:
-            app = PlainTextResponse("This page is for reading.\n", 405, {"allow": ", ".join(METHODS)})
+            app = PlainTextResponse("These pages are read-only.\n", 405, {"allow": ", ".join(METHODS)})
         await app(scope, receive, guarded)
 
 
 def _html(text: str, status: int = 200) -> Response:
-    # Half a character, which a text of a recording may hold, becomes a question mark.
+    # A recording may contain lone surrogates, which become question marks.
     return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 

@@ -1,7 +1,7 @@
-"""A run in memory, turn by turn: who found what was wanted, what else is worth a look, and how a turn is found again.
+"""In-memory index of a run: hits, ranks and remarkable events of every turn, for lists, filters and search.
 
-Every receipts file is read once, here. What it takes is kept as arrays over all turns, so that a filter or a search of
-a thousand conversations is a few operations on them; what a page shows of a turn is read anew from its file.
+Every receipts file is read once. Facts are kept as arrays over all turns, so that a filter or a search over a thousand
+conversations takes a few array operations. Details of a turn are read again from its file when a page shows it.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from lab.runs.receipts import Receipts, read_receipts
 if TYPE_CHECKING:
     from lab.columns import Flags, Ints
 
-# What an arm did at a turn, a bit each.
+# Events of an arm at a turn, as bits.
 REPEATED, FOREIGN, STALE, FORBIDDEN, NEEDLESS = 1, 2, 4, 8, 16
-# The rank of a gold memory that the ranking does not hold.
-NOWHERE = 1 << 30
-TOLD_EVERY = 100
+# The rank of a relevant memory that is not in the ranking.
+NOT_RANKED = 1 << 30
+ANNOUNCE_EVERY = 100
 
-# Which turns to show, and what the words mean. Those of one arm hold where either of the two does it.
+# Filters of turns and their meaning. A filter on a single arm matches if either of the two arms matches.
 FILTERS = {
-    "flipped": "one of the two arms has a hit, the other has none",
+    "flipped": "exactly one of the two arms has a hit",
     "gained": "the candidate has a hit, the baseline has none",
     "lost": "the baseline has a hit, the candidate has none",
-    "missed": "a memory is wanted, and no arm that is shown has a hit",
-    "stale": "a memory is injected that a newer one replaced, and none that replaces it stands before it",
-    "wrong scope": "a memory of another scope than the turn's is injected; global ones are of every scope",
-    "repeated": "a memory is injected that was injected in the six recall turns before",
-    "forbidden": "a memory is injected that was judged misleading here",
-    "needless": "nothing was needed here, and something was injected",
+    "missed": "a memory is relevant, and neither arm has a hit",
+    "stale": "an injected memory was replaced by a newer one, which is not injected before it",
+    "wrong scope": "an injected memory has another scope than the turn; global memories match every scope",
+    "repeated": "an injected memory was already injected in the six recall turns before",
+    "forbidden": "an injected memory was judged misleading here",
+    "needless": "something was injected although nothing was needed",
 }
-# Those that are about two arms.
-BETWEEN = ("flipped", "gained", "lost")
+# Filters that need two arms.
+PAIR_FILTERS = ("flipped", "gained", "lost")
 BITS = {
     "stale": STALE,
     "wrong scope": FOREIGN,
@@ -51,7 +51,7 @@ BITS = {
 
 
 class Pair(NamedTuple):
-    """The two arms that are shown side by side, and the cutoff of their hits; one alone where a run has no other."""
+    """The two arms shown side by side, and the cutoff of their hits. ``candidate`` is None if the run has one arm."""
 
     baseline: str
     candidate: str | None
@@ -64,14 +64,15 @@ class Pair(NamedTuple):
 
     @property
     def filters(self) -> dict[str, str]:
-        """What can be asked of them, and what it means: of one arm nothing that takes two."""
-        return {name: about for name, about in FILTERS.items() if self.candidate or name not in BETWEEN}
+        """The available filters and their meaning; with one arm, none that compares two."""
+        return {name: about for name, about in FILTERS.items() if self.candidate or name not in PAIR_FILTERS}
 
 
 class Facts(NamedTuple):
-    """One conversation: its turns (and probes from outside) in order, and by arm what it did at each.
+    """The recall points of one conversation in order, and facts of each arm at each point.
 
-    ``first`` is the rank of the first gold memory, 0 where none is wanted; ``marks`` are bits; ``injected`` the keys.
+    ``first`` is the rank of the first relevant memory, 0 if none is relevant; ``marks`` are event bits; ``injected``
+    are keys of memories.
     """
 
     turns: list[str]
@@ -81,7 +82,7 @@ class Facts(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What the list of conversations says of one."""
+    """A row of the list of conversations."""
 
     name: str
     turns: int
@@ -94,52 +95,56 @@ class Tally(NamedTuple):
 
 
 def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) -> Facts:
-    """What the receipts of one conversation say, in the terms of the measures of the same names."""
+    """Return the facts of one conversation from its receipts, defined like the measures of the same names."""
     import numpy as np
 
-    turns = receipts.places[:-1]
+    turns = receipts.units[:-1]
     facts = Facts(turns, {}, {}, {})
     for arm in arms:
         rows = receipts.rows_of(arm)
         marks = facts.marks[arm] = np.zeros(len(turns), np.int64)
         first = facts.first[arm] = np.zeros(len(turns), np.int64)
         injected: list[list[str]] = [[] for _ in turns]
-        for place, keys in zip(receipts.turn[rows].tolist(), receipts.injected_keys_of(rows), strict=True):
-            injected[place] = keys
+        for position, keys in zip(receipts.turn[rows].tolist(), receipts.injected_keys_of(rows), strict=True):
+            injected[position] = keys
         facts.injected[arm] = injected
-        recalls = rows[receipts.recalls[rows]]
+        recalls = rows[receipts.is_recall_turn[rows]]
         chosen = receipts.injected_of(recalls)
         bits = {
             REPEATED: repeat_rates(numbered_selections(chosen.memory, chosen.sizes)) > 0,
             FOREIGN: chosen.by_row(chosen.foreign) > 0,
             STALE: receipts.block["stale"][recalls] > 0,
         }
-        for bit, which in bits.items():
-            marks[receipts.turn[recalls[which]]] |= bit
+        for bit, flagged in bits.items():
+            marks[receipts.turn[recalls[flagged]]] |= bit
         probes = [(row, gold[receipts.probe[row]]) for row in rows.tolist() if receipts.probe[row] in gold]
-        for row, one in probes:
-            place = receipts.turn[row]
-            if not set(one.forbidden).isdisjoint(injected[place]):
-                marks[place] |= FORBIDDEN
-            if not one.grades and receipts.chars[row] > 0:
-                marks[place] |= NEEDLESS
-        wanting = [(row, one.judged) for row, one in probes if one.grades]
-        if wanting:
-            seeking = np.array([row for row, _ in wanting], np.int64)
-            found = judge(receipts.keys_of(seeking), [grades for _, grades in wanting]).found
-            first[receipts.turn[seeking]] = np.where(found[:, -1] > 0, np.count_nonzero(found == 0, axis=1), NOWHERE)
+        for row, judgement in probes:
+            position = receipts.turn[row]
+            if not set(judgement.forbidden).isdisjoint(injected[position]):
+                marks[position] |= FORBIDDEN
+            if not judgement.grades and receipts.chars[row] > 0:
+                marks[position] |= NEEDLESS
+        graded = [(row, judgement.judged) for row, judgement in probes if judgement.grades]
+        if graded:
+            graded_rows = np.array([row for row, _ in graded], np.int64)
+            hits = judge(receipts.keys_of(graded_rows), [grades for _, grades in graded]).hits
+            ranks = np.where(hits[:, -1] > 0, np.count_nonzero(hits == 0, axis=1), NOT_RANKED)
+            first[receipts.turn[graded_rows]] = ranks
     return facts
 
 
 class Index:
-    """Every turn of a run, numbered in the order of its conversations. ``damaged`` says what could not be read."""
+    """All turns of a run, numbered in the order of its conversations.
+
+    ``damaged`` maps a conversation that could not be read to the reason.
+    """
 
     def __init__(self, run: RunDirectory, announce: Callable[[str], None] = lambda _: None) -> None:
         import numpy as np
 
         self.run, self.arms = run, run.arms
         self.gold = read_gold(run)
-        self.conversations = run.own
+        self.conversations = run.assigned
         self.damaged: dict[str, str] = {}
         self.turns: list[str] = []
         self.starts: list[int] = []
@@ -147,31 +152,31 @@ class Index:
         first: dict[str, list[Ints]] = {arm: [] for arm in self.arms}
         marks: dict[str, list[Ints]] = {arm: [] for arm in self.arms}
         codes: list[int] = []
-        at: list[int] = []
+        positions: list[int] = []
         for number, name in enumerate(self.conversations, 1):
             self.starts.append(len(self.turns))
             facts = self._read(name)
             for arm in self.arms:
                 first[arm].append(facts.first[arm])
                 marks[arm].append(facts.marks[arm])
-                for place, keys in enumerate(facts.injected[arm], len(self.turns)):
+                for position, keys in enumerate(facts.injected[arm], len(self.turns)):
                     codes += [self._known.setdefault(key, len(self._known)) for key in keys]
-                    at += [place] * len(keys)
+                    positions += [position] * len(keys)
             self.turns += facts.turns
-            if number % TOLD_EVERY == 0:
+            if number % ANNOUNCE_EVERY == 0:
                 announce(f"{number} of {len(self.conversations)} conversations read")
         none = np.zeros(0, np.int64)
         self._first = {arm: np.concatenate([none, *first[arm]]) for arm in self.arms}
         self._marks = {arm: np.concatenate([none, *marks[arm]]) for arm in self.arms}
-        self._codes, self._at = np.array(codes, np.int64), np.array(at, np.int64)
+        self._codes, self._positions = np.array(codes, np.int64), np.array(positions, np.int64)
         sizes = np.diff([*self.starts, len(self.turns)])
         self.conversation_of = np.repeat(np.arange(len(self.conversations)), sizes)
-        self._turns_lower = [one.casefold() for one in self.turns]
-        self._keys_lower = [one.casefold() for one in self._known]
+        self._turns_lower = [turn.casefold() for turn in self.turns]
+        self._keys_lower = [key.casefold() for key in self._known]
 
     @property
     def memories(self) -> list[str]:
-        """The memories that were ever injected, by key."""
+        """Keys of all memories that were injected at any turn."""
         return list(self._known)
 
     def _read(self, name: str) -> Facts:
@@ -184,41 +189,41 @@ class Index:
             except CannotMeasure as error:
                 self.damaged[name] = str(error)
         else:
-            self.damaged[name] = f"{path}: is not replayed yet; run the same replay again to finish it"
+            self.damaged[name] = f"{path}: not replayed yet; run the same replay again to finish it"
         empty = {arm: np.zeros(0, np.int64) for arm in self.arms}
         return Facts([], empty, empty, {arm: [] for arm in self.arms})
 
     def pair(self, baseline: str | None, candidate: str | None) -> Pair:
-        """Two arms of the run, by default the two that a report compares; :class:`UnusableInput` for one it lacks."""
+        """Return two arms, by default those of a report. Raises :class:`UnusableInput` for an unknown arm."""
         base, cand = choose_pair(self.run, baseline, candidate)
         if cand == base:
-            raise UnusableInput(f"{base} beside itself shows no difference; choose two arms")
+            raise UnusableInput(f"{base} is both baseline and candidate; choose two different arms")
         most = self.run.max_items
         return Pair(base, cand, min(most[base], most[cand] if cand else most[base]))
 
     def hits(self, arm: str, cutoff: int) -> Flags:
-        """At which turns an arm has a hit: Success@cutoff."""
+        """Return for each turn whether an arm has a hit: Success@cutoff."""
         import numpy as np
 
         return np.asarray((self._first[arm] > 0) & (self._first[arm] <= cutoff))
 
-    def wanting(self) -> Flags:
-        """At which turns a memory is wanted."""
+    def with_gold(self) -> Flags:
+        """Return for each turn whether a memory is relevant."""
         import numpy as np
 
         return np.asarray(self._first[self.arms[0]] > 0)
 
     def marks(self, turn: int, arm: str) -> list[str]:
-        """What an arm did at a turn, under the names of the filters."""
+        """Return the events of an arm at a turn, as names of filters."""
         return [name for name, bit in BITS.items() if self._marks[arm][turn] & bit]
 
     def where(self, pair: Pair, name: str) -> Flags:
-        """The turns of a filter; :class:`UnusableInput` for one that does not exist."""
+        """Return for each turn whether a filter matches. Raises :class:`UnusableInput` for an unknown filter."""
         import numpy as np
 
         if name and name not in pair.filters:
-            alone = f" of {pair.baseline} alone" if name in FILTERS else ""
-            raise UnusableInput(f"there is no filter {name!r}{alone}; there are: {', '.join(pair.filters)}")
+            reason = f" with one arm, {pair.baseline}" if name in FILTERS else ""
+            raise UnusableInput(f"no filter {name!r}{reason}; known: {', '.join(pair.filters)}")
         if not name:
             return np.ones(len(self.turns), bool)
         if name in BITS:
@@ -229,68 +234,66 @@ class Index:
             "flipped": base != cand,
             "gained": cand & ~base,
             "lost": base & ~cand,
-            "missed": self.wanting() & ~base & ~cand,
+            "missed": self.with_gold() & ~base & ~cand,
         }
         return np.asarray(kinds[name])
 
     def search(
         self, words: str, turn_texts: Sequence[str] | None = None, memory_texts: Sequence[str] | None = None
     ) -> Flags:
-        """The turns in which every word occurs.
+        """Return for each turn whether every word occurs in it.
 
-        In the turn's key, in the key of a memory that an arm injected there, or, where they are given, in their texts
-        (casefolded, in the order of ``turns`` and ``memories``).
+        A word may occur in the turn's key or in the key of a memory that an arm injected there. If texts are given
+        (casefolded, in the order of ``turns`` and ``memories``), it may also occur in those.
         """
         import numpy as np
 
-        found = np.ones(len(self.turns), bool)
+        matching = np.ones(len(self.turns), bool)
         for word in words.casefold().split():
-            here = _holding(word, self._turns_lower, turn_texts)
-            codes = np.flatnonzero(_holding(word, self._keys_lower, memory_texts))
-            wanted = np.zeros(len(self._keys_lower), bool)
-            wanted[codes] = True
-            here[self._at[wanted[self._codes]]] = True
-            found &= here
-        return found
+            turns = _containing(word, self._turns_lower, turn_texts)
+            memories = _containing(word, self._keys_lower, memory_texts)
+            turns[self._positions[memories[self._codes]]] = True
+            matching &= turns
+        return matching
 
     def tallies(self, pair: Pair, matching: Flags) -> list[Tally]:
-        """Every conversation, and how many of some turns are its own."""
+        """Return the counts of every conversation, including its number of ``matching`` turns."""
         import numpy as np
 
-        def count(which: Flags) -> list[int]:
-            return list(np.bincount(self.conversation_of[which], minlength=len(self.conversations)).tolist())
+        def count(flags: Flags) -> list[int]:
+            return list(np.bincount(self.conversation_of[flags], minlength=len(self.conversations)).tolist())
 
-        never = np.zeros(len(self.turns), bool)
-        moved = (self.where(pair, name) if pair.candidate else never for name in ("gained", "lost"))
-        wanting, gained, lost = map(count, (self.wanting(), *moved))
+        none = np.zeros(len(self.turns), bool)
+        flips = (self.where(pair, name) if pair.candidate else none for name in ("gained", "lost"))
+        probes, gained, lost = map(count, (self.with_gold(), *flips))
         hits = {arm: count(self.hits(arm, pair.cutoff)) for arm in self.arms}
-        turns, some = count(np.ones(len(self.turns), bool)), count(matching)
+        turns, matches = count(np.ones(len(self.turns), bool)), count(matching)
         return [
             Tally(
                 name,
-                turns[one],
-                wanting[one],
-                gained[one],
-                lost[one],
-                some[one],
-                {arm: hits[arm][one] / wanting[one] if wanting[one] else None for arm in self.arms},
+                turns[number],
+                probes[number],
+                gained[number],
+                lost[number],
+                matches[number],
+                {arm: hits[arm][number] / probes[number] if probes[number] else None for arm in self.arms},
                 self.damaged.get(name),
             )
-            for one, name in enumerate(self.conversations)
+            for number, name in enumerate(self.conversations)
         ]
 
     def number_of(self, conversation: str, key: str) -> int | None:
-        """The number of a turn of a conversation."""
+        """Return the number of a turn of a conversation, or None if there is no such turn."""
         if conversation not in self.conversations:
             return None
-        place = self.conversations.index(conversation)
-        start, end = self.starts[place], [*self.starts, len(self.turns)][place + 1]
-        own = self.turns[start:end]
-        return start + own.index(key) if key in own else None
+        position = self.conversations.index(conversation)
+        start, end = self.starts[position], [*self.starts, len(self.turns)][position + 1]
+        turns = self.turns[start:end]
+        return start + turns.index(key) if key in turns else None
 
 
-def _holding(word: str, keys: Sequence[str], texts: Sequence[str] | None) -> Flags:
+def _containing(word: str, keys: Sequence[str], texts: Sequence[str] | None) -> Flags:
     import numpy as np
 
-    found = np.fromiter((word in key for key in keys), bool, len(keys))
-    return found if texts is None else found | np.fromiter((word in text for text in texts), bool, len(texts))
+    matches = np.fromiter((word in key for key in keys), bool, len(keys))
+    return matches if texts is None else matches | np.fromiter((word in text for text in texts), bool, len(texts))

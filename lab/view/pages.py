@@ -1,6 +1,6 @@
-"""The pages: what a request asks for, what a page shows, and the templates that are filled with it.
+"""The pages: read the query of a request, collect the data and render a template.
 
-An address holds all that a page depends on, so that a link that is copied shows the same to whoever opens it.
+A URL contains everything that its page depends on, so a copied link shows the same page.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CONVERSATIONS_A_PAGE, TURNS_A_PAGE = 100, 20
 SORTS = ("name", "turns", "probes", "flipped", "matching")
 
 
-class NotThere(UnusableInput):
-    """The address names something that this run does not have."""
+class NotFound(UnusableInput):
+    """The URL names something that this run does not have."""
 
 
 class State(NamedTuple):
-    """What every page carries on: the two arms, the filter and the words that are searched."""
+    """Parameters that every link keeps: the two arms, the filter (``show``) and the search words (``q``)."""
 
     base: str = ""
     cand: str = ""
@@ -39,30 +39,30 @@ class State(NamedTuple):
     q: str = ""
 
     def link(self, path: str, **more: object) -> str:
-        """An address with this state; what is empty is left out."""
+        """Return a URL with this state and more parameters, without empty ones."""
         given = {**self._asdict(), **more}
         query = urlencode({name: value for name, value in given.items() if value not in ("", None)}, errors="replace")
         return f"{path}?{query}" if query else path
 
 
 class Viewer:
-    """The pages of one run. Texts stand in them where ``with_text``."""
+    """The pages of one run. They show texts only if ``with_text``."""
 
     def __init__(self, index: Index, recorded: Recorded, *, with_text: bool) -> None:
         self.index, self.recorded, self.with_text = index, recorded, with_text
         self._texts: tuple[list[str], list[str]] | None = None
 
     def conversations(self, query: Mapping[str, str]) -> str:
-        """Every conversation, with counts; those that hold a match where something is looked for."""
-        state, pair, matching = self._asked(query)
+        """Return the list of conversations with counts; with a filter or search, only those with a match."""
+        state, pair, matching = self._parse(query)
         sort = query.get("sort", "")
         if sort and sort not in SORTS:
-            raise NotThere(f"conversations cannot be sorted by {sort!r}; there are: {', '.join(SORTS)}")
+            raise NotFound(f"cannot sort conversations by {sort!r}; known: {', '.join(SORTS)}")
         tallies = self.index.tallies(pair, matching)
         if state.show or state.q:
-            tallies = [one for one in tallies if one.matching]
+            tallies = [tally for tally in tallies if tally.matching]
         if sort:
-            tallies.sort(key=lambda one: _rank(one, sort))
+            tallies.sort(key=lambda tally: _sort_key(tally, sort))
         shown, pages = _page(tallies, query, CONVERSATIONS_A_PAGE)
         return self._render(
             "conversations.html.j2",
@@ -78,21 +78,21 @@ class Viewer:
         )
 
     def turns(self, query: Mapping[str, str]) -> str:
-        """The turns of one conversation, or of all, that match; both arms of each."""
+        """Return the matching turns of one conversation, or of all, with both arms."""
         import numpy as np
 
-        state, pair, matching = self._asked(query)
+        state, pair, matching = self._parse(query)
         name = query.get("conversation") or None
         if name is not None:
-            matching = matching & self._own(name)
+            matching = matching & self._turns_of(name)
         numbers, pages = _page(np.flatnonzero(matching).tolist(), query, TURNS_A_PAGE)
         views, failed = [], {}
-        for one in dict.fromkeys(self._conversation(number) for number in numbers):
-            mine = [number for number in numbers if self._conversation(number) == one]
+        for conversation in dict.fromkeys(self._conversation(number) for number in numbers):
+            in_conversation = [number for number in numbers if self._conversation(number) == conversation]
             try:
-                views += self._reader(one, pair).turns(mine)
+                views += self._reader(conversation, pair).turns(in_conversation)
             except LabError as error:
-                failed[one] = str(error)
+                failed[conversation] = str(error)
         if name is not None and name in self.index.damaged:
             failed[name] = self.index.damaged[name]
         return self._render(
@@ -108,30 +108,30 @@ class Viewer:
         )
 
     def turn(self, query: Mapping[str, str]) -> str:
-        """One turn, and the explanation of an arm where one is asked for."""
+        """Return one turn, with the explanation of an arm if the query names one."""
         import numpy as np
 
-        state, pair, matching = self._asked(query)
+        state, pair, matching = self._parse(query)
         name, key, arm = query.get("conversation", ""), query.get("turn", ""), query.get("arm")
-        lacking = [what for what, given in (("conversation", name), ("turn", key)) if not given]
-        if lacking:
-            raise NotThere(
-                f"the address of a turn needs conversation=… and turn=…; missing: {', '.join(lacking)}. "
-                "The list of conversations leads to both."
+        missing = [parameter for parameter, value in (("conversation", name), ("turn", key)) if not value]
+        if missing:
+            raise NotFound(
+                f"the address of a turn needs conversation=… and turn=…; missing: {', '.join(missing)}. "
+                "Start from the list of conversations."
             )
-        if not self._own(name).any() and name in self.index.damaged:
+        if not self._turns_of(name).any() and name in self.index.damaged:
             raise LabError(self.index.damaged[name])
         number = self.index.number_of(name, key)
         if number is None:
-            raise NotThere(f"no recall happened at {key!r} of {name!r}")
+            raise NotFound(f"no recall happened at {key!r} of {name!r}")
         if arm is not None and arm not in self.index.arms:
-            raise NotThere(f"this run has no arm {arm!r}; it has: {', '.join(self.index.arms)}")
+            raise NotFound(f"this run has no arm {arm!r}; it has: {', '.join(self.index.arms)}")
         full = query.get("full") == "1"
         (view,) = self._reader(name, pair).turns([number], before=True)
-        others = np.flatnonzero(matching)
-        place = int(np.searchsorted(others, number))
-        among = place < len(others) and int(others[place]) == number
-        after = place + among
+        matches = np.flatnonzero(matching)
+        position = int(np.searchsorted(matches, number))
+        is_match = position < len(matches) and int(matches[position]) == number
+        after = position + is_match
         explained, problem = "", ""
         options = [name for name, on in (("--full", full), ("--with-text", self.with_text)) if on]
         if arm is not None:
@@ -150,35 +150,36 @@ class Viewer:
             explained=explained,
             problem=problem,
             command=join(["lab", "explain", str(self.index.run.path), key, "--arm", arm or "", *options]),
-            previous=self._address(int(others[place - 1])) if place else None,
-            following=self._address(int(others[after])) if after < len(others) else None,
-            place=place + 1 if among else None,
-            matches=len(others),
+            previous=self._address(int(matches[position - 1])) if position else None,
+            following=self._address(int(matches[after])) if after < len(matches) else None,
+            position=position + 1 if is_match else None,
+            matches=len(matches),
         )
 
     def problem(self, title: str, message: str) -> str:
-        """A page that says what is wrong, in plain words."""
+        """Return a page with an error message."""
         return self._render("problem.html.j2", State(), self.index.pair(None, None), title=title, message=message)
 
-    def _asked(self, query: Mapping[str, str]) -> tuple[State, Pair, Flags]:
+    def _parse(self, query: Mapping[str, str]) -> tuple[State, Pair, Flags]:
+        """Return the state of a query, its two arms, and for each turn whether it matches filter and search."""
         state = State(*(query.get(name, "").strip() for name in State._fields))
         try:
-            usual = self.index.pair(None, None)
+            default = self.index.pair(None, None)
             pair = self.index.pair(state.base or None, state.cand or None)
-            if pair == usual:
+            if pair == default:
                 state = state._replace(base="", cand="")
             matching = self.index.where(pair, state.show)
         except UnusableInput as error:
-            raise NotThere(str(error)) from None
+            raise NotFound(str(error)) from None
         if state.q:
             matching = matching & self.index.search(state.q, *self._lowered())
         return state, pair, matching
 
-    def _own(self, name: str) -> Flags:
+    def _turns_of(self, name: str) -> Flags:
         import numpy as np
 
         if name not in self.index.conversations:
-            raise NotThere(f"this run has no conversation {name!r}")
+            raise NotFound(f"this run has no conversation {name!r}")
         return np.asarray(self.index.conversation_of == self.index.conversations.index(name))
 
     def _conversation(self, number: int) -> str:
@@ -191,14 +192,16 @@ class Viewer:
         return Reader(self.index, conversation, pair, self.recorded, with_text=self.with_text)
 
     def _lowered(self) -> tuple[list[str] | None, list[str] | None]:
-        """The texts of turns and memories to search in, where they may be shown."""
+        """Return the casefolded texts of turns and memories for the search; None if they may not be shown."""
         if not self.with_text:
             return None, None
         if self._texts is None:
-            told = self.recorded.plan()
-            turns = {one.id: (one.query or "").casefold() for one in told.library.golden.probes}
-            turns |= {turn.key: turn.text.casefold() for one in told.recordings for turn in one.turns}
-            memories = {one.key: one.text.casefold() for whole in told.recordings for one in whole.memories}
+            plan = self.recorded.plan()
+            turns = {probe.id: (probe.query or "").casefold() for probe in plan.library.golden.probes}
+            turns |= {turn.key: turn.text.casefold() for recording in plan.recordings for turn in recording.turns}
+            memories = {
+                memory.key: memory.text.casefold() for recording in plan.recordings for memory in recording.memories
+            }
             self._texts = (
                 [turns.get(key, "") for key in self.index.turns],
                 [memories.get(key, "") for key in self.index.memories],
@@ -220,32 +223,37 @@ class Viewer:
 
 
 class Pages(NamedTuple):
-    """Which page of a list this is, counted from 1, of how many, and how long the whole list is."""
+    """The number of a page, counted from 1, the number of pages, and the length of the full list."""
 
     number: int
     of: int
     total: int
 
 
-def _page(whole: list[Any], query: Mapping[str, str], size: int) -> tuple[list[Any], Pages]:
-    asked = query.get("page", "1")
-    pages = max(1, -(-len(whole) // size))
-    # Digits alone, and few: of thousands of them Python makes no number.
-    number = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 10 else 0
+def _page(rows: list[Any], query: Mapping[str, str], size: int) -> tuple[list[Any], Pages]:
+    text = query.get("page", "1")
+    pages = max(1, -(-len(rows) // size))
+    # int() raises for thousands of digits.
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
     if not 1 <= number <= pages:
-        raise NotThere(f"there is no page {asked!r}; there are {pages}")
-    return whole[(number - 1) * size : number * size], Pages(number, pages, len(whole))
+        raise NotFound(f"no page {text!r}; the last page is {pages}")
+    return rows[(number - 1) * size : number * size], Pages(number, pages, len(rows))
 
 
-def _rank(one: Tally, sort: str) -> tuple[float, str]:
-    """Most first, but for names."""
-    counts = {"turns": one.turns, "probes": one.probes, "flipped": one.gained + one.lost, "matching": one.matching}
-    return (-counts.get(sort, 0), one.name)
+def _sort_key(tally: Tally, sort: str) -> tuple[float, str]:
+    """Sort counts in descending order, then by name."""
+    counts = {
+        "turns": tally.turns,
+        "probes": tally.probes,
+        "flipped": tally.gained + tally.lost,
+        "matching": tally.matching,
+    }
+    return (-counts.get(sort, 0), tally.name)
 
 
 @cache
 def environment() -> Environment:
-    """The templates; whatever goes into them is escaped."""
+    """Return the Jinja environment of the templates, with autoescaping."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -1,4 +1,4 @@
-"""The recordings behind a run: texts, what replaces what, and explanations. They are read when first asked for."""
+"""The recordings of a run: texts, supersessions and explanations, read on first use."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from lab.systems.contract import Detail
 
 K = TypeVar("K")
 V = TypeVar("V")
-# Explanations and conversations that are kept at hand.
+# Number of explanations, and of conversations, to cache.
 KEPT = 64
 
 
 class Recorded:
-    """What a run was made of. One caller at a time is served, whichever thread it is of.
+    """Thread-safe, cached access to the recordings of a run.
 
-    Every method raises :class:`LabError` where the recordings are not at hand or have changed since.
+    Methods raise :class:`LabError` if the recordings are missing or have changed since the run.
     """
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._lock = RLock()
         self._explained: OrderedDict[tuple[str, str, str, bool, bool], str] = OrderedDict()
-        self._told: OrderedDict[str, Told] = OrderedDict()
+        self._conversations: OrderedDict[str, RecordedConversation] = OrderedDict()
         self._plan: Plan | LabError | None = None
 
     def plan(self) -> Plan:
-        """What the run was asked to do."""
+        """Return the plan of the run, with its recordings."""
         with self._lock:
             if self._plan is None:
                 try:
@@ -52,57 +52,57 @@ class Recorded:
             return self._plan
 
     def warm(self) -> None:
-        """Read the recordings ahead of the first page that asks for them; why that fails, the page will say."""
+        """Read the recordings ahead of the first page that needs them. Errors are left for that page to show."""
         with suppress(LabError):
             self.plan()
 
-    def told(self, conversation: str) -> Told:
-        """One conversation."""
+    def conversation(self, name: str) -> RecordedConversation:
+        """Return one conversation."""
         with self._lock:
-            if conversation not in self._told:
-                self._told[conversation] = Told(self.plan(), self._recording(conversation))
-            return _kept(self._told, conversation)
+            if name not in self._conversations:
+                self._conversations[name] = RecordedConversation(self.plan(), self._recording(name))
+            return _recently_used(self._conversations, name)
 
     def explanation(self, conversation: str, key: str, arm: str, *, with_text: bool, full: bool) -> str:
-        """Why one turn of one arm is as it is, as ``lab explain`` tells it."""
+        """Return the text that ``lab explain`` prints for one turn of one arm."""
         with self._lock:
-            asked = (conversation, key, arm, with_text, full)
-            if asked not in self._explained:
-                alone = self.plan().alone(self._recording(conversation))
-                found = explain(self._run, key, arm, alone, Detail(with_text, full))
-                self._explained[asked] = explanation_text(found, with_text=with_text, full=full)
-            return _kept(self._explained, asked)
+            request = (conversation, key, arm, with_text, full)
+            if request not in self._explained:
+                plan = self.plan().alone(self._recording(conversation))
+                explanation = explain(self._run, key, arm, plan, Detail(with_text, full))
+                self._explained[request] = explanation_text(explanation, with_text=with_text, full=full)
+            return _recently_used(self._explained, request)
 
     def _recording(self, conversation: str) -> Recording:
-        found = self._recordings.get(conversation)
-        if found is None:
-            raise UnusableInput(f"the recording of {conversation} is not at hand")
-        return found
+        recording = self._recordings.get(conversation)
+        if recording is None:
+            raise UnusableInput(f"{conversation}: not in the recordings of this run")
+        return recording
 
     @cached_property
     def _recordings(self) -> dict[str, Recording]:
-        return {one.conversation: one for one in self.plan().recordings}
+        return {recording.conversation: recording for recording in self.plan().recordings}
 
 
-class Told:
-    """One conversation as it was recorded."""
+class RecordedConversation:
+    """One conversation as recorded: its recall points, the texts of its memories and their supersessions."""
 
     def __init__(self, plan: Plan, recording: Recording) -> None:
         self.recording = recording
-        self.recall_points: dict[str, RecallPoint] = {one.key: one for one in plan.recall_points_of(recording)}
+        self.recall_points: dict[str, RecallPoint] = {point.key: point for point in plan.recall_points_of(recording)}
         self.texts = {memory.key: memory.text for memory in recording.memories}
         self.safety_checks = SafetyChecks(recording)
 
     def before(self, key: str, most: int) -> list[tuple[str, str]]:
-        """Who said what in the turns before one of the conversation, at most so many of the same session."""
+        """Return speaker and text of up to ``most`` turns of the same session before a recall point."""
         point = self.recall_points[key]
-        said = [one for one in self.recording.turns[: point.seq] if one.session == point.session]
-        return [(one.speaker or one.role, one.text) for one in said[-most:]]
+        earlier = [turn for turn in self.recording.turns[: point.seq] if turn.session == point.session]
+        return [(turn.speaker or turn.role, turn.text) for turn in earlier[-most:]]
 
 
-def _kept(shelf: OrderedDict[K, V], key: K) -> V:
-    """What lies on a shelf, whose longest unused goes where there is no room."""
-    shelf.move_to_end(key)
-    while len(shelf) > KEPT:
-        shelf.popitem(last=False)
-    return shelf[key]
+def _recently_used(cache: OrderedDict[K, V], key: K) -> V:
+    """Return an entry of an LRU cache, and drop the least recently used entries beyond :data:`KEPT`."""
+    cache.move_to_end(key)
+    while len(cache) > KEPT:
+        cache.popitem(last=False)
+    return cache[key]

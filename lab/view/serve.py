@@ -1,4 +1,4 @@
-"""The one place that opens a port: loopback only, until it is interrupted."""
+"""Open a port on the loopback address and serve the application. No other module opens a port."""
 
 from __future__ import annotations
 
@@ -12,36 +12,35 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 LOOPBACK = "127.0.0.1"
-# Seconds that an answer under way is given when the server is ended.
+# Seconds that responses in progress are given when the server stops.
 GRACE = 2
 
 
 def listen(port: int) -> socket.socket:
-    """A socket that listens on the loopback address; port 0 is any that is free.
+    """Return a socket that listens on the loopback address; 0 means any free port.
 
-    :class:`UnusableInput` where another program has it, or it may not be opened.
+    Raises :class:`UnusableInput` if the port is in use or not permitted.
     """
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
-            # A port that was closed a moment ago can be opened again; elsewhere the option means to share it.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((LOOPBACK, port))
-        found.listen(128)
+            # Allows a port that was closed just before. On Windows the option would allow sharing the port.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((LOOPBACK, port))
+        sock.listen(128)
     except OSError as error:
-        found.close()
-        why = (error.strerror or str(error)).lower()
+        sock.close()
+        reason = (error.strerror or str(error)).lower()
         raise UnusableInput(
-            f"port {port} cannot be opened ({why}); --port names another, --port 0 any free one"
+            f"port {port} cannot be opened ({reason}); choose another --port, or --port 0 for any free one"
         ) from None
-    return found
+    return sock
 
 
 def serve(app: ASGIApp, sock: socket.socket) -> None:
-    """Answer until interrupted, and until what was under way has ended.
+    """Serve until interrupted, then finish the responses in progress.
 
-    The interrupt may come back as a :class:`KeyboardInterrupt`, or be spent by then: that depends on whether the loop
-    was waiting when it came.
+    Depending on when the interrupt arrives, uvicorn raises :class:`KeyboardInterrupt` again or returns.
     """
     import uvicorn
 

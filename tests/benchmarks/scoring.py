@@ -1,4 +1,4 @@
-"""Times scoring of plain rankings beside pytrec_eval and ranx: ten measures, from Python dicts to values.
+"""Time scoring of plain rankings against pytrec_eval and ranx: ten measures, from Python dicts to values.
 
 Run as ``python tests/benchmarks/scoring.py [--json FILE]``. Rounds are interleaved, so that a busy moment hits all. It
 measures, and fails on no time. ranx, which is in the group ``bench`` alone, is left out where it is not installed.
@@ -20,7 +20,7 @@ import pytrec_eval
 from lab.files import dump_json, write_atomically
 from lab.measures.batch import evaluate
 
-# Ours, and what the others call it. All three have these ten.
+# The lab's names and those of the other tools; all three have these ten.
 MEASURES = {
     "Success@1": ("success_1", "hit_rate@1"),
     "Success@5": ("success_5", "hit_rate@5"),
@@ -54,7 +54,7 @@ def invented(probes: int, items: int) -> tuple[Runs, Golds]:
 
 
 def contestants(runs: Runs, golds: Golds) -> dict[str, Callable[[], object]]:
-    """What is timed, by name."""
+    """Return the timed functions by name."""
     ranked = {probe: sorted(run, key=run.__getitem__, reverse=True) for probe, run in runs.items()}
     built = pytrec_eval.RelevanceEvaluator(golds, ASKED)
     found: dict[str, Callable[[], object]] = {
@@ -73,7 +73,7 @@ def contestants(runs: Runs, golds: Golds) -> dict[str, Callable[[], object]]:
 
 
 def largest_difference(runs: Runs, golds: Golds) -> float:
-    """Between our values and pytrec_eval's."""
+    """Return the largest difference between the lab's values and pytrec_eval's."""
     ours = evaluate(runs, golds, MEASURES)
     theirs = pytrec_eval.RelevanceEvaluator(golds, ASKED).evaluate(runs)
     return max(
@@ -84,7 +84,7 @@ def largest_difference(runs: Runs, golds: Golds) -> float:
 
 
 def main(probes: int, items: int, rounds: int, out: Path | None) -> None:
-    """Time all and print medians and ratios."""
+    """Time all functions and print medians and ratios."""
     runs, golds = invented(probes, items)
     timed = contestants(runs, golds)
     spent: dict[str, list[float]] = {name: [] for name in timed}

@@ -1,4 +1,4 @@
-"""The kernels of a turn and of scoring, one by one. These measure; none fails on a time.
+"""Benchmarks of the kernels of a turn and of scoring. None fails on a time.
 
 Run with ``nox -s kernels``. What whole turns cost is in ``test_turn.py``, what they cost beside other things in
 ``ratios/``.
@@ -70,7 +70,7 @@ def test_select(benchmark: BenchmarkFixture, policy: str) -> None:
 
 @pytest.mark.parametrize("kernel", [pack, pack_well_formed])
 def test_pack(benchmark: BenchmarkFixture, kernel: object) -> None:
-    """Six memories into a budget that three fit into."""
+    """Pack six memories into a budget for three."""
     assert callable(kernel)
     packed = benchmark(lambda: kernel(slots(), Budget()))
     assert 0 < len(packed.kept) < 6
@@ -80,7 +80,7 @@ def test_pack(benchmark: BenchmarkFixture, kernel: object) -> None:
 @pytest.mark.parametrize("count", [1_000, 10_000, 100_000])
 @pytest.mark.parametrize("masked", [False, True])
 def test_top_k(benchmark: BenchmarkFixture, count: int, masked: bool) -> None:
-    """The twelve best of a lane that is scored roughly."""
+    """Select the twelve best of an approximately scored lane."""
     random = np.random.default_rng(5)
     rough = random.random(count).astype(np.float32)
     mask = random.random(count) < (0.3 if masked else 1.1)
@@ -97,7 +97,7 @@ def test_top_k(benchmark: BenchmarkFixture, count: int, masked: bool) -> None:
 
 
 def test_tokenise(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LanceDB's tokens of texts that no cache has."""
+    """Tokenise uncached texts as LanceDB does."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     words = Tokens(TextSettings())
     seeds = iter(range(1_000))
@@ -109,7 +109,7 @@ def test_tokenise(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pyte
 
 
 def test_cached_tokens(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same once they are kept."""
+    """Tokenise cached texts."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     words, asked = Tokens(TextSettings()), texts(TEXTS, 0)
     words.prepare(asked)
@@ -117,18 +117,18 @@ def test_cached_tokens(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch:
 
 
 def test_scan_words(benchmark: BenchmarkFixture) -> None:
-    """The public plugin's words."""
+    """Tokenise as the public plugin does."""
     asked = texts(TEXTS, 0)
     assert len(benchmark(lambda: ScanWords().of(asked))[0]) == 22
 
 
 @pytest.fixture(scope="module")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A conversation of the shipped set, replayed by both policies."""
+    """Replay a shipped conversation with both policies."""
     asked = ReplayRequest(str(operators), "lab", ("tier_first_v1", "tier_quota_v1"), limit=1, embedder="hashing")
     return run_replay(asked, tmp_path_factory.mktemp("kernels") / "run").run
 
 
 def test_measures(benchmark: BenchmarkFixture, run: RunDirectory) -> None:
-    """All measures of a run, receipts read and scores written."""
+    """Score a run: read receipts, compute all measures, write scores."""
     assert len(benchmark(lambda: score_run(run))) > 1_000

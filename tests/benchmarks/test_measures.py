@@ -1,4 +1,4 @@
-"""What scoring costs: rankings against gold, and what comes back turn after turn. These measure; none fails on a time.
+"""Benchmarks of scoring: rankings against gold, and repetition. None fails on a time.
 
 Run with ``nox -s kernels``; ``scoring.py`` beside this times the same against other evaluators.
 """
@@ -38,7 +38,7 @@ def probes() -> tuple[Rankings, Grades]:
 
 @pytest.fixture(scope="module")
 def judged(probes: tuple[Rankings, Grades]) -> Judged:
-    """The same as numbers."""
+    """The same rankings as arrays."""
     return judge(*probes)
 
 
@@ -57,19 +57,19 @@ def test_judge(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) -> 
 
 @pytest.mark.parametrize("name", RANKED)
 def test_measure(benchmark: BenchmarkFixture, judged: Judged, name: str) -> None:
-    """One measure, of gains that nothing was summed of yet."""
+    """Compute one measure on fresh gains."""
     values = benchmark(lambda: RANKED[name].values(Judged(judged.grades, judged.ideal, judged.sizes), 10))
     assert values.shape == (PROBES,)
 
 
 def test_rank_measures(benchmark: BenchmarkFixture, judged: Judged) -> None:
-    """All that a run is scored by, at all cutoffs."""
+    """Compute all measures of a run at all cutoffs."""
     values = benchmark(lambda: rank_measures(Judged(judged.grades, judged.ideal, judged.sizes), ITEMS))
     assert 0 < values["nDCG@10"].mean() < 1
 
 
 def test_evaluate(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) -> None:
-    """Ten measures of scored dicts."""
+    """Compute ten measures from dicts."""
     runs = {str(place): {key: -float(rank) for rank, key in enumerate(one)} for place, one in enumerate(probes[0])}
     golds = dict(zip(runs, probes[1], strict=True))
     names = ("Success@1", "Success@5", "Success@10", "R@5", "R@10", "P@5", "P@10", "nDCG@10", "AP", "RR")
@@ -80,5 +80,5 @@ def test_evaluate(benchmark: BenchmarkFixture, probes: tuple[Rankings, Grades]) 
 def test_repetition(
     benchmark: BenchmarkFixture, selections: repetition.Selections, measure: Callable[[repetition.Selections], object]
 ) -> None:
-    """As many turns as RealMem's personas have."""
+    """Compute repetition over as many turns as RealMem's personas have."""
     assert benchmark(lambda: measure(selections)) is not None

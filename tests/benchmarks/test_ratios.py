@@ -1,4 +1,4 @@
-"""The ratios' own machinery, on the quickest of them."""
+"""Tests of the benchmark ratios, on the fastest ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_ratios_are_measured_written_and_printed(tmp_path: Path) -> None:
     pairs = zip(told["over"]["samples"], told["under"]["samples"], strict=True)
     assert told["ratios"] == [over / under for over, under in pairs]
     assert told["lowest"] == min(told["ratios"]) <= told["median"] <= told["highest"] == max(told["ratios"])
-    # A command of the lab takes longer than a Python that does nothing, and there is no target for how much.
+    # A command of the lab takes longer than an idle Python; there is no target for this ratio.
     assert told["lowest"] > 1
     assert (told["n"], told["target"], told["met"]) == (2, None, None)
     assert "realmem is not at hand" in skipped["skipped"]
@@ -49,7 +49,7 @@ def test_ratios_are_measured_written_and_printed(tmp_path: Path) -> None:
 
 
 def test_ratios_alternate_between_two_checkouts(tmp_path: Path) -> None:
-    # A lab that takes a second to say how it is used.
+    # A fake lab whose --help takes a second.
     slow = tmp_path / "slow"
     slow.mkdir()
     (slow / "lab").symlink_to(ROOT / "lab")

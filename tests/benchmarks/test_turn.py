@@ -1,4 +1,4 @@
-"""What one turn costs, piece by piece, on invented stores. These measure; none fails on a time.
+"""Benchmarks of the parts of one turn on synthetic stores. None fails on a time.
 
 Run with ``nox -s kernels``.
 """
@@ -53,7 +53,7 @@ def query(vectors: np.ndarray) -> Query:
 
 
 def a_kit(arm: str) -> Kit:
-    """Tools of which a policy uses none: it is handed what was found."""
+    """Unused tools: the policy is given its candidates."""
     embedder = embedder_named("hashing")
 
     def live(retrieval: Retrieval) -> StoreRetriever:
@@ -74,7 +74,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Query]]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_turn(benchmark: BenchmarkFixture, store: tuple[Store, Query], policy: str) -> None:
-    """Search, fuse, select, wrap and receipt, as one arm does it."""
+    """Search, fuse, select, wrap and write a receipt for one arm."""
     built, asked = store
     system = make_arm(ArmSpec(policy, policy)).open(a_kit(policy))
     assert isinstance(system, SharedRetrieval)
@@ -89,7 +89,7 @@ def test_turn(benchmark: BenchmarkFixture, store: tuple[Store, Query], policy: s
 
 @pytest.mark.parametrize("count", [1_000, 10_000])
 def test_exact_scoring(benchmark: BenchmarkFixture, count: int) -> None:
-    """Scoring every row in both lanes."""
+    """Score every row in both lanes."""
     rows, vectors, texts = invented(count)
     built = ExactStore(DIMENSION)
     built.add(rows, vectors, texts)
@@ -98,7 +98,7 @@ def test_exact_scoring(benchmark: BenchmarkFixture, count: int) -> None:
 
 
 def test_fuse(benchmark: BenchmarkFixture) -> None:
-    """Fusing two lanes of twelve."""
+    """Fuse two lanes of twelve hits."""
     rows, vectors, texts = invented(200)
     built = ExactStore(DIMENSION)
     built.add(rows, vectors, texts)

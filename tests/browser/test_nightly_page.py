@@ -1,4 +1,4 @@
-"""The page of a nightly run as a browser shows it: what lies beyond an edge is shown to, and names stay beside it."""
+"""The page of a nightly run in a browser: overflow is marked, and name columns stay visible."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
-def test_a_night_overflows_nowhere_and_its_tables_keep_their_names(
-    browser: Any, page: Path, width: int, dark: bool
-) -> None:
+def test_nightly_page_has_no_overflow_and_keeps_names_visible(browser: Any, page: Path, width: int, dark: bool) -> None:
     browser.open(page.as_uri(), width=width, dark=dark)
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.ask("document.title") == "Nightly run of 2026-03-01: fail"

@@ -1,4 +1,4 @@
-"""The report as a browser shows it: nothing is loaded, nothing runs, nothing overflows, everything is reachable."""
+"""The report in a browser: no requests, no scripts, no overflow, accessible."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.path / "report.html"
 
 
-def test_nothing_is_loaded_and_nothing_runs(browser: Any, page: Path) -> None:
+def test_report_loads_nothing_and_runs_no_script(browser: Any, page: Path) -> None:
     browser.open(page.as_uri())
     assert browser.asked == [page.as_uri()]
     assert browser.said == []
@@ -98,7 +98,7 @@ def test_nothing_is_loaded_and_nothing_runs(browser: Any, page: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False), (1280, True)])
-def test_nothing_overflows_in_light_or_dark(browser: Any, page: Path, width: int, dark: bool) -> None:
+def test_report_has_no_overflow_in_light_or_dark(browser: Any, page: Path, width: int, dark: bool) -> None:
     browser.open(page.as_uri(), width=width, dark=dark)
     browser.ask(
         "document.querySelectorAll('details').forEach(one => { one.removeAttribute('name'); one.open = true; })"
@@ -115,7 +115,7 @@ def test_nothing_overflows_in_light_or_dark(browser: Any, page: Path, width: int
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_figure_says_its_words_once_and_where_they_wrap(browser: Any, page: Path, width: int) -> None:
+def test_figure_texts_appear_once_and_wrap(browser: Any, page: Path, width: int) -> None:
     browser.open(page.as_uri(), width=width)
     figures = browser.ask("""[...document.querySelectorAll('figure')].map(one => ({
         said: one.querySelector('.finding').textContent.trim(),
@@ -133,7 +133,7 @@ def test_a_figure_says_its_words_once_and_where_they_wrap(browser: Any, page: Pa
         assert one["drawn"] == pytest.approx(one["shape"], rel=0.02) or one["drawn"] is None
 
 
-def test_paper_is_light_and_shows_what_a_screen_folds(browser: Any, page: Path) -> None:
+def test_print_is_light_and_unfolded(browser: Any, page: Path) -> None:
     browser.open(page.as_uri(), dark=True, media="print")
     assert browser.ask("getComputedStyle(document.body).color") == "rgb(29, 29, 31)"
     assert browser.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
@@ -142,7 +142,7 @@ def test_paper_is_light_and_shows_what_a_screen_folds(browser: Any, page: Path) 
     assert min(browser.ask(heights)) > 100
 
 
-def test_links_lead_somewhere_and_a_screen_reader_finds_its_way(browser: Any, page: Path) -> None:
+def test_links_resolve_and_landmarks_exist(browser: Any, page: Path) -> None:
     browser.open(page.as_uri())
     links = browser.ask("[...document.querySelectorAll('a')].map(one => one.getAttribute('href'))")
     inside = [one for one in links if one.startswith("#")]

@@ -1,4 +1,4 @@
-"""Receipts as the engine writes them, and lines of a log around them."""
+"""Fixtures that build recall receipts as the engine writes them, and log lines that contain them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_FALLBACK: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def receipt() -> Callable[..., dict[str, Any]]:
-    """A sound receipt of a recall that selected these ids; their first letter is their tier."""
+    """Return a sound receipt of a recall that selected these ids; the first letter of an id is its tier."""
 
     def make(
         ids: Sequence[str],
@@ -40,7 +40,7 @@ def receipt() -> Callable[..., dict[str, Any]]:
         dropped: int = 0,
     ) -> dict[str, Any]:
         counts = [
-            TierCount(TIERS[letter], (LABELS[letter],), size, sum(one[0] == letter for one in ids))
+            TierCount(TIERS[letter], (LABELS[letter],), size, sum(identifier[0] == letter for identifier in ids))
             for letter, size in zip("mnu", candidates, strict=True)
         ]
         held = None
@@ -70,13 +70,15 @@ def receipt() -> Callable[..., dict[str, Any]]:
             rejected=["budget_cap"],
             quota=held,
             tier_counts=counts,
-            fts=[LaneHit(one, 1.0, 0.0) for one in ids[:2]],
-            vec=[LaneHit(one, 0.5, 1.0) for one in ids[:3]],
-            final=[Final(one, LABELS[one[0]], (homes or {}).get(one, scope)) for one in ids],
+            fts=[LaneHit(identifier, 1.0, 0.0) for identifier in ids[:2]],
+            vec=[LaneHit(identifier, 0.5, 1.0) for identifier in ids[:3]],
+            final=[
+                Final(identifier, LABELS[identifier[0]], (homes or {}).get(identifier, scope)) for identifier in ids
+            ],
             injected=len(ids) - dropped,
             parts={"fallback": fallback or NO_FALLBACK, "budget": budget},
         )
-        # As a parser hands it over: nothing of it is shared.
+        # A deep copy, as a parser would return it.
         return copy.deepcopy(made)
 
     return make
@@ -96,11 +98,11 @@ def skip() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def line() -> Callable[..., str]:
-    """A line of a log: the marker and its JSON, behind a time and other words."""
+    """Return a log line: a time and other text, then the marker and its JSON."""
 
     def write(value: Any, marker: str = "autoRecall.receipt", at: int | None = None, session: str | None = None) -> str:
         head = "" if at is None else f"2026-03-01T09:{at // 60:02}:{at % 60:02}.000Z "
-        told = "" if session is None else f"session={session} "
-        return f"{head}[plugins] {told}openclaw-mem-engine:{marker} {json.dumps(value, separators=(',', ':'))}"
+        session_part = "" if session is None else f"session={session} "
+        return f"{head}[plugins] {session_part}openclaw-mem-engine:{marker} {json.dumps(value, separators=(',', ':'))}"
 
     return write

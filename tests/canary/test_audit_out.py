@@ -1,4 +1,4 @@
-"""Where an audit may be written: over an audit, and over nothing else."""
+"""Tests of the output path of an audit: it may replace an audit, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.errors import UnusableInput
 from lab.files import dump_json
 
 
-def test_an_audit_may_be_replaced(tmp_path: Path) -> None:
+def test_require_replaceable_accepts_an_audit(tmp_path: Path) -> None:
     log, out = tmp_path / "gateway.log", tmp_path / "audit.json"
     log.write_text("nothing\n")
     require_replaceable(out, [str(log), "-"])
@@ -23,7 +23,7 @@ def test_an_audit_may_be_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gateway.log", "./x/../gateway.log", "linked.log", "hard.log"])
-def test_a_log_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_require_replaceable_refuses_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("x").mkdir()
     Path("gateway.log").write_text("nothing\n")
@@ -34,9 +34,9 @@ def test_a_log_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("text", ["", "notes", "{}", '{"schema": "lab.verdict.v1"}', f'{{"about": "{SCHEMA}"}}'])
-def test_what_is_no_audit_is_not_overwritten(tmp_path: Path, text: str) -> None:
+def test_require_replaceable_refuses_other_files(tmp_path: Path, text: str) -> None:
     (tmp_path / "mine.json").write_text(text)
-    with pytest.raises(UnusableInput, match="exists and is no audit of receipts; name another file"):
+    with pytest.raises(UnusableInput, match="exists and is not an audit of receipts; choose another file"):
         require_replaceable(tmp_path / "mine.json", ["gateway.log"])
-    with pytest.raises(UnusableInput, match="exists and is no audit"):
+    with pytest.raises(UnusableInput, match="exists and is not an audit"):
         require_replaceable(tmp_path, ["gateway.log"])

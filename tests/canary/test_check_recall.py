@@ -1,4 +1,4 @@
-"""Receipts of recalls: sound ones pass, and each thing that can be wrong is found."""
+"""Tests of the checks of recall receipts: sound receipts pass, and every kind of damage is found."""
 
 from __future__ import annotations
 
@@ -36,25 +36,29 @@ def _drop(name: str) -> Callable[[dict[str, Any]], None]:
 DAMAGES: list[tuple[str, str, Callable[[dict[str, Any]], None]]] = [
     ("unknown_schema", "the schema", _set("schema", to="openclaw-mem-engine.recall.receipt.v9")),
     ("shape", "finalCount is missing", _drop("finalCount")),
-    ("shape", "finalCount has another type", _set("finalCount", to="6")),
-    ("shape", "finalCount has another type", _set("finalCount", to=True)),
+    ("shape", "finalCount has the wrong type", _set("finalCount", to="6")),
+    ("shape", "finalCount has the wrong type", _set("finalCount", to=True)),
     ("shape", "skipReason is missing", _drop("skipReason")),
     ("shape", "verbosity", _set("verbosity", to="loud")),
     ("shape", "selectionMode", _drop("selectionMode")),
     ("shape", "skipped and skipReason", _set("skipReason", to="no_query")),
-    ("shape", "tierCounts[1] is no object", _set("tierCounts", 1, to=[])),
-    ("shape", "ftsTop[0].score is no number", _set("ftsTop", 0, "score", to="high")),
+    ("shape", "tierCounts[1] is not an object", _set("tierCounts", 1, to=[])),
+    ("shape", "ftsTop[0].score is not a number", _set("ftsTop", 0, "score", to="high")),
     ("shape", "whyTheseIds[0].signals", _set("whyTheseIds", 0, "signals", to=["vec", "fts"])),
     ("shape", "whyTheseIds[0].tier", _set("whyTheseIds", 0, "tier", to="best")),
     ("unknown_reason", "rejected", _set("rejected", to=["no_results_nice", "no_results_must"])),
     ("unknown_reason", "rejected", _set("rejected", to=["budget_cap", "budget_cap"])),
     ("unknown_reason", "rejected", _set("rejected", to=["bad_mood"])),
     ("unknown_reason", "skipReason", _set("skipReason", to="budget_cap")),
-    ("counts", "finalCount is below 0", _set("finalCount", to=-1)),
-    ("counts", "fusedTop lists 6 of 5", _set("finalCount", to=5)),
-    ("counts", "finalCount is 9, and 6 were selected", _set("finalCount", to=9)),
+    ("counts", "finalCount is negative", _set("finalCount", to=-1)),
+    ("counts", "fusedTop has 6 entries", _set("finalCount", to=5)),
+    ("counts", "finalCount is 9, but only 6 were selected", _set("finalCount", to=9)),
     ("counts", "whySummary does not add up", _set("whySummary", "byTier", "must", to=4)),
-    ("counts", "count other tiers", _set("whySummary", "byTier", to={"must": 2, "nice": 3, "unknown": 1, "ignore": 0})),
+    (
+        "counts",
+        "have different tier counts",
+        _set("whySummary", "byTier", to={"must": 2, "nice": 3, "unknown": 1, "ignore": 0}),
+    ),
     ("counts", "injectedCount is 8", _set("injectedCount", to=8)),
     ("counts", "tiersSearched", _set("tiersSearched", to=["must"])),
     ("counts", "tierCounts[0].selected is 3 of 2", _set("tierCounts", 0, "candidates", to=2)),
@@ -62,35 +66,37 @@ DAMAGES: list[tuple[str, str, Callable[[dict[str, Any]], None]]] = [
     ("counts", "fallback", _set("fallback", "consulted", to=True)),
     ("counts", "budget.truncated", _set("budget", "truncated", to=True)),
     ("counts", "budget.droppedIds", _set("budget", "droppedCount", to=1)),
-    ("listed", "fusedTop lists an id twice", _set("fusedTop", 1, to="m1")),
-    ("listed", "whyTheseIds are not those", _set("fusedTop", 0, to="m9")),
-    ("listed", "vecTop lists an id twice", _set("vecTop", 1, "id", to="m1")),
-    ("listed", "vecTop[2] scores more", _set("vecTop", 2, "score", to=0.9)),
+    ("listed", "fusedTop has a duplicate id", _set("fusedTop", 1, to="m1")),
+    ("listed", "whyTheseIds and fusedTop have different ids", _set("fusedTop", 0, to="m9")),
+    ("listed", "vecTop has a duplicate id", _set("vecTop", 1, "id", to="m1")),
+    ("listed", "vecTop[2] has a higher score", _set("vecTop", 2, "score", to=0.9)),
     ("listed", "signals lack a lane", _set("whyTheseIds", 0, "signals", to=["fts"])),
     ("listed", "labels", _set("tierCounts", 0, "labels", to=["a", "b", "c", "d", "e"])),
     ("quota", "quota is missing", _drop("quota")),
     ("quota", "without tier_quota_v1", _set("selectionMode", to="tier_first_v1")),
-    ("quota", "wildcardUsed is 0, and the tiers say 1", _set("quota", "wildcardUsed", to=0)),
-    ("text", "an unknown field holds a text", _set("note", to={"inside": [LEAK]})),
-    ("text", "fusedTop holds a text", _set("fusedTop", 0, to=LEAK)),
-    ("text", "scope holds a text", _set("scope", to="shop\nlamp")),
-    ("text", "scope holds a text", _set("scope", to="x" * 201)),
-    ("text", "an unknown field holds a text", _set("note", to="他喜欢茶。")),
+    ("quota", "wildcardUsed is 0, but the tier counts give 1", _set("quota", "wildcardUsed", to=0)),
+    ("text", "an unknown field contains a text", _set("note", to={"inside": [LEAK]})),
+    ("text", "fusedTop contains a text", _set("fusedTop", 0, to=LEAK)),
+    ("text", "scope contains a text", _set("scope", to="shop\nlamp")),
+    ("text", "scope contains a text", _set("scope", to="x" * 201)),
+    ("text", "an unknown field contains a text", _set("note", to="他喜欢茶。")),
 ]
 
 
-def test_sound_receipts_pass(receipt: Make, skip: dict[str, Any]) -> None:
+def test_check_recall_sound_receipts_pass(receipt: Make, skip: dict[str, Any]) -> None:
     check_recall(skip)
     check_recall(receipt(IDS))
     check_recall(receipt(IDS[:4], quota=None))
     check_recall(receipt((), candidates=(0, 0, 0)))
     check_recall(receipt(IDS, dropped=2) | {"anotherCount": 3})
-    # More is final than is listed.
+    # More final items than listed items.
     check_recall(receipt([f"m{number}" for number in range(8)], candidates=(9, 0, 0)))
 
 
 @pytest.mark.parametrize(("kind", "what", "change"), DAMAGES, ids=[f"{kind}-{what[:30]}" for kind, what, _ in DAMAGES])
-def test_each_damage_is_found(receipt: Make, kind: str, what: str, change: Callable[[dict[str, Any]], None]) -> None:
+def test_check_recall_finds_each_damage(
+    receipt: Make, kind: str, what: str, change: Callable[[dict[str, Any]], None]
+) -> None:
     broken = receipt(IDS)
     change(broken)
     with pytest.raises(Damaged) as caught:
@@ -103,7 +109,7 @@ def test_each_damage_is_found(receipt: Make, kind: str, what: str, change: Calla
 STRANGE = (None, True, -1, 0, 10**400, math.nan, math.inf, "", "x", LEAK, [], [None], [[]], [{}], {}, {"id": []})
 
 
-def test_nothing_strange_is_more_than_damage(receipt: Make) -> None:
+def test_check_recall_random_damage_raises_only_damaged(receipt: Make) -> None:
     def paths(value: Any, before: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
         keys: list[Any] = list(value) if isinstance(value, dict) else []
         keys = list(range(len(value))) if isinstance(value, list) else keys
@@ -124,22 +130,22 @@ def test_nothing_strange_is_more_than_damage(receipt: Make) -> None:
             passed += 1
     assert kinds == {"unknown_schema", "shape", "unknown_reason", "counts", "listed", "quota", "text"}
     assert tally.as_json(0)["recalls"]["answered"] == passed
-    # What is not read may be anything.
+    # Unknown fields may have any value.
     assert 0 < passed < len(paths(sound)) * len(STRANGE) / 4
 
 
-def test_a_list_longer_than_the_others_shows(receipt: Make) -> None:
-    # Eight are final and six listed, so six are listed at most.
+def test_check_recall_list_longer_than_limit_is_damaged(receipt: Make) -> None:
+    # Eight final items of which six are listed, so no list may be longer than six.
     broken = receipt([f"m{number}" for number in range(8)], candidates=(9, 0, 0))
     broken["ftsTop"] = [{"id": f"x{number}", "score": 0.1} for number in range(7)]
-    with pytest.raises(Damaged, match="ftsTop lists 7, more than 6"):
+    with pytest.raises(Damaged, match="ftsTop has 7 entries, more than 6"):
         check_recall(broken)
 
 
-def test_a_skip_that_found_something(skip: dict[str, Any]) -> None:
+def test_check_recall_skip_with_results_is_damaged(skip: dict[str, Any]) -> None:
     with pytest.raises(Damaged, match="a skipped recall has finalCount"):
         check_recall(skip | {"finalCount": 1})
-    with pytest.raises(Damaged, match="a skipped recall has other reasons"):
+    with pytest.raises(Damaged, match="a skipped recall has reasons other"):
         check_recall(skip | {"rejected": ["budget_cap"]})
 
 
@@ -152,13 +158,13 @@ def test_a_skip_that_found_something(skip: dict[str, Any]) -> None:
         ("todoGuardrail", {"phase": 3}, "shape"),
     ],
 )
-def test_other_markers(name: str, value: dict[str, Any], kind: str) -> None:
+def test_check_marker_finds_each_damage(name: str, value: dict[str, Any], kind: str) -> None:
     with pytest.raises(Damaged) as caught:
         check_marker(name, value)
     assert caught.value.kind == kind
 
 
-def test_a_capture_that_stored_more_than_it_found() -> None:
+def test_check_marker_capture_storing_more_than_extracted() -> None:
     sound = {
         "schema": "openclaw-mem-engine.autoCapture.receipt.v1",
         "candidateExtractionCount": 2,
@@ -166,5 +172,5 @@ def test_a_capture_that_stored_more_than_it_found() -> None:
         "storedCount": 1,
     }
     check_marker("autoCapture.receipt", sound)
-    with pytest.raises(Damaged, match="more was stored"):
+    with pytest.raises(Damaged, match="more items were stored"):
         check_marker("autoCapture.receipt", sound | {"storedCount": 3})

@@ -1,4 +1,4 @@
-"""Ordinary lines of a gateway that mention the engine: ids of tools and sessions are no markers."""
+"""Tests of ordinary gateway lines that mention the engine: ids of tools and sessions are not markers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.canary.audit import audit
-from lab.canary.said import read_line
+from lab.canary.log_line import read_line
 
 MENTIONS = [
     'Done, noted: { "tool": { "id": "openclaw:openclaw-mem-engine:memory_store"',
@@ -32,28 +32,28 @@ MARKERS = [
 
 
 @pytest.mark.parametrize("text", MENTIONS)
-def test_a_line_that_mentions_an_id_has_no_marker(text: str) -> None:
+def test_read_line_mentioned_id_has_no_marker(text: str) -> None:
     assert read_line(text.encode()).name is None
     assert read_line(json.dumps({"message": text}).encode()).name is None
 
 
 @pytest.mark.parametrize(("text", "name"), MARKERS)
-def test_a_marker_is_read_whatever_stands_around_it(text: str, name: str) -> None:
+def test_read_line_marker_in_any_context_is_found(text: str, name: str) -> None:
     assert read_line(text.encode()).name == name
     label = {"0": '{"subsystem":"openclaw:openclaw-mem-engine:memory_store"}', "1": text}
     assert read_line(json.dumps(label).encode()).name == name
 
 
-def test_mentions_are_no_lines_of_the_engine(tmp_path: Path) -> None:
+def test_audit_mentions_are_not_engine_lines(tmp_path: Path) -> None:
     log = tmp_path / "gateway.log"
     log.write_text("".join(f"{line}\n" for line in (*MENTIONS, MARKERS[4][0])), "utf-8")
-    found = audit([str(log)])
-    assert (found["markers"]["mentions"], found["markers"]["unknown"]) == (len(MENTIONS), 0)
-    assert (found["markers"]["sentences"], found["damage"]["of"], found["damage"]["lines"]) == (1, 1, 0)
+    result = audit([str(log)])
+    assert (result["markers"]["mentions"], result["markers"]["unknown"]) == (len(MENTIONS), 0)
+    assert (result["markers"]["sentences"], result["damage"]["of"], result["damage"]["lines"]) == (1, 1, 0)
 
 
-def test_real_gateways_write_no_unknown_marker(shared: Callable[..., Path]) -> None:
+def test_audit_real_gateways_have_no_unknown_marker(shared: Callable[..., Path]) -> None:
     for log in sorted(shared("live", "logs").iterdir()):
-        found = audit([str(log)])
-        assert (found["markers"]["unknown"], found["damage"]["lines"]) == (0, 0), log.name
-        assert found["markers"]["mentions"] == (7 if "2026.9.6" in log.name else 0)
+        result = audit([str(log)])
+        assert (result["markers"]["unknown"], result["damage"]["lines"]) == (0, 0), log.name
+        assert result["markers"]["mentions"] == (7 if "2026.9.6" in log.name else 0)

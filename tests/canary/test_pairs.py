@@ -1,4 +1,4 @@
-"""Two receipts of one turn: by trace, by time, and what is none."""
+"""Tests of pairs of receipts of one turn: by trace id, by time, and receipts that are not pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CAPTURE = {
 }
 
 
-def _said(value: Any, marker: str = "autoRecall.receipt") -> str:
+def _marked(value: Any, marker: str = "autoRecall.receipt") -> str:
     return f"openclaw-mem-engine:{marker} {json.dumps(value, separators=(',', ':'))}"
 
 
@@ -39,19 +39,19 @@ def _read(folder: Path, lines: Sequence[str]) -> dict[str, Any]:
     return audit([str(folder / "gateway.log")])
 
 
-def test_pairs_of_one_trace_are_one_recall(tmp_path: Path, receipt: Make) -> None:
-    one, other = _said(receipt(["m1", "n1"])), _said(receipt(["m2", "n1"]))
+def test_pairs_with_one_trace_count_as_one_recall(tmp_path: Path, receipt: Make) -> None:
+    shared, different = _marked(receipt(["m1", "n1"])), _marked(receipt(["m2", "n1"]))
     lines = [
-        _file(one, 1.0, traceId="a", spanId="1"),
-        _file(one, 4.9, traceId="a", spanId="2", parentSpanId="1"),
-        _file(_said(CAPTURE, "autoCapture.receipt"), 5.5, traceId="a"),
-        # The second of this turn saw what the first had written, and is a child of it.
-        _file(other, 20.0, traceId="b", spanId="3"),
-        _file(one, 20.5, traceId="b", spanId="4", parentSpanId="3"),
+        _file(shared, 1.0, traceId="a", spanId="1"),
+        _file(shared, 4.9, traceId="a", spanId="2", parentSpanId="1"),
+        _file(_marked(CAPTURE, "autoCapture.receipt"), 5.5, traceId="a"),
+        # The second recall of this turn saw the first one's block, and its span is a child.
+        _file(different, 20.0, traceId="b", spanId="3"),
+        _file(shared, 20.5, traceId="b", spanId="4", parentSpanId="3"),
     ]
-    found = _read(tmp_path, lines)
-    assert (found["recalls"]["receipts"], found["recalls"]["answered"]) == (2, 2)
-    assert found["pairs"] == {
+    result = _read(tmp_path, lines)
+    assert (result["recalls"]["receipts"], result["recalls"]["answered"]) == (2, 2)
+    assert result["pairs"] == {
         "count": 2,
         "by_trace": 2,
         "by_time": 0,
@@ -60,94 +60,92 @@ def test_pairs_of_one_trace_are_one_recall(tmp_path: Path, receipt: Make) -> Non
         "undecided": 0,
         "injected_rate": 1.0,
     }
-    assert found["repeat"]["turns"] == 1
-    assert "2 of 2 recalls have a second receipt of the same turn" in notes(found)[0]
+    assert result["repeat"]["turns"] == 1
+    assert "2 of 2 recalls have a second receipt for the same turn" in notes(result)[0]
 
 
 @pytest.mark.parametrize(
     "second",
     [
-        # Another trace; the same one, but another answer by nobody's child.
+        # Another trace id; then the same trace id with another answer and without a parent.
         {"traceId": "b"},
         {"traceId": "a", "changed": "yes"},
-        # The same trace and a child's span, long after.
+        # The same trace id and a child span, but much later.
         {"traceId": "a", "parentSpanId": "1", "at": "30"},
         {"traceId": "a", "parentSpanId": "1", "at": "30", "changed": "yes"},
     ],
 )
-def test_receipts_of_other_turns_are_no_pair(tmp_path: Path, receipt: Make, second: dict[str, str]) -> None:
+def test_pairs_receipts_of_other_turns_do_not_pair(tmp_path: Path, receipt: Make, second: dict[str, str]) -> None:
     ids = {key: text for key, text in second.items() if key not in ("changed", "at")}
     changed, at = second.get("changed"), float(second.get("at", 1.5))
-    texts = [_said(receipt(["m1", "n1"])), _said(receipt(["m2"] if changed else ["m1", "n1"]))]
-    found = _read(tmp_path, [_file(texts[0], 1.0, traceId="a", spanId="1"), _file(texts[1], at, **ids)])
-    assert (found["recalls"]["receipts"], found["pairs"]["count"]) == (2, 0)
+    texts = [_marked(receipt(["m1", "n1"])), _marked(receipt(["m2"] if changed else ["m1", "n1"]))]
+    result = _read(tmp_path, [_file(texts[0], 1.0, traceId="a", spanId="1"), _file(texts[1], at, **ids)])
+    assert (result["recalls"]["receipts"], result["pairs"]["count"]) == (2, 0)
 
 
 @pytest.mark.parametrize(("gap", "pairs"), [(0, 1), (4, 1), (5, 0)])
-def test_equal_receipts_on_a_console_pair_within_four_seconds(
-    tmp_path: Path, receipt: Make, gap: int, pairs: int
-) -> None:
-    text = _said(receipt(["m1", "n1"]))
-    found = _read(tmp_path, [_console(text, 10), _console(text, 10 + gap)])
-    assert (found["pairs"]["by_time"], found["recalls"]["receipts"]) == (pairs, 2 - pairs)
+def test_pairs_on_a_console_within_four_seconds(tmp_path: Path, receipt: Make, gap: int, pairs: int) -> None:
+    text = _marked(receipt(["m1", "n1"]))
+    result = _read(tmp_path, [_console(text, 10), _console(text, 10 + gap)])
+    assert (result["pairs"]["by_time"], result["recalls"]["receipts"]) == (pairs, 2 - pairs)
 
 
-def test_equal_neighbours_of_one_whole_second_are_a_pair(tmp_path: Path, receipt: Make) -> None:
-    """A journal tells no parts of a second; with parts, the same line again is a duplicate."""
-    text = _said(receipt(["m1", "n1"]))
-    found = _read(tmp_path, [f"2026-03-01T09:00:01Z {text}"] * 2)
-    assert (found["pairs"]["by_time"], found["damage"]["lines"], found["recalls"]["receipts"]) == (1, 0, 1)
-    found = _read(tmp_path, [f"2026-03-01T09:00:01.250Z {text}"] * 2)
-    assert (found["pairs"]["count"], found["damage"]["duplicates"], found["recalls"]["receipts"]) == (0, 1, 1)
+def test_pairs_equal_lines_of_one_whole_second(tmp_path: Path, receipt: Make) -> None:
+    """Check that equal lines pair if their times have whole seconds, and else are duplicates."""
+    text = _marked(receipt(["m1", "n1"]))
+    result = _read(tmp_path, [f"2026-03-01T09:00:01Z {text}"] * 2)
+    assert (result["pairs"]["by_time"], result["damage"]["lines"], result["recalls"]["receipts"]) == (1, 0, 1)
+    result = _read(tmp_path, [f"2026-03-01T09:00:01.250Z {text}"] * 2)
+    assert (result["pairs"]["count"], result["damage"]["duplicates"], result["recalls"]["receipts"]) == (0, 1, 1)
 
 
-def test_a_capture_between_them_ends_the_turn(tmp_path: Path, receipt: Make) -> None:
-    text = _said(receipt(["m1", "n1"]))
-    found = _read(
-        tmp_path, [_console(text, 10), _console(_said(CAPTURE, "autoCapture.receipt"), 11), _console(text, 12)]
+def test_pairs_capture_in_between_ends_the_turn(tmp_path: Path, receipt: Make) -> None:
+    text = _marked(receipt(["m1", "n1"]))
+    result = _read(
+        tmp_path, [_console(text, 10), _console(_marked(CAPTURE, "autoCapture.receipt"), 11), _console(text, 12)]
     )
-    assert (found["pairs"]["count"], found["recalls"]["receipts"]) == (0, 2)
+    assert (result["pairs"]["count"], result["recalls"]["receipts"]) == (0, 2)
 
 
-def test_a_stream_of_equal_receipts_is_halved_at_most(tmp_path: Path, receipt: Make) -> None:
-    """A frozen engine on a busy gateway must not look like one recall."""
-    text = _said(receipt(["m1", "n1"]))
-    found = _read(tmp_path, [_console(text, second) for second in range(40)])
-    assert (found["pairs"]["count"], found["recalls"]["receipts"]) == (20, 20)
-    assert found["stale"]["rate"] == 19 / 20
+def test_pairs_series_of_equal_receipts_is_at_most_halved(tmp_path: Path, receipt: Make) -> None:
+    """Check that equal receipts of a frozen engine on a busy gateway do not count as one recall."""
+    text = _marked(receipt(["m1", "n1"]))
+    result = _read(tmp_path, [_console(text, second) for second in range(40)])
+    assert (result["pairs"]["count"], result["recalls"]["receipts"]) == (20, 20)
+    assert result["stale"]["rate"] == 19 / 20
 
 
-def test_sessions_that_are_named_are_kept_apart(tmp_path: Path, receipt: Make, line: Callable[..., str]) -> None:
+def test_pairs_named_sessions_stay_separate(tmp_path: Path, receipt: Make, line: Callable[..., str]) -> None:
     lines = [line(receipt(["m1"]), at=at, session=session) for at, session in ((1, "a"), (2, "b"), (3, "a"))]
-    found = _read(tmp_path, lines)
-    assert (found["pairs"]["count"], found["recalls"]["receipts"]) == (1, 2)
+    result = _read(tmp_path, lines)
+    assert (result["pairs"]["count"], result["recalls"]["receipts"]) == (1, 2)
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_pairs_of_many_sessions_at_once_are_found(
+def test_pairs_of_many_concurrent_sessions_are_found(
     tmp_path: Path, receipt: Make, line: Callable[..., str], named: bool
 ) -> None:
-    """Twenty sessions, two hooks each, a second apart: all the firsts stand before all the seconds."""
+    """Check twenty sessions with two hooks each, a second apart: all first receipts precede all second ones."""
     value, lines = receipt(["m1", "n1"]), []
     for at in (1, 2):
         for number in range(20):
             value["vecTop"][0]["score"] = 0.5 if named else round(0.5 + number / 100, 2)
             lines.append(line(value, at=at, session=f"s{number}" if named else None))
-    found = _read(tmp_path, lines)
-    assert (found["pairs"]["count"], found["recalls"]["receipts"]) == (20, 20)
+    result = _read(tmp_path, lines)
+    assert (result["pairs"]["count"], result["recalls"]["receipts"]) == (20, 20)
 
 
-def test_lines_without_a_time_are_left_undecided_and_noted(tmp_path: Path, receipt: Make) -> None:
-    found = _read(tmp_path, [_said(receipt(["m1"]))] * 2)
-    assert (found["pairs"]["undecided"], found["recalls"]["receipts"]) == (1, 2)
-    assert notes(found)[0].startswith("1 receipt equal to the one before, in lines without a time")
+def test_pairs_lines_without_a_time_are_undecided(tmp_path: Path, receipt: Make) -> None:
+    result = _read(tmp_path, [_marked(receipt(["m1"]))] * 2)
+    assert (result["pairs"]["undecided"], result["recalls"]["receipts"]) == (1, 2)
+    assert notes(result)[0].startswith("1 receipt equal to the previous receipt, in lines without a time")
 
 
-def test_both_hooks_of_a_real_gateway(shared: Callable[..., Path]) -> None:
-    """Of 27 receipts 12 are seconds; by the console's clock the same of those that it still shows."""
+def test_pairs_real_gateway_matches_known_counts(shared: Callable[..., Path]) -> None:
+    """Check a real log: 12 of 27 receipts are second ones; the console shows the same for its part of the log."""
     logs = shared("live", "logs")
-    found = audit([str(logs / "gateway-2026.6.11.log")])
-    assert (found["recalls"]["receipts"], found["pairs"]["by_trace"], found["pairs"]["injected"]) == (15, 12, 9)
+    result = audit([str(logs / "gateway-2026.6.11.log")])
+    assert (result["recalls"]["receipts"], result["pairs"]["by_trace"], result["pairs"]["injected"]) == (15, 12, 9)
     shown = audit([str(logs / "console-2026.6.11.txt")])
     assert (shown["recalls"]["receipts"], shown["pairs"]["by_time"], shown["pairs"]["injected"]) == (14, 11, 8)
     for name in ("gateway-2026.9.6.log", "console-2026.9.6.txt"):

@@ -1,4 +1,4 @@
-"""Lines of logs: plain, wrapped, packed, endless, cut off; what each tells, and what is damaged."""
+"""Tests of reading logs: plain lines, JSON lines, gzip, very long and truncated lines, and damage."""
 
 from __future__ import annotations
 
@@ -13,74 +13,74 @@ import pytest
 
 from lab.canary.damage import Damaged
 from lab.canary.lines import BLOCK, MAX_LINE, MarkedLines, opened
-from lab.canary.said import payload, read_line
+from lab.canary.log_line import payload, read_line
 from lab.errors import UnusableInput
 
 MARK = b"openclaw-mem-engine:autoRecall.receipt"
 
 
 class Trickle(io.BytesIO):
-    """Hands out so few bytes at a time that every marker lies across two blocks."""
+    """A stream that returns so few bytes at a time that every marker spans two blocks."""
 
     def read1(self, size: int | None = -1, /) -> bytes:
         return super().read1(7)
 
 
-def _found(data: bytes, kind: type[io.BytesIO] = io.BytesIO) -> tuple[list[tuple[int, bytes | None]], int]:
+def _marked_lines(data: bytes, kind: type[io.BytesIO] = io.BytesIO) -> tuple[list[tuple[int, bytes | None]], int]:
     lines = MarkedLines(kind(data))
     return list(lines), lines.lines
 
 
 @pytest.mark.parametrize("kind", [io.BytesIO, Trickle])
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_marked_lines_and_their_numbers(kind: type[io.BytesIO], end: bytes) -> None:
+def test_marked_lines_have_their_numbers(kind: type[io.BytesIO], end: bytes) -> None:
     data = b"\n".join([b"other", MARK + b" 1", b"", b"x" * 50, b"a " + MARK + b" 2 " + MARK, MARK + b" 3"]) + end
-    assert _found(data, kind) == ([(2, MARK + b" 1"), (5, b"a " + MARK + b" 2 " + MARK), (6, MARK + b" 3")], 6)
+    assert _marked_lines(data, kind) == ([(2, MARK + b" 1"), (5, b"a " + MARK + b" 2 " + MARK), (6, MARK + b" 3")], 6)
 
 
-def test_nothing_and_nobody() -> None:
-    assert _found(b"") == ([], 0)
-    assert _found(b"\n\nother") == ([], 3)
+def test_marked_lines_empty_or_unmarked_input() -> None:
+    assert _marked_lines(b"") == ([], 0)
+    assert _marked_lines(b"\n\nother") == ([], 3)
 
 
-def test_blocks_end_anywhere() -> None:
+def test_marked_lines_any_block_boundary() -> None:
     filler = b"y" * 99 + b"\n"
     for shift in range(0, len(MARK) + 3, 5):
         data = filler * (BLOCK // 100) + b"z" * (BLOCK % 100 - shift) + MARK + b"\n" + filler + MARK
         number = BLOCK // 100 + 1
-        assert [line for line, _ in _found(data)[0]] == [number, number + 2]
+        assert [line for line, _ in _marked_lines(data)[0]] == [number, number + 2]
 
 
 @pytest.mark.parametrize("end", [b"", b"\nother\n" + MARK + b"\n"])
-def test_an_endless_line_is_named_and_not_held(end: bytes) -> None:
+def test_marked_lines_too_long_line_is_none(end: bytes) -> None:
     data = b"first\n" + b"x" * (MAX_LINE + BLOCK) + MARK + b"x" * (3 * BLOCK) + end
-    found, lines = _found(data)
-    assert found == ([(2, None), (4, MARK)] if end else [(2, None)])
+    lines_found, lines = _marked_lines(data)
+    assert lines_found == ([(2, None), (4, MARK)] if end else [(2, None)])
     assert lines == (4 if end else 2)
-    # One of others is none of ours.
-    assert _found(data.replace(MARK, b"", 1))[0] == ([(4, MARK)] if end else [])
+    # A marker of another plugin is ignored.
+    assert _marked_lines(data.replace(MARK, b"", 1))[0] == ([(4, MARK)] if end else [])
 
 
-def test_packed_files_and_what_is_left_of_them(tmp_path: Path) -> None:
+def test_opened_gzip_complete_truncated_and_damaged(tmp_path: Path) -> None:
     lines = b"".join(MARK + b" %d\n" % number for number in range(5000))
-    whole = tmp_path / "whole.log"
-    whole.write_bytes(gzip.compress(lines))
+    complete = tmp_path / "whole.log"
+    complete.write_bytes(gzip.compress(lines))
     cut = tmp_path / "cut.log.gz"
     cut.write_bytes(gzip.compress(lines)[:-9000])
     broken = tmp_path / "broken.log.gz"
     broken.write_bytes(gzip.compress(lines)[:4000] + b"\xff" * 4000)
-    with opened(str(whole)) as one:
-        assert (len(list(one)), one.lines, one.broken) == (5000, 5000, None)
-    with opened(str(cut)) as one:
-        assert 0 < len(list(one)) < 5000
-        assert one.broken == "the gzip file is cut off"
-    with opened(str(broken)) as one:
-        assert len(list(one)) < 5000
-        assert one.broken == "the gzip file is damaged"
+    with opened(str(complete)) as log:
+        assert (len(list(log)), log.lines, log.broken) == (5000, 5000, None)
+    with opened(str(cut)) as log:
+        assert 0 < len(list(log)) < 5000
+        assert log.broken == "the gzip file is truncated"
+    with opened(str(broken)) as log:
+        assert len(list(log)) < 5000
+        assert log.broken == "the gzip file is damaged"
 
 
 @pytest.mark.parametrize("name", ["nowhere.log", "."])
-def test_what_is_no_file(tmp_path: Path, name: str) -> None:
+def test_opened_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnusableInput), opened(str(tmp_path / name)):
         pass
 
@@ -107,14 +107,14 @@ WRAPPED = 'openclaw-mem-engine:autoRecall.receipt {"a":1}'
         (json.dumps({"log": f"2026-03-01T09:00:00Z session=s4 {WRAPPED}\n", "time": "soon"}), 1772355600.0, "s4"),
     ],
 )
-def test_what_a_line_tells(line: str, time: float | None, session: str | None) -> None:
-    said = read_line(line.encode())
-    assert (said.name, said.time, said.session) == ("autoRecall.receipt", time, session)
-    assert payload(said) == {"a": 1}
+def test_read_line_finds_time_and_session(line: str, time: float | None, session: str | None) -> None:
+    entry = read_line(line.encode())
+    assert (entry.name, entry.time, entry.session) == ("autoRecall.receipt", time, session)
+    assert payload(entry) == {"a": 1}
 
 
 @pytest.mark.parametrize("half", [r"\ud83d", r"\uD83D"])
-def test_half_a_character_is_json(half: str) -> None:
+def test_read_line_accepts_lone_surrogates(half: str) -> None:
     line = f'openclaw-mem-engine:autoRecall.receipt {{"scope":"{half}"}}'.encode()
     assert payload(read_line(line)) == {"scope": "\ud83d"}
     wrapped = b'{"msg":"openclaw-mem-engine:autoRecall.receipt {}","x":"%s"}' % half.encode()
@@ -143,16 +143,16 @@ DEEP = '{"a":' * 100_000
     ],
     ids=range(13),
 )
-def test_lines_that_are_damaged(line: bytes, kind: str) -> None:
+def test_read_line_damaged_lines_raise(line: bytes, kind: str) -> None:
     with pytest.raises(Damaged) as caught:
         payload(read_line(line))
     assert caught.value.kind == kind
 
 
-def test_names_of_markers(line: Callable[..., str]) -> None:
+def test_read_line_finds_marker_names(line: Callable[..., str]) -> None:
     def name(text: str) -> tuple[str, str]:
-        said: Any = read_line(text.encode())
-        return said.name, said.rest
+        entry: Any = read_line(text.encode())
+        return entry.name, entry.rest
 
     assert name(line({}, "docsColdLane.search")) == ("docsColdLane.search", " {}")
     assert name("openclaw-mem-engine:promptHook.dedupe") == ("promptHook.dedupe", "")

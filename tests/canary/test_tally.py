@@ -1,4 +1,4 @@
-"""What receipts come to, against figures counted by hand and the lab's own measures."""
+"""Tests of the aggregated figures, compared with manual counts and with the lab's measures."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ FALLBACK = {
 
 
 @pytest.fixture
-def told(receipt: Make, skip: dict[str, Any]) -> dict[str, Any]:
-    """The figures of four recalls, a skip and a failure."""
+def figures(receipt: Make, skip: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of four recalls, a skip and a failure."""
     tally = Tally()
     tally.add(skip, None)
     tally.add(receipt(["m1", "m2", "n1", "n2", "u1", "m3"]), "a")
@@ -43,8 +43,8 @@ def told(receipt: Make, skip: dict[str, Any]) -> dict[str, Any]:
     return tally.as_json(failures=1)
 
 
-def test_recalls_and_errors(told: dict[str, Any]) -> None:
-    assert told["recalls"] == {
+def test_tally_recalls_and_errors(figures: dict[str, Any]) -> None:
+    assert figures["recalls"] == {
         "receipts": 5,
         "skipped": 1,
         "failed": 0,
@@ -54,16 +54,16 @@ def test_recalls_and_errors(told: dict[str, Any]) -> None:
         "items_mean": 13 / 4,
         "injected_mean": 12 / 4,
     }
-    assert told["errors"] == {"failed": 1, "attempts": 6, "rate": 1 / 6}
-    assert told["skips"]["rate"] == 1 / 5
-    assert told["skips"]["trivial_prompt"] == {"count": 1, "rate": 1 / 5}
-    assert told["rejected"]["budget_cap"] == {"count": 4, "rate": 4 / 5}
-    assert told["selection_mode"]["tier_quota_v1"] == {"count": 3, "rate": 3 / 4}
-    assert told["policy_tier"]["unknown"] == {"count": 4, "rate": 1.0}
+    assert figures["errors"] == {"failed": 1, "attempts": 6, "rate": 1 / 6}
+    assert figures["skips"]["rate"] == 1 / 5
+    assert figures["skips"]["trivial_prompt"] == {"count": 1, "rate": 1 / 5}
+    assert figures["rejected"]["budget_cap"] == {"count": 4, "rate": 4 / 5}
+    assert figures["selection_mode"]["tier_quota_v1"] == {"count": 3, "rate": 3 / 4}
+    assert figures["policy_tier"]["unknown"] == {"count": 4, "rate": 1.0}
 
 
-def test_tiers_quota_and_must(told: dict[str, Any]) -> None:
-    assert told["tiers"]["must"] == {
+def test_tally_tiers_quota_and_must(figures: dict[str, Any]) -> None:
+    assert figures["tiers"]["must"] == {
         "searched": 4,
         "candidates": 7,
         "selected": 6,
@@ -71,7 +71,7 @@ def test_tiers_quota_and_must(told: dict[str, Any]) -> None:
         "final": 6,
         "final_share": 6 / 13,
     }
-    assert told["quota"] == {
+    assert figures["quota"] == {
         "recalls": 3,
         "must_max_reached": 1 / 3,
         "must_max_exceeded": 1 / 3,
@@ -81,16 +81,20 @@ def test_tiers_quota_and_must(told: dict[str, Any]) -> None:
         "wildcards_mean": 1 / 3,
         "overrun_rate": 0.0,
     }
-    assert (told["must"]["share"], told["must"]["all_must_rate"], told["must"]["windows"]) == (6 / 13, 1 / 4, 0)
+    assert (figures["must"]["share"], figures["must"]["all_must_rate"], figures["must"]["windows"]) == (
+        6 / 13,
+        1 / 4,
+        0,
+    )
 
 
-def test_scope_repeat_budget_and_lanes(told: dict[str, Any]) -> None:
-    assert (told["scope"]["items"], told["scope"]["outside"], told["scope"]["unexplained"]) == (13, 2, 1)
-    assert (told["scope"]["outside_rate"], told["scope"]["fallback_used_rate"]) == (1 / 4, 1 / 4)
+def test_tally_scope_repeat_budget_and_lanes(figures: dict[str, Any]) -> None:
+    assert (figures["scope"]["items"], figures["scope"]["outside"], figures["scope"]["unexplained"]) == (13, 2, 1)
+    assert (figures["scope"]["outside_rate"], figures["scope"]["fallback_used_rate"]) == (1 / 4, 1 / 4)
     # m1 and n1 of m1, n1, n3; nothing of the second turn of b.
-    assert (told["repeat"]["rate"], told["repeat"]["turns"]) == (2 / 3 / 2, 2)
-    assert told["repeat"]["by"] == {"session": 4, "scope": 0}
-    assert told["budget"] == {
+    assert (figures["repeat"]["rate"], figures["repeat"]["turns"]) == (2 / 3 / 2, 2)
+    assert figures["repeat"]["by"] == {"session": 4, "scope": 0}
+    assert figures["budget"] == {
         "recalls": 4,
         "truncated_rate": 1 / 4,
         "cut_rate": 0.0,
@@ -100,25 +104,25 @@ def test_scope_repeat_budget_and_lanes(told: dict[str, Any]) -> None:
         "bare": 0,
         "bare_rate": 0.0,
     }
-    assert (told["lanes"]["items"], told["lanes"]["fts_share"]) == (13, 8 / 13)
-    assert told["lanes"]["neither_share"] == 3 / 13
+    assert (figures["lanes"]["items"], figures["lanes"]["fts_share"]) == (13, 8 / 13)
+    assert figures["lanes"]["neither_share"] == 3 / 13
 
 
-def test_nothing_measured_is_null_and_no_zero() -> None:
-    told = Tally().as_json(0)
-    shares = {name: told[group][name] for group, name in (("errors", "rate"), ("skips", "rate"), ("must", "share"))}
+def test_tally_without_observations_is_null() -> None:
+    figures = Tally().as_json(0)
+    shares = {name: figures[group][name] for group, name in (("errors", "rate"), ("skips", "rate"), ("must", "share"))}
     assert set(shares.values()) == {None}
-    assert told["quota"]["nice_floor_met"] is None
+    assert figures["quota"]["nice_floor_met"] is None
 
 
-def test_a_floor_that_was_not_met(receipt: Make) -> None:
+def test_tally_nice_floor_not_met(receipt: Make) -> None:
     made = receipt(["m1", "m2"], candidates=(2, 2, 0))
     tally = Tally()
     tally.add(made, None)
     assert tally.as_json(0)["quota"]["nice_floor_met"] == 0.0
 
 
-def test_failed_receipts_and_their_warnings_are_the_same_failures(receipt: Make) -> None:
+def test_tally_failed_receipts_and_warnings_count_once(receipt: Make) -> None:
     tally = Tally()
     tally.add(receipt([], candidates=(0, 0, 0)) | {"failed": {"stage": "select", "error": "OSError"}}, None)
     tally.add(receipt(["m1"]), None)
@@ -126,7 +130,7 @@ def test_failed_receipts_and_their_warnings_are_the_same_failures(receipt: Make)
     assert tally.as_json(failures=3)["errors"] == {"failed": 3, "attempts": 4, "rate": 3 / 4}
 
 
-def test_repeats_are_those_of_the_measures() -> None:
+def test_repeats_match_the_measures() -> None:
     draw = random.Random(3)
     lists = {
         session: [draw.sample("abcdefghijklmnop", draw.choice((0, 0, 1, 3, 6))) for _ in range(60)]
@@ -136,58 +140,58 @@ def test_repeats_are_those_of_the_measures() -> None:
     for turn in range(60):
         for session, listed in lists.items():
             repeats.add(session, "shop", listed[turn])
-    rates = np.concatenate([repeat_rates(selections_of(one)) for one in lists.values()])
-    found = repeats.as_json()
-    assert found["rate"] == pytest.approx(np.nanmean(rates), abs=1e-12)
-    assert found["turns"] == np.isfinite(rates).sum()
+    rates = np.concatenate([repeat_rates(selections_of(ids_by_turn)) for ids_by_turn in lists.values()])
+    result = repeats.as_json()
+    assert result["rate"] == pytest.approx(np.nanmean(rates), abs=1e-12)
+    assert result["turns"] == np.isfinite(rates).sum()
 
 
-def test_sessions_that_were_silent_are_forgotten() -> None:
+def test_repeats_least_recent_sessions_are_forgotten() -> None:
     repeats = Repeats(most_sessions=2)
     for session in ("a", "b", "a", "c", "a", "b"):
         repeats.add(session, "shop", ["m1"])
-    found = repeats.as_json()
-    # b was the one that c drove out: its second turn begins anew.
-    assert (found["sessions_forgotten"], found["turns"], found["rate"]) == (2, 2, 1.0)
+    result = repeats.as_json()
+    # c displaced b, so the second turn of b starts without history.
+    assert (result["sessions_forgotten"], result["turns"], result["rate"]) == (2, 2, 1.0)
 
 
-def test_windows_in_the_order_of_the_log() -> None:
+def test_windows_follow_the_order_of_the_log() -> None:
     windows = Windows(size=2)
     for must, items in ((0, 4), (0, 0), (2, 4), (4, 4), (4, 4), (1, 1)):
         windows.add(must, items)
-    found = windows.as_json()
-    assert (found["windows"], found["first_window"], found["last_window"]) == (2, 0.25, 1.0)
-    assert (found["lowest_window"], found["highest_window"]) == (0.25, 1.0)
-    assert (found["share"], found["all_must_rate"]) == (11 / 17, 3 / 5)
+    result = windows.as_json()
+    assert (result["windows"], result["first_window"], result["last_window"]) == (2, 0.25, 1.0)
+    assert (result["lowest_window"], result["highest_window"]) == (0.25, 1.0)
+    assert (result["share"], result["all_must_rate"]) == (11 / 17, 3 / 5)
 
 
-def test_two_megabytes_of_log(tmp_path: Path, receipt: Make, line: Callable[..., str]) -> None:
+def test_audit_two_megabytes_of_log(tmp_path: Path, receipt: Make, line: Callable[..., str]) -> None:
     pool = [f"{letter}{number}" for letter in "mnu" for number in range(3)]
     draw = random.Random(5)
     lines = []
     while sum(map(len, lines)) < 2_000_000:
-        ids = sorted(draw.sample(pool, 4), key=lambda one: "mnu".index(one[0]))
+        ids = sorted(draw.sample(pool, 4), key=lambda identifier: "mnu".index(identifier[0]))
         made = receipt(ids, quota=None)
         lines += [line(made, at=len(lines) % 3600, session=f"s{len(lines) % 7}"), "another plugin said so", ""]
     log = tmp_path / "gateway.log"
     log.write_text("\n".join(lines) + "\n", "utf-8")
-    found = audit([str(log)])
-    assert (found["schema"], found["lines"], found["bytes"]) == (SCHEMA, len(lines), log.stat().st_size)
-    assert (found["damage"]["lines"], found["recalls"]["answered"]) == (0, len(lines) // 3)
-    assert audit([str(log)]) == found
+    result = audit([str(log)])
+    assert (result["schema"], result["lines"], result["bytes"]) == (SCHEMA, len(lines), log.stat().st_size)
+    assert (result["damage"]["lines"], result["recalls"]["answered"]) == (0, len(lines) // 3)
+    assert audit([str(log)]) == result
 
 
-def test_a_log_named_twice_or_missing(tmp_path: Path) -> None:
+def test_audit_duplicate_or_missing_log_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("nothing\n")
-    with pytest.raises(UnusableInput, match="named twice"):
+    with pytest.raises(UnusableInput, match="is given twice"):
         audit([str(log), str(tmp_path / "." / "a.log")])
     with pytest.raises(UnusableInput, match="no such file"):
         audit([str(log), str(tmp_path / "b.log")])
 
 
-def test_a_floor_counts_where_a_nice_candidate_is_there(receipt: Make) -> None:
-    """One recall found nothing nice, and one found some and took none."""
+def test_tally_nice_floor_counts_only_with_candidates(receipt: Make) -> None:
+    """Check one recall without nice candidates, and one that selected none of its nice candidates."""
     tally = Tally()
     tally.add(receipt(["m1"], candidates=(1, 0, 0)), None)
     tally.add(receipt(["m1"], candidates=(1, 2, 0)), None)
@@ -195,12 +199,12 @@ def test_a_floor_counts_where_a_nice_candidate_is_there(receipt: Make) -> None:
     assert (quota["recalls"], quota["nice_there"], quota["nice_floor_met"]) == (2, 1, 0.0)
 
 
-def test_the_window_reaches_from_the_first_time_to_the_last_whatever_their_order(tmp_path: Path) -> None:
-    """Logs that were rotated are named in any order."""
-    said = "openclaw-mem-engine: autoRecall failed: TypeError"
+def test_audit_time_range_ignores_log_order(tmp_path: Path) -> None:
+    """Check that rotated logs may be given in any order."""
+    warning = "openclaw-mem-engine: autoRecall failed: TypeError"
     for name, hours in (("new", (9, 7)), ("old", (3, 5))):
-        text = "".join(f"2026-03-01T0{hour}:00:00Z WARN {said}\n" for hour in hours)
+        text = "".join(f"2026-03-01T0{hour}:00:00Z WARN {warning}\n" for hour in hours)
         (tmp_path / name).write_text(text, "utf-8")
-    found = audit([str(tmp_path / "new"), str(tmp_path / "old")])
-    assert (found["first_time"], found["last_time"]) == ("2026-03-01T03:00:00.000Z", "2026-03-01T09:00:00.000Z")
-    assert found["timed_lines"] == 4
+    result = audit([str(tmp_path / "new"), str(tmp_path / "old")])
+    assert (result["first_time"], result["last_time"]) == ("2026-03-01T03:00:00.000Z", "2026-03-01T09:00:00.000Z")
+    assert result["timed_lines"] == 4

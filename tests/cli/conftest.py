@@ -1,4 +1,4 @@
-"""The command, and a small invented set to use it on."""
+"""Fixtures: the installed command in a subprocess, and a small invented set to run it on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab ablate``, and the options that it shares with ``lab replay``."""
+"""``lab ablate``, and the options it shares with ``lab replay``."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def climbed(
     return folder, lab("ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
 
 
-def test_json_is_one_object_with_a_step_a_rung(climbed: Any) -> None:
+def test_json_has_one_entry_per_step(climbed: Any) -> None:
     folder, done = climbed
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
     assert list(found) == ["run", "trial", "steps", "figures"]
-    assert (found["run"], found["trial"]) == ("run", ["2 hard rules a conversation drawn", "categories detected"])
+    assert (found["run"], found["trial"]) == ("run", ["2 hard rules per conversation sampled", "categories detected"])
     assert [(step["arm"], step["adds"]) for step in found["steps"]] == [(step.arm, step.adds) for step in ABLATION]
     assert found["steps"][0]["changes"] == {}
     assert all(step["changes"]["Success@6"]["p"] == 1.0 for step in found["steps"][1:])
@@ -46,7 +46,7 @@ def test_json_is_one_object_with_a_step_a_rung(climbed: Any) -> None:
     assert (manifest["asked"]["hard_rules"], manifest["asked"]["categories"]) == (2, "detected")
 
 
-def test_the_second_time_nothing_is_replayed_and_the_same_is_said(lab: Lab, operators: Path, climbed: Any) -> None:
+def test_ablate_repeated_prints_the_same_without_replaying(lab: Lab, operators: Path, climbed: Any) -> None:
     folder, first = climbed
     assert first.stderr.endswith("two-desks: done (1 of 1)\n")
     before = {path: path.read_bytes() for path in sorted((folder / "run").rglob("*")) if path.is_file()}
@@ -55,7 +55,7 @@ def test_the_second_time_nothing_is_replayed_and_the_same_is_said(lab: Lab, oper
     assert {path: path.read_bytes() for path in sorted((folder / "run").rglob("*")) if path.is_file()} == before
 
 
-def test_text_shows_a_line_a_rung_within_80_columns(lab: Lab, operators: Path, climbed: Any) -> None:
+def test_text_shows_one_line_per_step_in_80_columns(lab: Lab, operators: Path, climbed: Any) -> None:
     folder, first = climbed
     done = lab("ablate", operators / "two-desks.jsonl", *ASKED, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -72,21 +72,21 @@ def test_text_shows_a_line_a_rung_within_80_columns(lab: Lab, operators: Path, c
     assert "run/figures/ablation.png" in done.stdout
 
 
-def test_another_ladder_in_the_same_place_is_refused(lab: Lab, operators: Path, climbed: Any) -> None:
+def test_ablate_with_other_arguments_refuses_the_folder(lab: Lab, operators: Path, climbed: Any) -> None:
     folder, _ = climbed
     done = lab("ablate", operators / "two-desks.jsonl", *ASKED, "--seed", "1", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: run")
 
 
-def test_its_run_is_explained_as_any_other(lab: Lab, climbed: Any) -> None:
+def test_explain_works_on_a_run_of_an_ablation(lab: Lab, climbed: Any) -> None:
     folder, _ = climbed
     done = lab("explain", "run", "two-desks/s03/t01", "--arm", "seed_full", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["arm"]["name"] == "seed_full"
 
 
-def test_shared_options_have_one_wording() -> None:
+def test_shared_options_have_the_same_help() -> None:
     from lab.cli.main import app
 
     commands = typer.main.get_command(app).commands
@@ -103,17 +103,17 @@ def test_shared_options_have_one_wording() -> None:
     assert helps["ablate"].keys() <= helps["replay"].keys()
 
 
-def test_help_says_what_it_climbs(lab: Lab, tmp_path: Path) -> None:
+def test_help_describes_the_ablation(lab: Lab, tmp_path: Path) -> None:
     done = lab("ablate", "--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "what each phase adds" in " ".join(done.stdout.split())
+    assert "Shows what each step adds" in " ".join(done.stdout.split())
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
 
 
 # --- what replay takes besides
 
 
-def test_a_replay_takes_hard_rules_categories_faults_and_tags(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_replay_accepts_hard_rules_categories_faults_and_tags(lab: Lab, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "seed_full", "--embedder", "hashing", "--out", out)
     more = ("--hard-rules", "2", "--categories", "detected", "--scope", "tags")
@@ -137,7 +137,7 @@ def test_a_replay_takes_hard_rules_categories_faults_and_tags(lab: Lab, place: P
         (("--arm", "seed_full", "--profile", "upstream"), "arm 'seed_full': profile upstream does not support it"),
     ],
 )
-def test_what_a_replay_cannot_do_is_named(
+def test_replay_with_unusable_options_names_them(
     lab: Lab, place: Path, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "none", "--out", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Input that nothing can be done with: one line that says what is wrong, exit code 2, never a traceback."""
+"""Unusable input: a one-line message, exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         ),
         ((*REPLAY, "--arm", "none", "--must-share", "0.2"), "these are recorded; add --labels sampled"),
         ((*REPLAY, "--arm", "none", "--labels", "drawn"), "unknown labels 'drawn'; known: recorded, sampled"),
-        ((*REPLAY, "--arm", "none", "--conversation", "cellar"), "no conversation 'cellar'; there are: attic, den"),
+        ((*REPLAY, "--arm", "none", "--conversation", "cellar"), "no conversation 'cellar'; known: attic, den"),
         ((*REPLAY, "--arm", "none", "--limit", "0"), "limit 0 is not"),
         ((*REPLAY, "--arm", "none", "--depth", "0"), "depth 0 is not"),
         ((*REPLAY, "--arm", "none", "--store", "paper"), "unknown store 'paper'; known: exact, lancedb"),
@@ -98,11 +98,11 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
             "embedder 'gone': no such folder",
         ),
         (("score", "gone"), "gone: no such run directory"),
-        (("score", "datasets"), "datasets: is no run directory"),
-        (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is no run directory"),
-        (("explain", "datasets", "den/s03/t01"), "datasets: is no run directory"),
-        (("report", "datasets"), "datasets: is no run directory"),
-        (("runs", "rm", "datasets"), "datasets: is no run directory"),
+        (("score", "datasets"), "datasets: is not a run directory"),
+        (("compare", "datasets", "--baseline", "none", "--candidate", "hybrid"), "datasets: is not a run directory"),
+        (("explain", "datasets", "den/s03/t01"), "datasets: is not a run directory"),
+        (("report", "datasets"), "datasets: is not a run directory"),
+        (("runs", "rm", "datasets"), "datasets: is not a run directory"),
         (("compare", "run", "--baseline", "none", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
         (("compare", "run", "--baseline", "none", "--candidate", "none"), "both 'none': nothing to compare"),
         (("report", "run", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
@@ -110,7 +110,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         (("explain", "run", "den/s03/t02"), "no recall happened at 'den/s03/t02'"),
         (
             ("explain", "run", "cellar/s01/t01"),
-            "no recall happened at 'cellar/s01/t01'; there was one for instance at attic/s01/t01",
+            "no recall happened at 'cellar/s01/t01'; recall points are, for instance, attic/s01/t01",
         ),
         (("recordings", "validate", "gone", "--format", "lab"), "gone: no such file or folder"),
         (("golden", "lint", "gone"), "gone: no such file"),
@@ -121,9 +121,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         (("score", "run", "--measure", "Sucess@6"), "Sucess@6"),
     ],
 )
-def test_an_argument_that_cannot_be_used_is_named(
-    refused: Refused, here: Path, arguments: tuple[str, ...], message: str
-) -> None:
+def test_unusable_argument_is_named(refused: Refused, here: Path, arguments: tuple[str, ...], message: str) -> None:
     assert message in refused(*arguments)
     assert not (here / "out").exists()
 
@@ -137,7 +135,7 @@ def test_an_argument_that_cannot_be_used_is_named(
         (("--arm", "hybrid", "--scope", "recorded"), "scope"),
     ],
 )
-def test_a_run_made_with_other_arguments_is_left_alone(
+def test_run_with_other_arguments_is_left_unchanged(
     refused: Refused, here: Path, changed: tuple[str, ...], named: str
 ) -> None:
     arms = ("--arm", "tier_first_v1", "--arm", "tier_quota_v1", "--arm", "hybrid", "--arm", "none")
@@ -148,17 +146,17 @@ def test_a_run_made_with_other_arguments_is_left_alone(
     assert {file: file.read_bytes() for file in (here / "run").rglob("*") if file.is_file()} == before
 
 
-def test_a_folder_of_something_else_is_no_place_for_a_run(refused: Refused, here: Path) -> None:
+def test_folder_with_other_files_is_refused_as_run(refused: Refused, here: Path) -> None:
     (here / "out").mkdir()
     (here / "out" / "thesis.txt").write_text("years of work")
-    assert "out: exists and is no run directory" in refused(*REPLAY, "--arm", "none")
+    assert "out: exists and is not a run directory" in refused(*REPLAY, "--arm", "none")
     assert [file.name for file in (here / "out").iterdir()] == ["thesis.txt"]
 
 
-def test_recorded_labels_are_refused_where_none_are_recorded(refused: Refused, here: Path, write_lines: Write) -> None:
+def test_recorded_labels_without_any_are_refused(refused: Refused, here: Path, write_lines: Write) -> None:
     write_lines(here / "plain.jsonl", [HEAD, SESSION, TURN, MEMORY])
     asked = ("replay", "plain.jsonl", "--format", "lab", "--arm", "none", "--out", "out", "--labels", "recorded")
-    assert "labels 'recorded': this recording grades no memory; use --labels sampled" in refused(*asked)
+    assert "labels 'recorded': this recording has memories without labels; use --labels sampled" in refused(*asked)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +197,7 @@ def test_recorded_labels_are_refused_where_none_are_recorded(refused: Refused, h
         "latin",
     ],
 )
-def test_a_recording_that_cannot_be_read_is_refused_with_its_line(
+def test_unreadable_recording_is_refused_with_line(
     refused: Refused, here: Path, text: str | bytes, message: str
 ) -> None:
     (here / "bad.jsonl").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -238,7 +236,7 @@ SAMPLE = {"sample_id": "c1", "qa": [], "conversation": {"session_1": [], "sessio
             "expected an object, found a string",
         ),
         ("locomo", {}, "bad.json: expected a list, found an object"),
-        ("locomo", [], "bad.json: holds no conversation"),
+        ("locomo", [], "bad.json: contains no conversation"),
         ("locomo", [7], "bad.json: [0]: expected an object, found a number"),
         ("locomo", [SAMPLE], "conversation 'c1' has no turns"),
         (
@@ -248,7 +246,7 @@ SAMPLE = {"sample_id": "c1", "qa": [], "conversation": {"session_1": [], "sessio
         ),
     ],
 )
-def test_a_public_file_of_the_wrong_shape_is_refused_with_its_place(
+def test_public_file_of_wrong_shape_is_refused_with_position(
     refused: Refused, here: Path, format_name: str, value: Any, message: str
 ) -> None:
     (here / "bad.json").write_text(json.dumps(value))
@@ -256,7 +254,7 @@ def test_a_public_file_of_the_wrong_shape_is_refused_with_its_place(
 
 
 @pytest.mark.parametrize("format_name", ["realmem", "locomo"])
-def test_a_truncated_public_file_is_refused_with_its_line(refused: Refused, here: Path, format_name: str) -> None:
+def test_truncated_public_file_is_refused_with_line(refused: Refused, here: Path, format_name: str) -> None:
     (here / "bad.json").write_text(json.dumps(_persona([QUERY]), indent=1)[:120])
     found = refused("replay", "bad.json", "--format", format_name, "--arm", "none", "--out", "out")
     assert found.startswith("bad.json:")
@@ -274,7 +272,7 @@ def test_a_truncated_public_file_is_refused_with_its_line(refused: Refused, here
         ({"kind": "probe", "turn": "den/s02/t09"}, "names turn 'den/s02/t09', which the recording does not have"),
         ({"kind": "probe", "turn": "cellar/s01/t01"}, "names conversation 'cellar', which no recording has"),
         ({"kind": "probe", "turn": "den"}, "bad.jsonl:1: turn 'den' is not"),
-        ({"kind": "probe"}, "bad.jsonl:1: a probe has either a turn or a query"),
+        ({"kind": "probe"}, "bad.jsonl:1: a probe needs either a turn or a query"),
         ({"kind": "probe", "turn": "den/s02/t01", "relevant": ["den/s01/t01#0"]}, "bad.jsonl:1: relevant: each"),
         (
             {"kind": "probe", "turn": "den/s02/t01", "relevant": [{"memory": "den/s01/t01#0", "grade": 0}]},
@@ -282,7 +280,7 @@ def test_a_truncated_public_file_is_refused_with_its_line(refused: Refused, here
         ),
     ],
 )
-def test_a_golden_set_that_does_not_fit_is_refused_at_replay(
+def test_replay_with_unfit_golden_set_is_refused(
     refused: Refused, here: Path, write_lines: Write, line: dict[str, Any], message: str
 ) -> None:
     write_lines(here / "bad.jsonl", [line])
@@ -290,12 +288,12 @@ def test_a_golden_set_that_does_not_fit_is_refused_at_replay(
     assert not (here / "out").exists()
 
 
-def test_a_golden_set_without_its_recordings_asks_for_them(refused: Refused, here: Path) -> None:
+def test_golden_set_without_recordings_asks_for_them(refused: Refused, here: Path) -> None:
     shutil.copytree(here / "golden" / "tiny", here / "lone")
-    assert "lone: no recordings found beside it; name them with --recordings" in refused("golden", "lint", "lone")
+    assert "lone: no recordings found beside it; give them with --recordings" in refused("golden", "lint", "lone")
 
 
-def test_a_truncated_golden_set_is_refused_with_its_line(refused: Refused, here: Path) -> None:
+def test_truncated_golden_set_is_refused_with_line(refused: Refused, here: Path) -> None:
     path = here / "golden" / "tiny" / "den.jsonl"
     path.write_text(path.read_text("utf-8")[:-20], "utf-8")
     assert "den.jsonl:3: not JSON" in refused(*REPLAY, "--arm", "none")
@@ -305,14 +303,14 @@ def test_a_truncated_golden_set_is_refused_with_its_line(refused: Refused, here:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"autoRecall": ', "arm.json:1: not JSON"),
+        ('{"autoRecall": ', "arm.json:1: neither JSON nor JSON5"),
         ("[]", "arm.json"),
         ('{"autoRecall": {"maxItem": 4}}', "arm.json: autoRecall.maxItem: unknown key; known:"),
         ('{"autoRecall": {"maxItems": "4"}}', "arm.json: autoRecall.maxItems: expected a number, found '4'"),
         ('{"lab": {"arm": "psychic"}}', "unknown arm 'psychic'"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Path, text: str, message: str) -> None:
+def test_unusable_configuration_is_named(refused: Refused, here: Path, text: str, message: str) -> None:
     (here / "arm.json").write_text(text)
     assert message in refused(*REPLAY, "--arm", "tier_quota_v1=arm.json")
 
@@ -321,27 +319,27 @@ def test_a_configuration_that_cannot_be_used_is_named(refused: Refused, here: Pa
     ("text", "message"),
     [
         ('{"kind": "lab.run", ', "run/manifest.json:1: not JSON"),
-        ("{}", "run/manifest.json: is no manifest of a run"),
-        ("[]", "run/manifest.json: is no manifest of a run"),
+        ("{}", "run/manifest.json: is not the manifest of a run"),
+        ("[]", "run/manifest.json: is not the manifest of a run"),
         ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 4"),
         # What a manifest must hold, and this one does not.
         ('{"kind": "lab.run", "schema_version": 4}', "run/manifest.json: has no field 'sha256'"),
-        ('{"kind": "lab.run", "schema_version": 3}', "`lab migrate run OUT` brings it forward"),
+        ('{"kind": "lab.run", "schema_version": 3}', "migrate it with `lab migrate run OUT`"),
     ],
 )
-def test_a_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:
+def test_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:
     (here / "run" / "manifest.json").write_text(text)
     assert message in refused("score", "run")
 
 
-def test_a_run_that_is_not_finished_is_not_scored(lab: Lab, here: Path) -> None:
+def test_score_of_unfinished_run_is_refused(lab: Lab, here: Path) -> None:
     (here / "run" / "receipts" / "den.parquet").unlink()
     done = lab("score", "run", cwd=here)
     assert (done.returncode, done.stdout) == (4, "")
     assert "run: 1 of 2 conversations are missing; run the same replay again" in done.stderr
 
 
-def test_an_explanation_of_a_recording_that_changed_is_refused(refused: Refused, here: Path) -> None:
+def test_explain_with_changed_recording_is_refused(refused: Refused, here: Path) -> None:
     with (here / "datasets" / "tiny" / "den.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(MEMORY) + "\n")
     assert "has changed since; replay it" in refused("explain", "run", "den/s03/t01")
@@ -355,14 +353,14 @@ def test_an_explanation_of_a_recording_that_changed_is_refused(refused: Refused,
         (("golden", "lint", "datasets/tiny"), 2),
     ],
 )
-def test_the_installed_command_refuses_likewise(lab: Lab, here: Path, arguments: tuple[str, ...], code: int) -> None:
+def test_installed_command_refuses_in_the_same_way(lab: Lab, here: Path, arguments: tuple[str, ...], code: int) -> None:
     done = lab(*arguments, cwd=here)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
 
 
-def test_half_a_character_in_a_text_breaks_no_verb(lab: Lab, here: Path) -> None:
+def test_lone_surrogate_in_a_text_breaks_no_command(lab: Lab, here: Path) -> None:
     """Texts cut in the middle of an emoji occur in recordings that JavaScript wrote."""
     path = here / "datasets" / "tiny" / "den.jsonl"
     path.write_text(path.read_text("utf-8").replace("lamp 1 shelf", r"lamp \ud83d 1 shelf"), "utf-8")
@@ -372,9 +370,9 @@ def test_half_a_character_in_a_text_breaks_no_verb(lab: Lab, here: Path) -> None
         assert (done.returncode, done.stderr) == (0, ""), options
 
 
-def test_a_shipped_set_is_named_as_a_path_is_and_an_unknown_one_is_refused(refused: Refused) -> None:
+def test_shipped_set_works_as_path_and_unknown_one_is_refused(refused: Refused) -> None:
     said = refused("recordings", "validate", "shipped:trap", "--format", "lab")
-    assert "shipped:trap: no such set is shipped; there are: shipped:operators, shipped:traps" in said
+    assert "shipped:trap: no such shipped set; known: shipped:operators, shipped:traps" in said
     found = CliRunner().invoke(app, ["recordings", "validate", "shipped:traps", "--format", "lab", "--json"])
     assert found.exit_code == 0, found.output
     # Its golden set is found beside it, as for any path.

@@ -1,4 +1,4 @@
-"""``lab cache``: what is there, what can go, and whether it is sound."""
+"""``lab cache stat``, ``gc`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _json(lab: Lab, cwd: Path, *arguments: str, code: int = 0) -> dict[str, obje
     return json.loads(done.stdout)
 
 
-def test_stat_lists_every_kind_with_what_made_it(cache: Path, place: Path, lab: Lab) -> None:
+def test_stat_lists_every_kind_with_its_maker(cache: Path, place: Path, lab: Lab) -> None:
     told = _json(lab, place, "stat", "--embedder", "hashing")
     held = {one["kind"]: one for one in told["parts"]}
     assert set(held) >= {"vectors", "tokens", "candidates", "novelties"}
@@ -70,12 +70,12 @@ def _texts(place: Path) -> set[str]:
     return turns | {memory.index_text for one in recordings for memory in one.memories}
 
 
-def test_gc_merges_and_removes_leftovers_and_says_what_it_freed(cache: Path, place: Path, lab: Lab) -> None:
+def test_gc_merges_chunks_removes_leftovers_and_reports_both(cache: Path, place: Path, lab: Lab) -> None:
     dead = cache / "vectors" / HASHING / ".x.arrow.999999999.abc.part"
     dead.write_bytes(b"x" * 1000)
     before = sorted(path for path in cache.rglob("*") if path.is_file())
     dry = lab("cache", "gc", "--dry-run", cwd=place)
-    assert "would be removed: 1 file left behind by killed processes" in dry.stdout
+    assert "would be removed: 1 file of killed processes" in dry.stdout
     assert f"would be merged: 2 chunks of vectors/{HASHING} into 1" in dry.stdout
     assert sorted(path for path in cache.rglob("*") if path.is_file()) == before
     done = lab("cache", "gc", cwd=place)
@@ -88,7 +88,7 @@ def test_gc_merges_and_removes_leftovers_and_says_what_it_freed(cache: Path, pla
     assert lab("cache", "verify", cwd=place).returncode == 0
 
 
-def test_gc_removes_other_models_only_if_asked_and_keeps_those_named(cache: Path, place: Path, lab: Lab) -> None:
+def test_gc_other_models_keeps_named_ones(cache: Path, place: Path, lab: Lab) -> None:
     folder = cache / "vectors" / HASHING
     docs = cache / "docs" / "0123456789abcdef-fedcba9876543210.sqlite"
     docs.parent.mkdir()
@@ -105,7 +105,7 @@ def test_gc_removes_other_models_only_if_asked_and_keeps_those_named(cache: Path
     assert list((cache / "tokens").rglob("*.arrow")), "words of the LanceDB that is installed stay"
 
 
-def test_verify_names_what_is_damaged_and_what_to_do(cache: Path, place: Path, lab: Lab) -> None:
+def test_verify_names_damaged_files_and_the_remedy(cache: Path, place: Path, lab: Lab) -> None:
     told = _json(lab, place, "verify")
     assert (told["damaged"], told["without_checksum"]) == ([], 0)
     path = sorted((cache / "vectors" / HASHING).glob("*.arrow"))[0]
@@ -129,7 +129,7 @@ def test_verify_names_what_is_damaged_and_what_to_do(cache: Path, place: Path, l
     assert lab("cache", "verify", cwd=place).returncode == 0
 
 
-def test_verify_embeds_the_texts_of_a_recording_again(cache: Path, place: Path, lab: Lab) -> None:
+def test_verify_with_recording_embeds_its_texts_again(cache: Path, place: Path, lab: Lab) -> None:
     recording = ("--recording", "datasets/tiny", "--embedder", "hashing")
     told = _json(lab, place, "verify", *recording)
     assert told["recomputed"] == {"compared": len(_texts(place)), "lacking": 0}
@@ -142,10 +142,10 @@ def test_verify_embeds_the_texts_of_a_recording_again(cache: Path, place: Path, 
     assert _json(lab, place, "verify")["damaged"] == []
     wrong = _json(lab, place, "verify", *recording, code=1)
     assert wrong["recomputed"] == {"compared": 5, "lacking": len(_texts(place)) - 5}
-    assert [one["problem"] for one in wrong["damaged"]] == ["5 of its vectors are not those of their texts"]
+    assert [one["problem"] for one in wrong["damaged"]] == ["5 of its vectors differ from those computed again"]
 
 
-def test_an_empty_cache_is_no_fault(tmp_path: Path, place: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_cache_is_no_error(tmp_path: Path, place: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "none"))
     assert lab("cache", "stat", cwd=place).stdout == f"{tmp_path / 'none'}: 0.0 MB\n"
     assert lab("cache", "gc", cwd=place).stdout == "nothing to do\n"

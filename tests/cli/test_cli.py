@@ -1,4 +1,4 @@
-"""The command as people and programs use it: commands, outputs, exit codes."""
+"""Commands, their output as text and JSON, and their exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRIAL = ["embedder hashing, which is for tests"]
 WORDS = ("wombatmemory", "quokkaturn")
 
 
-def test_help_answers_at_once(installed: Lab, tmp_path: Path) -> None:
+def test_help_is_fast(installed: Lab, tmp_path: Path) -> None:
     spent = []
     for _ in range(3):
         started = time.perf_counter()
@@ -47,7 +47,7 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_version_is_that_of_the_package(installed: Lab, tmp_path: Path) -> None:
+def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
     from lab import __version__
 
     assert installed("--version", cwd=tmp_path).stdout == f"lab {__version__}\n"
@@ -107,7 +107,7 @@ def test_json_is_one_object_with_its_keys(lab: Lab, place: Path, arguments: tupl
     assert done.stderr == ""
 
 
-def test_replay_prints_one_object_and_says_on_stderr_how_far_it_is(
+def test_replay_prints_json_on_stdout_and_progress_on_stderr(
     lab: Lab, make_set: Callable[..., Path], tmp_path: Path
 ) -> None:
     make_set(tmp_path, "den", "attic")
@@ -130,7 +130,7 @@ def test_replay_prints_one_object_and_says_on_stderr_how_far_it_is(
     assert again.stderr == ""
 
 
-def test_a_run_is_listed_and_removed(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_runs_list_and_rm(lab: Lab, place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "run", tmp_path / "deep" / "run")
     listed = json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout)
     arms = ["tier_first_v1", "tier_quota_v1", "hybrid", "none"]
@@ -142,7 +142,7 @@ def test_a_run_is_listed_and_removed(lab: Lab, place: Path, tmp_path: Path) -> N
     assert json.loads(lab("runs", "list", ".", "--json", cwd=tmp_path).stdout) == {"runs": []}
 
 
-def test_the_list_of_runs_is_not_stopped_by_files_of_others(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_runs_list_ignores_other_files(lab: Lab, place: Path, tmp_path: Path) -> None:
     shutil.copytree(place / "run", tmp_path / "run")
     for name, text in (("app", '{"name": "a web page"}'), ("broken", '{"kind": "lab.run", ')):
         (tmp_path / name).mkdir()
@@ -152,9 +152,7 @@ def test_the_list_of_runs_is_not_stopped_by_files_of_others(lab: Lab, place: Pat
     assert [one["run"] for one in json.loads(listed.stdout)["runs"]] == ["run"]
 
 
-def test_saturation_prints_its_points_and_writes_its_charts(
-    lab: Lab, make_set: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_saturation_prints_points_and_writes_charts(lab: Lab, make_set: Callable[..., Path], tmp_path: Path) -> None:
     """Loads the real model: some seconds."""
     make_set(tmp_path, "den")
     asked = ("saturation", "datasets/tiny", "--format", "lab", "--out", "sat", "--seeds", "1", "--json")
@@ -184,7 +182,7 @@ def test_saturation_prints_its_points_and_writes_its_charts(
         ("replay", "--help"),
     ],
 )
-def test_text_keeps_within_80_columns_and_has_no_colour(lab: Lab, place: Path, arguments: tuple[str, ...]) -> None:
+def test_text_fits_80_columns_without_colour(lab: Lab, place: Path, arguments: tuple[str, ...]) -> None:
     done = lab(*arguments, cwd=place)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -193,7 +191,7 @@ def test_text_keeps_within_80_columns_and_has_no_colour(lab: Lab, place: Path, a
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_a_table_shows_the_means_and_a_dash_where_there_is_none(lab: Lab, place: Path) -> None:
+def test_score_table_shows_means_and_dashes(lab: Lab, place: Path) -> None:
     summary = json.loads(lab("score", "run", "--json", cwd=place).stdout)
     rows = {
         words[0]: words[1:] for line in lab("score", "run", cwd=place).stdout.splitlines() if (words := line.split())
@@ -206,7 +204,7 @@ def test_a_table_shows_the_means_and_a_dash_where_there_is_none(lab: Lab, place:
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
-def test_an_explanation_shows_texts_only_where_asked(lab: Lab, place: Path, as_json: tuple[str, ...]) -> None:
+def test_explain_shows_texts_only_with_text(lab: Lab, place: Path, as_json: tuple[str, ...]) -> None:
     silent = lab(*EXPLAIN, *as_json, cwd=place).stdout
     assert "den/s03/t01" in silent
     assert [word for word in WORDS if word in silent] == []
@@ -225,7 +223,7 @@ def test_an_explanation_shows_texts_only_where_asked(lab: Lab, place: Path, as_j
         ("den", "my run", "hybrid"),
     ],
 )
-def test_the_commands_that_compare_prints_can_be_run(
+def test_compare_prints_commands_that_work(
     lab: Lab, make_set: Callable[..., Path], tmp_path: Path, conversation: str, folder: str, candidate: str
 ) -> None:
     make_set(tmp_path, conversation)
@@ -242,10 +240,10 @@ def test_the_commands_that_compare_prints_can_be_run(
     assert explained.stdout.startswith(f"{candidate.rpartition(':')[2]} at {conversation}/")
 
 
-def test_a_comparison_that_cannot_decide_says_so(lab: Lab, place: Path) -> None:
+def test_compare_of_few_conversations_says_so(lab: Lab, place: Path) -> None:
     text = " ".join(lab(*COMPARE, cwd=place).stdout.split())
     assert "2 conversations" in text
-    assert "So few conversations cannot give an adjusted p below" in text
+    assert "With so few conversations, no adjusted p can be below" in text
 
 
 @pytest.fixture
@@ -260,7 +258,7 @@ def _edit(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 
 
-def test_a_recording_that_fails_validation_ends_with_1(lab: Lab, copied: Path) -> None:
+def test_validate_with_errors_exits_1(lab: Lab, copied: Path) -> None:
     def silence(lines: list[dict[str, Any]]) -> None:
         next(line for line in lines if line["kind"] == "turn")["text"] = "  "
 
@@ -274,7 +272,7 @@ def test_a_recording_that_fails_validation_ends_with_1(lab: Lab, copied: Path) -
     assert json.loads(found.stdout)["errors"] == ["den: turn den/s01/t01 has no text"]
 
 
-def test_a_golden_set_that_fails_lint_ends_with_1(lab: Lab, copied: Path) -> None:
+def test_lint_with_errors_exits_1(lab: Lab, copied: Path) -> None:
     def spoil(lines: list[dict[str, Any]]) -> None:
         lines[0]["relevant"][0]["memory"] = "den/s09/t09#9"
         lines.append(lines[1])
@@ -288,7 +286,7 @@ def test_a_golden_set_that_fails_lint_ends_with_1(lab: Lab, copied: Path) -> Non
     ]
 
 
-def test_runs_that_cannot_be_compared_end_with_3(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_compare_of_incomparable_runs_exits_3(lab: Lab, place: Path, tmp_path: Path) -> None:
     common = ("--format", "lab", "--embedder", "hashing", "--labels", "sampled", "--arm", "hybrid")
     other = tmp_path / "other"
     assert lab("replay", "datasets/tiny", *common, "--out", other, cwd=place).returncode == 0
@@ -298,14 +296,14 @@ def test_runs_that_cannot_be_compared_end_with_3(lab: Lab, place: Path, tmp_path
     assert done.stderr == f"error: run and {other} cannot be compared: they differ in {told}\n"
 
 
-def test_damaged_receipts_end_with_4(lab: Lab, copied: Path) -> None:
+def test_damaged_receipts_exit_4(lab: Lab, copied: Path) -> None:
     (copied / "run" / "receipts" / "den.parquet").write_bytes(b"PAR1 and no more")
     done = lab("score", "run", cwd=copied)
     assert done.returncode == 4
     assert re.fullmatch(r"error: run/receipts/den\.parquet: damaged .*\n", done.stderr)
 
 
-def test_a_conversation_that_fails_ends_with_4_and_the_others_go_on(lab: Lab, copied: Path) -> None:
+def test_failed_conversation_exits_4_and_others_continue(lab: Lab, copied: Path) -> None:
     shutil.rmtree(copied / "run")
     # A folder stands where the receipts of one conversation should be written.
     (copied / "blocked").mkdir()
@@ -318,17 +316,17 @@ def test_a_conversation_that_fails_ends_with_4_and_the_others_go_on(lab: Lab, co
     assert json.loads(done.stdout)["conversations"] == {"done": 0, "skipped": 1, "failed": 1}
     failures = [json.loads(line) for line in (copied / "run" / "failures.jsonl").read_text("utf-8").splitlines()]
     assert [(one["conversation"], one["phase"]) for one in failures] == [("den", "replay")]
-    assert done.stderr.splitlines()[-1] == "error: 1 conversation failed; reasons are in run/failures.jsonl"
+    assert done.stderr.splitlines()[-1] == "error: 1 conversation failed; see run/failures.jsonl"
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("replay",), ("score",), ("score", "run", "--no-such-option")])
-def test_wrong_usage_ends_with_2(lab: Lab, place: Path, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_exits_2(lab: Lab, place: Path, arguments: tuple[str, ...]) -> None:
     done = lab(*arguments, cwd=place)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage: lab" in done.stderr
 
 
-def test_an_interruption_ends_with_130_and_says_how_to_go_on(place: Path, tmp_path: Path) -> None:
+def test_interrupt_exits_130_and_says_how_to_continue(place: Path, tmp_path: Path) -> None:
     # A shell's background job hands its children an ignored SIGINT; the command must have one to be interrupted by.
     program = "from signal import *; signal(SIGINT, default_int_handler); from lab.cli.main import main; main()"
     asked = ["replay", place / "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--out", tmp_path / "out"]
@@ -351,10 +349,10 @@ def test_an_interruption_ends_with_130_and_says_how_to_go_on(place: Path, tmp_pa
             running.kill()
             running.wait()
     assert (running.returncode, out) == (130, "")
-    assert re.fullmatch(r"embedding \d+ texts\nerror: interrupted; run the same command again to go on\n", err)
+    assert re.fullmatch(r"embedding \d+ texts\nerror: interrupted; run the same command again to continue\n", err)
 
 
-def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
+def test_closed_pipe_is_no_error(place: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     command = [Path(sys.executable).with_name("lab"), "score", "run", "--json"]
@@ -365,7 +363,7 @@ def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_replay_can_score_at_once_as_score_does(lab: Lab, place: Path) -> None:
+def test_replay_with_score_equals_lab_score(lab: Lab, place: Path) -> None:
     words = ["replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--embedder", "hashing", "--score"]
     done = lab(*words, "--out", "scored", "--json", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -377,4 +375,4 @@ def test_replay_can_score_at_once_as_score_does(lab: Lab, place: Path) -> None:
     assert "".join([trial, *scores]) == lab("score", "scored", cwd=place).stdout
     part = lab(*words, "--out", "part", "--shard", "1/2", cwd=place)
     assert (part.returncode, part.stderr.count("\n")) == (2, 1)
-    assert "--score needs a whole run" in part.stderr
+    assert "--score does not work with --shard" in part.stderr

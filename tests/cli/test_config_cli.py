@@ -28,12 +28,12 @@ def gateway(tmp_path: Path) -> Path:
     return path
 
 
-def test_show_prints_a_table_of_eighty_columns(lab: Lab, gateway: Path) -> None:
+def test_show_prints_a_table_in_80_columns(lab: Lab, gateway: Path) -> None:
     done = lab("config", "show", "openclaw.json", cwd=gateway.parent)
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert rows[0] == ["key", "value", "decided", "by"]
+    assert rows[0] == ["key", "value", "set", "by"]
     assert ["autoRecall.maxItems", "6", "clamped", "from", "9"] in rows
     assert ["autoRecall.repeatPenalty", "0.35", "profile", "default"] in rows
     assert ["embedding.apiKey", "(hidden)", "config"] in rows
@@ -49,7 +49,7 @@ def test_show_prints_json_and_reads_the_environment(lab: Lab, gateway: Path) -> 
     assert "FAKE" not in done.stdout
 
 
-def test_check_says_ok_and_notes_what_is_clamped(lab: Lab, gateway: Path) -> None:
+def test_check_prints_ok_and_notes_clamped_values(lab: Lab, gateway: Path) -> None:
     done = lab("config", "check", "openclaw.json", "--host", "none", cwd=gateway.parent)
     assert (done.returncode, done.stderr) == (0, "")
     embedder, notes = done.stdout.split("engine\n", 1)
@@ -57,7 +57,7 @@ def test_check_says_ok_and_notes_what_is_clamped(lab: Lab, gateway: Path) -> Non
     assert notes == "note: openclaw.json: autoRecall.maxItems: 6, clamped from 9\nok\n"
 
 
-def test_check_openclaw_json_refuses_what_its_host_refuses(lab: Lab, gateway: Path) -> None:
+def test_check_openclaw_json_reports_what_its_host_refuses(lab: Lab, gateway: Path) -> None:
     done = lab("config", "check", "openclaw.json", cwd=gateway.parent)
     assert done.returncode == 1
     assert done.stderr == "error: openclaw.json: 1 problem that host 2026.9.6 refuses\n"
@@ -71,7 +71,7 @@ def test_check_openclaw_json_refuses_what_its_host_refuses(lab: Lab, gateway: Pa
     )
 
 
-def test_check_openclaw_json_tells_errors_warnings_and_notes_apart(lab: Lab, tmp_path: Path) -> None:
+def test_check_openclaw_json_separates_errors_warnings_notes(lab: Lab, tmp_path: Path) -> None:
     sound = GATEWAY.replace('"maxItems": 9', '"maxItems": 6')
     (tmp_path / "openclaw.json").write_text(sound, "utf-8")
     done = lab("config", "check", "openclaw.json", "--host", "2026.6.11", "--json", cwd=tmp_path)
@@ -94,13 +94,13 @@ def test_check_openclaw_json_tells_errors_warnings_and_notes_apart(lab: Lab, tmp
     assert "FAKE" not in done.stdout + text
 
 
-def test_check_host_that_is_no_version_ends_with_2(lab: Lab, gateway: Path) -> None:
+def test_check_with_invalid_host_exits_2(lab: Lab, gateway: Path) -> None:
     done = lab("config", "check", "openclaw.json", "--host", "latest", cwd=gateway.parent)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --host 'latest' is not a version; known: 2026.6.11, 2026.9.6, none\n"
 
 
-def test_check_lists_every_problem_and_ends_with_1(lab: Lab, tmp_path: Path) -> None:
+def test_check_lists_every_problem_and_exits_1(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "my.json").write_text('{"receipts": {"level": 1}, "budget": {"maxChars": "x"}, "readOnly": 1}')
     done = lab("config", "check", "my.json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "error: my.json: 3 problems under profile seed\n")
@@ -113,7 +113,7 @@ def test_check_lists_every_problem_and_ends_with_1(lab: Lab, tmp_path: Path) -> 
     assert (found["ok"], len(found["problems"]), found["notes"]) == (False, 3, [])
 
 
-def test_a_configuration_is_read_from_standard_input(tmp_path: Path) -> None:
+def test_config_reads_standard_input(tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("lab"), "config", "check", "-"]
     done = subprocess.run(command, input=b'{"autoRecall": {"maxItems": "6"}}', capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"stdin: autoRecall.maxItems: expected a number, found '6'\n")
@@ -126,12 +126,12 @@ def test_a_configuration_is_read_from_standard_input(tmp_path: Path) -> None:
     ("text", "arguments", "message"),
     [
         (None, (), "error: my.json: no such file"),
-        ('{"a": ', (), "error: my.json:1: not JSON, nor JSON5: Unexpected end of input"),
+        ('{"a": ', (), "error: my.json:1: neither JSON nor JSON5: Unexpected end of input"),
         ("{}", ("--profile", "default"), "error: unknown profile 'default'; known: seed, upstream"),
         ('{"plugins": {"entries": {}}}', (), "error: my.json: plugins.entries has no 'openclaw-mem-engine'"),
     ],
 )
-def test_what_cannot_be_read_ends_with_2(
+def test_unreadable_configuration_exits_2(
     lab: Lab, tmp_path: Path, command: str, text: str | None, arguments: tuple[str, ...], message: str
 ) -> None:
     if text is not None:
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_ends_with_2(
     assert done.stderr.startswith(message)
 
 
-def test_what_the_lab_lacks_is_listed_once_or_refused(lab: Lab, tmp_path: Path) -> None:
+def test_features_not_implemented_are_listed_or_refused(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "live.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "gbrainMirror": true}')
     (tmp_path / "own.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "lab": {"arm": "engine"}}')
     for command in ("show", "check"):

@@ -1,4 +1,4 @@
-"""``lab conformance`` on a few vectors written by hand."""
+"""``lab conformance`` on a few hand-written vectors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, write_lines: Write) -> Path:
     return tmp_path
 
 
-def test_vectors_that_agree(lab: Lab, folder: Path) -> None:
+def test_conformance_with_equal_records_passes(lab: Lab, folder: Path) -> None:
     shown = lab("conformance", "vectors", cwd=folder)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert [line.split() for line in shown.stdout.splitlines()[2:]] == [
@@ -50,7 +50,7 @@ def test_vectors_that_agree(lab: Lab, folder: Path) -> None:
     }
 
 
-def test_altered_answers_fail_with_a_small_diff(lab: Lab, folder: Path, write_lines: Write) -> None:
+def test_conformance_with_altered_records_shows_a_small_diff(lab: Lab, folder: Path, write_lines: Write) -> None:
     write_lines(folder / "vectors" / "skip_prompt.jsonl", [PROMPTS[0], {**PROMPTS[1], "output": True}])
     write_lines(folder / "vectors" / "scope_extract.jsonl", [{**LINES[0], "output": "gone"}])
     shown = lab("conformance", "vectors", cwd=folder)
@@ -66,7 +66,7 @@ def test_altered_answers_fail_with_a_small_diff(lab: Lab, folder: Path, write_li
     assert found["first_failure"] == {"id": "b", "line": 2, "path": "output", "expected": True, "found": False}
 
 
-def test_a_malformed_line_is_a_failure_with_its_place(lab: Lab, folder: Path) -> None:
+def test_malformed_line_fails_with_position(lab: Lab, folder: Path) -> None:
     with (folder / "vectors" / "skip_prompt.jsonl").open("a") as file:
         file.write("{broken\n")
     shown = lab("conformance", "vectors/skip_prompt.jsonl", cwd=folder)
@@ -75,7 +75,7 @@ def test_a_malformed_line_is_a_failure_with_its_place(lab: Lab, folder: Path) ->
 
 
 @pytest.mark.parametrize("name", ["empty", "nowhere"])
-def test_nothing_to_check(lab: Lab, tmp_path: Path, name: str) -> None:
+def test_conformance_without_records_is_refused(lab: Lab, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     done = lab("conformance", name, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""Users, passwords and keys within the URIs of a configuration come back in no manifest, figure or message."""
+"""Credentials in the URIs of a configuration never appear in manifests, figures or messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "arm.json"
 
 
-def test_manifest_of_a_run_holds_no_credentials_of_its_configuration(arm: Path) -> None:
+def test_manifest_has_no_credentials(arm: Path) -> None:
     path = "store:/ada:hunter2@host/traps"
     shutil.copytree(ROOT / "datasets/traps", path)
     words = ("replay", path, "--format", "lab", "--embedder", "hashing", "--limit", "1")
@@ -58,12 +58,12 @@ def test_manifest_of_a_run_holds_no_credentials_of_its_configuration(arm: Path) 
 
 
 @pytest.mark.parametrize("words", [("config", "show"), ("config", "show", "--json"), ("config", "check")])
-def test_configuration_is_shown_and_checked_without_credentials(words: tuple[str, ...], arm: Path) -> None:
+def test_config_commands_print_no_credentials(words: tuple[str, ...], arm: Path) -> None:
     done = CliRunner().invoke(app, [*words, arm.name])
     assert not [one for one in SECRETS if one in done.output], done.output
 
 
-def test_message_repeats_no_credentials_of_a_path(
+def test_message_with_path_has_no_credentials(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = "https://ada:hunter2@host/set?api_key=sk-live"

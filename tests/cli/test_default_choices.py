@@ -1,4 +1,4 @@
-"""What the commands choose where nothing but paths and a format is given."""
+"""Defaults of commands that get only paths and a format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_compare_without_arms_takes_the_first_two_of_the_run(lab: Lab, chosen: P
     assert (against["baseline"], against["candidate"]) == ("tier_quota_v1", "tier_first_v1")
 
 
-def test_compare_with_a_single_arm_says_how_to_get_a_second(lab: Lab, chosen: Path) -> None:
+def test_compare_with_one_arm_says_how_to_add_a_second(lab: Lab, chosen: Path) -> None:
     arguments = ("replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--embedder", "hashing")
     assert lab(*arguments, "--out", "single", cwd=chosen).returncode == 0
     done = lab("compare", "single", cwd=chosen)

@@ -1,4 +1,4 @@
-"""A disk that is full or read-only: one line that says so, exit code 4, what was there stays, and later it goes on."""
+"""A full or read-only disk: a one-line message, exit code 4, old files kept, and the command works again later."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def assert_kept(before: dict[str, bytes], after: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_on_a_full_disk_a_verb_says_so_and_goes_on_when_there_is_room(
+def test_command_on_full_disk_fails_clearly_and_later_continues(
     prepared: Path, disk: Disk, command: Run, name: str
 ) -> None:
     lay_out(disk, prepared)
@@ -173,9 +173,7 @@ def test_on_a_full_disk_a_verb_says_so_and_goes_on_when_there_is_room(
 
 
 @pytest.mark.parametrize("pages", range(1, 10))
-def test_a_disk_that_fills_up_on_the_way_keeps_what_was_done(
-    prepared: Path, disk: Disk, command: Run, pages: int
-) -> None:
+def test_disk_that_fills_up_keeps_finished_work(prepared: Path, disk: Disk, command: Run, pages: int) -> None:
     disk.fill(pages)
     words = (*REPLAY, *ARMS, "--out", "DISK/new")
     code, _, said = command(*words, disk=disk.path)
@@ -192,7 +190,7 @@ def test_a_disk_that_fills_up_on_the_way_keeps_what_was_done(
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_on_a_read_only_disk_a_verb_says_so_and_goes_on_when_it_is_not(
+def test_command_on_read_only_disk_fails_and_later_continues(
     prepared: Path, disk: Disk, command: Run, name: str
 ) -> None:
     lay_out(disk, prepared)
@@ -205,7 +203,7 @@ def test_on_a_read_only_disk_a_verb_says_so_and_goes_on_when_it_is_not(
 
 @pytest.mark.parametrize("name", CACHED)
 @pytest.mark.parametrize("what", ["full", "read-only"])
-def test_a_cache_that_cannot_grow_is_told_with_the_way_out(
+def test_cache_on_full_disk_names_the_remedy(
     prepared: Path, disk: Disk, command: Run, monkeypatch: pytest.MonkeyPatch, name: str, what: str
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(disk.path))
@@ -218,12 +216,12 @@ def test_a_cache_that_cannot_grow_is_told_with_the_way_out(
         return
     assert code == 4, said
     assert said.splitlines()[-1].startswith(f"error: cannot write {disk.path}"), said
-    assert said.splitlines()[-1].endswith("LAB_CACHE_DIR names another folder for the cache")
+    assert said.splitlines()[-1].endswith("set LAB_CACHE_DIR to another folder for the cache")
     assert reason in said
     shutil.rmtree(prepared / "new", ignore_errors=True)
 
 
-def test_a_warm_cache_and_a_finished_run_may_be_read_only(
+def test_warm_cache_and_finished_run_may_be_read_only(
     prepared: Path, disk: Disk, command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(disk.path))
@@ -250,7 +248,7 @@ def test_a_warm_cache_and_a_finished_run_may_be_read_only(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_output_that_nobody_has_room_for_is_told(place: Path, lab: Callable[..., object]) -> None:
+def test_stdout_on_full_disk_is_an_error(place: Path, lab: Callable[..., object]) -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
             [Path(sys.executable).with_name("lab"), "runs", "list", "."],

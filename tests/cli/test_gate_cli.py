@@ -1,4 +1,4 @@
-"""``lab gate`` from end to end: its exit codes and its files."""
+"""``lab gate`` end to end: exit codes and files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
         (GUARD.replace("Success@6", "R@999"), 2, (), 4),
     ],
 )
-def test_the_exit_code_is_the_verdict(
+def test_gate_exit_code_is_the_verdict(
     lab: Lab, place: Path, rules: str, least: int, more: tuple[str, ...], code: int
 ) -> None:
     done = lab("gate", "run", "--policy", policy(place, rules, least), "--json", *more, cwd=place)
@@ -53,7 +53,7 @@ def test_the_exit_code_is_the_verdict(
     # What a job is told is one thing, what was found another.
     assert found["status"] == {0: "pass", 1: "fail", 3: "inconclusive", 4: "error"}[3 if more else code]
     told = (
-        f"exit code {code}, not 3: the verdict is inconclusive, and --inconclusive-as {more[1]} was given\n"
+        f"exit code {code} instead of 3: the verdict is inconclusive, and --inconclusive-as {more[1]} was given\n"
         if more
         else ""
     )
@@ -79,11 +79,11 @@ def test_the_exit_code_is_the_verdict(
         (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
         (
             ("policies", "--show", "mine"),
-            "error: --show 'mine': there are: nightly, rollout, stage-b\n",
+            "error: --show: unknown policy 'mine'; known: nightly, rollout, stage-b\n",
         ),
     ],
 )
-def test_what_cannot_be_used_is_a_line_and_exit_code_2(
+def test_gate_with_unusable_input_prints_one_line_and_exits_2(
     lab: Lab, place: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (place / "bad.toml").write_text('name = "x"\nabout = "y"\n[[guard]]\nmeasure = "R@6"\n')
@@ -91,7 +91,7 @@ def test_what_cannot_be_used_is_a_line_and_exit_code_2(
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 
-def test_the_shipped_policy_says_why_and_writes_a_step_summary(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_gate_prints_reasons_and_writes_a_step_summary(lab: Lab, place: Path, tmp_path: Path) -> None:
     step = tmp_path / "summary.md"
     done = lab("gate", "run", "--policy", "rollout", cwd=place, GITHUB_STEP_SUMMARY=str(step))
     assert done.returncode == 3, done.stdout
@@ -104,7 +104,7 @@ def test_the_shipped_policy_says_why_and_writes_a_step_summary(lab: Lab, place: 
     assert "::warning title=gate rollout::" in done.stderr
 
 
-def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confidence(lab: Lab, place: Path) -> None:
+def test_gate_prints_critical_rules_before_advisory_ones(lab: Lab, place: Path) -> None:
     told = 'critical = false\n[[limit]]\nmeasure = "R@6"\nat_least = 0\n'
     rules = GUARD.replace("0.02", "0.5") + LIMIT + "at_least = 1.0\n" + told
     done = lab("gate", "run", "--policy", policy(place, rules + "\n"), cwd=place)
@@ -113,8 +113,8 @@ def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confi
     assert lines[:4] == [
         "PASS: mine, tier_quota_v1 against tier_first_v1 [trial: embedder hashing, which",
         "is for tests]",
-        "Every rule that decides holds: Success@6, R@6.",
-        "Advisory rules, which decide nothing:",
+        "Every critical rule passes: Success@6, R@6.",
+        "Advisory rules, which do not affect the verdict:",
     ]
     assert lines[4].startswith("- (fail): Success@6: ")
     assert lines[6].split()[-3:] == ["90", "%", "interval"]
@@ -123,7 +123,7 @@ def test_what_decides_is_said_before_what_is_told_and_intervals_with_their_confi
     assert "95 % interval" in done.stdout
 
 
-def test_a_group_that_is_a_verb_as_well(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_gate_without_subcommand_is_gate_judge(lab: Lab, place: Path, tmp_path: Path) -> None:
     """The gate's own help names the other commands; what they print can be used; a folder may be called like one."""
     shown = lab("gate", "--help", cwd=place)
     assert shown.returncode == 0
@@ -138,7 +138,7 @@ def test_a_group_that_is_a_verb_as_well(lab: Lab, place: Path, tmp_path: Path) -
     assert alone.returncode == 4
     assert alone.stderr == (
         "policy nightly is meant for --against DIR2; without it tier_quota_v1 is compared with tier_first_v1, another "
-        "arm of the same run\npolicies: replaces the verdict of policy other; --out keeps them apart\n"
+        "arm of the same run\npolicies: replaced the verdict of policy other; give --out to keep both\n"
     )
     copied = lab("gate", "policies", "--show", "nightly", cwd=place)
     (tmp_path / "own.toml").write_text(copied.stdout.replace('"nightly"', '"own"').replace("= 6", "= 2"))
@@ -179,7 +179,7 @@ def _log(place: Path, path: Path, count: int, failed: int) -> None:
         (100, 0, 3, "NO-GO YET (inconclusive): stage-b"),
     ],
 )
-def test_stage_b_from_a_log_to_go_or_no_go(
+def test_stage_b_judges_an_audited_log(
     lab: Lab, place: Path, tmp_path: Path, receipts: int, failed: int, code: int, headline: str
 ) -> None:
     _log(place, tmp_path / "gateway.log", receipts, failed)

@@ -1,4 +1,4 @@
-"""``lab golden`` from the command line: pool, judge without a terminal, lint with a run, diff, split, agree."""
+"""``lab golden`` commands: pool, judge without a terminal, lint with a run, diff, split, agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lab.cli.golden_tables import tell_run
+from lab.cli.golden_tables import emit_run
 from lab.cli.main import app
 from lab.errors import UnusableInput
 from lab.golden.judging import Decision, open_judging
@@ -67,7 +67,7 @@ def run(place: Path) -> Path:
     return run_replay(asked, place / "run").run.path
 
 
-def test_a_pool_is_never_written_over(place: Path) -> None:
+def test_pool_is_not_overwritten(place: Path) -> None:
     with pytest.raises(UnusableInput, match="is there already"):
         _run(
             *("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl"),
@@ -75,17 +75,17 @@ def test_a_pool_is_never_written_over(place: Path) -> None:
         )
 
 
-def test_pools_and_golden_sets_are_not_written_among_the_recordings(place: Path) -> None:
+def test_pool_inside_the_recordings_is_refused(place: Path) -> None:
     recordings = place / "datasets" / "mine"
-    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+    with pytest.raises(UnusableInput, match="would later be read as one of the recordings"):
         _run("pool", recordings, "--format", "lab", "--out", recordings / "pool.jsonl", "--arm", "recency")
-    with pytest.raises(UnusableInput, match="would be read as one of the recordings"):
+    with pytest.raises(UnusableInput, match="would later be read as one of the recordings"):
         _run("judge", place / "pool.jsonl", "--out", recordings / "gold.jsonl", "--json")
     assert sorted(path.stem for path in recordings.iterdir()) == sorted(NAMES)
     not_among(recordings, "lab", recordings / "pool.txt")
 
 
-def test_judging_needs_a_terminal_and_json_says_how_far_it_is(place: Path) -> None:
+def test_judge_needs_a_terminal_and_json_prints_progress(place: Path) -> None:
     command = ("judge", place / "pool.jsonl", "--out", place / "gold.jsonl")
     found = _json(*command)
     assert {name: found[name] for name in ("turns", "done", "open", "unjudged")} == {
@@ -96,11 +96,11 @@ def test_judging_needs_a_terminal_and_json_says_how_far_it_is(place: Path) -> No
     }
     with pytest.raises(UnusableInput, match="needs a terminal"):
         _run(*command)
-    with pytest.raises(UnusableInput, match="is the work of judge 'me'"):
+    with pytest.raises(UnusableInput, match="belongs to judge 'me'"):
         _run(*command, "--judge", "ann", "--json")
 
 
-def test_lint_tells_what_a_run_returned_that_nobody_judged(place: Path, run: Path) -> None:
+def test_lint_with_run_shows_judged_share(place: Path, run: Path) -> None:
     found = _json("lint", place / "gold.jsonl", "--recordings", place / "datasets" / "mine", "--run", run)
     assert found["power"]["probes"] == 4
     judged = {one["arm"]: one for one in found["judged"]}
@@ -118,14 +118,14 @@ def test_lint_tells_what_a_run_returned_that_nobody_judged(place: Path, run: Pat
     assert sum(one["judged"] for one in without["judged"]) < sum(one["judged"] for one in found["judged"])
 
 
-def test_a_difference_that_no_rate_can_reach_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    for detectable, said in ((1.2, "no difference could have"), (0.5, "a difference of ±0.500 could have")):
+def test_effect_above_1_is_printed_as_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for detectable, said in ((1.2, "(80 % power): none"), (0.5, "(80 % power): ±0.500")):
         measured = {"measure": "Success@6", "changed": 0.5, "probes": 9, "conversations": 2, "detectable": detectable}
-        tell_run({"measured": measured})
+        emit_run({"measured": measured})
         assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_many_judgements_without_a_reason_are_counted(place: Path) -> None:
+def test_lint_counts_many_judgements_without_reason(place: Path) -> None:
     arguments = ("lint", place / "gold.jsonl", "--recordings", place / "datasets" / "mine")
     bare = [line for line in _json(*arguments)["warnings"] if "gives no reason for" in line]
     text = " ".join(_run(*arguments).split())
@@ -140,7 +140,7 @@ def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
     assert found["measured"]["conversations"] == 2
     assert 0 < found["measured"]["changed"] < 1
     text = _run("lint", gold, "--run", run, *arms)
-    assert "could have been found" in text
+    assert "minimum detectable effect" in text
     assert "Judged@6" in text
     with pytest.raises(UnusableInput, match="give all three"):
         _run("lint", gold, "--run", run, "--baseline", "recency")
@@ -148,7 +148,7 @@ def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
         _run("lint", GOLDEN / "tea-mountain.jsonl", "--run", run)
 
 
-def test_diff_ends_with_1_where_judgements_differ(place: Path, tmp_path: Path) -> None:
+def test_diff_of_different_sets_exits_1(place: Path, tmp_path: Path) -> None:
     gold = place / "golden" / "mine"
     assert "0 probes added, 0 removed; 0 changes" in _run("diff", gold, gold)
     some = tmp_path / "some.jsonl"
@@ -161,7 +161,7 @@ def test_diff_ends_with_1_where_judgements_differ(place: Path, tmp_path: Path) -
     assert json.loads(done.stdout)["removed"] == [read_golden(gold).probes[0].id]
 
 
-def test_split_halves_are_sets_that_lint(place: Path, tmp_path: Path) -> None:
+def test_split_writes_two_valid_sets(place: Path, tmp_path: Path) -> None:
     told = _json("split", place / "golden" / "mine", "--out", tmp_path / "halves")
     assert [len(told[name]["conversations"]) for name in ("dev", "test")] == [1, 1]
     before = {path.name: path.read_bytes() for path in (tmp_path / "halves").iterdir()}
@@ -176,12 +176,12 @@ def test_split_halves_are_sets_that_lint(place: Path, tmp_path: Path) -> None:
     # itself, which would hold every probe twice.
     for folder in (tmp_path / "halves", place / "golden" / "mine"):
         names = sorted(path.name for path in folder.iterdir())
-        with pytest.raises(UnusableInput, match="holds something else already"):
+        with pytest.raises(UnusableInput, match="already holds other files"):
             _run("split", place / "golden" / "mine", "--out", folder)
         assert sorted(path.name for path in folder.iterdir()) == names
 
 
-def test_three_judges_are_compared_in_pairs(place: Path, tmp_path: Path) -> None:
+def test_agree_with_three_judges_compares_pairs(place: Path, tmp_path: Path) -> None:
     gold = place / "golden" / "mine"
     second, third = tmp_path / "second.jsonl", tmp_path / "third.jsonl"
     probes = read_golden(gold).probes
@@ -194,15 +194,15 @@ def test_three_judges_are_compared_in_pairs(place: Path, tmp_path: Path) -> None
         (len(probes) - 1, [1, 0]),
     ]
     assert [one["agreement"][0]["kappa"] for one in found] == [1, 1, 1]
-    with pytest.raises(UnusableInput, match="the same golden set twice"):
+    with pytest.raises(UnusableInput, match="the same golden set was given twice"):
         _run("agree", gold, gold)
 
 
-def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: Path) -> None:
+def test_agree_with_pool_counts_its_memories(place: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_bytes(golden_bytes(read_golden(place / "gold.jsonl").probes[::-1]))
     text = _run("agree", place / "gold.jsonl", other, "--pool", place / "pool.jsonl")
-    assert "4 probes that both judged" in text
+    assert "4 probes judged by both" in text
     assert "Pairs: the memories of" in " ".join(text.split())
     assert "more not in the pool" not in text
     copy = tmp_path / "copy.jsonl"
@@ -210,21 +210,21 @@ def test_agreement_over_a_pool_is_told_with_its_universe(place: Path, tmp_path: 
     pooled = {turn.turn for turn in read_pool(place / "pool.jsonl").turns}
     others = sum(probe.id not in pooled for probe in read_golden(copy).probes)
     text = _run("agree", place / "golden" / "mine", copy, "--pool", place / "pool.jsonl")
-    assert f"(0 and 0 by one alone, {others} more not in the pool)" in " ".join(text.split())
+    assert f"(by one only: 0 and 0; not in the pool: {others})" in " ".join(text.split())
 
 
-def test_recordings_in_another_form_are_asked_for_their_format(tmp_path: Path, place: Path) -> None:
+def test_recordings_in_other_format_ask_for_format(tmp_path: Path, place: Path) -> None:
     history = tmp_path / "history.md"
     history.write_text("# aider chat started at 2024-08-05 19:33:02\n\n#### hello\n", "utf-8")
     other = tmp_path / "other.jsonl"
     other.write_bytes((place / "gold.jsonl").read_bytes())
-    with pytest.raises(UnusableInput, match=r"not JSON.*need --format"):
+    with pytest.raises(UnusableInput, match=r"not JSON.*give --format"):
         _run("agree", place / "gold.jsonl", other, "--recordings", history)
-    with pytest.raises(UnusableInput, match="name them with --recordings, and their --format"):
+    with pytest.raises(UnusableInput, match="give them with --recordings and --format"):
         _run("agree", other, place / "gold.jsonl")
 
 
-def test_a_second_judge_gets_the_turns_of_the_first(place: Path, tmp_path: Path) -> None:
+def test_pool_with_probes_of_takes_turns_of_first_judge(place: Path, tmp_path: Path) -> None:
     asked = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "again.jsonl")
     told = _json(*asked, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
     judged = {probe.turn for probe in read_golden(place / "gold.jsonl").probes}

@@ -1,4 +1,4 @@
-"""The judge's desk, key by key, on a terminal of 80 by 24 that is none."""
+"""The judging screen, key by key, at 80 by 24 without a terminal."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def _screen(desk: Desk, columns: int = 80, rows: int = 24) -> list[str]:
     return [text for _, text in desk.lines(columns, rows)]
 
 
-def test_grades_move_on_and_the_last_one_asks_for_the_type(desk: Desk) -> None:
+def test_grade_moves_to_next_and_last_asks_for_type(desk: Desk) -> None:
     _press(desk, "2", "f", "0")
     assert (desk.cursor, desk.mode) == (3, "list")
     _press(desk, "1")
     assert desk.mode == "type"
-    assert any("what does this turn try?" in line for line in _screen(desk))
+    assert any("what does this turn test?" in line for line in _screen(desk))
     _press(desk, "f")
     assert desk.sheet.turn == "c/s/t6"
     (probe,) = read_golden(desk.judging.out).probes
@@ -88,7 +88,7 @@ def test_rest_nothing_and_skip(desk: Desk) -> None:
     assert desk.judging.sheet("c/s/t4").marks == {PORT: "2", OLD: "0", WICKED: "0", CHINESE: "0"}
     assert desk.judging.sheet("c/s/t6").state == "skipped"
     _press(desk, "x")
-    assert desk.message.startswith("a memory is graded as wanted here")
+    assert desk.message.startswith("a memory is graded relevant here")
     assert desk.judging.sheet("c/s/t4").marks[PORT] == "2"
     _press(desk, "up", "up", "up", "0", "escape", "x")
     assert desk.message.startswith("every turn is judged or skipped")
@@ -114,19 +114,19 @@ def test_notes_reasons_and_undo(desk: Desk) -> None:
     _press(desk, "u")
     assert (desk.sheet.turn, desk.sheet.marks, desk.cursor) == ("c/s/t4", {}, 2)
     _press(desk, "u", "u", "u")
-    assert (desk.judging.decisions, desk.message) == ([], "there is nothing to undo")
+    assert (desk.judging.decisions, desk.message) == ([], "nothing to undo")
 
 
-def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
+def test_search_adds_unpooled_memory(desk: Desk) -> None:
     _press(desk, "/")
     assert any("5 of 5 memories visible at the turn" in line for line in _screen(desk))
     _press(desk, *"FOOD cat")
-    assert [memory.key for memory in desk.found] == [HOME]
+    assert [memory.key for memory in desk.matches] == [HOME]
     assert any("[house] Cat food" in line for line in _screen(desk))
     _press(desk, "enter", "f")
     assert desk.sheet.marks == {HOME: "f"}
     _press(desk, "/", *"zebra", "enter")
-    assert (desk.message, desk.mode) == ("nothing found, so nothing added", "list")
+    assert (desk.message, desk.mode) == ("no match; nothing was added", "list")
     at = desk.cursor
     _press(desk, "/", "down", "down", "escape")
     assert (len(desk.sheet.items), desk.cursor) == (5, at)
@@ -140,26 +140,26 @@ def test_a_search_adds_what_no_arm_pooled(desk: Desk) -> None:
         PooledTurn("d/s/t4", (Pooled(PORT, {}),)),
     ],
 )
-def test_what_the_recordings_do_not_have_is_named(tmp_path: Path, turn: PooledTurn) -> None:
+def test_item_not_in_the_recordings_is_named(tmp_path: Path, turn: PooledTurn) -> None:
     judging = open_judging(replace(POOL, turns=(POOL.turns[0], turn)), tmp_path / "gold.jsonl", "ann")
-    with pytest.raises(UnusableInput, match="the recordings do not have it"):
+    with pytest.raises(UnusableInput, match="but not in the recordings"):
         Desk(judging, {"c": RECORDING})
 
 
-def test_a_search_that_finds_what_is_listed_goes_there_and_adds_nothing(desk: Desk) -> None:
+def test_search_for_listed_memory_selects_it(desk: Desk) -> None:
     assert [memory.key for memory in desk.visible] == [CHINESE, WICKED, OLD, PORT, HOME]
     _press(desk, "down", "/", *"8080", "enter")
     assert (desk.judging.decisions, desk.cursor) == ([], 0)
 
 
-def test_what_is_forbidden_stays_so_where_nothing_is_needed(desk: Desk) -> None:
+def test_nothing_needed_keeps_forbidden_memories(desk: Desk) -> None:
     _press(desk, "down", "down", "down", "f")
     assert desk.cursor == 0
     _press(desk, "x")
     assert desk.judging.sheet("c/s/t4").marks == {PORT: "0", OLD: "0", WICKED: "0", CHINESE: "f"}
 
 
-def test_so_much_of_a_conversation_is_shown_and_a_long_turn_from_its_beginning() -> None:
+def test_conversation_window_shows_start_of_a_long_turn() -> None:
     many = tuple(replace(RECORDING.turns[0], key=f"c/s/t{at}", seq=at) for at in range(30))
     assert len(conversation_lines(replace(RECORDING, turns=many), many[20], 80)) == 1 + BEFORE + 1
     lines = [("", "before"), *(("bold", f"line {at}") for at in range(6))]
@@ -168,18 +168,18 @@ def test_so_much_of_a_conversation_is_shown_and_a_long_turn_from_its_beginning()
     assert window(lines, 3, -9) == (lines[4:], -3)
 
 
-def test_a_memory_names_its_scope_where_it_is_another(desk: Desk) -> None:
+def test_listed_memory_shows_another_scope(desk: Desk) -> None:
     memory = RECORDING.memories[0]
     for scope, shown_scope in (("ops", False), ("global", False), ("house", True)):
         _, text = listed(replace(memory, scope=scope), desk.sheet, "ops", 80, here=False)
         assert (f"[{scope}]" in text) is shown_scope
 
 
-def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
+def test_ungraded_memory_stays_unjudged(desk: Desk) -> None:
     _press(desk, "2", "enter", "u")
     assert (desk.mode, desk.sheet.marks) == ("list", {})
     _press(desk, "2", "enter", "enter")
-    assert desk.message.startswith("a letter from a to j")
+    assert desk.message.startswith("press a letter from a to j")
     _press(desk, "b")
     assert desk.judging.progress()["unjudged"] == 3
 
@@ -187,19 +187,19 @@ def test_what_is_not_graded_stays_unjudged(desk: Desk) -> None:
 def test_enter_alone_judges_nothing(desk: Desk) -> None:
     _press(desk, "enter", "enter", "0", "enter")
     assert (desk.mode, desk.sheet.state) == ("list", "open")
-    assert desk.message == "3 memories without a grade: r refuses them, x says that nothing is needed"
+    assert desk.message == "3 memories without a grade; r grades them 0, x if nothing is needed"
     _press(desk, "2", "enter")
     assert desk.mode == "type"
 
 
-def test_a_grade_that_takes_the_place_of_another_says_so(desk: Desk) -> None:
+def test_changed_grade_is_announced(desk: Desk) -> None:
     _press(desk, "2", "up", "2")
     assert desk.message == ""
     _press(desk, "up", "f")
     assert desk.message == f"needed before, forbidden now: {RECORDING.memories[0].text}"
 
 
-def test_a_memory_tells_its_time_and_session_and_a_note_the_memory_that_it_is_for(desk: Desk) -> None:
+def test_details_show_time_session_and_noted_memory(desk: Desk) -> None:
     assert any("2023-11-14 22:13  this session  fact  ops" in text for _, text in desk.lines(80, 24))
     later = tuple(replace(turn, session="s2") if turn.seq > 2 else turn for turn in RECORDING.turns)
     moved = Desk(desk.judging, {"c": replace(RECORDING, turns=later)})
@@ -208,17 +208,17 @@ def test_a_memory_tells_its_time_and_session_and_a_note_the_memory_that_it_is_fo
     assert desk.lines(80, 24)[-2][1] == f"why “{OLD_TEXT}”: _"
 
 
-def test_the_space_bar_reads_on_in_a_long_memory_and_comes_back(desk: Desk) -> None:
+def test_space_pages_through_a_long_memory_and_wraps(desk: Desk) -> None:
     def read() -> list[str]:
         screen = [text for _, text in desk.lines(80, 24)]
-        (at,) = [place for place, text in enumerate(screen) if ", space: on" in text]
+        (at,) = [place for place, text in enumerate(screen) if ", space: more" in text]
         return screen[at : at + 5]
 
     longer = tuple(replace(one, text=LONG * 2) if one.key == CHINESE else one for one in RECORDING.memories)
     desk = Desk(desk.judging, {"c": replace(RECORDING, memories=longer)})
     _press(desk, "j", "j", "j")
     first = read()
-    assert "lines 1-4 of 7, space: on" in first[0]
+    assert "lines 1-4 of 7, space: more" in first[0]
     _press(desk, " ")
     second = read()
     assert ("lines 4-7 of 7" in second[0], second[1]) == (True, first[4])
@@ -228,27 +228,25 @@ def test_the_space_bar_reads_on_in_a_long_memory_and_comes_back(desk: Desk) -> N
     assert read() == first
 
 
-def test_lines_of_a_text_stay_lines() -> None:
+def test_folded_keeps_line_breaks() -> None:
     assert folded("if x:\n    y()\n\nelse: z", 80) == ["if x:", "    y()", "else: z"]
 
 
-def test_a_desk_begins_at_the_first_open_turn(desk: Desk, judging: Judging) -> None:
+def test_desk_starts_at_the_first_open_turn(desk: Desk, judging: Judging) -> None:
     _press(desk, "x")
     assert Desk(judging, {"c": RECORDING}).sheet.turn == "c/s/t6"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 50), (40, 24), (20, 10), (3, 2)])
 @pytest.mark.parametrize("keys", ["", "/", "?", "n", "N", "\n", "2", "jjj"])
-def test_no_screen_is_too_wide_or_too_high_or_writes_to_the_terminal(
-    desk: Desk, size: tuple[int, int], keys: str
-) -> None:
+def test_screens_fit_and_escape_control_characters(desk: Desk, size: tuple[int, int], keys: str) -> None:
     _press(desk, *("enter" if key == "\n" else key for key in keys))
     lines = _screen(desk, *size)
     assert len(lines) <= size[1]
     assert [line for line in lines if width(line) > size[0] or not line.isprintable()] == []
 
 
-def test_the_screen_shows_the_turn_what_was_said_before_and_the_memory_in_full(desk: Desk) -> None:
+def test_screen_shows_turn_context_and_full_memory(desk: Desk) -> None:
     text = "\n".join(_screen(desk))
     assert "> user: Which port does it use?" in text
     assert r"user: Look: \x1b[2J\x1b]0;owned\x07 deletes \u202e the screen" in text
@@ -259,7 +257,7 @@ def test_the_screen_shows_the_turn_what_was_said_before_and_the_memory_in_full(d
     assert "user: Hello" in "\n".join(_screen(desk))
 
 
-def test_text_is_folded_to_cells_and_loses_nothing() -> None:
+def test_folded_fits_cells_and_loses_nothing() -> None:
     for text in (LONG, "one two  three " * 20, "x" * 200, "mixed 燈籠 and words " * 9, ""):
         lines = folded(text, 30)
         assert max(map(width, lines)) <= 30
@@ -268,7 +266,7 @@ def test_text_is_folded_to_cells_and_loses_nothing() -> None:
     assert shown("a\tb\nc\u3000d\x00") == r"a b c d\x00"
 
 
-def test_keys_of_a_terminal_reach_the_desk(desk: Desk) -> None:
+def test_terminal_keys_reach_the_desk(desk: Desk) -> None:
     from prompt_toolkit.input import create_pipe_input
     from prompt_toolkit.output import DummyOutput
 
@@ -281,7 +279,7 @@ def test_keys_of_a_terminal_reach_the_desk(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
-def test_a_judge_leaves_with_ctrl_c_and_ctrl_d_too(desk: Desk, key: str) -> None:
+def test_ctrl_c_and_ctrl_d_quit(desk: Desk, key: str) -> None:
     from prompt_toolkit.input import create_pipe_input
     from prompt_toolkit.output import DummyOutput
 
@@ -291,7 +289,7 @@ def test_a_judge_leaves_with_ctrl_c_and_ctrl_d_too(desk: Desk, key: str) -> None
     assert desk.sheet.marks == {PORT: "2"}
 
 
-def test_a_decision_that_cannot_be_kept_ends_the_judging_with_its_reason(desk: Desk) -> None:
+def test_failed_save_ends_judging_with_the_reason(desk: Desk) -> None:
     from prompt_toolkit.input import create_pipe_input
     from prompt_toolkit.output import DummyOutput
 

@@ -1,4 +1,4 @@
-"""A judge at a real terminal of 80 by 24 who is killed, goes on, and is not joined by another."""
+"""Judging in a real 80 by 24 terminal: killed, continued, and locked for others."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def terminals() -> Iterator[list[Terminal]]:
         one.close()
 
 
-def test_a_judge_who_is_killed_goes_on_where_they_were(
-    tmp_path: Path, operators: Path, terminals: list[Terminal]
-) -> None:
+def test_killed_judging_continues_at_the_same_turn(tmp_path: Path, operators: Path, terminals: list[Terminal]) -> None:
     from lab.golden.model import GoldenSet
     from lab.recordings.readers import read_library
     from lab.replay.pool import content
@@ -96,7 +94,7 @@ def test_a_judge_who_is_killed_goes_on_where_they_were(
     first.press("2")
     first.wait_for("1 of 3 judged")
     first.press("r")
-    first.wait_for("what does this turn try?")
+    first.wait_for("what does this turn test?")
     first.press("a")
     screen = first.wait_for("2/2, 1 done")
     assert screen.count("\n") == 23

@@ -1,4 +1,4 @@
-"""``lab latency`` in a terminal: its tables, its JSON, its files, and how it is refused."""
+"""``lab latency`` as a command: tables, JSON, files and refusals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, make_set: Callable[..., Path]
     return folder
 
 
-def test_tables_of_80_columns_and_the_same_numbers_as_json(installed: Callable[..., object], home: Path) -> None:
+def test_latency_tables_fit_80_columns_and_match_json(installed: Callable[..., object], home: Path) -> None:
     command = ("latency", "datasets/tiny", "--format", "lab", *SMALL, "--arm", "tier_first_v1", "--out", "out")
     # What the processes of the measurement say reaches the standard error of a process alone.
     done = installed(*command, cwd=home)
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "n too small" in done.stdout
-    assert "of the recordings, 28 resampled from them" in " ".join(done.stdout.split())
+    assert "from the recordings, 28 resampled from them" in " ".join(done.stdout.split())
     assert "60 memories: building the lancedb store" in done.stderr
     again = installed(*command, "--json", cwd=home)
     assert (again.returncode, again.stderr) == (0, "")
@@ -42,7 +42,7 @@ def test_tables_of_80_columns_and_the_same_numbers_as_json(installed: Callable[.
     assert "choose another --out, or remove the folder" in other.stderr
 
 
-def test_arm_without_a_part_in_the_shared_table_is_told(lab: Callable[..., object], home: Path) -> None:
+def test_latency_notes_arm_outside_the_shared_table(lab: Callable[..., object], home: Path) -> None:
     few = (
         "--memories",
         "20",

@@ -1,4 +1,4 @@
-"""``lab nightly`` and ``lab baseline approve``: two nightly runs, and what is read of them."""
+"""``lab nightly`` and ``lab baseline`` as processes: two nightly runs and their results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ changed = "fail"
 """
 
 
-def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_nightly_runs_end_to_end(
+    lab: Lab, make_set: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_set(tmp_path, "a", "b")
     (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
     (tmp_path / "exact.toml").write_text(POLICY, encoding="utf-8")
@@ -44,9 +46,7 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     first = lab(*monday, cwd=tmp_path)
     assert first.returncode == 3, first.stderr
     assert "INCONCLUSIVE" in first.stdout
-    (command,) = [
-        line.partition(": ")[2] for line in first.stdout.splitlines() if line.startswith("  would settle it: ")
-    ]
+    (command,) = [line.partition(": ")[2] for line in first.stdout.splitlines() if line.startswith("  to resolve: ")]
     # What it says is to be done can be done.
     approved = lab(*command.split()[1:], "--date", "2026-03-02", "--json", cwd=tmp_path)
     assert approved.returncode == 0, approved.stderr
@@ -77,7 +77,7 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     listed = CliRunner().invoke(app, ["baseline", "list"])
     assert "lamps  2026-03-02" in listed.stdout
     shown = CliRunner().invoke(app, ["baseline", "show", "lamps"])
-    assert "2 conversations through tier_first_v1, tier_quota_v1" in shown.stdout
+    assert "2 conversations; arms tier_first_v1, tier_quota_v1" in shown.stdout
     # What is kept is no run of one's own, and is not removed as one.
     listed = CliRunner().invoke(app, ["runs", "list", "."])
     assert "not listed: 1 approved" in listed.stdout
@@ -86,7 +86,7 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     assert {"monday/sets/lamps/run", "monday/sets/lamps/again"} < {one["run"] for one in inside}
     kept = next(Path("reports/baselines/objects").iterdir())
     refused = CliRunner().invoke(app, ["runs", "rm", str(kept)])
-    assert "was approved as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
+    assert "is a baseline, approved as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
     far = tmp_path / "a-folder-of-a-user-who-likes-long-names" / "and-another-one" / "with-a-run-at-its-very-end"
     shutil.copytree("monday/sets/lamps/run", far)
     head, _, *lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()
@@ -98,4 +98,12 @@ def test_two_nights(lab: Lab, make_set: Callable[..., Path], tmp_path: Path, mon
     damaged = CliRunner().invoke(app, ["baseline", "list"])
     assert isinstance(damaged.exception, CheckFailed)
     assert "damaged" in damaged.stdout
-    assert CliRunner().invoke(app, ["baseline", "rm", "lamps"]).stdout == "forgot lamps; objects removed: 1\n"
+    assert CliRunner().invoke(app, ["baseline", "rm", "lamps"]).stdout == "removed lamps; copies removed: 1\n"
+
+
+def test_bless_is_a_hidden_alias_of_approve() -> None:
+    shown = CliRunner().invoke(app, ["baseline", "--help"]).stdout
+    assert ("approve" in shown, "bless" in shown) == (True, False)
+    approve, bless = (CliRunner().invoke(app, ["baseline", name, "--help"]).stdout for name in ("approve", "bless"))
+    assert "--allow-failed" in bless
+    assert bless.replace("baseline bless", "baseline approve") == approve

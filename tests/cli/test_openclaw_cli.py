@@ -1,4 +1,4 @@
-"""OpenClaw's sessions from the command line: validation of a home, replays with archives, and bad databases."""
+"""OpenClaw sessions on the command line: validate a home, replay with archives, bad databases."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def test_validate_says_what_a_home_holds(lab: Lab, home: Path) -> None:
+def test_validate_lists_contents_of_a_home(lab: Lab, home: Path) -> None:
     done = lab("recordings", "validate", str(home), "--format", "openclaw", cwd=home)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^SQLite 23 +- +1 +2 +0 +2026-09-01 +2026-09-01$", done.stdout, re.MULTILINE)
     assert re.search(r"^session headers +1$", done.stdout, re.MULTILINE)
-    assert "which --format openclaw-archived" in done.stdout
+    assert "--format openclaw-archived" in done.stdout
     every = lab("recordings", "validate", str(home), "--format", "openclaw-archived", "--json", cwd=home)
     told = json.loads(every.stdout)
     assert [one["stored"] for one in told["inventory"]["stocks"]] == ["SQLite 23", "reset, JSON Lines 4"]
     assert [one["turns"] for one in told["conversations"]] == [2, 2]
-    assert f"{BEFORE}: the last line, 4, is cut off and was skipped" in told["warnings"]
+    assert f"{BEFORE}: the last line, 4, is truncated and was skipped" in told["warnings"]
 
 
-def test_run_that_is_resumed_reads_the_archives_again(lab: Lab, home: Path, tmp_path: Path) -> None:
+def test_resumed_run_reads_archives_again(lab: Lab, home: Path, tmp_path: Path) -> None:
     arguments = ("replay", str(home), "--format", "openclaw-archived", "--arm", "recency", "--embedder", "hashing")
     done = lab(*arguments, "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def test_run_that_is_resumed_reads_the_archives_again(lab: Lab, home: Path, tmp_
     assert other.returncode == 2
 
 
-def test_run_of_a_database_that_grew_is_another_run(lab: Lab, home: Path, tmp_path: Path) -> None:
+def test_run_of_grown_database_is_refused_as_different(lab: Lab, home: Path, tmp_path: Path) -> None:
     arguments = ("replay", str(home), "--format", "openclaw", "--arm", "recency", "--embedder", "hashing")
     assert lab(*arguments, "--out", "run", cwd=tmp_path).returncode == 0
     line = json.dumps({"type": "message", "id": "z", "message": {"role": "user", "content": "And now?"}})
@@ -93,7 +93,7 @@ def test_run_of_a_database_that_grew_is_another_run(lab: Lab, home: Path, tmp_pa
     assert "recordings" in done.stderr
 
 
-def test_locked_database_ends_with_4_and_one_line(lab: Lab, home: Path) -> None:
+def test_locked_database_exits_4_with_one_line(lab: Lab, home: Path) -> None:
     path = home / "agents" / "main" / "agent" / DATABASE
     begin = "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\n"
     code = begin + "db.execute('BEGIN EXCLUSIVE')\nprint(1, flush=True)\ninput()"
@@ -109,21 +109,19 @@ def test_locked_database_ends_with_4_and_one_line(lab: Lab, home: Path) -> None:
         holder.communicate()
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == (
-        f"error: {path}: another process holds it locked; try again when that is done, or stop the gateway\n"
+        f"error: {path}: is locked by another process; try again when it has finished, or stop the gateway\n"
     )
 
 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "is cut off: 5000 of 8192 bytes"),
-        (lambda path: path.write_text("{}"), "is no SQLite database"),
-        (lambda path: path.write_bytes(b""), "is empty, so it is no SQLite database"),
+        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "is truncated: 5000 of 8192 bytes"),
+        (lambda path: path.write_text("{}"), "is not an SQLite database"),
+        (lambda path: path.write_bytes(b""), "is empty, so it is not an SQLite database"),
     ],
 )
-def test_bad_database_ends_with_2_and_one_line(
-    lab: Lab, home: Path, damage: Callable[[Path], object], said: str
-) -> None:
+def test_bad_database_exits_2_with_one_line(lab: Lab, home: Path, damage: Callable[[Path], object], said: str) -> None:
     path = home / "agents" / "main" / "agent" / DATABASE
     damage(path)
     done = lab("recordings", "validate", str(home), "--format", "openclaw", cwd=home)

@@ -1,4 +1,4 @@
-"""Somebody's own transcript against somebody's own memories, from the command line."""
+"""Replay a user's own transcript over the user's own memories."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _injected(run: Path) -> dict[tuple[str, str], set[str]]:
     return {(row["arm"], row["turn"]): set(row["item_key"][: row["injected"]]) for row in rows}
 
 
-def test_each_turn_recalls_the_memories_that_were_stored_by_then(lab: Lab, place: Path) -> None:
+def test_turn_recalls_only_memories_stored_before(lab: Lab, place: Path) -> None:
     done = _replay(lab, place, "export.jsonl", "run")
     assert done.returncode == 0, done.stderr
     found = _injected(place / "run")
@@ -90,9 +90,9 @@ def test_each_turn_recalls_the_memories_that_were_stored_by_then(lab: Lab, place
     assert found["recency", SECOND] == {KILN, RULE, LATER}
     assert ("recency", SILENT_TURN) not in found
     for note in (
-        "taken off user messages: relevant-memories block 1",
+        "removed from user messages: relevant-memories block 1",
         "rows without a label, which count as unknown: 1",
-        "working-set rows, which the engine makes itself, kept out of the pool: 1",
+        "working-set rows left out, because the engine builds them itself: 1",
     ):
         assert note in done.stderr
     explained = lab("explain", "run", SECOND, "--arm", "tier_quota_v1", cwd=place)
@@ -100,7 +100,7 @@ def test_each_turn_recalls_the_memories_that_were_stored_by_then(lab: Lab, place
     assert LATER in explained.stdout
 
 
-def test_a_table_gives_the_receipts_of_its_export_and_stays_as_it_was(lab: Lab, place: Path) -> None:
+def test_table_and_export_give_equal_receipts(lab: Lab, place: Path) -> None:
     def digest(path: Path) -> dict[Path, str]:
         return {
             file: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(path.rglob("*")) if file.is_file()
@@ -115,20 +115,20 @@ def test_a_table_gives_the_receipts_of_its_export_and_stays_as_it_was(lab: Lab, 
     assert [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
 
 
-def test_labels_may_be_graded_anew(lab: Lab, place: Path) -> None:
+def test_stored_labels_can_be_replaced(lab: Lab, place: Path) -> None:
     done = _replay(lab, place, "export.jsonl", "graded", "--labels", "heuristic-v1", "--json")
     assert json.loads(done.stdout)["labels"] == {"mode": "heuristic-v1"}
     assert "2 of 3 memories are labelled ignore" in done.stderr
 
 
-def test_a_store_that_is_none_is_bad_input(lab: Lab, place: Path) -> None:
+def test_invalid_store_is_bad_input(lab: Lab, place: Path) -> None:
     done = _replay(lab, place, "sessions", "bad")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "sessions: is no LanceDB folder with a table 'memories'" in done.stderr
+    assert "sessions: is not a LanceDB folder with a table 'memories'" in done.stderr
     assert not (place / "bad").exists()
 
 
-def test_the_transcript_is_useful_alone(lab: Lab, place: Path) -> None:
+def test_transcript_replays_without_a_store(lab: Lab, place: Path) -> None:
     done = lab("recordings", "validate", "sessions", "--format", "openclaw", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "silent replies left out: 1" in done.stdout + done.stderr
+    assert "silent replies, skipped: 1" in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What reaches a terminal or a CI log, whatever ids, notes and messages hold."""
+"""Terminal and CI output is safe whatever ids, notes and messages contain."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _on_a_terminal(code: str, cwd: Path) -> bytes:
     return written
 
 
-def test_terminal_with_hostile_ids_gets_no_control_character(tmp_path: Path) -> None:
+def test_hostile_ids_print_no_control_character(tmp_path: Path) -> None:
     code = (
         "from lab.cli.output import announce, complain, emit, emit_json, emit_list, emit_table\n"
         f"evil = {EVIL!r}\n"
@@ -57,23 +57,23 @@ def test_terminal_with_hostile_ids_gets_no_control_character(tmp_path: Path) -> 
 
 
 @given(st.text())
-def test_harmless_text_keeps_what_is_printable(text: str) -> None:
-    made = output.harmless(text)
+def test_escape_controls_keeps_printable_text(text: str) -> None:
+    made = output.escape_controls(text)
     assert all(one.isprintable() or one in "\n\t" or not one.isascii() for one in made)
     assert "\x1b" not in made
-    assert output.harmless(made) == made
+    assert output.escape_controls(made) == made
     if text.isascii() and text.isprintable() and "::" not in text and "##[" not in text:
         assert made == text
 
 
-def test_emitted_json_with_control_characters_is_still_the_same_value(capsys: pytest.CaptureFixture[str]) -> None:
+def test_emit_json_with_control_characters_round_trips(capsys: pytest.CaptureFixture[str]) -> None:
     output.emit_json({"id": EVIL, "more": ["::error::x", "\x7f"]})
     written = capsys.readouterr().out
     assert json.loads(written) == {"id": EVIL, "more": ["::error::x", "\x7f"]}
     assert "\x9b" not in written
 
 
-def test_unexpected_exception_ends_with_4_and_a_private_trace(
+def test_unexpected_exception_exits_4_with_private_trace(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def fail(**_: object) -> None:
@@ -95,7 +95,7 @@ def test_unexpected_exception_ends_with_4_and_a_private_trace(
     assert trace.stat().st_mode & 0o077 == 0
 
 
-def test_unexpected_exception_without_room_for_a_trace_still_ends_with_4(
+def test_unexpected_exception_without_trace_file_exits_4(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def fail(**_: object) -> None:
@@ -108,4 +108,4 @@ def test_unexpected_exception_without_room_for_a_trace_still_ends_with_4(
         with pytest.raises(SystemExit) as end:
             cli.main()
     assert end.value.code == 4
-    assert "its traceback could not be kept" in capfd.readouterr().err
+    assert "the traceback could not be saved" in capfd.readouterr().err

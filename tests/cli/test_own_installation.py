@@ -1,4 +1,4 @@
-"""The first look at an installation: six commands, with no option beyond paths and the format."""
+"""First look at an installation: six commands with only paths and a format."""
 
 from __future__ import annotations
 

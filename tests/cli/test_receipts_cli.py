@@ -1,4 +1,4 @@
-"""``lab receipts audit`` on a log with every kind of damage, packed, from stdin, from a pipe."""
+"""``lab receipts audit`` on a log with every kind of damage: plain, gzip, stdin and pipe."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sound_log_at_80_columns(lab: Lab, folder: Path) -> None:
+def test_audit_of_valid_log_fits_80_columns(lab: Lab, folder: Path) -> None:
     shown = lab("receipts", "audit", "good.log", "--strict", cwd=folder)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.startswith(
-        "6 lines of 1 log, 2 sound receipts of recall\n2026-03-01T09:00:01.000Z to 2026-03-01T09:00:04.000Z\n"
+        "6 lines of 1 log, 2 valid recall receipts\n2026-03-01T09:00:01.000Z to 2026-03-01T09:00:04.000Z\n"
     )
     rows = {tuple(line.rsplit(maxsplit=2)) for line in shown.stdout.splitlines()}
     rows = {(what.split(maxsplit=1)[-1].strip(), *of) for what, *of in (row for row in rows if len(row) == 3)}
@@ -99,7 +99,7 @@ def test_a_sound_log_at_80_columns(lab: Lab, folder: Path) -> None:
     assert "\ndamaged lines: none\n" in shown.stdout
 
 
-def test_every_kind_of_damage_is_counted_and_named(lab: Lab, folder: Path) -> None:
+def test_audit_counts_and_names_every_kind_of_damage(lab: Lab, folder: Path) -> None:
     done = lab("receipts", "audit", "good.log", "bad.log.gz", "--json", "--out", "deep/audit.json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
@@ -118,18 +118,18 @@ def test_every_kind_of_damage_is_counted_and_named(lab: Lab, folder: Path) -> No
     assert SECRET not in done.stdout
 
 
-def test_strict_fails_and_few_are_named(lab: Lab, folder: Path) -> None:
+def test_audit_strict_exits_1_and_listed_limits_lines(lab: Lab, folder: Path) -> None:
     shown = lab("receipts", "audit", "good.log", "bad.log.gz", "--strict", "--listed", "2", cwd=folder)
     assert (shown.returncode, shown.stderr) == (1, "error: good.log, bad.log.gz: 14 damaged lines\n")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.endswith(
         "damaged: bad.log.gz:2: the JSON of autoRecall.receipt is cut off\n"
         "damaged: bad.log.gz:4: byte 200 of the line is no UTF-8\n"
-        "… and 12 more (--listed N names N)\n"
+        "… and 12 more (--listed N lists N)\n"
     )
 
 
-def test_stdin_and_a_pipe_are_the_same_as_the_file(lab: Lab, folder: Path) -> None:
+def test_audit_of_stdin_and_pipe_equals_file(lab: Lab, folder: Path) -> None:
     def without_name(text: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(text)
         return found | {"files": [one | {"file": ""} for one in found["files"]]}
@@ -152,14 +152,17 @@ def test_stdin_and_a_pipe_are_the_same_as_the_file(lab: Lab, folder: Path) -> No
     [
         (("nowhere.log",), "error: nowhere.log: no such file\n"),
         ((".",), "error: .: cannot be read: Is a directory\n"),
-        (("good.log", "good.log"), "error: good.log: named twice; every receipt would count double\n"),
+        (
+            ("good.log", "good.log"),
+            "error: good.log: is given twice, so every receipt would count twice; give it once\n",
+        ),
         (
             ("good.log", "--out", "good.log"),
-            "error: --out good.log: is one of the logs, and would be overwritten; name another file\n",
+            "error: --out good.log: is one of the logs and would be overwritten; choose another file\n",
         ),
     ],
 )
-def test_logs_that_cannot_be_read(lab: Lab, folder: Path, logs: tuple[str, ...], complaint: str) -> None:
+def test_audit_of_unreadable_log_exits_2(lab: Lab, folder: Path, logs: tuple[str, ...], complaint: str) -> None:
     before = (folder / "good.log").read_bytes()
     done = lab("receipts", "audit", "--out", "audit.json", *logs, cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", complaint)

@@ -1,4 +1,4 @@
-"""``lab recordings`` as people use it: list, schema, import and convert."""
+"""``lab recordings``: list, schema, import and convert."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Certainly!
 """
 
 
-def test_the_known_sets_fit_80_columns_and_one_is_told_in_full(lab: Lab, tmp_path: Path) -> None:
+def test_list_fits_80_columns_and_details_one_format(lab: Lab, tmp_path: Path) -> None:
     for arguments in ((), ("realmem",)):
         done = lab("recordings", "list", *arguments, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
@@ -30,14 +30,14 @@ def test_the_known_sets_fit_80_columns_and_one_is_told_in_full(lab: Lab, tmp_pat
     assert {one["format"]: one["set"] and one["set"]["licence"] for one in told["formats"]}["locomo"] == "CC BY-NC 4.0"
 
 
-def test_a_history_is_taken_in_and_converted(lab: Lab, tmp_path: Path) -> None:
+def test_import_and_convert_a_history(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / ".aider.chat.history.md").write_text(HISTORY, "utf-8")
     source = ("recordings", "import", ".aider.chat.history.md", "--format", "aider", "--out", "taken")
     done = lab(*source, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "unknown version (newer, edited, or not that set): 1 file." in done.stdout
+    assert "unknown version (newer, edited, or another set): 1 file." in done.stdout
     assert done.stdout.endswith("taken: 1 conversation, 0 probes\n")
-    assert lab(*source, cwd=tmp_path).stdout.endswith("taken: 1 conversation, 0 probes, there already\n")
+    assert lab(*source, cwd=tmp_path).stdout.endswith("taken: 1 conversation, 0 probes, unchanged\n")
     refused = lab(*source[:-1], "other", "--strict", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
     assert not (tmp_path / "other").exists()
@@ -46,7 +46,7 @@ def test_a_history_is_taken_in_and_converted(lab: Lab, tmp_path: Path) -> None:
     assert (converted["datasets"], converted["golden"], converted["memories"]) == ("own/datasets/aider", None, 1)
 
 
-def test_the_schema_is_printed_for_people_and_programs(lab: Lab, tmp_path: Path) -> None:
+def test_schema_prints_text_and_json(lab: Lab, tmp_path: Path) -> None:
     from jsonschema import Draft202012Validator
 
     plain = lab("recordings", "schema", cwd=tmp_path).stdout
@@ -54,6 +54,6 @@ def test_the_schema_is_printed_for_people_and_programs(lab: Lab, tmp_path: Path)
     assert plain.count("\n") > 50
 
 
-def test_an_unknown_format_is_one_line(lab: Lab, tmp_path: Path) -> None:
+def test_unknown_format_is_one_line(lab: Lab, tmp_path: Path) -> None:
     done = lab("recordings", "import", ".", "--format", "nosuch", "--out", "out", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -1,4 +1,4 @@
-"""``lab runs rm``: what the lab wrote goes, and what somebody else put there stays."""
+"""``lab runs rm`` removes the lab's files and keeps all others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(place: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(place / "run", tmp_path / "run"))
 
 
-def test_runs_rm_with_foreign_files_leaves_and_names_them(run: Path, tmp_path: Path, lab: Lab) -> None:
+def test_runs_rm_keeps_and_names_foreign_files(run: Path, tmp_path: Path, lab: Lab) -> None:
     foreign = ["notes.md", "receipts/other.parquet", "figures/thesis.svg", "mine/deep/data.csv", ".git/config"]
     for name in foreign:
         (run / name).parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def test_runs_rm_with_foreign_files_leaves_and_names_them(run: Path, tmp_path: P
     (run / "verdict.json").write_text("{}")
     done = lab("runs", "rm", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "removed run, but for 5 files that the lab did not write:"
+    assert done.stdout.splitlines()[0] == "removed run, except 5 files that the lab did not write:"
     assert sorted(done.stdout.splitlines()[1:]) == sorted(f"run/{name}" for name in foreign)
     there = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     assert there == set(foreign)

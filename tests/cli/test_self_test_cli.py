@@ -1,4 +1,4 @@
-"""``lab gate self-test``: what can be tried, and what cannot."""
+"""``lab gate self-test`` as a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATCH = """--- a/lab/retrieval/fusion.py
 """
 
 
-def test_the_faults_are_listed_with_what_they_edit(lab: Lab, tmp_path: Path) -> None:
+def test_list_shows_faults_with_their_files(lab: Lab, tmp_path: Path) -> None:
     done = lab("gate", "self-test", "--list", "--json", "--fault", "rrf-k-10", "--fault", "time-leak", cwd=tmp_path)
     assert done.returncode == 0
     found = json.loads(done.stdout)["faults"]
@@ -36,11 +36,9 @@ def test_the_faults_are_listed_with_what_they_edit(lab: Lab, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
-    [("59", "10", "hunk 1 of retrieval/fusion.py does not apply"), ("60", "10 +", "is no Python any more")],
+    [("59", "10", "hunk 1 of retrieval/fusion.py does not apply"), ("60", "10 +", "is no longer valid Python")],
 )
-def test_a_patch_that_cannot_be_tried_is_told_in_one_line(
-    lab: Lab, tmp_path: Path, old: str, new: str, told: str
-) -> None:
+def test_unusable_patch_is_refused_in_one_line(lab: Lab, tmp_path: Path, old: str, new: str, told: str) -> None:
     path = tmp_path / "mine.diff"
     path.write_text(PATCH.format(old=old, new=new), "utf-8")
     done = lab("gate", "self-test", "--patch", path, cwd=tmp_path)
@@ -58,7 +56,7 @@ def test_a_patch_that_cannot_be_tried_is_told_in_one_line(
         (3, 5, 1, "; caught, and 1 A/A DRAWS FAILED (policy nightly)"),
     ],
 )
-def test_one_fault_ends_in_caught_or_not(changed: int, draws: int, failed: int, ending: str) -> None:
+def test_self_test_of_one_fault_says_whether_it_is_caught(changed: int, draws: int, failed: int, ending: str) -> None:
     trial = Trial(shipped_faults()[0], None, Found(changed=changed), 1.0)
     judged = Draws(draws, {Swapped("set", "one", "other"): {"fail": failed} if draws else {}}, {})
     said = _sentences(Report("nightly", (trial,), judged, 10, 1.0, 2.0))

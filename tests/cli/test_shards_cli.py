@@ -1,4 +1,4 @@
-"""``lab replay --shard`` and ``--dask``, and ``lab merge``, as they are typed."""
+"""``lab replay --shard``, ``--dask`` and ``lab merge`` as commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def results(run: Path) -> dict[str, Any]:
     return found | {"manifest.json": manifest}
 
 
-def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> None:
+def test_shards_are_listed_merged_and_not_scored_alone(lab: Lab, parts: Path) -> None:
     merged = lab("merge", "merged", "part2", "part1", "--json", cwd=parts)
     assert json.loads(merged.stdout) == {
         "run": "merged",
@@ -51,7 +51,7 @@ def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> No
     }, merged.stderr
     assert results(parts / "merged") == results(parts / "whole")
     again = lab("merge", "merged", "part1", "part2", cwd=parts)
-    assert again.stdout == "merged: 0 copied, 3 there already. Next: lab score merged\n"
+    assert again.stdout == "merged: 0 conversations copied, 3 already present. Next: lab score merged\n"
     listed = {one["run"]: one for one in json.loads(lab("runs", "list", ".", "--json", cwd=parts).stdout)["runs"]}
     assert [listed["part1"][name] for name in ("shard", "status")] == ["1/2", "complete"]
     assert listed["part1"]["conversations"] + listed["part2"]["conversations"] == 3
@@ -66,22 +66,20 @@ def test_shards_are_merged_listed_and_refused_alone(lab: Lab, parts: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("merge", "new", "part1"), "shards are missing: 2/2; name all 2"),
-        (("merge", "new", "part1", "whole"), "whole: is a whole run, not a shard of one"),
+        (("merge", "new", "part1"), "shards are missing: 2/2; give all 2"),
+        (("merge", "new", "part1", "whole"), "whole: is a complete run, not a shard"),
         ((*REPLAY, "new", "--shard", "3/2"), "--shard '3/2': expected NUMBER/OF from 1/OF to OF/OF, such as 2/3"),
         ((*REPLAY, "new", "--dask", "here"), "--dask 'here': expected local, or a scheduler's address"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(lab: Lab, parts: Path, words: tuple[str, ...], said: str) -> None:
+def test_unusable_shard_is_refused_in_one_line(lab: Lab, parts: Path, words: tuple[str, ...], said: str) -> None:
     ended = lab(*words, cwd=parts)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert f"error: {said}" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-def test_a_dask_cluster_of_this_machine_writes_the_same_bytes_and_nothing_else_to_the_terminal(
-    lab: Lab, parts: Path
-) -> None:
+def test_local_dask_cluster_writes_the_same_bytes_quietly(lab: Lab, parts: Path) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed")
     done = lab(*REPLAY, "dask", "--dask", "local", "--jobs", "2", cwd=parts)
     assert done.stdout == (

@@ -1,4 +1,4 @@
-"""``lab sweep`` from end to end."""
+"""``lab sweep`` end to end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def swept(operators: Path, tmp_path: Path, lab: Callable[..., Any]) -> Callable[
     return run
 
 
-def test_the_verb_writes_a_table_and_charts_and_goes_on_where_it_was(swept: Callable[..., Any], tmp_path: Path) -> None:
+def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tmp_path: Path) -> None:
     first = swept("--json")
     assert first.returncode == 0, first.stderr
     told = json.loads(first.stdout)
@@ -53,14 +53,16 @@ def test_the_verb_writes_a_table_and_charts_and_goes_on_where_it_was(swept: Call
     assert "hard_rules" in other.stderr
 
 
-def test_two_processes_find_what_one_does(swept: Callable[..., Any], tmp_path: Path, operators: Path) -> None:
+def test_sweep_with_two_processes_gives_equal_results(
+    swept: Callable[..., Any], tmp_path: Path, operators: Path
+) -> None:
     one = json.loads(swept("--json").stdout)
     (tmp_path / "out").rename(tmp_path / "first")
     two = json.loads(swept("--json", "--jobs", "2").stdout)
     assert two["configurations"] == one["configurations"]
 
 
-def test_the_table_keeps_to_80_columns(swept: Callable[..., Any]) -> None:
+def test_sweep_table_fits_80_columns(swept: Callable[..., Any]) -> None:
     found = swept()
     assert found.returncode == 0
     assert "hybrid" in found.stdout
@@ -70,19 +72,19 @@ def test_the_table_keeps_to_80_columns(swept: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--saturated", "--labels", "sampled"), "--saturated draws the labels itself"),
-        (("--seeds", "2"), "--seeds counts the draws of --saturated"),
+        (("--saturated", "--labels", "sampled"), "--saturated samples the labels itself"),
+        (("--seeds", "2"), "--seeds needs --saturated"),
         (("--grid", "nothing.json"), "nothing.json: no such file"),
     ],
 )
-def test_what_cannot_be_swept_is_told_in_one_line(swept: Callable[..., Any], more: tuple[str, ...], said: str) -> None:
+def test_unusable_sweep_is_refused_in_one_line(swept: Callable[..., Any], more: tuple[str, ...], said: str) -> None:
     found = swept(*more)
     assert found.returncode == 2
     assert said in found.stderr
     assert found.stderr.count("\n") == 1
 
 
-def test_a_configuration_that_the_engine_refuses_is_named(swept: Callable[..., Any], tmp_path: Path) -> None:
+def test_sweep_names_a_refused_configuration(swept: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "grid.json").write_text(json.dumps({"grid": {"autoRecall.repeatPenalti": [0.1]}}))
     found = swept()
     assert found.returncode == 2
@@ -90,10 +92,10 @@ def test_a_configuration_that_the_engine_refuses_is_named(swept: Callable[..., A
     assert not (tmp_path / "out").exists()
 
 
-def test_one_configuration_draw_by_draw(swept: Callable[..., Any]) -> None:
+def test_by_draw_shows_one_configuration_per_label_sample(swept: Callable[..., Any]) -> None:
     found = swept("--saturated", "--by-draw", "3", "--hard-rules", "1", "--limit", "1")
     assert found.returncode == 0, found.stderr
-    table = found.stdout.partition("#3, draw by draw")[2].splitlines()
+    table = found.stdout.partition("#3, by label sample")[2].splitlines()
     drawn = [line for line in table if line.startswith(("distractors ", "independent "))]
     assert len(drawn) > 12
     assert drawn[-1].startswith("independent 1.00")

@@ -1,4 +1,4 @@
-"""``lab measures``, ``lab export`` and ``lab import`` in a terminal."""
+"""``lab measures``, ``lab export`` and ``lab import`` as commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "none")
 
 
-def test_measures_are_listed_within_eighty_columns(lab: Lab, tmp_path: Path) -> None:
+def test_measures_fit_80_columns(lab: Lab, tmp_path: Path) -> None:
     done = lab("measures", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -24,7 +24,7 @@ def test_measures_are_listed_within_eighty_columns(lab: Lab, tmp_path: Path) -> 
     assert set(listed[0]) == keys
 
 
-def test_what_is_exported_is_imported_with_the_same_means(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_exported_run_imports_with_equal_means(lab: Lab, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "trec"
     done = lab("export", "run", "--format", "trec", "--out", out, "--json", cwd=place)
     files = json.loads(done.stdout)["files"]
@@ -45,10 +45,10 @@ def test_what_is_exported_is_imported_with_the_same_means(lab: Lab, place: Path,
     assert found[files[-1]]["missing"] == scored["none"]["n"]
     shown = lab("import", "--qrels", files[0], "--run", files[1], "--run", files[4], "-m", "hit@5", cwd=tmp_path)
     assert shown.stdout.splitlines()[0].split() == ["run", "n", "Success@5"]
-    assert "none: 6 queries without a line" in shown.stdout
+    assert "none: 6 queries without results" in shown.stdout
 
 
-def test_a_beir_folder_goes_out_and_comes_in(lab: Lab, place: Path, tmp_path: Path) -> None:
+def test_beir_export_imports_again(lab: Lab, place: Path, tmp_path: Path) -> None:
     beir, trec = tmp_path / "beir", tmp_path / "trec"
     for folder, *more in ((beir, "--format", "beir", "--with-text"), (trec, "--format", "trec")):
         done = lab("export", "run", "--out", folder, *more, cwd=place)
@@ -67,14 +67,17 @@ def test_a_beir_folder_goes_out_and_comes_in(lab: Lab, place: Path, tmp_path: Pa
     ("arguments", "message"),
     [
         (("export", "run", "--format", "csv", "--out", "x"), "unknown format 'csv'"),
-        (("export", "datasets", "--out", "x"), "is no run directory"),
+        (("export", "datasets", "--out", "x"), "is not a run directory"),
         (("import", "--qrels", "absent.txt", "--run", "bad.run"), "absent.txt: no such file"),
         (("import", "--qrels", "good.txt", "--run", "bad.run"), "bad.run:2: expected 6 fields"),
-        (("import", "--qrels", "good.txt", "--run", "good.run", "-m", "nDCG(rel=2)@5"), "no measure 'nDCG(rel=2)@5'"),
+        (
+            ("import", "--qrels", "good.txt", "--run", "good.run", "-m", "nDCG(rel=2)@5"),
+            "unknown measure 'nDCG(rel=2)@5'",
+        ),
         (("import", "--qrels", "good.txt", "--run", "good.run", "--run", "good.run"), "given twice"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line(
+def test_unusable_files_are_refused_in_one_line(
     lab: Lab, place: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "good.txt").write_text("q 0 d 1\n")

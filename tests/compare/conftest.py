@@ -17,7 +17,7 @@ MakeRun = Callable[..., RunDirectory]
 
 @pytest.fixture(scope="session")
 def make_run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
-    """Replays the shipped recordings through the arms that are named; equal arguments, the same run."""
+    """Replay the shipped recordings through the named arms; equal arguments give the same run."""
     made: dict[str, RunDirectory] = {}
 
     def make(*arms: str, **arguments: Any) -> RunDirectory:

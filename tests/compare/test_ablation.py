@@ -1,4 +1,4 @@
-"""The ablation of a scored run: means of every step, and what each changes against the step below."""
+"""The ablation of a scored run: means of every step, and differences from the previous step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_ablation_keeps_the_order_of_steps(scored: tuple[Scores, dict[str, Any]]
 def test_ablation_means_equal_the_run(scored: tuple[Scores, dict[str, Any]], steps: list[StepResult]) -> None:
     for step in steps:
         assert step.means == {name: scored[1][step.arm]["measures"][name] for name in measures_shown(6)}
-    # What only the digest has is missing below it.
+    # Measures of the Working Set are missing in earlier steps.
     with_digest = [step.arm for step in steps if step.means["BackboneDuplication"] is not None]
     assert with_digest == ["quota_backbone", "quota_score", "seed_full"]
     assert steps[-1].means["HardRules"] == 1.0
@@ -67,7 +67,7 @@ def test_ablation_change_is_paired_difference_from_previous_step(run: RunDirecto
                 compared[name].p,
                 compared[name].n,
             )
-            # Nothing was declared beforehand, so nothing is adjusted.
+            # No primary measures, so no adjustment.
             assert change.p_holm is None
     assert "BackboneDuplication" not in steps[4].changes
     assert "BackboneDuplication" in steps[5].changes
@@ -88,7 +88,7 @@ def test_measures_follow_the_cutoff(scored: tuple[Scores, dict[str, Any]]) -> No
     assert next(iter(measures_shown(3))) == "Success@3"
     steps = ablation(scores, means, 3)
     assert [step.means["Success@3"] for step in steps] == [means[arm]["measures"]["Success@3"] for arm in ARMS]
-    # A measure that the run does not have is empty, and changes nothing.
+    # A measure that the run does not have is None.
     odd = ablation(scores, means, 7)
     assert [(step.means["Success@7"], "Success@7" in step.changes) for step in odd] == [(None, False)] * len(ARMS)
 

@@ -18,7 +18,7 @@ def test_kappa_of_a_table_worked_out_by_hand() -> None:
     # raw (20 + 15) / 50 = .7; chance .5 * .6 + .5 * .4 = .5; so .2 / .5.
     table = Counter({(1, 1): 20, (1, 0): 5, (0, 1): 10, (0, 0): 15})
     assert kappa(table) == pytest.approx(0.4, abs=1e-12)
-    # Of two grades, squared distances are those of a plain kappa.
+    # With two grades, weighted kappa equals plain kappa.
     assert kappa(table, squared=True) == pytest.approx(0.4, abs=1e-12)
 
 
@@ -43,7 +43,7 @@ def test_kappa_at_its_ends() -> None:
     assert kappa(Counter({(0, 1): 5, (1, 0): 5})) == -1
     assert kappa(Counter({(0, 0): 9})) is None
     assert kappa(Counter()) is None
-    # One judge called everything the same: 0 by the formula, and nothing to be learnt.
+    # One judge gave every pair the same grade: the formula gives 0, which says nothing.
     assert kappa(Counter({(0, 0): 9, (0, 1): 1})) is None
 
 
@@ -56,7 +56,7 @@ def _recording(name: str) -> Recording:
 
 
 def _golden(name: str, *turns: dict[str, int], kind: str = "todo") -> GoldenSet:
-    """A probe a turn: memory to grade, 0 for forbidden."""
+    """One probe per turn: grades by memory, 0 for forbidden."""
     probes = []
     for at, marks in enumerate(turns):
         relevant = tuple(Judgement(f"{name}#{key}", grade) for key, grade in marks.items() if grade)
@@ -71,7 +71,7 @@ RECORDINGS = {name: _recording(name) for name in ("c", "d")}
 def test_agree_universe_is_visible_memories_of_the_scope() -> None:
     found = agree(_golden("c", {"a": 2}, {}), _golden("c", {"a": 1, "x": 0}, {"b": 1}), RECORDINGS)
     (whole,) = found.rows
-    # a and b at either turn, and x, which a judge forbade.
+    # a and b at both turns, and x, which one judge forbids.
     assert (whole.pairs, whole.both, whole.first, whole.second, found.outside) == (5, 1, 0, 1, 1)
     assert (whole.raw, whole.positive, whole.low) == (0.8, pytest.approx(2 / 3), None)
     assert (found.forbidden.pairs, found.forbidden.second, found.silent.pairs, found.silent.first) == (5, 1, 2, 1)
@@ -86,7 +86,7 @@ def test_agree_with_a_pool_uses_it_as_universe() -> None:
     pooled = {"c/s/t0": ["c#a", "c#x"]}
     found = agree(_golden("c", {"a": 2}, {}), _golden("c", {"a": 2}, {"b": 1}), {}, pooled)
     assert (found.probes, found.rows[0].pairs, found.outside) == (1, 2, 0)
-    # Both judged the second turn, which the pool does not have.
+    # Both judged the second turn, which is not in the pool.
     assert (found.alone, found.unpooled, found.rows[0].kappa) == ((0, 0), 1, 1)
     with pytest.raises(UnusableInput, match="no probe is in both golden sets and the pool"):
         agree(_golden("c", {"a": 2}), _golden("c", {"a": 2}), {}, {"c/s/t1": []})
@@ -102,7 +102,7 @@ def test_agree_has_rows_by_type() -> None:
     whole, todo, update = agree(first, second, RECORDINGS).rows
     assert (whole.name, todo.name, update.name) == ("all", "todo", "update")
     assert (todo.pairs + update.pairs, update.kappa) == (whole.pairs, 1)
-    # Left out one by one: kappa 1 without c, that of c alone without d.
+    # Leave-one-out: kappa is 1 without c, and that of c without d.
     assert whole.kappa is not None
     assert todo.kappa is not None
     spread = 12.706204736 * abs(1 - todo.kappa) / 2
@@ -120,7 +120,7 @@ def test_agree_sorts_types_and_weights_grades() -> None:
 
 
 def test_agree_interval_needs_every_leave_one_out_kappa() -> None:
-    # Without d nothing is relevant, so that there is no kappa.
+    # Without d nothing is relevant, so kappa is undefined.
     whole = agree(
         GoldenSet(_golden("c", {}).probes + _golden("d", {"a": 1}).probes),
         GoldenSet(_golden("c", {}).probes + _golden("d", {"a": 1}).probes),

@@ -1,4 +1,4 @@
-"""Two runs compared exactly: nothing is too small to be told, and order of arms is nothing."""
+"""Exact comparison of two runs: every difference is reported, and the order of arms is ignored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _copy(run: RunDirectory, folder: Path) -> RunDirectory:
 
 @pytest.fixture
 def edit(resealed: Callable[[Path], RunDirectory]) -> Callable[..., RunDirectory]:
-    """Rewrites one cell of the receipts of a run and takes its digests anew; opens it again."""
+    """Rewrite one cell of the receipts of a run, update its digests, and reopen it."""
 
     def edited(run: RunDirectory, *cell: Any) -> RunDirectory:
         _edit(run, *cell)
@@ -55,7 +55,7 @@ def _edit(run: RunDirectory, conversation: str, column: str, row: int, change: C
 
 
 def _row(run: RunDirectory, arm: str) -> int:
-    """The last row of an arm that returned something."""
+    """Return the last row of an arm with items."""
     table = read_table(run.receipts(run.conversations[1]), ("arm", "item_key"))
     return max(row for row, one in enumerate(table.to_pylist()) if one["arm"] == arm and one["item_key"])
 
@@ -76,7 +76,7 @@ def test_changes_of_a_copy_are_none(run: RunDirectory, tmp_path: Path) -> None:
         ("item_score", lambda scores: [math.nan, *scores[1:]]),
         ("item_key", lambda keys: list(reversed(keys[:2])) + keys[2:]),
         ("item_fts_rank", lambda ranks: [None if ranks[0] is not None else 1, *ranks[1:]]),
-        ("recalls", lambda value: not value),
+        ("is_recall_turn", lambda value: not value),
         ("probe", lambda value: None if value else "invented"),
         ("receipt", lambda text: text.replace("{", "{ ", 1)),
         ("chars", lambda value: value + 1),
@@ -112,7 +112,7 @@ def test_foremost_puts_changed_recalls_first(
     run: RunDirectory, tmp_path: Path, edit: Callable[..., RunDirectory]
 ) -> None:
     other, conversation = _copy(run, tmp_path / "copy"), run.conversations[1]
-    # The arm comes later in the run, and its turn is the one to look at.
+    # The arm is later in the run, but its changed recall comes first.
     for arm, column in ((FIRST, "receipt"), (QUOTA, "block")):
         other = edit(other, conversation, column, _row(run, arm), lambda text: text + " ")
     found = changes(run, other)
@@ -235,5 +235,5 @@ def test_moved_reports_uncommitted_changes(run: RunDirectory) -> None:
     assert moved(clean, told("2" * 64, dirty=False)) == (code,)
     assert moved(clean, edited) == ("git uncommitted changes no -> yes", code)
     assert moved(told("1" * 64, dirty=True), edited) == ("git uncommitted changes in both", code)
-    # Equal code explains nothing, whatever git says.
+    # Equal code explains nothing, whatever git reports.
     assert moved(told("2" * 64, dirty=False), edited) == ()

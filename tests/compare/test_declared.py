@@ -1,4 +1,4 @@
-"""Measures that are declared to decide, hits by the thousand, and slices."""
+"""Primary measures, gained and lost hits, and slices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARMS = ("tier_first_v1", "seed_full", "hybrid", "none")
 
 @pytest.fixture(scope="module")
 def run(make_run: MakeRun) -> RunDirectory:
-    """Arms with and without a digest, a full one and an empty one."""
+    """Arms with and without a Working Set, the oracle, and the empty arm."""
     return make_run(*ARMS)
 
 
@@ -45,12 +45,12 @@ def test_compare_refuses_more_than_five_primary_measures(run: RunDirectory) -> N
         compare_arms(run, "tier_first_v1", "hybrid", primary=[*headlines(6), "RR@6"])
     with pytest.raises(UnusableInput, match="--primary RepeatRate: none has no value of it"):
         compare_arms(run, "tier_first_v1", "none", primary=["RepeatRate"])
-    with pytest.raises(UnusableInput, match="--primary: unknown measure 'Succes@6'; near: Success@6"):
+    with pytest.raises(UnusableInput, match="--primary: unknown measure 'Succes@6'; did you mean 'Success@6'"):
         compare_arms(run, "tier_first_v1", "hybrid", primary=["Succes@6"])
     for name, said in (
-        ("R@777", "these arms return at most [0-9]+; "),
-        ("GoldNice@7", "these arms return at most 6; "),
-        ("P(rel=2)@7777", "these arms return at most [0-9]+; "),
+        ("R@777", "these arms return at most [0-9]+ items; "),
+        ("GoldNice@7", "these arms return at most 6 items; "),
+        ("P(rel=2)@7777", "these arms return at most [0-9]+ items; "),
     ):
         with pytest.raises(UnusableInput, match=re.escape(f"--primary {name}: ") + said):
             compare_arms(run, "tier_first_v1", "hybrid", primary=[name])

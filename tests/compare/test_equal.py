@@ -1,4 +1,4 @@
-"""Copies of a conversation under other names: found by validate and lint, and one conversation to whoever compares."""
+"""Identical conversations under other names: reported by validate and lint, and counted once in comparisons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ margin = 0.5
 
 @pytest.fixture(scope="module")
 def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten copies of one shipped conversation and of its gold, each under a name of its own and on another day."""
+    """Ten copies of one shipped conversation and its gold, under different names and dates."""
     folder = tmp_path_factory.mktemp("clones")
     for kind in ("datasets", "golden"):
         text = (ROOT / kind / "traps" / "kiln-room.jsonl").read_text("utf-8")
@@ -66,11 +66,11 @@ def test_validate_and_lint_name_conversations_that_are_equal(clones: Path) -> No
     words = ["recordings", "validate", str(clones / "datasets/clones"), "--format", "lab"]
     done = cli.invoke(app, words)
     said = " ".join(done.stdout.split())
-    assert (done.exit_code, "clone-9: say the same, turn by turn" in said) == (0, True)
+    assert (done.exit_code, "clone-9: these conversations have the same turns" in said) == (0, True)
     assert cli.invoke(app, [*words, "--strict"]).exit_code == 1
     done = cli.invoke(app, ["golden", "lint", str(clones / "golden/clones")])
     said = " ".join(done.stdout.split())
-    assert (done.exit_code, "clone-9 say the same, turn by turn; judge one of them alone" in said) == (1, True)
+    assert (done.exit_code, "clone-9 have the same turns; judge only one of them" in said) == (1, True)
     assert "1 conversation: a two-sided sign-flip test needs 6" in said
 
 

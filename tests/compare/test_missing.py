@@ -1,4 +1,4 @@
-"""What becomes of places where one arm has no value: one denominator, and nothing drops out untold."""
+"""Probes and turns where one arm has no value: one denominator, and every omission is reported."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NAN = float("nan")
 
 
 def scored(measure: str, base: list[float], cand: list[float]) -> Scores:
-    """Two arms in two conversations of as many places as there are halves of values."""
+    """Two arms in two conversations, each with half of the values."""
     builder, half = Builder(), len(base) // 2
     for conversation, part in (("a", slice(None, half)), ("b", slice(half, None))):
         count = len(base[part])
-        first = builder.add_places([f"{conversation}/{place}" for place in range(count)])
+        first = builder.add_units([f"{conversation}/{place}" for place in range(count)])
         for arm, values in (("base", base), ("cand", cand)):
             builder.add(arm, conversation, first, Block(np.arange(count), {measure: np.array(values[part])}))
     return builder.scores()
@@ -31,7 +31,7 @@ def scored(measure: str, base: list[float], cand: list[float]) -> Scores:
 def test_pairs_fill_missing_values_by_the_catalogue(measure: str, counts_as: float) -> None:
     base, cand = [0.5, NAN, 0.25, NAN, 1.0, 0.5], [NAN, 0.5, 0.25, NAN, NAN, 0.5]
     one = paired_differences(scored(measure, base, cand), "base", "cand", (measure,))[measure]
-    # The place that neither has a value of asks nothing of either.
+    # A probe without a value in both arms is ignored.
     assert (one.n, one.filled_baseline, one.filled_candidate, one.left_out) == (5, 1, 2, 0)
     assert one.baseline == pytest.approx((0.5 + counts_as + 0.25 + 1.0 + 0.5) / 5)
     assert one.candidate == pytest.approx((counts_as + 0.5 + 0.25 + counts_as + 0.5) / 5)
@@ -39,7 +39,7 @@ def test_pairs_fill_missing_values_by_the_catalogue(measure: str, counts_as: flo
 
 
 def test_compare_counts_skipped_probes_as_misses() -> None:
-    # Kept by dropping what it has no value of, the candidate would be the equal of the baseline.
+    # If missing values were dropped, the candidate would equal the baseline.
     base, cand = [0.0, 0.0, 1.0, 1.0], [0.0, 0.0, NAN, NAN]
     one = paired_differences(scored("GoldNice@6", base, cand), "base", "cand", ())["GoldNice@6"]
     assert (one.n, one.estimate.mean, one.losses) == (4, -0.5, 2)
@@ -62,6 +62,6 @@ def test_every_measure_declares_its_value_for_missing() -> None:
     assert {name for name, missing in by_name.items() if missing == 1.0} == {"HardRules"}
     assert {name for name, missing in by_name.items() if missing is None} == {
         *("Success", "R", "AllGold", "P", "nDCG", "RR", "AP", "Judged", "Rprec"),
-        # Of writes: an arm that captures nothing wrote nothing that could be held against one that does.
+        # Writes: an arm that captures nothing has no writes to compare.
         *("Stored", "StoreSize", "EchoShare"),
     }

@@ -1,4 +1,4 @@
-"""Two arms over the same turns: directions, denominators, runs that must not be compared."""
+"""Paired comparisons: directions, denominators, and runs that cannot be compared."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_compare_with_an_empty_arm_has_hits_but_no_repeats(run: RunDirectory) ->
     assert (hit.baseline, hit.losses) == (0.0, 0)
     assert (hit.n, hit.candidate) == (84, pytest.approx(1.0))
     assert (hit.p, hit.estimate.mean) == (2 / 2**6, pytest.approx(1.0))
-    # What one arm never has cannot be compared, and is told.
+    # A measure that one arm never has is reported and not compared.
     assert dict(compare_arms(run, "none", "oracle").unmeasured)["RepeatRate"] == "none"
     assert "RepeatRate" not in by_measure
     assert "LongestStreak" not in by_measure
@@ -157,7 +157,7 @@ def test_compare_unknown_arm_lists_the_known_ones(run: RunDirectory) -> None:
 
 
 def test_compare_with_a_folder_without_run_is_refused(run: RunDirectory) -> None:
-    with pytest.raises(NotARun, match="is no run directory"):
+    with pytest.raises(NotARun, match="is not a run directory"):
         compare_arms(run, FIRST, f"{run.path.parent}:{QUOTA}")
 
 

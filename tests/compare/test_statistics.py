@@ -15,7 +15,7 @@ from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_
 
 
 def _by_hand(sums: list[float]) -> float:
-    """Every assignment of signs, one by one."""
+    """Enumerate every assignment of signs."""
     observed = abs(math.fsum(sums))
     extreme = total = 0
     for signs in itertools.product((1, -1), repeat=len(sums)):
@@ -164,7 +164,7 @@ def test_sign_flips_equals_sign_flip(one_sided: bool) -> None:
     measures = [(draw.standard_normal(size) + 0.2).tolist() for size in (3, 40, 17, 40, 3, 16)]
     together = sign_flips(measures, one_sided=one_sided)
     assert together == [sign_flip(one, one_sided=one_sided) for one in measures]
-    # All of the draws count, those of the last and shorter block, too.
+    # The last, shorter block of draws counts, too.
     signs = np.random.default_rng(0).integers(0, 2, (99_999, 40), dtype=np.int8) * 2.0 - 1.0
     drawn, seen = signs @ np.array(measures[1]), sum(measures[1])
     as_far = np.count_nonzero((drawn if one_sided else np.abs(drawn)) >= (seen if one_sided else abs(seen)))

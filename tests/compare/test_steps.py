@@ -22,7 +22,7 @@ DRAWS = {
 def test_steps_of_noise_are_none(shape: str) -> None:
     rng = np.random.default_rng(0)
     found = {size: sum(bool(steps(DRAWS[shape](rng, size).tolist())) for _ in range(100)) for size in (9, 10, 30, 60)}
-    # Of four hundred series of noise at most two seem to step.
+    # At most two of four hundred noise series have a step.
     assert sum(found.values()) <= 2
     assert found[60] == 0
 
@@ -61,14 +61,14 @@ def test_steps_ignore_rounding() -> None:
 def test_steps_of_exact_values_are_every_change() -> None:
     assert steps([1.0, 1.0, 1.0, 2.0]) == [Step(3, 1.0, 2.0)]
     assert steps([1.0] * 9 + [2.0] * 3 + [1.5] * 9) == [Step(9, 1.0, 2.0), Step(12, 2.0, 1.5)]
-    # A nightly run that differs, and goes back: both are told.
+    # A nightly run that differs once gives two steps.
     assert steps([1.0] * 9 + [2.0] + [1.0] * 9) == [Step(9, 1.0, 2.0), Step(10, 2.0, 1.0)]
 
 
 def test_steps_of_two_values_need_exact() -> None:
     assert steps([1.0, 2.0]) == []
     assert steps([1.0, 2.0, 3.0]) == []
-    # Unless each is known to be what it is.
+    # Unless the values are known to be exact.
     assert steps([1.0, 2.0], exact=True) == [Step(1, 1.0, 2.0)]
     assert steps([1.0, 2.0, 2.0, 3.0], exact=True) == [Step(1, 1.0, 2.0), Step(3, 2.0, 3.0)]
     noise = np.random.default_rng(4).normal(size=40).tolist()

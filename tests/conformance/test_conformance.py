@@ -1,4 +1,4 @@
-"""The engine held against everything that was recorded from the public plugin, file by file."""
+"""Tests of the engine against all recordings of the public plugin, file by file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from lab.conformance.embedding import embed, fnv1a, tokens_of
 from lab.conformance.records import FileResult, Folder
-from lab.conformance.registry import FUNCTIONS, LATER, SEQUENCES, check_of
+from lab.conformance.registry import FUNCTIONS, SEQUENCES, UNCHECKED, check_of
 from lab.conformance.run import conformance
 
-# Records that agree, and those that are skipped on purpose.
+# Numbers of records that agree, and of those that are skipped on purpose.
 EXPECTED = {
     "budget": (154, 0),
     "compare_hits": (175, 0),
@@ -67,7 +67,7 @@ TURNS = {
 
 @pytest.fixture(scope="module")
 def folder(vectors: Path) -> Folder:
-    """The recorded files, each read once."""
+    """Return the recorded files, each of which is read once."""
     return Folder(vectors)
 
 
@@ -79,42 +79,40 @@ def run(folder: Folder, name: str) -> FileResult:
 
 
 @pytest.mark.parametrize("name", [*EXPECTED, *TURNS])
-def test_every_recorded_answer_is_given(folder: Folder, name: str) -> None:
-    found = run(folder, name)
-    failure = found.first_failure
+def test_recorded_answers_agree(folder: Folder, name: str) -> None:
+    result = run(folder, name)
+    failure = result.first_failure
     assert failure is None, f"{failure.id}: {failure.why or failure.difference}"
-    assert (found.passed, found.skipped) == (EXPECTED[name] if name in EXPECTED else (TURNS[name], 0))
+    assert (result.passed, result.skipped) == (EXPECTED[name] if name in EXPECTED else (TURNS[name], 0))
 
 
-def test_every_recorded_file_is_known(vectors: Path) -> None:
-    assert {path.stem for path in vectors.glob("*.jsonl")} == {*EXPECTED, *TURNS, *LATER}
+def test_recorded_files_are_all_known(vectors: Path) -> None:
+    assert {path.stem for path in vectors.glob("*.jsonl")} == {*EXPECTED, *TURNS, *UNCHECKED}
     assert {*FUNCTIONS, *SEQUENCES} == {*EXPECTED}
 
 
-def test_turns_come_out_alike_where_no_search_was_recorded(
-    vectors: Path, shared: Callable[..., Path], tmp_path: Path
-) -> None:
-    """Then our own lanes answer, and they are the plugin's."""
+def test_turns_without_recorded_searches_agree(vectors: Path, shared: Callable[..., Path], tmp_path: Path) -> None:
+    """Check that the exact store's lanes, which are used then, give the plugin's results."""
     shutil.copytree(shared("parity", "setup"), tmp_path / "setup")
     for name in ("e2e_quota_ws1_fb1_small", "e2e_x_noembed_quota"):
         shutil.copy(vectors / f"{name}.jsonl", tmp_path)
-        found = run(Folder(tmp_path), name)
-        assert (found.passed, found.failed) == (TURNS[name], 0)
+        result = run(Folder(tmp_path), name)
+        assert (result.passed, result.failed) == (TURNS[name], 0)
 
 
-def test_the_second_pack_agrees(shared: Callable[..., Path]) -> None:
-    (found,) = conformance(shared("parity", "engine_vectors.json")).files
-    assert (found.passed, found.failed) == (421, 0), found.first_failure
-    assert found.reasons == {
-        "an older plugin, which is not reproduced": 7,
-        "capture, the tools and Wei Ji are not compared yet": 26,
+def test_engine_vectors_agree(shared: Callable[..., Path]) -> None:
+    (result,) = conformance(shared("parity", "engine_vectors.json")).files
+    assert (result.passed, result.failed) == (421, 0), result.first_failure
+    assert result.reasons == {
+        "recorded with an older plugin, which is not reproduced": 7,
+        "capture, the tools and Wei Ji are not checked yet": 26,
     }
 
 
-def test_the_embedding_is_the_one_that_was_recorded_with(shared: Callable[..., Path]) -> None:
+def test_embed_matches_the_recorded_embedding(shared: Callable[..., Path]) -> None:
     lines = shared("parity", "setup", "embedding_check.jsonl").read_text("utf-8").splitlines()
     for record in map(json.loads, lines):
         assert (tokens_of(record["text"]), fnv1a(record["text"])) == (record["tokens"], record["textHash"])
         vector = embed(record["text"])
-        assert [[int(place), float(vector[place])] for place in vector.nonzero()[0]] == record["nonzero"]
+        assert [[int(dimension), float(vector[dimension])] for dimension in vector.nonzero()[0]] == record["nonzero"]
     assert len(lines) == 13

@@ -1,4 +1,4 @@
-"""A small set of records written by hand, so that a clone alone proves something of parity.
+"""Tests of a small set of hand-written records, which checks parity without any recorded data.
 
 ``records/`` holds at least one record of every kind that is checked (docs/design/parity.md). The answers were worked
 out by hand from docs/design/engine.md.
@@ -21,22 +21,22 @@ from lab.conformance.registry import FUNCTIONS, SEQUENCES
 from lab.conformance.run import conformance
 
 RECORDS = Path(__file__).parent / "records"
-# Where a record holds what is expected: a search is its own answer.
+# The fields of a record that hold its expectation; the record of a search is itself the expectation.
 ANSWERS = ("output", "fts")
-# Where the parts of the pack do.
+# The same for the parts of the pack.
 OF_PACK = ("selectedIds", "tooLong", "match", "repos", "first", "second_other_hook_same_key", "after_4001ms")
 
 
 def lines() -> Iterator[tuple[str, int]]:
-    """Every record that expects something, by file and place."""
+    """Yield every record with an expectation, as file and line index."""
     for path in sorted(RECORDS.glob("*.jsonl")):
-        for place, line in enumerate(path.read_text("utf-8").splitlines()):
+        for index, line in enumerate(path.read_text("utf-8").splitlines()):
             if any(key in json.loads(line) for key in ANSWERS):
-                yield path.name, place
+                yield path.name, index
 
 
 def altered(value: Any) -> Any:
-    """The value with its first part changed."""
+    """Return the value with its first part changed."""
     if isinstance(value, dict):
         first = next(iter(value))
         return {**value, first: altered(value[first])}
@@ -50,54 +50,54 @@ def altered(value: Any) -> Any:
 
 
 def expectations(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The paths of what the pack expects."""
+    """Yield the paths of the expectations in the pack."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
+    for key, inner_value in inner:
         if key in OF_PACK:
             yield (*path, key)
         else:
-            yield from expectations(one, (*path, key))
+            yield from expectations(inner_value, (*path, key))
 
 
-def test_records_of_every_kind_agree() -> None:
-    found = conformance(RECORDS)
-    assert [(one.name, one.first_failure) for one in found.files if one.failed] == []
-    assert (found.failed, found.skipped) == (0, 0)
-    assert found.passed >= 50
-    assert {one.name for one in found.files} >= {*FUNCTIONS, *SEQUENCES, PACK}
+def test_own_records_of_every_kind_agree() -> None:
+    result = conformance(RECORDS)
+    assert [(file.name, file.first_failure) for file in result.files if file.failed] == []
+    assert (result.failed, result.skipped) == (0, 0)
+    assert result.passed >= 50
+    assert {file.name for file in result.files} >= {*FUNCTIONS, *SEQUENCES, PACK}
 
 
-def test_records_of_searches_agree_with_lancedb() -> None:
-    found = conformance(RECORDS).lancedb
-    assert isinstance(found, Agreement)
-    assert (found.fts_orders_agree, found.vector_orders_agree) == (found.searches, found.vector_searches) == (2, 2)
+def test_own_records_of_searches_agree_with_lancedb() -> None:
+    result = conformance(RECORDS).lancedb
+    assert isinstance(result, Agreement)
+    assert (result.fts_orders_agree, result.vector_orders_agree) == (result.searches, result.vector_searches) == (2, 2)
 
 
-@pytest.mark.parametrize(("name", "place"), list(lines()))
-def test_a_record_with_another_expectation_fails(tmp_path: Path, name: str, place: int) -> None:
+@pytest.mark.parametrize(("name", "index"), list(lines()))
+def test_own_record_with_changed_expectation_fails(tmp_path: Path, name: str, index: int) -> None:
     folder = shutil.copytree(RECORDS, tmp_path / "records")
     before = (folder / name).read_text("utf-8").splitlines()
-    record = json.loads(before[place])
+    record = json.loads(before[index])
     key = next(key for key in ANSWERS if key in record)
     record[key] = altered(record[key])
-    (folder / name).write_text("\n".join([*before[:place], json.dumps(record), *before[place + 1 :]]), "utf-8")
-    (found,) = conformance(folder / name).files
-    assert (found.failed, found.first_failure and found.first_failure.line) == (1, place + 1)
+    (folder / name).write_text("\n".join([*before[:index], json.dumps(record), *before[index + 1 :]]), "utf-8")
+    (result,) = conformance(folder / name).files
+    assert (result.failed, result.first_failure and result.first_failure.line) == (1, index + 1)
 
 
 @pytest.mark.parametrize("path", list(expectations(json.loads((RECORDS / f"{PACK}.json").read_text("utf-8")))))
-def test_a_pack_with_another_expectation_fails(tmp_path: Path, path: tuple[str | int, ...]) -> None:
+def test_own_pack_with_changed_expectation_fails(tmp_path: Path, path: tuple[str | int, ...]) -> None:
     pack = json.loads((RECORDS / f"{PACK}.json").read_text("utf-8"))
     holder = pack
     for key in path[:-1]:
         holder = holder[key]
     holder[path[-1]] = altered(holder[path[-1]])
     (tmp_path / f"{PACK}.json").write_text(json.dumps(pack), "utf-8")
-    (found,) = conformance(tmp_path / f"{PACK}.json").files
-    assert found.failed == 1
+    (result,) = conformance(tmp_path / f"{PACK}.json").files
+    assert result.failed == 1
 
 
-def test_records_have_ids_that_are_unique_in_their_file() -> None:
+def test_own_records_have_unique_ids_per_file() -> None:
     for path in RECORDS.glob("*.jsonl"):
         ids = Counter(json.loads(line)["id"] for line in path.read_text("utf-8").splitlines())
         assert max(ids.values()) == 1, path.name

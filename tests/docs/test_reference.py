@@ -42,7 +42,9 @@ def test_every_command_has_a_section_with_its_options(pages: dict[str, str]) -> 
         name, command = waiting.pop()
         inner = getattr(command, "commands", None)
         if inner is not None:
-            waiting += [(f"{name} {word}".strip(), subcommand) for word, subcommand in inner.items()]
+            waiting += [
+                (f"{name} {word}".strip(), subcommand) for word, subcommand in inner.items() if not subcommand.hidden
+            ]
             continue
         commands += 1
         text = sections.pop(name)

@@ -70,7 +70,7 @@ def test_values_survive_reopening(tmp_path: Path) -> None:
     assert _values(again, [*reversed(TEXTS), TEXTS[0]]) == [len(text) for text in [*reversed(TEXTS), TEXTS[0]]]
 
 
-def test_a_value_is_found_by_its_place(tmp_path: Path) -> None:
+def test_cache_place_locates_a_value(tmp_path: Path) -> None:
     _fill(tmp_path, TEXTS[:3])
     _fill(tmp_path, TEXTS)
     cache = _open(tmp_path)
@@ -80,7 +80,7 @@ def test_a_value_is_found_by_its_place(tmp_path: Path) -> None:
     assert {cache.place(text)[0] for text in TEXTS} == {0, 1}
 
 
-def test_a_second_fill_computes_nothing_and_changes_no_file(tmp_path: Path) -> None:
+def test_cache_second_fill_changes_nothing(tmp_path: Path) -> None:
     first = _fill(tmp_path, TEXTS)
     assert sorted(first.texts()) == sorted(TEXTS)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
@@ -88,13 +88,13 @@ def test_a_second_fill_computes_nothing_and_changes_no_file(tmp_path: Path) -> N
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
-def test_only_what_is_missing_is_computed(tmp_path: Path) -> None:
+def test_cache_fill_computes_only_missing_texts(tmp_path: Path) -> None:
     _fill(tmp_path, TEXTS[:4])
     assert sorted(_fill(tmp_path, TEXTS).texts()) == sorted(TEXTS[4:])
     assert _values(_open(tmp_path), TEXTS) == [len(text) for text in TEXTS]
 
 
-def test_missing_texts_are_distinct_and_in_an_order_that_the_asker_does_not_decide(tmp_path: Path) -> None:
+def test_cache_missing_texts_are_distinct_and_ordered_by_key(tmp_path: Path) -> None:
     cache = _open(tmp_path / "not there yet")
     missing = cache.missing(TEXTS)
     assert sorted(missing) == sorted(TEXTS)
@@ -104,14 +104,14 @@ def test_missing_texts_are_distinct_and_in_an_order_that_the_asker_does_not_deci
         cache.place(TEXTS[0])
 
 
-def test_a_cache_knows_what_it_has_just_filled(tmp_path: Path) -> None:
+def test_cache_knows_newly_filled_texts(tmp_path: Path) -> None:
     cache = _open(tmp_path)
     cache.fill(TEXTS, _Lengths(), _silent)
     assert cache.missing([*TEXTS, "new"]) == ["new"]
     assert _values(cache, TEXTS) == [len(text) for text in TEXTS]
 
 
-def test_texts_are_filled_chunk_by_chunk_with_progress(tmp_path: Path) -> None:
+def test_cache_fill_reports_progress_by_chunk(tmp_path: Path) -> None:
     texts, compute, heard = _many(2 * CHUNK + 5), _Lengths(), []
     cache = _open(tmp_path)
     cache.fill(cache.missing(texts), compute, heard.append)
@@ -121,7 +121,7 @@ def test_texts_are_filled_chunk_by_chunk_with_progress(tmp_path: Path) -> None:
     assert _values(_open(tmp_path), texts) == [len(text) for text in texts]
 
 
-def test_a_chunk_that_was_stored_survives_a_fault_in_the_next(tmp_path: Path) -> None:
+def test_cache_stored_chunk_survives_a_later_error(tmp_path: Path) -> None:
     texts = _many(CHUNK + 10)
     cache, lengths = _open(tmp_path), _Lengths()
 
@@ -171,7 +171,7 @@ cache.fill(cache.missing(texts), compute, lambda count: None)
 
 @pytest.mark.process
 @pytest.mark.parametrize("moment", ["computing", "renaming"])
-def test_a_killed_writer_leaves_whole_chunks_alone(tmp_path: Path, moment: str) -> None:
+def test_cache_killed_writer_leaves_only_complete_chunks(tmp_path: Path, moment: str) -> None:
     texts = _many(2 * CHUNK)
     missing = _open(tmp_path).missing(texts)
     ended = subprocess.run(
@@ -184,7 +184,7 @@ def test_a_killed_writer_leaves_whole_chunks_alone(tmp_path: Path, moment: str) 
     assert _values(_open(tmp_path), texts) == [len(text) for text in texts]
 
 
-def test_two_writers_of_the_same_texts_write_the_same_file(tmp_path: Path) -> None:
+def test_cache_two_writers_of_equal_texts_write_one_file(tmp_path: Path) -> None:
     first, second = _open(tmp_path), _open(tmp_path)
     first.fill(first.missing(TEXTS), _Lengths(), _silent)
     (written,) = tmp_path.iterdir()
@@ -196,7 +196,7 @@ def test_two_writers_of_the_same_texts_write_the_same_file(tmp_path: Path) -> No
         assert _values(cache, TEXTS) == [len(text) for text in TEXTS]
 
 
-def test_two_writers_of_overlapping_texts_leave_one_mapping(tmp_path: Path) -> None:
+def test_cache_writers_of_overlapping_texts_share_a_mapping(tmp_path: Path) -> None:
     first, second = _open(tmp_path), _open(tmp_path)
     first.fill(first.missing(TEXTS[:5]), _Lengths(), _silent)
     second.fill(second.missing(TEXTS[2:]), _Lengths(), _silent)
@@ -206,7 +206,7 @@ def test_two_writers_of_overlapping_texts_leave_one_mapping(tmp_path: Path) -> N
 
 
 @pytest.mark.process
-def test_two_processes_that_fill_at_once_leave_whole_chunks(tmp_path: Path) -> None:
+def test_cache_concurrent_processes_leave_complete_chunks(tmp_path: Path) -> None:
     texts = _many(2 * CHUNK + 7)
     command = [sys.executable, "-c", KILLED, str(tmp_path), str(len(texts)), "never"]
     writers = [subprocess.Popen(command, cwd=PROJECT) for _ in range(2)]
@@ -241,7 +241,7 @@ def _other_columns(_: bytes) -> bytes:
     ],
     ids=["empty", "one byte", "last byte lost", "cut", "zeros", "zeros at the end", "another file", "other columns"],
 )
-def test_a_damaged_chunk_is_named_and_nothing_is_measured(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_cache_damaged_chunk_cannot_be_measured(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     _fill(tmp_path, TEXTS[:3])
     _fill(tmp_path, TEXTS)
     path = sorted(tmp_path.glob("*.arrow"))[1]
@@ -258,7 +258,7 @@ def test_a_damaged_chunk_is_named_and_nothing_is_measured(tmp_path: Path, damage
 @pytest.mark.parametrize(
     "wanted", [pa.int32(), pa.list_(pa.float32(), 64), pa.list_(pa.string())], ids=["int32", "a vector", "tokens"]
 )
-def test_values_of_another_type_are_refused_with_both_types(tmp_path: Path, wanted: pa.DataType) -> None:
+def test_cache_values_of_another_type_are_refused(tmp_path: Path, wanted: pa.DataType) -> None:
     _fill(tmp_path, TEXTS)
     (path,) = tmp_path.iterdir()
     with pytest.raises(CannotMeasure) as caught:
@@ -266,13 +266,13 @@ def test_values_of_another_type_are_refused_with_both_types(tmp_path: Path, want
     assert str(caught.value) == f"{path}: holds int64, expected {wanted}; delete it and run again"
 
 
-def test_keys_tell_texts_apart_and_take_lone_surrogates() -> None:
+def test_text_key_distinguishes_texts_and_surrogates() -> None:
     texts = [*TEXTS, "nai\u0308ve", "\ud83d", "\ude42", "\ud83d ", "🙂"]
     assert len({text_key(text) for text in texts}) == len(texts)
     assert text_key("abc").hex() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_caches_live_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "mine"))
     assert cache_folder() == tmp_path / "mine"
     monkeypatch.setenv("LAB_CACHE_DIR", "")
@@ -300,7 +300,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_vectors_are_embedded_once_and_come_back_bit_by_bit_in_the_order_asked(own_cache: Path) -> None:
+def test_vectors_are_embedded_once_and_returned_in_order(own_cache: Path) -> None:
     texts = _many(CHUNK + 30)
     embedder, heard = _Counting(), []
     vectors = Vectors(embedder)
@@ -320,7 +320,7 @@ def test_vectors_are_embedded_once_and_come_back_bit_by_bit_in_the_order_asked(o
     assert again.of([]).shape == (0, 64)
 
 
-def test_vectors_of_texts_prepared_later_are_found_too(own_cache: Path) -> None:
+def test_vectors_of_texts_prepared_later_are_returned(own_cache: Path) -> None:
     vectors = Vectors(HashingEmbedder())
     vectors.prepare(TEXTS[:3])
     before = vectors.of(TEXTS[:3])
@@ -329,7 +329,7 @@ def test_vectors_of_texts_prepared_later_are_found_too(own_cache: Path) -> None:
     assert vectors.of(TEXTS[:3]).tobytes() == before.tobytes()
 
 
-def test_each_embedder_has_a_folder_of_its_own(own_cache: Path, model: SentenceTransformerEmbedder) -> None:
+def test_vectors_of_each_embedder_have_a_separate_folder(own_cache: Path, model: SentenceTransformerEmbedder) -> None:
     for embedder in (HashingEmbedder(), model):
         vectors = Vectors(embedder)
         assert vectors.prepare(TEXTS) == len(TEXTS)
@@ -338,10 +338,8 @@ def test_each_embedder_has_a_folder_of_its_own(own_cache: Path, model: SentenceT
     assert folders == {embedder_key(HashingEmbedder()), embedder_key(model)}
 
 
-def test_keep_with_small_parts_fills_whole_chunks_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache_module, "HELD_BACK", 0.0)
+def test_keep_small_parts_fills_complete_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "WRITE_AFTER", 0.0)
     texts, lengths, stored = _many(CHUNK + 200), _Lengths(), 0
     parts = [texts[start : start + 40] for start in range(0, len(texts), 40)]
 
@@ -359,8 +357,8 @@ def test_keep_with_small_parts_fills_whole_chunks_and_loses_nothing(
         assert _values(one, texts) == [len(text) for text in texts]
 
 
-def test_keep_stores_what_came_when_time_passes_without_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "HELD_BACK", 0.05)
+def test_keep_writes_values_after_time_without_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "WRITE_AFTER", 0.05)
     on_disk: list[int] = []
     heard: list[int] = []
 

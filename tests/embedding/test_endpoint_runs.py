@@ -38,7 +38,7 @@ from lab.embedding.vectors import Vectors
 
 name, count, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 texts = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(count)]
-cache.HELD_BACK = 0
+cache.WRITE_AFTER = 0
 Vectors(embedder_named(name)).prepare(texts[:1])
 post, moments, killed = http.post, random.Random(13), 0
 for _ in range(kills):
@@ -120,7 +120,7 @@ def test_endpoint_after_many_kills_finishes_with_the_same_vectors(
     assert Vectors(embedder_named(name)).prepare(TEXTS) == 0
 
 
-def test_two_processes_pay_for_a_text_once(endpoint: Endpoint) -> None:
+def test_endpoint_two_processes_send_a_text_once(endpoint: Endpoint) -> None:
     name = endpoint.named("?batch=4")
     program = "import sys; from lab.embedding.embedder import embedder_named; from lab.embedding.vectors import Vectors"
     program += "; Vectors(embedder_named(sys.argv[1])).prepare([f'note {one}' for one in range(40)])"
@@ -129,14 +129,14 @@ def test_two_processes_pay_for_a_text_once(endpoint: Endpoint) -> None:
     assert endpoint.state()["texts"] == 40
 
 
-def test_replay_with_an_endpoint_keeps_the_key_nowhere(endpoint: Endpoint, recording: Path, tmp_path: Path) -> None:
+def test_replay_with_an_endpoint_stores_no_key(endpoint: Endpoint, recording: Path, tmp_path: Path) -> None:
     run, direct = tmp_path / "run", tmp_path / "direct"
     replay = ["replay", str(recording), "--format", "lab", "--arm", "hybrid", "--arm", "engine", "--out"]
     named = ["--embedder", endpoint.named()]
     outputs = []
     # 500, a time-out of a kill in the middle, HTML, a key that is refused; then it goes through.
     for fault, code, said in (
-        ({"raw": "<html></html>"}, 4, "answers HTML, not JSON"),
+        ({"raw": "<html></html>"}, 4, "returned HTML, not JSON"),
         ({"status": 401}, 4, "refuses the key in LAB_EMBEDDER_KEY"),
         ({"status": 500}, 0, ""),
     ):
@@ -159,9 +159,7 @@ def test_replay_with_an_endpoint_keeps_the_key_nowhere(endpoint: Endpoint, recor
     assert not any(SECRET in text for text in outputs)
 
 
-def test_a_replay_that_is_killed_goes_on_with_the_same_command(
-    endpoint: Endpoint, recording: Path, tmp_path: Path
-) -> None:
+def test_replay_killed_resumes_with_the_same_command(endpoint: Endpoint, recording: Path, tmp_path: Path) -> None:
     endpoint.fail(*[{"sleep": 0.4}] * 7)
     command = ["replay", str(recording), "--format", "lab", "--arm", "vector", "--out", str(tmp_path / "run")]
     command += ["--embedder", endpoint.named("?batch=1")]
@@ -179,7 +177,7 @@ def test_a_replay_that_is_killed_goes_on_with_the_same_command(
 
 
 @pytest.mark.parametrize("reader", ["explain", "view"])
-def test_reading_a_run_makes_no_request(
+def test_reading_a_run_sends_no_request(
     endpoint: Endpoint, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
 ) -> None:
     monkeypatch.setenv("LAB_EMBEDDER_KEY", SECRET)

@@ -59,7 +59,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def test_keys_of_embedders_without_prompts_are_what_they_were() -> None:
+def test_role_key_without_prompts_is_unchanged() -> None:
     if SentenceTransformerEmbedder().identity()["torch"] == "2.13.0+cpu":
         assert embedder_key(SentenceTransformerEmbedder()) == DEFAULT_KEY
     assert embedder_key(HashingEmbedder()) == HASHING_KEY
@@ -68,7 +68,7 @@ def test_keys_of_embedders_without_prompts_are_what_they_were() -> None:
         assert roles_of(one) == ("document",)
 
 
-def test_roles_with_one_prompt_share_a_vector_and_with_two_do_not() -> None:
+def test_roles_with_equal_prompts_share_vectors() -> None:
     for embedder, made in ((Prompted("same ", "same "), 1), (Prompted(), 2)):
         vectors = Vectors(embedder)
         assert vectors.prepare(["port"], role="query") + vectors.prepare(["port"], role="document") == made
@@ -78,7 +78,7 @@ def test_roles_with_one_prompt_share_a_vector_and_with_two_do_not() -> None:
     assert other.prepare(["port"], role="document") == 0, "a document does not depend on the query's prompt"
 
 
-def test_retriever_embeds_what_it_holds_as_documents_and_what_is_asked_as_queries() -> None:
+def test_retriever_embeds_memories_and_prompts_in_their_roles() -> None:
     embedder = Prompted()
     vectors = Vectors(embedder)
     for role in ("query", "document"):
@@ -123,7 +123,7 @@ def test_replay_embeds_turns_and_memories_in_their_roles(tmp_path: Path, monkeyp
     assert {text for role, text in seen if role == "query"} == {"Host 1 has port 9001.", "Which port has host 1?"}
     documents = {text for role, text in seen if role == "document"}
     assert documents == {"Port of host 1: 9001.", next(text for text in documents if "gateway" in text)}
-    several = run_replay(replace(asked), tmp_path / "two", jobs=2, kept=False)
+    several = run_replay(replace(asked), tmp_path / "two", jobs=2, use_cache=False)
     (one,), (two,) = ([read_table(run.receipts("c")).to_pylist()] for run in (outcome.run, several.run))
     assert one == two
 
@@ -144,7 +144,7 @@ def folder_with(tmp_path: Path) -> Callable[..., Path]:
     return made
 
 
-def test_model_folder_brings_its_prompts_unless_others_are_named(
+def test_model_folder_prompts_can_be_overridden(
     folder_with: Callable[..., Path], model: SentenceTransformerEmbedder
 ) -> None:
     folder = folder_with({"prompts": {"query": "query: ", "passage": "passage: "}})
@@ -159,7 +159,7 @@ def test_model_folder_brings_its_prompts_unless_others_are_named(
     assert (none.identity()["prompt"], roles_of(none)) == ("", ("document",))
 
 
-def test_model_folder_whose_pooling_leaves_prompts_out_is_refused(folder_with: Callable[..., Path]) -> None:
+def test_model_folder_with_pooling_without_prompts_is_refused(folder_with: Callable[..., Path]) -> None:
     folder = folder_with({"prompts": {"a": "Ask: "}, "default_prompt_name": "a"}, include_prompt=False)
-    with pytest.raises(UnusableInput, match="its pooling leaves prompts out, which the lab cannot do; st:"):
+    with pytest.raises(UnusableInput, match="its pooling excludes prompts, which the lab does not support; st:"):
         embedder_named(f"st:{folder}")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lab.embedding import embedder as embedders
-from lab.embedding.cache import HELD_BACK
+from lab.embedding.cache import WRITE_AFTER
 from lab.embedding.embedder import BATCH, LENGTH_STEP, SentenceTransformerEmbedder
 from lab.embedding.team import TICK, each_done
 from lab.embedding.vectors import Recomputed, Vectors
@@ -119,7 +119,7 @@ def test_encode_in_a_team_pads_each_batch_to_its_own_length(
         assert Shaped().encode(texts).argmax(axis=1).tolist() == lengths
 
 
-def test_encode_leaves_torch_the_number_of_threads_it_had(model: SentenceTransformerEmbedder) -> None:
+def test_encode_restores_the_number_of_torch_threads(model: SentenceTransformerEmbedder) -> None:
     import torch
 
     def of_a_new_thread() -> int:
@@ -152,7 +152,7 @@ MANY = 20_000
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
-def test_prepare_when_ended_keeps_all_that_it_announced(
+def test_prepare_interrupted_keeps_the_announced_vectors(
     model: SentenceTransformerEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: signal.Signals
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
@@ -185,7 +185,7 @@ def test_prepare_when_ended_keeps_all_that_it_announced(
     assert len(list((tmp_path / "vectors").rglob("*.arrow"))) <= -(-MANY // 512)
 
 
-def test_prepare_tells_that_it_goes_on_while_nothing_is_done(
+def test_prepare_reports_progress_while_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: SentenceTransformerEmbedder
 ) -> None:
     class Slow(SentenceTransformerEmbedder):
@@ -195,7 +195,7 @@ def test_prepare_tells_that_it_goes_on_while_nothing_is_done(
             return model._load()
 
         def _embed(self, texts: Sequence[str], length: int, role: embedders.Role) -> np.ndarray:
-            time.sleep(HELD_BACK + 4 * TICK)
+            time.sleep(WRITE_AFTER + 4 * TICK)
             return super()._embed(texts, length, role)
 
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
@@ -203,7 +203,7 @@ def test_prepare_tells_that_it_goes_on_while_nothing_is_done(
     Vectors(Slow()).prepare(["one text"], lambda said: heard.append((time.monotonic(), said)))
     assert [re.sub(r"\d+ s|\d+ a second", "n", said) for _, said in heard] == [
         "embedding 1 texts",
-        "embedded 0 of 1 texts (n so far, in which the model is loaded)",
+        "embedded 0 of 1 texts (n so far, loading the model)",
         "embedded 1 of 1 texts in n (n)",
     ]
 
@@ -218,7 +218,7 @@ def _raising(at: int, begun: list[int]) -> Callable[[int], int]:
     return work
 
 
-def test_each_done_gives_each_job_once_and_tells_when_time_passes() -> None:
+def test_each_done_yields_each_job_once_and_none_when_idle() -> None:
     def work(job: int) -> int:
         time.sleep(3 * TICK if job == 7 else 0)
         return job * job
@@ -229,7 +229,7 @@ def test_each_done_gives_each_job_once_and_tells_when_time_passes() -> None:
     assert list(each_done(work, [], 3)) == []
 
 
-def test_each_done_when_a_job_fails_begins_no_other() -> None:
+def test_each_done_failing_job_starts_no_other() -> None:
     begun: list[int] = []
     with pytest.raises(MemoryError, match="no more"):
         list(each_done(_raising(5, begun), range(1000), 2))

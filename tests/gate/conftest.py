@@ -25,7 +25,7 @@ def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirecto
 
 @pytest.fixture(scope="session")
 def audit(run: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The audit of a log with the receipts of the new policy."""
+    """The audit of a log with the receipts of tier_quota_v1."""
     lines = [
         f"2026-03-01T09:{second // 60:02}:{second % 60:02}Z openclaw-mem-engine:autoRecall.receipt {row['receipt']}"
         for second, row in enumerate(

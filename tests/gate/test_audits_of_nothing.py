@@ -1,4 +1,4 @@
-"""Audits of logs that tell nothing, of damaged ones, and of logs that overlap."""
+"""Audits of logs without receipts, of damaged logs, and of overlapping logs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 
 Log = Callable[[list[str]], dict[str, Any]]
-SILENT = "no receipt of recall in {} lines: is this the gateway's log? are receipts enabled (receipts.enabled)?"
+SILENT = "no recall receipt in {} lines: is this the gateway's log? Are receipts enabled (receipts.enabled)?"
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """The audit of a log of these lines."""
+    """Return the audit of a log with these lines."""
 
     def read(lines: list[str]) -> dict[str, Any]:
         path = tmp_path / "gateway.log"
@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Log:
 
 @pytest.fixture(scope="module")
 def receipts(run: RunDirectory) -> list[str]:
-    """Lines of a log, a receipt of the new policy each."""
+    """Lines of a log, each with a receipt of tier_quota_v1."""
     return [
         f"2026-03-01T09:{second // 60:02}:{second % 60:02}Z openclaw-mem-engine:autoRecall.receipt {row['receipt']}"
         for second, row in enumerate(
@@ -58,7 +58,7 @@ def test_gate_on_a_log_without_receipts_asks_what_to_check(log: Log, lines: list
     assert nothing_found(found) == SILENT.format(len(lines))
     verdict, _ = stage_b(found)
     assert verdict.status == ERROR
-    said = SILENT.format(len(lines)).replace("no receipt", "No receipt", 1)
+    said = SILENT.format(len(lines)).replace("no recall", "No recall", 1)
     assert rollback(verdict) == f"{said} To roll back anyway: {verdict.rollback}"
 
 
@@ -97,6 +97,6 @@ def test_damage_rule_ignores_overlapping_logs(log: Log, receipts: list[str]) -> 
     assert (damage["lines"], damage["duplicates"], damage["rate"], damage["of"]) == (50, 50, 0.0, len(receipts))
     verdict, lines = stage_b(found)
     assert lines["damage.rate"].reason.endswith(" (50 duplicates from overlapping logs are not counted)")
-    # Whether there are enough lines to decide is another thing; nothing is shown to be wrong.
+    # There may be too few lines to pass, but no violation is shown.
     assert lines["damage.rate"].status in (PASS, INCONCLUSIVE)
     assert FAIL not in {line.status for line in verdict.lines if line.critical}

@@ -1,4 +1,4 @@
-"""A policy and recordings whose names are hostile: verdicts are well-formed, and a terminal obeys none of them."""
+"""Hostile names in policies and recordings: verdicts are well-formed, and no control character reaches a terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ margin = 0.01
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two conversations whose names, sessions, slices and labels are hostile, and a policy alike."""
+    """A run of two conversations with hostile names, sessions, slices and labels, and a policy with a hostile name."""
     folder = tmp_path_factory.mktemp("hostile")
     for kind in ("datasets", "golden"):
         text = (ROOT / kind / "traps" / "kiln-room.jsonl").read_text("utf-8")
@@ -49,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_a_terminal(command: str, cwd: Path) -> str:
-    """What a command writes to a pseudo terminal."""
+    """Return what a command writes to a pseudo terminal."""
     keys, inside = pty.openpty()
     environment = {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Every measure that a run has is known by its name, and so is one at another cutoff or level."""
+"""Measure names: all measures of a run are known, also at other cutoffs and levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms of a verdict, each held against what reads it: JSON Schema, JUnit's schema, the parser of OpenMetrics."""
+"""The output formats of a verdict, checked by JSON Schema, JUnit's schema and the OpenMetrics parser."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_openmetrics_is_parsed_by_the_reference_parser() -> None:
     assert (families["lab_gate_verdict"].type, states) == (
         "stateset", {PASS: 0, FAIL: 0, INCONCLUSIVE: 0, ERROR: 1}
     )  # fmt: skip
-    # A rule that was skipped has no sample.
+    # A skipped rule has no sample.
     samples = families["lab_gate_rule"].samples
     assert [one.value for one in samples] == [1, 0, 0, 0, 1, 0, 0]
     assert len({tuple(sorted(one.labels.items())) for one in samples}) == 7
@@ -85,7 +85,7 @@ def test_summary_and_workflow_commands_escape_text() -> None:
     assert text.startswith("## NO-GO (could not measure): mine, new against old\n\n**Roll back: switch")
     assert 'worse &amp; &lt;b&gt;"\\|.' in text
     assert text.index("nothing there") < text.index("worse &amp;") < text.index("open.")
-    # What decides comes first, passed or not; then what is told, what did not pass before the rest.
+    # Critical rules come first, passed or not; then advisory ones, those that did not pass first.
     rows = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith("| ") and "---" not in line][1:]
     assert [f"{status[2:]} {rule}" for status, rule in rows] == [
         "error limit WrongScope", "fail guard R@6", "inconclusive guard P@6", "pass guard Success@6",
@@ -130,7 +130,7 @@ def test_verdicts_match_their_schema(tmp_path: Path, run: RunDirectory, audit: M
     jsonschema.Draft202012Validator(verdict_schema()).validate(value)
     JUNIT.validate(str(tmp_path / "out" / "verdict.xml"))
     assert list(text_string_to_metric_families((tmp_path / "out" / "verdict.prom").read_text()))
-    # What is ours is written over; equal evidence, equal bytes.
+    # A verdict is overwritten; equal evidence gives equal bytes.
     before = [one.read_bytes() for one in sorted((tmp_path / "out").iterdir())]
     write_verdict(judge(read_policy(str(path)), run, audit=audit), tmp_path / "out")
     assert before == [one.read_bytes() for one in sorted((tmp_path / "out").iterdir())]

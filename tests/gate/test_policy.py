@@ -1,4 +1,4 @@
-"""Policies: what they say, and what is wrong with them."""
+"""Policies: reading them, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -130,17 +130,20 @@ def test_read_policy_opposite_direction_is_refused(tmp_path: Path, text: str, sa
         ),
         (
             HEAD + GUARD.replace("ccess", "cess"),
-            "guard 1: unknown measure 'Sucess@6'; near: Success@6; see lab measures",
+            "guard 1: unknown measure 'Sucess@6'; did you mean 'Success@6'?",
         ),
-        (HEAD + GUARD.replace("Success@6", "Success") + "must_have_data = false\n", "near: Success@6"),
+        (HEAD + GUARD.replace("Success@6", "Success") + "must_have_data = false\n", "did you mean 'Success@6'"),
         (HEAD + GUARD.replace("Success@6", "zzz"), "guard 1: unknown measure 'zzz'; see lab measures"),
-        (HEAD + GUARD.replace("Success@6", "hit@3"), "unknown measure 'hit@3'; near: Success@3"),
-        (HEAD + GUARD.replace("Success@6", "P(rel=x)@6"), "unknown measure 'P(rel=x)@6'; near: P@6"),
+        (HEAD + GUARD.replace("Success@6", "hit@3"), "unknown measure 'hit@3'; did you mean 'Success@3'"),
+        (HEAD + GUARD.replace("Success@6", "P(rel=x)@6"), "unknown measure 'P(rel=x)@6'; did you mean 'P@6'"),
         (
             HEAD + '[[limit]]\nmeasure = "wrongscope@6"\nat_most = 0\n',
-            "limit 1: unknown measure 'wrongscope@6'; near: WrongScope",
+            "limit 1: unknown measure 'wrongscope@6'; did you mean 'WrongScope'",
         ),
-        (HEAD + '[[improve]]\nmeasure = "repeat_rate"\n', "improve 1: unknown measure 'repeat_rate'; near: RepeatRate"),
+        (
+            HEAD + '[[improve]]\nmeasure = "repeat_rate"\n',
+            "improve 1: unknown measure 'repeat_rate'; did you mean 'RepeatRate'",
+        ),
         (HEAD + RECEIPTS, "receipts 1: needs at_most or at_least, or both"),
         (HEAD + RECEIPTS + "at_most = 0\n", "receipts 1: no number of receipts can show that a share is 0 or 1"),
         (HEAD + RECEIPTS + "at_most = 0.1\nmargin = 1\n", "receipts 1: unknown key 'margin'"),

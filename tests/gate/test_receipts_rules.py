@@ -1,4 +1,4 @@
-"""Receipts rules: a share by its exact bound, any other figure as it is."""
+"""Receipts rules: shares are judged by exact bounds, other figures directly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.gate.outputs import by_reason, gravest_first, rollback
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.receipts import judge_receipts, read_audit, share_bounds
 from lab.gate.verdict import judge
-from lab.shape import laid_over
+from lab.shape import deep_merge
 
 POLICY = Policy("mine", "what it means", "old", "new", 6, ())
 ERRORS = Rule("receipts", "errors.rate", of="errors.attempts", at_most=0.01)
@@ -26,7 +26,7 @@ ERRORS = Rule("receipts", "errors.rate", of="errors.attempts", at_most=0.01)
 
 def with_errors(audit: Mapping[str, Any], failed: int, attempts: int) -> dict[str, Any]:
     errors = {"failed": failed, "attempts": attempts, "rate": failed / attempts if attempts else None}
-    return laid_over(audit, {"errors": errors})
+    return deep_merge(audit, {"errors": errors})
 
 
 def judged(rule: Rule, audit: Mapping[str, Any], policy: Policy = POLICY) -> Line:
@@ -38,7 +38,7 @@ def judged(rule: Rule, audit: Mapping[str, Any], policy: Policy = POLICY) -> Lin
 def test_share_bounds_match_the_binomial(part: int, whole: int) -> None:
     low, high = share_bounds(part, whole, 0.05)
     assert 0 <= low <= part / whole <= high <= 1
-    # At the bound, what was seen or anything more extreme has a chance of 5 %.
+    # At the bound, the observed or a more extreme count has probability 5 %.
     if part:
         assert binom.sf(part - 1, whole, low) == pytest.approx(0.05)
     if part < whole:
@@ -66,7 +66,7 @@ def test_receipts_share_is_judged_by_its_bound(audit: dict[str, Any], failed: in
 
 @pytest.mark.parametrize(("failed", "attempts"), [(0, 40), (1, 400), (3, 100)])
 def test_settles_states_the_recalls_needed(audit: dict[str, Any], failed: int, attempts: int) -> None:
-    """Were the share as it seems; a tenth fewer would not."""
+    """The stated number of recalls decides the rule if the share holds; a tenth fewer does not."""
     line = judged(ERRORS, with_errors(audit, failed, attempts))
     assert line.status == INCONCLUSIVE
     assert str(line.settles).endswith(" more recalls, if the observed share holds")
@@ -82,14 +82,14 @@ def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     policy = replace(POLICY, minimum_receipts=answered + 40, rollback="switch it back")
     some = Rule("receipts", "must.share", at_most=1.0)
     items = Rule("receipts", "lanes.neither_share", of="lanes.items", at_most=0.02)
-    few = laid_over(audit, {"lanes": {"items": 2 * answered, "neither_share": 0.0}})
+    few = deep_merge(audit, {"lanes": {"items": 2 * answered, "neither_share": 0.0}})
     told = replace(ERRORS, at_most=1e-5, critical=False)
     verdict = judge(replace(policy, rules=(some, items, told)), audit=few)
     assert (verdict.status, verdict.lines[0].more_recalls, verdict.lines[1].more_recalls) == (INCONCLUSIVE, 40, 40)
     assert (
         rollback(verdict) == "Keep the window open: about 40 more answered recalls. To roll back anyway: switch it back"
     )
-    # Two items a recall: so many items more are half as many recalls.
+    # With two items per recall, half as many recalls are needed as items.
     need = replace(items, at_most=0.001)
     verdict = judge(replace(policy, rules=(some, need, told)), audit=few)
     (alone,) = judge_receipts(POLICY, [need], few)
@@ -98,7 +98,7 @@ def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     assert str(rollback(verdict)).startswith(
         f"Keep the window open: about {math.ceil(more / 2)} more answered recalls. "
     )
-    # What all say alike is said once; what decides nothing stands in brackets.
+    # Equal reasons are merged; advisory rules are in brackets.
     (said,) = by_reason(gravest_first(verdict.lines))
     why = f"{answered} answered recalls; the policy requires at least {answered + 40}. What would settle it: "
     assert said == (
@@ -118,7 +118,7 @@ def test_receipts_plain_figures_are_compared_with_limits(audit: dict[str, Any]) 
     assert judged(plain, audit).status == PASS
     assert judged(replace(plain, at_most=share - 1e-9), audit).status == FAIL
     assert judged(replace(plain, at_most=None, at_least=share + 1e-9), audit).status == FAIL
-    nothing = laid_over(audit, {"must": {"share": None}})
+    nothing = deep_merge(audit, {"must": {"share": None}})
     assert judged(plain, nothing).status == ERROR
     assert judged(replace(plain, must_have_data=False), nothing).status == SKIPPED
     assert judged(replace(ERRORS, must_have_data=False), with_errors(audit, 0, 0)).status == SKIPPED
@@ -133,7 +133,7 @@ def test_few_receipts_show_only_forbidden_cases(audit: dict[str, Any]) -> None:
     assert judged(ERRORS, with_errors(audit, 300, 1000), policy).status == FAIL
     never = Rule("receipts", "scope.unexplained", at_most=0.0)
     assert judged(never, audit, policy).status == INCONCLUSIVE
-    assert judged(never, laid_over(audit, {"scope": {"unexplained": 1}}), policy).status == FAIL
+    assert judged(never, deep_merge(audit, {"scope": {"unexplained": 1}}), policy).status == FAIL
     assert judged(never, audit).status == PASS
 
 
@@ -203,8 +203,8 @@ def test_read_audit_without_health_figures_is_refused(tmp_path: Path, audit: dic
 
 def test_damage_rule_names_the_most_frequent_kind(audit: dict[str, Any]) -> None:
     damage = {"rate": 20 / 400, "of": 400, "by_kind": {"cut_off": 2, "quota": 18}}
-    line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), laid_over(audit, {"damage": damage}))
-    assert line.reason.endswith("(most frequent: quotas that do not fit the selection)")
+    line = judged(Rule("receipts", "damage.rate", of="damage.of", at_most=0.02), deep_merge(audit, {"damage": damage}))
+    assert line.reason.endswith("(most frequent: the quotas do not match the selection)")
 
 
 def test_judge_names_only_required_input() -> None:
@@ -226,7 +226,7 @@ def test_judge_names_only_required_input() -> None:
 def test_read_audit_edited_file_is_refused(
     tmp_path: Path, audit: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
-    (tmp_path / "audit.json").write_text(json.dumps(laid_over(audit, change)))
+    (tmp_path / "audit.json").write_text(json.dumps(deep_merge(audit, change)))
     with pytest.raises(UnusableInput) as caught:
         read_audit(tmp_path / "audit.json")
     assert str(caught.value) == f"{tmp_path / 'audit.json'}: {said}"
@@ -239,17 +239,17 @@ def test_receipts_rule_of_nan_is_refused(audit: dict[str, Any], value: float) ->
         with pytest.raises(
             UnusableInput, match=rf"receipts {path}: the audit has {value} there, outside the range of an audit"
         ):
-            judged(Rule("receipts", path, of=of, at_most=0.5), laid_over(audit, {first: {last: value}}))
+            judged(Rule("receipts", path, of=of, at_most=0.5), deep_merge(audit, {first: {last: value}}))
 
 
 def test_receipts_share_must_be_a_share_of_its_count(audit: dict[str, Any]) -> None:
     for rate, attempts in ((-0.1, 300), (1.1, 300), (0.5, -300)):
         errors = {"failed": 0, "attempts": attempts, "rate": rate}
         with pytest.raises(UnusableInput, match=r"is not a share of -?\d+ errors.attempts"):
-            judged(ERRORS, laid_over(audit, {"errors": errors}))
+            judged(ERRORS, deep_merge(audit, {"errors": errors}))
 
 
-# What goes wrong in a canary, and the rule of stage-b that says so.
+# Faults in a canary, and the rule of stage-b that detects each.
 WRONG = [
     ({"errors": {"failed": 30, "attempts": 333, "rate": 30 / 333}}, "errors.rate"),
     ({"damage": {"rate": 20 / 400, "of": 400}}, "damage.rate"),
@@ -283,7 +283,7 @@ def test_stage_b_passes_sound_receipts_and_says_which_are_not(
 ) -> None:
     policy = read_policy("stage-b")
     assert judge(policy, audit=audit).status == PASS
-    verdict = judge(policy, audit=laid_over(audit, change))
+    verdict = judge(policy, audit=deep_merge(audit, change))
     assert verdict.status == FAIL
     assert [one.measure for one in verdict.lines if one.critical and one.status == FAIL] == [measure]
     assert str(verdict.rollback).startswith("set plugins.slots.memory back to memory-lancedb (or memory-core)")

@@ -1,4 +1,4 @@
-"""Faults as they stand on disk: shipped ones apply, and files and patches that do not say why."""
+"""Fault files and patches: shipped faults apply, and invalid ones give a reason."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Scale:
         def inner(one):
             return (place  +  1) * one
         if place > 9: return step
-        # The name of a parameter is no occurrence of it.
+        # The name of a parameter does not count as an occurrence.
         self.place = inner(place + 1)
 """
 

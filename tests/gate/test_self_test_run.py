@@ -1,4 +1,4 @@
-"""The self-test end to end on a small replay: what is caught, what is not, and that equal arms are never told apart."""
+"""The self-test on a small replay: caught and uncaught faults, and A/A draws without failures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_self_test_verdict_follows_the_changes(report: Report) -> None:
 def test_self_test_lists_uncaught_faults(report: Report) -> None:
     assert [one.fault.name for one in report.survivors] == ["same", "unnoted", "unseen"]
     assert all(one.found.changed == 0 < one.found.turns for one in report.survivors)
-    # What is known to change nothing counts on neither side; what is not known to counts as missed.
+    # Known equivalent faults are excluded from the rate; others that change nothing count as missed.
     assert report.kill_rate == 5 / 7
     assert not report.passed
     assert [one.why for one in report.survivors] == [
@@ -95,7 +95,7 @@ def test_draws_can_fail_and_are_deterministic(tmp_path: Path) -> None:
     clean: dict[str, Clean] = {"traps": clean_run(run.path)}
     pair = Swapped("traps", *ARMS[:2])
     nightly = read_policy("nightly")
-    # One guard of nothing, at the level of a coin.
+    # One guard with a margin of 0 at the level of 50 %.
     rules = tuple(replace(rule, margin=0.0) for rule in nightly.rules if rule.measure == "RepeatRate")
     careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.5)
     found = sample_labels(clean, [pair], careless, 40, 1)

@@ -1,4 +1,4 @@
-"""From what a gateway logs to the verdict of stage-b: sound logs, and each damage that its health rules are for."""
+"""Verdicts of stage-b on gateway logs: sound ones, and each kind of damage that its health rules detect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.gate.verdict import Verdict, judge
 pytestmark = pytest.mark.slow
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
-# What each damage is caught by; the fault switches of a replay, and edits of sound receipts.
+# The rules that catch each kind of damage, made by fault switches of a replay or by edits of sound receipts.
 REPLAYED = {
     "dead text lane": {"lanes.without_fts_share", "lanes.worst_window_without_fts"},
     "dead vector lane": {"lanes.without_vec_share", "lanes.worst_window_without_vec"},
@@ -34,7 +34,7 @@ EDITED = {
     "other_scope": {"scope.unexplained"},
     "frozen": {"stale.rate", "stale.vec_rate", "stale.worst_window", "stale.vec_worst_window"},
 }
-# What breaks amid a log, and what fails then however long the sound part was.
+# Damage that begins within a log, and the rule that fails however long the sound part is.
 HALF_WAY = {
     "dead text lane": "lanes.worst_window_without_fts",
     "dead vector lane": "lanes.worst_window_without_vec",
@@ -43,7 +43,7 @@ HALF_WAY = {
 
 @pytest.fixture(scope="module")
 def logs() -> ModuleType:
-    """The trial's own way to make logs, which no package holds."""
+    """The module of the trial that makes logs."""
     path = Path(__file__).parents[1] / "trials" / "canary_logs.py"
     spec = importlib.util.spec_from_file_location("canary_logs", path)
     assert spec
@@ -83,11 +83,11 @@ def test_stage_b_sound_logs_pass_under_either_policy(logs: ModuleType, pools: An
     lines = logs.lines_of(logs.sampled(pools("sound")[policy], 400, draw))
     verdict = judged(tmp_path, lines)
     assert verdict.status == PASS, [one.reason for one in verdict.lines if one.critical and one.status != PASS]
-    # Cut off at both ends, and beside its console: the same.
+    # Cutting lines at both ends, or adding the console, changes nothing.
     assert judged(tmp_path, [lines[0][300:], *lines[1:-1], lines[-1][:-300]]).status == PASS
     beside = judged(tmp_path, lines, logs.console_of(lines, -7))
     assert (beside.status, beside.audit) == (PASS, verdict.audit | {"files": beside.audit["files"]})
-    # Pairs are no other traffic; that blocks were injected twice is advisory.
+    # Paired receipts are not extra traffic; a block injected twice is advisory.
     paired = judged(tmp_path, logs.lines_of(logs.sampled(pools("sound")[policy], 400, draw), twice=0.45))
     assert paired.status == PASS
     assert [one.status for one in paired.lines if one.measure == "pairs.injected_rate"] == [FAIL]
@@ -123,7 +123,7 @@ def test_stage_b_fails_a_lane_that_dies_half_way(logs: ModuleType, pools: Any, t
         assert verdict.status == FAIL, policy
         assert HALF_WAY[name] in failed(verdict), policy
         if name == "dead text lane":
-            # The share of all recalls does not show it.
+            # The share over all recalls does not detect it.
             assert failed(verdict) == {HALF_WAY[name]}, policy
 
 

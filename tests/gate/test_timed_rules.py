@@ -1,4 +1,4 @@
-"""Latency rules over timings that are written as a replay writes them; and exact rules over receipts."""
+"""Latency rules on timings of a replay, and exact rules on receipts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def timed(retimed: Timed) -> Timed:
             {"arm": arm, "turn": f"t{turn}", "stage": stage, "ns": int(ns), "cold": turn == 0}
             for turn in range(turns + 1)
             for arm, scale in scales.items()
-            # The first turn is cold, and dear.
+            # The first turn is cold and slow.
             for stage, ns in (("search", scale * 1e6 * (turn or 900)), ("select", 0), ("retrieve", 0))
         ]
         rows.append({"arm": "tier_quota_v1", "turn": "passed over", "stage": "scope", "ns": 10**12, "cold": False})
@@ -71,7 +71,7 @@ def test_warm_times_use_warm_turns_and_add_up(run: RunDirectory) -> None:
         mine = [row for row in rows if row["arm"] == arm and not row["cold"]]
         searched = {row["turn"] for row in mine if row["stage"] == "search"}
         counted = [row for row in mine if row["turn"] in searched]
-        # What both searched is booked to each.
+        # A shared search is charged to both arms.
         assert {row["stage"] for row in counted} == found.keys() - {"total"} >= {"retrieve", "search", "select"}
         assert len(found["total"]) == len(searched)
         assert sum(found["total"]) == pytest.approx(sum(row["ns"] for row in counted) / 1e6)
@@ -131,7 +131,7 @@ def test_latency_rule_with_few_turns_is_inconclusive(timed: Timed) -> None:
 
 def test_latency_rule_with_one_violated_limit_fails(timed: Timed, run: RunDirectory) -> None:
     both = Rule("latency", "p50 total", quantile=0.5, at_most_ms=30, at_most_ratio=2)
-    # The baseline took no time that could be told, and nothing is a multiple of that.
+    # The baseline's time is 0, so there is no ratio.
     line = judged(both, timed(100, tier_quota_v1=1, tier_first_v1=0))
     assert (line.status, line.settles) == (FAIL, None)
     assert "the policy requires at most 30 ms" in line.reason

@@ -1,4 +1,4 @@
-"""Verdicts: by interval against margin, and never a pass where nothing was shown."""
+"""Verdicts: intervals against margins, and no pass without evidence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GUARD = Rule("guard", "Success@6", margin=0.02)
 
 
 def pairs(mean: float, spread: float, conversations: int = 8, measure: str = "Success@6") -> Pairs:
-    """Five places a conversation; differences of conversations lie ``spread`` apart around the mean."""
+    """Return five pairs per conversation, with conversation differences spread around the mean."""
     found = Pairs(measure, [], [], [], [])
     for number in range(conversations):
         for place in range(5):
@@ -59,7 +59,7 @@ LIMIT = Rule("limit", "Success@6")
         (IMPROVE, pairs(0.1, 0.001), PASS),
         (IMPROVE, pairs(0.01, 0.001), FAIL),
         (IMPROVE, pairs(0.05, 0.01), INCONCLUSIVE),
-        # Four conversations all alike: the interval is a point, and a sign-flip cannot say more than 1/16.
+        # Four equal conversations: the interval is a point, and the smallest p of a sign-flip test is 1/16.
         (IMPROVE, pairs(0.1, 0.0, conversations=4), INCONCLUSIVE),
         (GUARD, pairs(-0.1, 0.0, conversations=4), INCONCLUSIVE),
         (replace(GUARD, critical=False), pairs(-0.1, 0.0, conversations=4), FAIL),
@@ -76,7 +76,7 @@ def test_rule_status_follows_its_interval(rule: Rule, found: Pairs | None, statu
     assert line.status == status, line.reason
     assert line.reason.startswith("Success@6: ")
     assert bool(line.settles) == (status == INCONCLUSIVE)
-    # An interval says of how many times out of a hundred it holds.
+    # Every interval has a confidence.
     assert (line.confidence is None) == (line.low is None)
 
 
@@ -88,7 +88,7 @@ def test_line_confidence_follows_the_policy_level() -> None:
 
 
 def test_improve_with_few_conversations_says_how_many_are_needed() -> None:
-    """Better by its interval already: what is lacking is conversations, for 2 to the minus 3 is no .05."""
+    """The interval shows the improvement, but the smallest p of three conversations is 1/8."""
     three = replace(POLICY, minimum_conversations=2)
     line = judged(IMPROVE, pairs(0.1, 0.0001, 3), three)
     assert (line.status, line.settles) == (
@@ -97,7 +97,7 @@ def test_improve_with_few_conversations_says_how_many_are_needed() -> None:
     )
     assert judged(IMPROVE, pairs(0.1, 0.0001, 4), three).status == INCONCLUSIVE
     assert judged(IMPROVE, pairs(0.1, 0.0001, 5), three).status == PASS
-    # Holm asks more of two claims.
+    # Holm's correction needs more conversations for two rules.
     other = replace(IMPROVE, measure="R@6")
     both = {name: pairs(0.1, 0.0001, 5, name) for name in ("Success@6", "R@6")}
     for one in judge_compared(three, [IMPROVE, other], Evidence({}, both, {})):
@@ -108,14 +108,14 @@ def test_settles_states_the_conversations_needed() -> None:
     line = judged(GUARD, pairs(0.0, 0.05))
     assert line.status == INCONCLUSIVE
     more = int(str(line.settles).split()[1])
-    # So many more conversations make the interval so much narrower.
+    # The stated number of conversations narrows the interval enough.
     assert judged(GUARD, pairs(0.0, 0.05 / np.sqrt((8 + more) / 8))).status == PASS
     assert judged(GUARD, pairs(0.0, 0.05 / np.sqrt((8 + more / 2) / 8))).status == INCONCLUSIVE
 
 
 def test_guard_fail_needs_interval_and_corrected_sign_flip() -> None:
     strict = replace(POLICY, fail_level=0.001)
-    # 2 ** -8 is no .001, however far below the interval lies; ten conversations are enough for one guard, not for two.
+    # 2 ** -8 exceeds .001, whatever the interval; ten conversations suffice for one guard but not for two.
     line = judged(GUARD, pairs(-0.1, 0.001), strict)
     assert (line.status, "not significant at the fail level, 0.001" in line.reason) == (INCONCLUSIVE, True)
     assert line.settles == "about 2 more conversations like these, if the observed difference holds"
@@ -141,7 +141,7 @@ def test_guard_rarely_fails_under_random_swaps() -> None:
 def test_slices_are_advisory() -> None:
     rule = replace(GUARD, slices=("type",))
     found = pairs(0.0, 0.001)
-    # A type in every conversation, and one in three of them.
+    # One type in every conversation, and one in only three.
     types = {at: "rule" if at.endswith("/0") else "fact" for at in found.at if not at.endswith("/1")}
     types |= dict.fromkeys(("0/1", "1/1", "2/1"), "rare")
     slices = {at: {"type": one} for at, one in types.items()}
@@ -152,7 +152,7 @@ def test_slices_are_advisory() -> None:
         ("guard Success@6 [type=rule]", False, 8),
     ]
     assert all(one.reason.endswith("(exploratory)") for one in parts)
-    # A slice that this run has not is told, and stops nobody.
+    # A slice that the run does not have is reported and skipped.
     absent = replace(rule, slices=("tpye",))
     whole, told = judge_compared(POLICY, [absent], Evidence({}, {"Success@6": found}, slices))
     assert (whole.status, told.status, told.name) == (PASS, SKIPPED, "guard Success@6 [tpye]")
@@ -214,12 +214,12 @@ def test_only_where_skips_other_runs(policy_of: PolicyOf, run: RunDirectory) -> 
     asked = judge(policy_of(where.format("recorded")), run)
     assert (asked.status, asked.lines[0].n) == (PASS, asked.lines[0].n or 0)
     skipped = judge(policy_of(where.format("tags") + RECEIPTS + "must_have_data = false\n"), run)
-    # A gate that asked nothing has measured nothing.
+    # If no rule applies, nothing was measured.
     assert (skipped.status, skipped.lines[0].status) == (ERROR, SKIPPED)
     assert "applies only if scope is 'tags', and here it is 'recorded'" in skipped.lines[0].reason
     with pytest.raises(UnusableInput, match="only_where: a run has no 'scopes'; it has: "):
         judge(policy_of(where.format("x").replace("scope =", "scopes =")), run)
-    # And for some arms alone, as the candidate's configuration has it.
+    # Rules may also depend on the candidate's configuration.
     knob = OF_A_RUN + 'only_where = {{ "arm.config.{}" = {} }}\n'
     assert judge(policy_of(knob.format("scopePolicy.fallbackScopes", "[]")), run).status == PASS
     (other,) = judge(policy_of(knob.format("scopePolicy.fallbackScopes", '["global"]')), run).lines

@@ -1,4 +1,4 @@
-"""Every doubt of lint: it is raised where it should be, and not a step beside."""
+"""Tests of the doubts: each is raised where it should be, and not in similar cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _recording(**changes: dict[str, Any]) -> Recording:
     """One session of five turns; a memory is born in each of the first four. ``changes`` are by memory, ``m0`` …"""
     turns = tuple(Turn(f"c/s/t{at}", at, "s", "user", f"Turn {at}", at, "ops") for at in range(5))
     memories = [Memory(f"m{at}", text, text, at + 1, at, scope="ops") for at, text in enumerate(TEXTS)]
-    return Recording("c", turns, tuple(replace(one, **changes.get(one.key, {})) for one in memories))
+    return Recording("c", turns, tuple(replace(memory, **changes.get(memory.key, {})) for memory in memories))
 
 
 def _doubts(
@@ -47,7 +47,7 @@ def _doubts(
     return list(doubts(probe, recording, turn, zero.split()))
 
 
-def test_there_is_nothing_to_doubt_where_all_that_says_the_same_is_judged_the_same() -> None:
+def test_doubts_duplicates_judged_alike_gives_none() -> None:
     assert _doubts({"m0": 2, "m1": 2}, ("m2",)) == []
     assert _doubts({"m3": 2}) == []
 
@@ -55,43 +55,46 @@ def test_there_is_nothing_to_doubt_where_all_that_says_the_same_is_judged_the_sa
 @pytest.mark.parametrize(
     ("found", "doubt"),
     [
-        (lambda: _doubts({"m3": 1}, type="needs_nothing"), "is of type needs_nothing, and has gold"),
-        (lambda: _doubts({}, ("m0",), type="update"), "is of type update, and has no gold"),
-        (lambda: _doubts({"m3": 1}, m3={"scope": "home"}), "is of scope ops, its gold m3 of home"),
-        (lambda: _doubts({"m3": 1}, text=f"Is it so? {TEXTS[3]}"), "quotes its gold m3"),
+        (lambda: _doubts({"m3": 1}, type="needs_nothing"), "has the type needs_nothing, but a relevant memory"),
+        (lambda: _doubts({}, ("m0",), type="update"), "has the type update, but no relevant memory"),
+        (
+            lambda: _doubts({"m3": 1}, m3={"scope": "home"}),
+            "has the scope ops, but its relevant memory m3 has the scope home",
+        ),
+        (lambda: _doubts({"m3": 1}, text=f"Is it so? {TEXTS[3]}"), "quotes its relevant memory m3"),
         (
             lambda: _doubts({"m3": 1}, text="invoices are sent on fridays, never on saturdays?"),
-            "gives most of its gold m3 away",
+            "contains most of its relevant memory m3",
         ),
-        (lambda: _doubts({"m3": 1}, m2={"supersedes": ("m3",)}), "wants m3, which m2 had superseded by then"),
-        (lambda: _doubts({"m0": 2, "m1": 1}, zero="m2"), "judges m0 2 and m1 1, which says the same"),
-        (lambda: _doubts({"m0": 2}, ("m1", "m2")), "judges m0 2 and m1 forbidden, which says the same"),
-        (lambda: _doubts({"m0": 2}, zero="m1 m2"), "judges m0 2 and m1 0, which says the same"),
-        (lambda: _doubts({"m0": 2}, ("m2",)), "lists m0, and not m1, which says the same"),
-        (lambda: _doubts({"m0": 2, "m1": 2}), "lists m0, and not m2, which says nearly the same"),
+        (lambda: _doubts({"m3": 1}, m2={"supersedes": ("m3",)}), "judges m3 relevant, which m2 had already superseded"),
+        (lambda: _doubts({"m0": 2, "m1": 1}, zero="m2"), "judges m0 2 but m1 1, which has the same text"),
+        (lambda: _doubts({"m0": 2}, ("m1", "m2")), "judges m0 2 but m1 forbidden, which has the same text"),
+        (lambda: _doubts({"m0": 2}, zero="m1 m2"), "judges m0 2 but m1 0, which has the same text"),
+        (lambda: _doubts({"m0": 2}, ("m2",)), "lists m0 but not m1, which has the same text"),
+        (lambda: _doubts({"m0": 2, "m1": 2}), "lists m0 but not m2, which has nearly the same text"),
     ],
 )
-def test_one_doubt_is_raised(found: Any, doubt: str) -> None:
+def test_doubts_each_kind_is_raised(found: Any, doubt: str) -> None:
     assert doubt in found()
 
 
-def test_what_is_not_there_yet_or_elsewhere_or_replaced_is_no_twin() -> None:
+def test_doubts_invisible_or_superseded_memory_is_no_duplicate() -> None:
     assert _doubts({"m0": 2}, at=1) == []
     assert _doubts({"m0": 2}, m1={"scope": "home"}, m2={"scope": "home"}) == []
     assert _doubts({"m0": 2, "m1": 2}, m2={"text": PORT.replace("8080", "8081")}) == []
     assert _doubts({"m2": 2}, m2={"supersedes": ("m0", "m1")}) == []
     assert _doubts({"m3": 1}, at=2, m2={"supersedes": ("m3",)}) == []
     assert _doubts({"m0": 2}, ("m1",), m1={"supersedes": ("m0",)}, m2={"supersedes": ("m0",)}) == [
-        "wants m0, which m1 had superseded by then",
-        "wants m0, which m2 had superseded by then",
+        "judges m0 relevant, which m1 had already superseded",
+        "judges m0 relevant, which m2 had already superseded",
     ]
 
 
-def test_twins_are_told_once() -> None:
-    assert _doubts({"m0": 2, "m1": 1}, zero="m2") == ["judges m0 2 and m1 1, which says the same"]
+def test_doubts_reports_each_duplicate_pair_once() -> None:
+    assert _doubts({"m0": 2, "m1": 1}, zero="m2") == ["judges m0 2 but m1 1, which has the same text"]
 
 
-def test_two_probes_that_ask_the_same_and_want_something_else_are_an_error() -> None:
+def test_lint_equal_queries_judged_differently_is_an_error() -> None:
     def asked(name: str, query: str, *keys: str) -> Probe:
         return Probe(name, "c", None, query, tuple(Judgement(key, 1, "x") for key in keys))
 
@@ -100,28 +103,28 @@ def test_two_probes_that_ask_the_same_and_want_something_else_are_an_error() -> 
 
     assert errors(asked("a", "Which port?", "m0"), asked("b", "which  PORT?", "m0"), asked("c", "Which?", "m3")) == ()
     assert errors(asked("a", "Which port?", "m0"), asked("b", "which  PORT?", "m3")) == (
-        "golden set: probe b asks what a asks, and judges m0 otherwise",
+        "golden set: probes a and b ask the same, but judge m0 differently",
     )
 
 
-def test_missing_reasons_come_last() -> None:
+def test_lint_lists_missing_reasons_last() -> None:
     recording = _recording()
     bare = Probe("c/s/t4", "c", "c/s/t4", None, (Judgement("m3", 1),))
     other = Probe("q", "c", None, TEXTS[3], (Judgement("m3", 1, "x"),))
     warnings = lint(GoldenSet((bare, other)), [recording]).warnings
     assert [line.split("probe ")[-1] for line in warnings] == [
-        "q quotes its gold m3",
+        "q quotes its relevant memory m3",
         "1 conversation: a two-sided sign-flip test needs 6 for p < .05",
         "c/s/t4 gives no reason for m3",
     ]
 
 
-def test_refused_memories_reach_the_doubts() -> None:
+def test_lint_passes_refused_memories_to_doubts() -> None:
     probe = Probe("c/s/t4", "c", "c/s/t4", None, (Judgement("m0", 2, "x"), Judgement("m1", 2, "x")))
     told = lint(GoldenSet((probe,)), [_recording()], Aside({"c/s/t4": {"m2"}}, {})).warnings
     assert not any("nearly" in line for line in told)
     assert any("nearly" in line for line in lint(GoldenSet((probe,)), [_recording()]).warnings)
 
 
-def test_a_type_of_ones_own_may_have_no_gold() -> None:
+def test_doubts_custom_type_may_have_no_relevant_memory() -> None:
     assert _doubts({}, type="abstention") == _doubts({}, type="needs_nothing") == []

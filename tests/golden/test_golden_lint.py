@@ -1,4 +1,4 @@
-"""Lint: what is wrong, and what is doubtful, between a golden set and its recordings."""
+"""Tests of lint: errors and warnings between a golden set and its recordings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _asked(query: str, relevant: tuple[Judgement, ...]) -> Probe:
     return _probe(1, relevant, id="asked", turn=None, query=query)
 
 
-# One silent probe in each of the other conversations: enough conversations, and nothing else to find.
+# One silent probe in each of the other conversations: enough conversations and nothing else to find.
 OTHERS = tuple(Probe(f"{one.turns[3].key}", one.conversation, one.turns[3].key, None, ()) for one in RECORDINGS[1:])
 
 
@@ -59,7 +59,7 @@ def _lint(*probes: Probe) -> Lint:
     return lint(GoldenSet((*probes, *OTHERS)), RECORDINGS)
 
 
-def test_a_good_set_has_counts_and_nothing_to_say() -> None:
+def test_lint_valid_set_has_only_counts() -> None:
     found = _lint(
         _probe(1, _judged(0)), _probe(2, _judged(), forbidden=_judged(0, 1)), _asked("Which port?", _judged(0, 2))
     )
@@ -68,9 +68,9 @@ def test_a_good_set_has_counts_and_nothing_to_say() -> None:
     assert found.as_json() == counts | {"errors": (), "warnings": ()}
 
 
-def test_an_empty_set_is_an_error_for_a_file_that_was_emptied_would_pass_every_night() -> None:
+def test_lint_empty_set_is_an_error() -> None:
     few = "0 conversations: a two-sided sign-flip test needs 6 for p < .05"
-    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, 0, 0, 0, ("golden set: holds no probe",), (few,))
+    assert lint(GoldenSet(), RECORDINGS) == Lint(0, 0, 0, 0, 0, 0, ("golden set: has no probe",), (few,))
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_an_empty_set_is_an_error_for_a_file_that_was_emptied_would_pass_every_n
         (_probe(1, _judged(0, 0)), f"probe c0/s1/t1 judges {KEYS[0]} twice"),
         (_probe(1, _judged(0), forbidden=_judged(0)), f"probe c0/s1/t1 judges {KEYS[0]} twice"),
         (_probe(1, forbidden=_judged(0, 0)), f"probe c0/s1/t1 judges {KEYS[0]} twice"),
-        (_probe(1, _judged(1)), f"probe c0/s1/t1 judges {KEYS[1]}, which is born after it"),
-        (_probe(1, forbidden=_judged(3)), f"probe c0/s1/t1 judges {KEYS[3]}, which is born after it"),
+        (_probe(1, _judged(1)), f"probe c0/s1/t1 judges {KEYS[1]}, which does not exist yet at that turn"),
+        (_probe(1, forbidden=_judged(3)), f"probe c0/s1/t1 judges {KEYS[3]}, which does not exist yet at that turn"),
     ],
     ids=[
         "unknown conversation",
@@ -110,24 +110,24 @@ def test_an_empty_set_is_an_error_for_a_file_that_was_emptied_would_pass_every_n
         "born later",
     ],
 )
-def test_one_error_is_one_sentence(probe: Probe, error: str) -> None:
+def test_lint_each_error_is_reported_once(probe: Probe, error: str) -> None:
     found = _lint(probe)
     assert found.errors == (f"golden set: {error}",)
 
 
-def test_a_dead_key_is_an_error_and_needs_no_reason() -> None:
+def test_lint_unknown_key_is_an_error() -> None:
     assert _lint(_probe(1, (Judgement("gone"),))).warnings == ()
 
 
-def test_a_probe_that_occurs_twice_is_an_error() -> None:
+def test_lint_duplicate_probe_is_an_error() -> None:
     assert _lint(_probe(), _probe(2), _probe()).errors == ("golden set: probe c0/s1/t1 occurs twice",)
 
 
-def test_all_errors_are_listed_not_the_first_alone() -> None:
+def test_lint_lists_all_errors() -> None:
     bad = _probe(1, (*_judged(0, 0, 1), Judgement("gone", reason="x")))
     assert sorted(_lint(bad).errors) == [
         f"golden set: probe c0/s1/t1 judges {KEYS[0]} twice",
-        f"golden set: probe c0/s1/t1 judges {KEYS[1]}, which is born after it",
+        f"golden set: probe c0/s1/t1 judges {KEYS[1]}, which does not exist yet at that turn",
         "golden set: probe c0/s1/t1 names memory 'gone', which the recording does not have",
     ]
 
@@ -137,20 +137,23 @@ def test_all_errors_are_listed_not_the_first_alone() -> None:
     [
         (_probe(1, (Judgement(KEYS[0]),)), f"probe c0/s1/t1 gives no reason for {KEYS[0]}"),
         (_probe(1, forbidden=(Judgement(KEYS[0]),)), f"probe c0/s1/t1 gives no reason for {KEYS[0]}"),
-        (_probe(2, _judged(1)), f"probe c0/s2/t2 is of scope mobile, its gold {KEYS[1]} of gateway"),
-        (_asked(f"Is it true? {RULE}", _judged(0)), f"probe asked quotes its gold {KEYS[0]}"),
+        (
+            _probe(2, _judged(1)),
+            f"probe c0/s2/t2 has the scope mobile, but its relevant memory {KEYS[1]} has the scope gateway",
+        ),
+        (_asked(f"Is it true? {RULE}", _judged(0)), f"probe asked quotes its relevant memory {KEYS[0]}"),
     ],
     ids=["relevant without reason", "forbidden without reason", "another scope", "quoted"],
 )
-def test_one_doubt_is_one_warning_and_no_error(probe: Probe, warning: str) -> None:
+def test_lint_each_doubt_is_one_warning(probe: Probe, warning: str) -> None:
     found = _lint(probe)
     assert (found.errors, found.warnings) == ((), (f"golden set: {warning}",))
 
 
-def test_a_turn_that_quotes_its_gold_is_doubtful_besides_its_scope() -> None:
+def test_lint_turn_with_two_doubts_has_two_warnings() -> None:
     assert _lint(_probe(3, _judged(0))).warnings == (
-        f"golden set: probe c0/s2/t3 is of scope mobile, its gold {KEYS[0]} of gateway",
-        f"golden set: probe c0/s2/t3 quotes its gold {KEYS[0]}",
+        f"golden set: probe c0/s2/t3 has the scope mobile, but its relevant memory {KEYS[0]} has the scope gateway",
+        f"golden set: probe c0/s2/t3 quotes its relevant memory {KEYS[0]}",
     )
 
 
@@ -171,12 +174,12 @@ def test_a_turn_that_quotes_its_gold_is_doubtful_besides_its_scope() -> None:
         "no turn, no scope",
     ],
 )
-def test_what_is_meant_is_not_doubtful(probe: Probe) -> None:
+def test_lint_intended_judgements_give_no_warning(probe: Probe) -> None:
     assert (_lint(probe).errors, _lint(probe).warnings) == ((), ())
 
 
 @pytest.mark.parametrize("conversations", [1, 5])
-def test_too_few_conversations_for_a_test_is_doubtful(conversations: int) -> None:
+def test_lint_too_few_conversations_warns(conversations: int) -> None:
     probes = tuple(
         Probe(f"{one.conversation}-{number}", one.conversation, None, "Which?", ())
         for one in RECORDINGS[:conversations]
@@ -188,7 +191,7 @@ def test_too_few_conversations_for_a_test_is_doubtful(conversations: int) -> Non
     )
 
 
-def test_problems_keep_the_order_of_the_set() -> None:
+def test_probe_problems_keep_the_order_of_the_set() -> None:
     bad = (_probe(conversation="c9"), _probe(2, (Judgement("gone"),)), _probe(2))
     assert probe_problems(RECORDINGS, bad) == [
         "golden set: probe c0/s1/t1 names conversation 'c9', which no recording has",
@@ -197,7 +200,7 @@ def test_problems_keep_the_order_of_the_set() -> None:
     ]
 
 
-def test_the_shipped_set_lints_without_errors(operators: Path) -> None:
+def test_lint_shipped_set_has_no_errors(operators: Path) -> None:
     golden = read_golden(operators.parents[1] / "golden" / operators.name)
     found = lint(golden, read_library(operators, "lab").recordings)
     assert (found.errors, found.warnings) == ((), ())
@@ -205,7 +208,7 @@ def test_the_shipped_set_lints_without_errors(operators: Path) -> None:
     assert 0 < found.silent < found.probes / 3
 
 
-def test_an_error_planted_in_the_shipped_set_is_found(tmp_path: Path, operators: Path) -> None:
+def test_lint_shipped_set_with_planted_error_finds_it(tmp_path: Path, operators: Path) -> None:
     source = sorted((operators.parents[1] / "golden" / operators.name).glob("*.jsonl"))[0]
     lines = [json.loads(line) for line in source.read_text(encoding="utf-8").split("\n") if line]
     place = next(number for number, line in enumerate(lines) if line["relevant"])

@@ -1,4 +1,4 @@
-"""Golden sets in the project's own form."""
+"""Tests of the reader of golden sets in the lab format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _line(**more: Any) -> dict[str, Any]:
     return {"kind": "probe", "turn": TURN, **more}
 
 
-def test_a_probe_on_a_turn(read: Read) -> None:
+def test_read_probe_on_a_turn(read: Read) -> None:
     golden = read(
         _line(
             type="standing_rule",
@@ -56,17 +56,17 @@ def test_a_probe_on_a_turn(read: Read) -> None:
     assert golden.probes[0].grades == {"one/s01/t01#0": 2, "one/s01/t02#0": 1}
 
 
-def test_a_probe_asked_from_outside(read: Read) -> None:
+def test_read_probe_with_a_query(read: Read) -> None:
     golden = read({"kind": "probe", "id": "q1", "conversation": "one", "query": "Which port?"})
     assert golden == GoldenSet((Probe("q1", "one", None, "Which port?", ()),))
 
 
-def test_a_probe_that_needs_nothing_has_empty_lists(read: Read) -> None:
+def test_read_probe_without_judgements_has_empty_lists(read: Read) -> None:
     (probe,) = read(_line(type="needs_nothing", relevant=[], forbidden=[])).probes
     assert (probe.relevant, probe.forbidden, probe.grades, probe.reason) == ((), (), {}, "")
 
 
-def test_a_folder_is_read_in_order_of_file_names_and_lines(tmp_path: Path) -> None:
+def test_read_golden_folder_keeps_file_and_line_order(tmp_path: Path) -> None:
     for name, turns in (("b", ("b/s/1", "b/s/0")), ("a", ("a/s/9",))):
         text = "".join(json.dumps(_line(turn=turn)) + "\n" for turn in turns)
         (tmp_path / f"{name}.jsonl").write_text(text, encoding="utf-8")
@@ -77,7 +77,7 @@ def test_a_folder_is_read_in_order_of_file_names_and_lines(tmp_path: Path) -> No
     assert golden.of("c") == ()
 
 
-def test_a_folder_without_a_set_and_a_path_that_does_not_exist_are_named(tmp_path: Path) -> None:
+def test_read_golden_missing_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_golden(tmp_path)
     assert str(caught.value) == f"{tmp_path}: no *.jsonl file in this folder"
@@ -87,14 +87,14 @@ def test_a_folder_without_a_set_and_a_path_that_does_not_exist_are_named(tmp_pat
 
 
 SHAPE = 'each judgement is {"memory": KEY, "grade": 1 or 2, "reason": TEXT}'
-GRADE = "is not a whole number from 1 to 100"
+GRADE = "is not an integer from 1 to 100"
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("no kind", {"turn": TURN}, '"kind" must be "probe"'),
     ("other kind", _line(kind="question"), '"kind" must be "probe"'),
     ("a recording", _line(kind="turn"), "this is a turn line of a recording, not a probe of a golden set"),
     ("typo", _line(relevent=[]), "a probe has no field 'relevent'"),
-    ("neither turn nor query", {"kind": "probe"}, "a probe has either a turn or a query of its own"),
-    ("turn and query", _line(query="Which?"), "a probe has either a turn or a query of its own"),
+    ("neither turn nor query", {"kind": "probe"}, "a probe needs either a turn or a query, not both"),
+    ("turn and query", _line(query="Which?"), "a probe needs either a turn or a query, not both"),
     ("short turn", _line(turn="s02/t03"), "turn 's02/t03' is not <conversation>/<session>/<turn>"),
     ("turn number", _line(turn=3), "turn 3 is not <conversation>/<session>/<turn>"),
     (
@@ -128,7 +128,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("line", "problem"), [case[1:] for case in BAD], ids=[name for name, _, _ in BAD])
-def test_a_bad_probe_is_named_by_file_and_line(tmp_path: Path, read: Read, line: dict[str, Any], problem: str) -> None:
+def test_read_invalid_probe_names_file_and_line(tmp_path: Path, read: Read, line: dict[str, Any], problem: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read(_line(), line)
     assert str(caught.value) == f"{tmp_path / 'golden.jsonl'}:2: {problem}"
@@ -139,15 +139,13 @@ def test_a_bad_probe_is_named_by_file_and_line(tmp_path: Path, read: Read, line:
     [_line(type=None), _line(reason=7), _line(relevant=[{"memory": "k", "reason": None}])],
     ids=["type null", "reason number", "reason of a judgement null"],
 )
-def test_what_should_be_text_and_is_not_never_becomes_the_text_none(
-    tmp_path: Path, read: Read, line: dict[str, Any]
-) -> None:
+def test_read_null_text_never_becomes_the_string_none(tmp_path: Path, read: Read, line: dict[str, Any]) -> None:
     with pytest.raises(UnusableInput) as caught:
         read(_line(), line)
     assert str(caught.value).startswith(f"{tmp_path / 'golden.jsonl'}:2: ")
 
 
-def test_the_shipped_set_is_read_as_it_is_written(operators: Path) -> None:
+def test_read_shipped_set_matches_its_lines(operators: Path) -> None:
     folder = operators.parents[1] / "golden" / operators.name
     raw = [
         json.loads(line)
@@ -158,13 +156,13 @@ def test_the_shipped_set_is_read_as_it_is_written(operators: Path) -> None:
     golden = read_golden(folder)
     assert [
         (
-            one.turn,
-            one.slices,
-            one.reason,
-            [(it.memory, it.grade, it.reason) for it in one.relevant],
-            [(it.memory, it.reason) for it in one.forbidden],
+            probe.turn,
+            probe.slices,
+            probe.reason,
+            [(it.memory, it.grade, it.reason) for it in probe.relevant],
+            [(it.memory, it.reason) for it in probe.forbidden],
         )
-        for one in golden.probes
+        for probe in golden.probes
     ] == [
         (
             line["turn"],
@@ -175,10 +173,10 @@ def test_the_shipped_set_is_read_as_it_is_written(operators: Path) -> None:
         )
         for line in raw
     ]
-    assert all(one.id == one.turn and one.query is None for one in golden.probes)
+    assert all(probe.id == probe.turn and probe.query is None for probe in golden.probes)
 
 
-def test_a_field_that_a_line_names_twice_is_an_error_and_not_the_last_of_them(tmp_path: Path) -> None:
+def test_read_duplicate_field_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "golden.jsonl"
     path.write_text('{"kind": "probe", "turn": "a/b/c", "relevant": [{"memory": "k"}], "relevant": []}\n', "utf-8")
     with pytest.raises(UnusableInput, match=r"golden\.jsonl:1: .*field 'relevant' occurs twice"):

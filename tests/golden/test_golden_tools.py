@@ -1,4 +1,4 @@
-"""Golden sets written, compared, split and judged: no terminal and no replay."""
+"""Tests of writing, comparing, splitting and judging golden sets, without a terminal or a replay."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def _shipped(operators: Path) -> GoldenSet:
     return read_golden(operators.parents[1] / "golden" / operators.name)
 
 
-def test_what_is_written_is_read_back_as_it_was(operators: Path, out: Path) -> None:
+def test_golden_bytes_reads_back_equal(operators: Path, out: Path) -> None:
     probes = (*_shipped(operators).probes, Probe("q1", "two", None, "Which port?", (Judgement("two/s/t#0", 2, "p"),)))
     out.write_bytes(golden_bytes(probes))
     assert read_golden(out).probes == probes
 
 
-def test_somebody_elses_file_is_not_written_over(out: Path) -> None:
+def test_write_new_never_overwrites_other_content(out: Path) -> None:
     write_new(out, b"one\n")
     write_new(out, b"one\n")
-    with pytest.raises(UnusableInput, match="is there already and says something else"):
+    with pytest.raises(UnusableInput, match="already exists with other content"):
         write_new(out, b"two\n")
     assert out.read_bytes() == b"one\n"
 
@@ -56,7 +56,7 @@ def _set(*probes: Probe) -> GoldenSet:
     return GoldenSet(probes)
 
 
-def test_differences_are_probes_grades_and_types_and_not_reasons() -> None:
+def test_differences_cover_grades_and_types_but_not_reasons() -> None:
     one = Probe(FIRST, "c", FIRST, None, (Judgement(A, 2, "x"), Judgement(B, 1)), slices={"type": "todo"})
     two = Probe(SECOND, "c", SECOND, None, (), (Judgement(C),))
     new = Probe("c/s2/t3", "c", "c/s2/t3", None, ())
@@ -77,7 +77,7 @@ def test_differences_are_probes_grades_and_types_and_not_reasons() -> None:
         differences(_set(one, one), _set(one))
 
 
-def test_a_question_from_outside_that_changed_is_a_change() -> None:
+def test_differences_changed_query_is_a_change() -> None:
     one = Probe("q1", "c", None, "Which port?", ())
     found = differences(_set(one), _set(replace(one, conversation="d", query="Which host?")))
     assert found.changes == (
@@ -86,7 +86,7 @@ def test_a_question_from_outside_that_changed_is_a_change() -> None:
     )
 
 
-def test_a_split_keeps_conversations_whole_and_smaller_shares_within_larger_ones(operators: Path) -> None:
+def test_split_keeps_conversations_and_nests_shares(operators: Path) -> None:
     golden = _shipped(operators)
     names = {probe.conversation for probe in golden.probes}
     inside: set[str] = set()
@@ -102,22 +102,22 @@ def test_a_split_keeps_conversations_whole_and_smaller_shares_within_larger_ones
     for share, why in ((0.0, "not between"), (1.0, "not between")):
         with pytest.raises(UnusableInput, match=why):
             split(golden, share, 0)
-    with pytest.raises(UnusableInput, match="needs two at least"):
+    with pytest.raises(UnusableInput, match="needs at least two"):
         split(GoldenSet(golden.of(min(names))), 0.5, 0)
 
 
-def test_a_pool_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_read_pool_matches_the_written_pool(tmp_path: Path) -> None:
     path = tmp_path / "pool.jsonl"
     path.write_bytes(POOL.as_bytes())
     assert read_pool(path) == POOL
     path.write_bytes(replace(POOL, memories_from="store").as_bytes())
     assert read_pool(path).memories_from == "store"
     for line, why in (
-        ('{"kind": "probe"}', "is no pool"),
+        ('{"kind": "probe"}', "is not a pool"),
         ('{"kind": "pool", "schema": "lab.pool.v9"}', "reads lab.pool.v1"),
         (POOL.as_bytes().decode().split("\n")[0] + '\n{"kind": "turn", "turn": "x", "items": [1]}', ":2: each item is"),
         (POOL.as_bytes().decode().replace('{"hybrid": 1}', "3"), ":2: each item is"),
-        (POOL.as_bytes().decode().split("\n")[0], "holds no turn to judge"),
+        (POOL.as_bytes().decode().split("\n")[0], "has no turn to judge"),
         (POOL.as_bytes().decode().replace(SECOND, FIRST), f"turn {FIRST} occurs twice"),
     ):
         path.write_text(line + "\n", encoding="utf-8")
@@ -125,7 +125,7 @@ def test_a_pool_is_read_as_it_was_written(tmp_path: Path) -> None:
             read_pool(path)
 
 
-def test_a_judged_turn_becomes_a_probe_and_what_is_open_does_not(out: Path) -> None:
+def test_judging_only_done_turns_become_probes(out: Path) -> None:
     judging = open_judging(POOL, out, "ann")
     for decision in (
         Decision(FIRST, "grade", A, "1"),
@@ -158,14 +158,14 @@ def test_a_judged_turn_becomes_a_probe_and_what_is_open_does_not(out: Path) -> N
     assert json.loads(side_file(out).read_text("utf-8").split("\n")[0])["unjudged"] == {}
 
 
-def test_a_skipped_turn_that_is_graded_after_all_is_open_again(out: Path) -> None:
+def test_judging_grading_a_skipped_turn_reopens_it(out: Path) -> None:
     judging = Judging(POOL, out, "ann")
     judging.decide(Decision(FIRST, "skip"))
     judging.decide(Decision(FIRST, "grade", A, "2"))
     assert judging.sheet(FIRST).state == "open"
 
 
-def test_undo_takes_back_the_last_decision_with_all_that_it_did(out: Path) -> None:
+def test_judging_undo_reverts_the_last_decision(out: Path) -> None:
     judging = Judging(POOL, out, "ann")
     judging.decide(Decision(FIRST, "grade", A, "f"))
     before = judging.sheet(FIRST)
@@ -179,7 +179,7 @@ def test_undo_takes_back_the_last_decision_with_all_that_it_did(out: Path) -> No
     assert judging.undo() is None
 
 
-def test_work_goes_on_where_it_was_left_even_if_the_golden_set_was_not_yet_written(out: Path) -> None:
+def test_open_judging_resumes_without_golden_set(out: Path) -> None:
     judging = open_judging(POOL, out, "ann")
     judging.decide(Decision(FIRST, "grade", A, "2"))
     judging.decide(Decision(FIRST, "done", value="todo"))
@@ -190,7 +190,7 @@ def test_work_goes_on_where_it_was_left_even_if_the_golden_set_was_not_yet_writt
     assert (again.decisions, out.read_bytes()) == (judging.decisions, written)
 
 
-def test_a_pool_may_grow_and_what_is_new_was_not_looked_at(out: Path) -> None:
+def test_open_judging_larger_pool_leaves_new_items_unjudged(out: Path) -> None:
     open_judging(POOL, out, "ann").decide(Decision(FIRST, "nothing", refused=(A, B)))
     deeper = replace(POOL, turns=(PooledTurn(FIRST, (*POOL.turns[0].items, Pooled(C, {}))), *POOL.turns[1:]))
     again = open_judging(deeper, out, "ann")
@@ -200,7 +200,7 @@ def test_a_pool_may_grow_and_what_is_new_was_not_looked_at(out: Path) -> None:
     assert aside(out).refused == {FIRST: {A, B}} == aside(out.parent).refused
 
 
-def test_a_shallower_pool_loses_no_grade(out: Path) -> None:
+def test_open_judging_shallower_pool_keeps_grades(out: Path) -> None:
     judging = open_judging(POOL, out, "ann")
     judging.decide(Decision(FIRST, "grade", B, "2"))
     judging.decide(Decision(FIRST, "done", value="todo"))
@@ -211,7 +211,7 @@ def test_a_shallower_pool_loses_no_grade(out: Path) -> None:
     assert (again.sheet(FIRST).items, out.read_bytes()) == ([A, B], before)
 
 
-def test_a_golden_set_that_somebody_edited_is_not_written_over(out: Path) -> None:
+def test_open_judging_edited_golden_set_is_refused(out: Path) -> None:
     judging = open_judging(POOL, out, "ann")
     judging.decide(Decision(FIRST, "nothing", refused=(A, B)))
     kept, older = out.read_bytes(), side_file(out).read_bytes()
@@ -220,7 +220,7 @@ def test_a_golden_set_that_somebody_edited_is_not_written_over(out: Path) -> Non
     assert len(open_judging(POOL, out, "ann").decisions) == 2
     edited = kept.replace(b'"reason": ""', b'"reason": "by hand"')
     out.write_bytes(edited)
-    with pytest.raises(UnusableInput, match="was edited since it was judged"):
+    with pytest.raises(UnusableInput, match="was edited after judging"):
         open_judging(POOL, out, "ann")
     assert (out.read_bytes(), kept != edited) == (edited, True)
     out.unlink()
@@ -230,38 +230,38 @@ def test_a_golden_set_that_somebody_edited_is_not_written_over(out: Path) -> Non
     assert out.read_bytes() == kept
 
 
-def test_what_several_judges_refused_is_told_together(tmp_path: Path) -> None:
+def test_aside_merges_refusals_of_several_judges(tmp_path: Path) -> None:
     open_judging(POOL, tmp_path / "ann.jsonl", "ann").decide(Decision(FIRST, "grade", A, "0"))
     open_judging(POOL, tmp_path / "bob.jsonl", "bob").decide(Decision(FIRST, "rest", refused=(B,)))
     assert aside(tmp_path).refused == {FIRST: {A, B}}
 
 
-def test_work_of_another_judge_pool_or_kind_is_refused(out: Path) -> None:
+def test_open_judging_foreign_work_is_refused(out: Path) -> None:
     open_judging(POOL, out, "ann").decide(Decision(SECOND, "skip"))
-    with pytest.raises(UnusableInput, match="is the work of judge 'ann'"):
+    with pytest.raises(UnusableInput, match="belongs to judge 'ann'"):
         open_judging(POOL, out, "bob")
     with pytest.raises(UnusableInput, match=f"judges {SECOND}, which this pool does not have"):
         open_judging(replace(POOL, turns=POOL.turns[:1]), out, "ann")
     side_file(out).unlink()
-    with pytest.raises(UnusableInput, match=r"is there already, without gold\.judging"):
+    with pytest.raises(UnusableInput, match=r"already exists, without gold\.judging"):
         open_judging(POOL, out, "ann")
-    with pytest.raises(UnusableInput, match="needs a name that ends in"):
+    with pytest.raises(UnusableInput, match="must end in"):
         open_judging(POOL, out.with_suffix(".judging"), "ann")
-    with pytest.raises(UnusableInput, match="needs a name that ends in"):
+    with pytest.raises(UnusableInput, match="must end in"):
         open_judging(POOL, out.with_suffix(".json"), "ann")  # whose decisions would be those of gold.jsonl
 
 
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ({"turn": FIRST, "what": "grade", "memory": A, "value": "3"}, "no decision of a judge: grade 3"),
-        ({"turn": FIRST, "what": "love", "memory": A}, "no decision of a judge: love"),
-        ({"turn": FIRST, "what": "grade", "value": "1"}, "a decision 'grade' lacks a memory"),
-        ({"turn": FIRST, "what": "skip", "memory": A}, "a decision 'skip' has a memory"),
+        ({"turn": FIRST, "what": "grade", "memory": A, "value": "3"}, "invalid decision: grade 3"),
+        ({"turn": FIRST, "what": "love", "memory": A}, "invalid decision: love"),
+        ({"turn": FIRST, "what": "grade", "value": "1"}, "a decision 'grade' must name a memory"),
+        ({"turn": FIRST, "what": "skip", "memory": A}, "a decision 'skip' must not name a memory"),
         ({"what": "skip"}, "has no field 'turn'"),
     ],
 )
-def test_a_damaged_decision_is_named_by_line(out: Path, line: dict[str, str], why: str) -> None:
+def test_read_decisions_invalid_decision_names_line(out: Path, line: dict[str, str], why: str) -> None:
     Judging(POOL, out, "ann").save()
     side = side_file(out)
     side.write_text(side.read_text("utf-8") + json.dumps(line) + "\n", encoding="utf-8")

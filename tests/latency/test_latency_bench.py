@@ -1,4 +1,4 @@
-"""One timed turn: who is fed and asked how, and what becomes of a system that breaks."""
+"""One timed turn: how arms are filled and queried, and what happens if a system fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from lab.errors import CannotMeasure
-from lab.latency.bench import Shelf, Subject, ask, ask_together, opened, pool_of, questions_of, retrieval_of, tools_over
+from lab.latency.bench import (
+    LoadedStore,
+    Subject,
+    ask,
+    ask_together,
+    opened,
+    pool_of,
+    questions_of,
+    retrieval_of,
+    tools_over,
+)
 from lab.latency.memories import PoolWords
 from lab.recordings.model import Memory
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -36,10 +46,10 @@ def sources(plan: Plan) -> Sources:
 
 
 @pytest.fixture(scope="module")
-def shelf(plan: Plan, sources: Sources) -> Shelf:
+def loaded(plan: Plan, sources: Sources) -> LoadedStore:
     pool, settings = pool_of(plan, sources), retrieval_of(plan).text
     assert len(pool.real) < SIZE
-    made = Shelf(
+    made = LoadedStore(
         "exact",
         make_store("exact", pool.dimension, settings),
         tools_over(plan, sources, "exact", pool, SIZE),
@@ -49,13 +59,13 @@ def shelf(plan: Plan, sources: Sources) -> Shelf:
 
 
 @pytest.fixture
-def subjects(shelf: Shelf, plan: Plan) -> Iterator[dict[str, Subject]]:
-    with opened([shelf], plan) as made:
+def subjects(loaded: LoadedStore, plan: Plan) -> Iterator[dict[str, Subject]]:
+    with opened([loaded], plan) as made:
         yield {one.seat.name: one for one in made}
 
 
 def test_opened_fills_the_own_table_of_an_arm(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
-    """Both search the same memories alike, resampled ones among them."""
+    """Both search the same memories, including resampled ones, with equal results."""
     for question in questions_of(plan, sources, 12):
         shared, own = (ask(subjects[name], question) for name in ("hybrid", "verbatim"))
         assert [item.id for item in own.recall.items] == [item.id for item in shared.recall.items]
@@ -63,14 +73,14 @@ def test_opened_fills_the_own_table_of_an_arm(subjects: dict[str, Subject], plan
 
 
 def test_ask_gives_gold_only_to_arms_that_need_it(subjects: dict[str, Subject], plan: Plan, sources: Sources) -> None:
-    question = next(one for one in questions_of(plan, sources, 200) if one.told.grades)
+    question = next(one for one in questions_of(plan, sources, 200) if one.with_gold.grades)
     assert not question.ask.grades
-    assert {item.id for item in ask(subjects["oracle"], question).recall.items} == set(question.told.grades)
+    assert {item.id for item in ask(subjects["oracle"], question).recall.items} == set(question.with_gold.grades)
 
 
 @dataclass(frozen=True)
 class Breaking:
-    """An arm that breaks in one of its calls, when it is called once more than ``after`` times."""
+    """An arm that raises in one of its calls after ``after`` successful ones."""
 
     where: str
     after: int = 1
@@ -104,17 +114,17 @@ def broken(plan: Plan, arm: Breaking) -> Plan:
     return replace(plan, arms=(arm,), infos=(arm.describe(),))
 
 
-def test_latency_of_a_raising_system_raises(shelf: Shelf, plan: Plan, sources: Sources) -> None:
+def test_latency_of_a_raising_system_raises(loaded: LoadedStore, plan: Plan, sources: Sources) -> None:
     first, second = questions_of(plan, sources, 2)
-    with opened([shelf], broken(plan, Breaking("recall"))) as (subject,):
+    with opened([loaded], broken(plan, Breaking("recall"))) as (subject,):
         assert not ask(subject, first).passed_over
         with pytest.raises(CannotMeasure, match=r"arm 'breaking': recall failed at .*: RuntimeError in recall") as told:
             ask(subject, second)
         assert "secret" not in str(told.value)
         with pytest.raises(CannotMeasure, match="recall failed"):
-            ask_together(shelf, [subject.seat], second)
+            ask_together(loaded, [subject.seat], second)
     with (
         pytest.raises(CannotMeasure, match="arm 'breaking': RuntimeError in remember"),
-        opened([shelf], broken(plan, Breaking("remember", 0))),
+        opened([loaded], broken(plan, Breaking("remember", 0))),
     ):
         pass

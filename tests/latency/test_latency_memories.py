@@ -79,7 +79,7 @@ def test_resampled_memories_resemble_recorded_ones(pool: Pool) -> None:
 
 
 def test_pool_words_match_the_tokens_of_lancedb(plan: Plan, sources: Sources, pool: Pool) -> None:
-    """Both stores return the same hits with the same scores, so the exact store was fed what LanceDB indexed."""
+    """Both stores return equal hits with equal scores, so the tokens agree."""
     memories, vectors = taken(pool, 300, 900)
     rows = Rows().of(memories)
     settings = TextSettings()

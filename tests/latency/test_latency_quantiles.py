@@ -51,7 +51,7 @@ def test_quantile_interval_covers_a_skewed_distribution(share: float, n: int) ->
     draws = np.sort(random.lognormal(size=(4_000, n)), axis=1)
     low, high = interval_ranks(n, share) or (0, 0)
     covered = np.mean((draws[:, low - 1] <= truth) & (truth <= draws[:, high - 1]))
-    # Four standard errors of a proportion below the level asked for.
+    # Four standard errors of a proportion below the level.
     assert covered >= 0.95 - 4 * np.sqrt(0.05 * 0.95 / 4_000)
     assert covered == pytest.approx(binom.cdf(high - 1, n, share) - binom.cdf(low - 1, n, share), abs=0.015)
 
@@ -72,7 +72,7 @@ def test_paired_ratio_uses_complete_blocks() -> None:
 
 
 def test_ratios_leave_out_blocks_with_a_skipped_turn() -> None:
-    """And one of which a turn is missing: the arms would not have been asked the same."""
+    """Blocks with a missing turn are left out as well, because the arms had different turns."""
 
     def sample(arm: str, turn: int, ms: int, *, passed: bool = False, stage: str = "total") -> Sample:
         return Sample("warm", "lancedb", arm, 10, turn, 0, stage, ms * 10**6, passed)

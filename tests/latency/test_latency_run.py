@@ -1,4 +1,4 @@
-"""A whole measurement over real LanceDB tables, small: what it holds, that it goes on, and what it refuses."""
+"""A small latency measurement on real LanceDB tables: its results, resuming, and refused arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli.latency_tables import tell
+from lab.cli.latency_tables import emit_latency
 from lab.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.latency.bench import Sample
 from lab.latency.request import LatencyRequest
@@ -80,7 +80,7 @@ def test_stages_add_up_and_stores_agree(ran: tuple[Folder, list[Measured]]) -> N
 
 
 def test_run_latency_searches_for_every_arm(ran: tuple[Folder, list[Measured]]) -> None:
-    """An arm that found what another had searched for would wait for nothing."""
+    """An arm that reused another arm's search would take almost no time."""
     live = [one for one in ran[1][0].samples if (one.part, one.store, one.stage) == ("warm", "lancedb", "search")]
     assert min(one.ns for one in live if not one.passed_over) > 500_000
 
@@ -135,7 +135,7 @@ def test_latency_tables_fit_80_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    tell(summarise(asked, *ran))
+    emit_latency(summarise(asked, *ran))
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 80
     for part in (
@@ -168,9 +168,9 @@ def test_summary_names_arms_outside_the_shared_table(
     found = summarise(asked, folder, [size._replace(about=size.about | {"alone": alone}), *others])
     parts = "cold turns, turns over one view, waiting rows, compaction cadences"
     assert found["left_out"] == (said and f"Not measured with {parts}{said}")
-    tell(found)
+    emit_latency(found)
     assert (" ".join(capsys.readouterr().out.split()).find("Not measured with") >= 0) == (said is not None)
-    # Of what was not measured at all, no arm is missing.
+    # Parts that were not measured have no missing arms.
     warm = size._replace(
         about={name: one for name, one in size.about.items() if name != "cold"} | {"alone": alone},
         samples=[one for one in size.samples if one.part != "shared" and one.store == "lancedb"],
@@ -230,7 +230,7 @@ def test_run_latency_with_other_arguments_is_refused(
 
 @pytest.mark.usefixtures("ran")  # which embeds: without vectors the fault would be this process's own
 def test_run_latency_exception_is_one_line_and_leaves_no_part_file(asked: LatencyRequest, tmp_path: Path) -> None:
-    # What it is told in that process is no number, and so the process fails; the place is one of ours.
+    # announce=int raises ValueError in the child process, in a module of the lab.
     told = r"size-00000500: ValueError in work\.py, line \d+; finished cells are kept"
     with pytest.raises(CannotMeasure, match=told):
         run_latency(asked, tmp_path / "out", announce=int)

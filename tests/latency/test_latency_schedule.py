@@ -1,4 +1,4 @@
-"""ABBA blocks and the open loop, under a clock that moves only when it is told to."""
+"""ABBA blocks and the open loop, with a fake clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 
 class HandClock:
-    """A clock that stands still but for what is waited and what is worked."""
+    """A clock that advances only by waiting and by work."""
 
     def __init__(self) -> None:
         self.time = 7
@@ -57,7 +57,7 @@ def test_open_loop_fast_server_starts_on_time() -> None:
 
 
 def test_open_loop_slow_response_delays_count() -> None:
-    """One answer of 350 ms at ten a second: a loop that waits for its answers would call the others quick."""
+    """One response of 350 ms at ten per second: a closed loop would report the others as fast."""
     clock = HandClock()
     spent = [350_000_000, 10_000_000, 10_000_000, 10_000_000, 10_000_000]
     served = list(open_loop(clock, 10, range(5), lambda turn: clock.work(spent[turn])))

@@ -1,4 +1,4 @@
-"""Plain rankings in memory, held against trec_eval's own code on thousands of random runs."""
+"""Rankings in memory score as in trec_eval on thousands of random runs."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ Golds = dict[str, dict[str, int]]
 
 
 def _random(source: random.Random, probes: int, scores: Any) -> tuple[Runs, Golds]:
-    """Runs from empty to 60 long, over gold of 0 to 9, some of it out of reach, some judged and not wanted."""
+    """Return rankings of 0 to 60 items with 0 to 9 gold items, some not returned, some with grade 0."""
     runs, golds = {}, {}
     for number in range(probes):
         pool = [f"記憶{place}" if place % 5 == 0 else f"m{place}" for place in range(source.randint(1, 60))]
-        found = source.sample(pool, source.randint(0, len(pool)))
+        result = source.sample(pool, source.randint(0, len(pool)))
         judged = source.sample([*pool, "lost1", "lost2"], source.randint(1, min(9, len(pool) + 2)))
-        runs[f"q{number}"] = {key: scores() for key in found}
+        runs[f"q{number}"] = {key: scores() for key in result}
         golds[f"q{number}"] = {key: source.choice((0, 1, 1, 2, 3, -1)) for key in judged}
     return runs, golds
 
 
 @pytest.mark.parametrize("ties", ["none", "many", "beyond single precision"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_values_are_those_of_trec_eval(ties: str, seed: int) -> None:
+def test_evaluate_random_runs_equal_trec_eval(ties: str, seed: int) -> None:
     source = random.Random(seed)
     draws = {
         "none": source.random,
@@ -64,25 +64,25 @@ def test_values_are_those_of_trec_eval(ties: str, seed: int) -> None:
     assert 0.05 < ours["AP"].mean() < 0.95
 
 
-def test_rankings_and_scores_that_fall_are_the_same() -> None:
+def test_evaluate_lists_equal_decreasing_scores() -> None:
     source = random.Random(5)
     runs, golds = _random(source, 300, source.random)
     rankings = {probe: sorted(run, key=run.__getitem__, reverse=True) for probe, run in runs.items()}
     mixed = {probe: rankings[probe] if number % 2 else runs[probe] for number, probe in enumerate(runs)}
     expected = evaluate(runs, golds, THEIRS)
     for given in (rankings, mixed):
-        found = evaluate(given, golds, THEIRS)
-        assert all((found[name] == expected[name]).all() for name in THEIRS)
+        result = evaluate(given, golds, THEIRS)
+        assert all((result[name] == expected[name]).all() for name in THEIRS)
 
 
-def test_a_probe_without_a_ranking_or_without_gold_scores_nothing() -> None:
-    found = evaluate({"a": ["x"], "stranger": ["x"]}, {"a": {"x": 1}, "b": {"x": 1}}, ["Success@1", "RR"])
-    assert {name: values.tolist() for name, values in found.items()} == {"Success@1": [1.0, 0.0], "RR": [1.0, 0.0]}
+def test_evaluate_probe_without_ranking_or_gold_scores_0() -> None:
+    result = evaluate({"a": ["x"], "stranger": ["x"]}, {"a": {"x": 1}, "b": {"x": 1}}, ["Success@1", "RR"])
+    assert {name: values.tolist() for name, values in result.items()} == {"Success@1": [1.0, 0.0], "RR": [1.0, 0.0]}
     assert evaluate({}, {}, ["nDCG@5"])["nDCG@5"].tolist() == []
     assert evaluate({}, {"a": {}}, ["nDCG@5", "AP", "P@3"])["AP"].tolist() == [0.0]
 
 
 @pytest.mark.parametrize("name", ["nDGC@5", "nDCG@", "nDCG@0", "nDCG@-1", "nDCG@five", "P", "@5", ""])
-def test_an_unknown_measure_is_named(name: str) -> None:
+def test_evaluate_unknown_measure_is_named(name: str) -> None:
     with pytest.raises(UnusableInput, match="known with a cutoff"):
         evaluate({}, {}, [name])

@@ -1,4 +1,4 @@
-"""A run in the files of others: scored by trec_eval's own code they give our numbers, to the last digits."""
+"""Exported files scored by trec_eval give the lab's values to the last digits."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ THEIRS = {
 
 @pytest.fixture(scope="module")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """The shipped set under five arms."""
-    asked = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
-    return run_replay(asked, tmp_path_factory.mktemp("export") / "run").run
+    """A run of the shipped set under five arms."""
+    request = ReplayRequest(str(operators), "lab", ARMS, scope="recorded", embedder="hashing")
+    return run_replay(request, tmp_path_factory.mktemp("export") / "run").run
 
 
 def _own(run: RunDirectory) -> dict[tuple[str, str], dict[str, float]]:
-    """Our values by arm and measure, then by probe."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    """Return the lab's values by arm and measure, then by probe."""
+    result: dict[tuple[str, str], dict[str, float]] = {}
     for one in score_run(run):
         if one.value is not None:
-            found.setdefault((one.arm, one.measure), {})[one.at] = one.value
-    return found
+            result.setdefault((one.arm, one.measure), {})[one.at] = one.value
+    return result
 
 
-def test_trec_eval_gives_the_numbers_of_lab_score(run: RunDirectory, tmp_path: Path) -> None:
+def test_export_trec_eval_gives_equal_scores(run: RunDirectory, tmp_path: Path) -> None:
     files = export_run(run, "trec", tmp_path / "out")
     assert [file.name for file in files] == ["qrels.txt", *(f"{arm}.run" for arm in ARMS)]
     with files[0].open() as opened:
@@ -59,7 +59,7 @@ def test_trec_eval_gives_the_numbers_of_lab_score(run: RunDirectory, tmp_path: P
     for arm, file in zip(ARMS, files[1:], strict=True):
         with file.open() as opened:
             rankings = pytrec_eval.parse_run(opened)
-        # A probe for which nothing came back has no line.
+        # A probe with an empty ranking has no line.
         rankings |= {probe: {} for probe in judged - set(rankings)}
         evaluator = pytrec_eval.RelevanceEvaluator(qrels, {*THEIRS.values(), "recip_rank"})
         theirs = evaluator.evaluate(rankings)
@@ -73,18 +73,18 @@ def test_trec_eval_gives_the_numbers_of_lab_score(run: RunDirectory, tmp_path: P
     assert compared > 10_000
 
 
-def test_places_that_an_arm_cannot_return_are_no_r_precision(operators: Path, tmp_path: Path) -> None:
-    asked = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", depth=2, limit=2)
-    run = run_replay(asked, tmp_path / "run").run
+def test_export_r_precision_beyond_the_depth_is_missing(operators: Path, tmp_path: Path) -> None:
+    request = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", depth=2, limit=2)
+    run = run_replay(request, tmp_path / "run").run
     values = {one.at: one.value for one in score_run(run) if one.measure == "Rprec"}
-    wanted = {probe: len(one.grades) for probe, one in read_gold(run).items() if one.grades}
+    expected = {probe: len(one.grades) for probe, one in read_gold(run).items() if one.grades}
     assert {probe for probe, value in values.items() if value is None} == {
-        at for at, many in wanted.items() if many > 2
+        at for at, many in expected.items() if many > 2
     }
-    assert 0 < sum(many > 2 for many in wanted.values()) < len(wanted)
+    assert 0 < sum(many > 2 for many in expected.values()) < len(expected)
 
 
-def test_our_own_reader_gives_them_too(run: RunDirectory, tmp_path: Path) -> None:
+def test_export_read_back_gives_equal_scores(run: RunDirectory, tmp_path: Path) -> None:
     files = export_run(run, "trec", tmp_path / "out")
     qrels, ours = read_qrels(files[0]), _own(run)
     assert qrels == {
@@ -99,7 +99,7 @@ def test_our_own_reader_gives_them_too(run: RunDirectory, tmp_path: Path) -> Non
         assert values.tolist() == pytest.approx([own[probe] for probe in map(unquote, qrels)], abs=1e-12)
 
 
-def test_scores_fall_from_place_to_place(run: RunDirectory, tmp_path: Path) -> None:
+def test_run_lines_scores_decrease_with_rank(run: RunDirectory, tmp_path: Path) -> None:
     export_run(run, "trec", tmp_path)
     lines = [line.split(" ") for line in (tmp_path / "hybrid.run").read_text().splitlines()]
     assert {len(line) for line in lines} == {6}
@@ -112,13 +112,13 @@ def test_scores_fall_from_place_to_place(run: RunDirectory, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["a b", "50%20", "記憶 一", "\u3000", "a\tb\n", "\u00a0", "\ud800", "plain/s01#2"])
-def test_names_are_fields_and_come_back(name: str) -> None:
+def test_safe_names_can_be_restored(name: str) -> None:
     assert len(safe(name).split()) == 1
     assert unquote(safe(name), errors="surrogatepass") == name
     assert safe("記憶/s01#2") == "記憶/s01#2"
 
 
-def test_a_beir_folder_with_texts(run: RunDirectory, operators: Path, tmp_path: Path) -> None:
+def test_export_beir_with_texts_writes_corpus_and_queries(run: RunDirectory, operators: Path, tmp_path: Path) -> None:
     files = export_run(run, "beir", tmp_path / "beir", with_text=True)
     assert {str(file.relative_to(tmp_path / "beir")) for file in files} == {
         *("qrels/test.tsv", "corpus.jsonl", "queries.jsonl")
@@ -138,14 +138,14 @@ def test_a_beir_folder_with_texts(run: RunDirectory, operators: Path, tmp_path: 
     assert read_qrels(tmp_path / "beir") == read_qrels(tmp_path / "trec" / "qrels.txt")
 
 
-def test_without_texts_there_are_none(run: RunDirectory, tmp_path: Path) -> None:
+def test_export_beir_without_texts_writes_none(run: RunDirectory, tmp_path: Path) -> None:
     files = export_run(run, "beir", tmp_path)
     assert files == [tmp_path / "qrels" / "test.tsv"]
     with pytest.raises(UnusableInput, match="hold no text"):
         export_run(run, "trec", tmp_path / "other", with_text=True)
 
 
-def test_an_export_is_written_again_and_never_into_what_is_not_one(run: RunDirectory, tmp_path: Path) -> None:
+def test_export_repeated_is_equal_and_other_folders_are_refused(run: RunDirectory, tmp_path: Path) -> None:
     files = export_run(run, "trec", tmp_path)
     before = {file: file.read_bytes() for file in files}
     (tmp_path / "none.run").unlink()
@@ -153,7 +153,7 @@ def test_an_export_is_written_again_and_never_into_what_is_not_one(run: RunDirec
     export_run(run, "trec", tmp_path)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(UnusableInput, match=r"something else \(thesis\.txt\)"):
+    with pytest.raises(UnusableInput, match=r"other files \(thesis\.txt\)"):
         export_run(run, "trec", tmp_path)
     with pytest.raises(UnusableInput, match="unknown format"):
         export_run(run, "msmarco", tmp_path / "new")
@@ -165,10 +165,10 @@ def test_an_export_is_written_again_and_never_into_what_is_not_one(run: RunDirec
     [
         ("q1 0 d1", r"expected 4 fields \(query iteration document grade\), found 3"),
         ("q1 0 d1 high", "grade 'high' is not a whole number"),
-        ("q1 0 d0 2", "'d0' stands twice for query 'q1'"),
+        ("q1 0 d0 2", "'d0' occurs twice for query 'q1'"),
     ],
 )
-def test_a_bad_line_of_qrels_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_read_qrels_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     file = tmp_path / "qrels.txt"
     file.write_text(f"q1 0 d0 1\n\n{line}\n")
     with pytest.raises(UnusableInput, match=rf"qrels\.txt:3: .*{message}"):
@@ -180,17 +180,17 @@ def test_a_bad_line_of_qrels_is_named(tmp_path: Path, line: str, message: str) -
     [
         ("q1 Q0 d1 1 0.5", "expected 6 fields .*, found 5"),
         ("q1 Q0 d1 1 nan me", "score 'nan' is not a number"),
-        ("q1 Q0 d0 1 0.5 me", "stands twice"),
+        ("q1 Q0 d0 1 0.5 me", "occurs twice"),
     ],
 )
-def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_read_run_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     file = tmp_path / "a.run"
     file.write_text(f"q1\tQ0 d0 1 2.5e1 me\r\n{line}\n")
     with pytest.raises(UnusableInput, match=rf"a\.run:2: .*{message}"):
         read_run(file)
 
 
-def test_a_no_break_space_is_part_of_a_name(tmp_path: Path) -> None:
+def test_read_run_no_break_space_is_part_of_a_name(tmp_path: Path) -> None:
     file = tmp_path / "qrels.txt"
     file.write_text("q\u00a01 0 d\u20281 1\n", "utf-8")
     assert read_qrels(file) == {"q\u00a01": {"d\u20281": 1}}

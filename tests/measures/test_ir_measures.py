@@ -1,4 +1,4 @@
-"""Plain rankings held against ir_measures on ten thousand random runs with ties."""
+"""Rankings score as in ir_measures on ten thousand random runs with ties."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RUNS = 10_000
 
 @pytest.fixture(scope="module")
 def drawn() -> tuple[dict[str, dict[str, float]], dict[str, dict[str, int]]]:
-    """Short runs whose few scores tie, over gold of all grades, some of it out of reach."""
+    """Return short rankings with many ties and gold of all grades, some not returned."""
     source = random.Random(7)
     runs, golds = {}, {}
     for number in range(RUNS):
         pool = [f"m{place}" for place in range(source.randint(1, 20))]
-        found = source.sample(pool, source.randint(1, len(pool)))
+        result = source.sample(pool, source.randint(1, len(pool)))
         judged = source.sample([*pool, "lost"], source.randint(1, min(6, len(pool) + 1)))
-        runs[f"q{number}"] = {key: source.choice((0.1, 0.2, 0.5, 0.5, -0.7)) for key in found}
+        runs[f"q{number}"] = {key: source.choice((0.1, 0.2, 0.5, 0.5, -0.7)) for key in result}
         golds[f"q{number}"] = {key: source.choice((0, 1, 1, 2, 3)) for key in judged}
     return runs, golds
 
@@ -43,7 +43,7 @@ def _theirs(names: tuple[str, ...], golds: Any, runs: Any) -> dict[str, list[flo
     return {name: [values[name][query] for query in golds] for name in names}
 
 
-def test_ten_thousand_runs_with_ties(drawn: Any) -> None:
+def test_evaluate_random_ties_equal_ir_measures(drawn: Any) -> None:
     runs, golds = drawn
     theirs, ours = _theirs(NAMES, golds, runs), evaluate(runs, golds, NAMES)
     for name in NAMES:
@@ -51,8 +51,8 @@ def test_ten_thousand_runs_with_ties(drawn: Any) -> None:
     assert 0.05 < ours["AP"].mean() < 0.95
 
 
-def test_cut_reciprocal_ranks_and_judged_where_nothing_ties(drawn: Any) -> None:
-    """These two go by the name that comes first where scores tie, unlike the others of the same package."""
+def test_evaluate_rr_and_judged_without_ties_equal_ir_measures(drawn: Any) -> None:
+    """ir_measures breaks ties by ascending name for these two measures, unlike for the others."""
     runs, golds = drawn
     falling = {query: {key: -float(place) for place, key in enumerate(run)} for query, run in runs.items()}
     names = ("RR@1", "RR@5", "RR@10", "Judged@1", "Judged@5", "Judged@10")

@@ -1,4 +1,4 @@
-"""Rankings of LoCoMo's sessions that another project published with a number a question: ours are the same."""
+"""Published rankings of LoCoMo's sessions, with a published value for each question, score alike."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from lab.measures.batch import evaluate
 
 
-def test_locomo_sessions(shared: Callable[..., Path]) -> None:
-    """Every question; where there is no evidence its authors print 1, which no measure of TREC does."""
+def test_published_locomo_rankings_score_as_published(shared: Callable[..., Path]) -> None:
+    """Compares every question. Without evidence the authors print 1, unlike TREC."""
     asked = json.loads(shared("data", "published_runs", "locomo_session_top10_minilm_dev.json").read_text("utf-8"))
     golds = {
         str(at): {f"session_{number}": 1 for item in one["evidence"] for number in re.findall(r"D(\d+)[:;]", item)}

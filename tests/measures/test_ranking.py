@@ -1,4 +1,4 @@
-"""Rank measures against hand-worked values, a second plain implementation, and rankings that others published."""
+"""Rank measures against values by hand, a second implementation, and published rankings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRADES = {"gold2": 2, "gold1": 1, "gold1b": 1, "never": 1}
 
 
 def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict[str, float | None]:
-    """Every measure of one probe; null for NaN."""
+    """Return every measure of one probe, with None for NaN."""
     return {
         name: None if math.isnan(value) else value
         for name, (value,) in rank_measures(judge([ranking], [grades]), depth).items()
@@ -40,7 +40,7 @@ def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict
         ("P", 1, 0.0),
         ("P", 2, 1 / 2),
         ("P", 6, 3 / 6),
-        # Places that the ranking leaves empty count as wrong ones.
+        # Missing items count as not relevant.
         ("P", 10, 3 / 10),
         ("RR", 1, 0.0),
         ("RR", 2, 1 / 2),
@@ -48,10 +48,10 @@ def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict
         ("AP", 1, 0.0),
         ("AP", 4, (1 / 2 + 2 / 4) / 4),
         ("AP", 50, (1 / 2 + 2 / 4 + 3 / 6) / 4),
-        # Four are wanted, and two of them are among the first four.
+        # Four are relevant, two of them among the first four.
         ("Rprec", 50, 2 / 4),
         ("Rprec", 3, 1 / 4),
-        # The best first place holds grade 2; ours is wrong.
+        # The ideal first item has grade 2; here it is not relevant.
         ("nDCG", 1, 0.0),
         # Grade 2 at rank 2, discounted by log2 3; the ideal is 2 + 1/log2 3. With an exponential gain it would differ.
         ("nDCG", 2, (2 / math.log2(3)) / (2 + 1 / math.log2(3))),
@@ -63,15 +63,15 @@ def _of_one(ranking: list[str], grades: dict[str, int], depth: int = 50) -> dict
         ),
     ],
 )
-def test_measures_of_a_hand_worked_ranking(measure: str, k: int, expected: float) -> None:
+def test_rank_measures_equal_values_by_hand(measure: str, k: int, expected: float) -> None:
     assert RANKED[measure].values(judge([RANKING], [GRADES]), k) == pytest.approx(expected, abs=1e-15)
 
 
-def test_an_empty_answer_scores_nothing_at_any_cutoff() -> None:
+def test_rank_measures_empty_ranking_scores_0() -> None:
     assert set(_of_one([], {"gold": 1}).values()) == {0.0}
 
 
-def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> None:
+def test_rank_measures_perfect_ranking_scores_1() -> None:
     values = _of_one(["a", "b", "c"], {"a": 2, "b": 1, "c": 1}, depth=3)
     assert {name: values[name] for name in ("Success@3", "R@3", "P@3", "nDCG@3", "RR@3")} == {
         "Success@3": 1.0,
@@ -82,7 +82,7 @@ def test_a_perfect_answer_scores_one_wherever_the_cutoff_reaches_all_gold() -> N
     }
 
 
-def test_equal_grades_may_stand_in_any_order() -> None:
+def test_rank_measures_order_of_equal_grades_is_irrelevant() -> None:
     grades = {"a": 1, "b": 1, "c": 2}
     judged = judge([["c", "a", "b"], ["c", "b", "a"], ["a", "c", "b"]], [grades] * 3)
     one, other, wrong = RANKED["nDCG"].values(judged, 3).tolist()
@@ -91,24 +91,24 @@ def test_equal_grades_may_stand_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 4, 6, 20, 50])
-def test_a_cutoff_beyond_the_depth_of_an_arm_is_null_and_no_other(depth: int) -> None:
+def test_rank_measures_cutoff_beyond_the_depth_is_missing(depth: int) -> None:
     values = _of_one(["a"], {"a": 1}, depth)
     assert {name for name, value in values.items() if value is None} == {
         f"{name}@{k}" for k in CUTOFFS for name in AT_CUTOFFS if k > depth
     }
 
 
-def test_every_measure_is_given_at_every_cutoff() -> None:
+def test_rank_measures_include_every_cutoff() -> None:
     expected = [f"{name}@{k}" for k in (1, 3, 5, 6, 10, 20, 50) for name in AT_CUTOFFS]
     assert list(_of_one([], {"a": 1})) == [*expected, "Rprec"]
 
 
 def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, float]:
-    """The same measures, once more, loop by loop, as a textbook writes them."""
-    found, first, gain = 0, 0, 0.0
+    """The same measures as plain loops, as in a textbook."""
+    result, first, gain = 0, 0, 0.0
     for place in range(k):
         if place < len(ranking) and ranking[place] in grades:
-            found += 1
+            result += 1
             first = first or place + 1
             gain += grades[ranking[place]] * math.log(2) / math.log(place + 2)
     best = 0.0
@@ -116,15 +116,15 @@ def _plainly(ranking: list[str], grades: dict[str, int], k: int) -> dict[str, fl
     for place in range(min(k, len(grades))):
         best += ideal.pop(ideal.index(max(ideal))) * math.log(2) / math.log(place + 2)
     return {
-        "Success": 1.0 if found else 0.0,
-        "R": found / len(grades),
-        "P": found / k,
+        "Success": 1.0 if result else 0.0,
+        "R": result / len(grades),
+        "P": result / k,
         "nDCG": gain / best,
         "RR": 1 / first if first else 0.0,
     }
 
 
-def test_random_graded_runs_agree_with_a_second_implementation() -> None:
+def test_rank_measures_equal_a_second_implementation() -> None:
     source = random.Random(7)
     rankings, golds = [], []
     for _ in range(400):
@@ -142,7 +142,7 @@ def test_random_graded_runs_agree_with_a_second_implementation() -> None:
     assert 100 < values["Success@50"].sum() < 400
 
 
-def test_a_probe_scores_the_same_whoever_is_scored_beside_it() -> None:
+def test_rank_measures_probe_does_not_depend_on_others() -> None:
     source = random.Random(3)
     pool = [f"m{number}" for number in range(60)]
     rankings = [source.sample(pool, source.randint(0, 50)) for _ in range(100)]
@@ -167,7 +167,7 @@ def test_a_probe_scores_the_same_whoever_is_scored_beside_it() -> None:
         ),
     ],
 )
-def test_published_rankings_score_what_was_published(
+def test_rank_measures_reproduce_published_scores(
     shared: Callable[..., Path], file: str, printed: dict[str, str]
 ) -> None:
     lines = [json.loads(line) for line in shared("data", "published_runs", file).read_text("utf-8").splitlines()]
@@ -178,6 +178,6 @@ def test_published_rankings_score_what_was_published(
     )
     scored = rank_measures(judged, depth=20)
     means = {name: scored[name].mean() for name in printed}
-    # 142 of 160 is .8875: printed to three digits by rounding half up, as people do.
+    # 142 of 160 is .8875, published with three digits, rounded half up.
     assert {name: f"{value + 1e-9:.{len(printed[name]) - 2}f}" for name, value in means.items()} == printed
     assert all(math.isnan(value) for value in scored["R@50"])

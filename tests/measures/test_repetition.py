@@ -1,4 +1,4 @@
-"""How often memories come back, on sequences small enough to work out by hand."""
+"""Measures of repetition, on sequences small enough to compute by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Selections = list[list[str]]
 
 
 def _listed(values: np.ndarray) -> list[float | None]:
-    """With null for NaN, as on disk."""
+    """Return values with None for NaN, as on disk."""
     return [None if np.isnan(value) else value for value in values.tolist()]
 
 
@@ -41,7 +41,7 @@ def neighbour_jaccard(selections: Selections) -> list[float | None]:
     return _listed(jaccard.neighbour_jaccard(selections_of(selections)))
 
 
-def test_the_window_is_six_turns() -> None:
+def test_repetition_window_is_six_turns() -> None:
     assert WINDOW == 6
 
 
@@ -51,30 +51,28 @@ def test_the_window_is_six_turns() -> None:
         ([], []),
         ([["a", "b"]], [None]),
         ([["a", "b"], ["b", "c"], ["d", "e"], ["a", "b", "c", "x"]], [None, 0.5, 0.0, 0.75]),
-        # Empty selections have no rate; the first one that is not empty has nothing to repeat.
+        # Empty selections have no rate, nor has the first one that is not empty.
         ([[], [], ["a"], [], ["a"]], [None, None, None, None, 1.0]),
-        # But a later first sight is a 0, not a gap.
+        # A new memory later on gives 0, not a missing value.
         ([["a"], [], ["b"]], [None, None, 0.0]),
     ],
 )
-def test_repeat_rate_is_the_share_of_items_seen_in_the_window(
-    selections: Selections, expected: list[float | None]
-) -> None:
+def test_repeat_rate_is_the_share_seen_in_the_window(selections: Selections, expected: list[float | None]) -> None:
     assert repeat_rates(selections) == expected
 
 
 @pytest.mark.parametrize(("between", "expected"), [(5, 1.0), (6, 0.0)])
-def test_a_memory_counts_as_repeated_up_to_six_turns_back(between: int, expected: float) -> None:
+def test_repeat_rate_looks_back_six_turns(between: int, expected: float) -> None:
     selections = [["a"], *([f"other{turn}"] for turn in range(between)), ["a"]]
     assert repeat_rates(selections)[-1] == expected
 
 
-def test_empty_turns_take_up_room_in_the_window() -> None:
+def test_repeat_rate_empty_turns_count_in_the_window() -> None:
     assert repeat_rates([["a"], *([] for _ in range(5)), ["a"]])[-1] == 1.0
     assert repeat_rates([["a"], *([] for _ in range(6)), ["a"]])[-1] == 0.0
 
 
-def test_a_window_of_one_looks_at_the_turn_before_alone() -> None:
+def test_repeat_rate_window_of_one_is_the_previous_turn() -> None:
     assert repeat_rates([["a"], ["b"], ["a"], ["a"]], window=1) == [None, 0.0, 0.0, 1.0]
 
 
@@ -88,13 +86,13 @@ def test_a_window_of_one_looks_at_the_turn_before_alone() -> None:
         ([[], ["a", "b", "c", "d"]], [None, 1 / 4]),
     ],
 )
-def test_dominance_is_the_share_of_slots_of_the_commonest_memory(
+def test_dominance_is_the_share_of_the_most_frequent_memory(
     selections: Selections, expected: list[float | None]
 ) -> None:
     assert dominance(selections) == expected
 
 
-def test_dominance_looks_at_six_selections_this_one_included() -> None:
+def test_dominance_window_includes_the_current_turn() -> None:
     selections = [["a"], *([f"other{turn}"] for turn in range(4)), ["a"], ["z"]]
     # Six selections with a at both ends, then six that hold only the later a.
     assert dominance(selections)[5:] == [2 / 6, 1 / 6]
@@ -107,14 +105,14 @@ def test_dominance_looks_at_six_selections_this_one_included() -> None:
         ([[], []], None),
         ([["a"]], 1.0),
         ([["a"], ["b"], ["a"], ["b"]], 1.0),
-        # b is in the last three; a has two, and an empty turn ends what ran before it.
+        # b is in the last three; a is in two, and an empty turn ends a streak.
         ([["a"], ["a", "b"], ["b"], ["b", "c"]], 3.0),
         ([["a"], ["a"], [], ["a"]], 2.0),
-        # Two streaks at once; the longer one began later.
+        # Two overlapping streaks; the longer one starts later.
         ([["a", "b"], ["a", "b"], ["b", "c"], ["b", "c"], ["c"], ["c"]], 4.0),
     ],
 )
-def test_longest_streak_counts_consecutive_turns_of_one_memory(selections: Selections, expected: float | None) -> None:
+def test_longest_streak_counts_consecutive_turns(selections: Selections, expected: float | None) -> None:
     assert longest_streak(selections) == expected
 
 
@@ -124,16 +122,16 @@ def test_longest_streak_counts_consecutive_turns_of_one_memory(selections: Selec
         ([], []),
         ([["a", "b"]], [None]),
         ([["a", "b"], ["b", "c"], ["c", "b"], ["d"]], [None, 1 / 3, 1.0, 0.0]),
-        # Nothing beside something is unlike it; nothing beside nothing has no likeness.
+        # Empty and non-empty selections have similarity 0; two empty ones have none.
         ([["a"], [], [], ["a"]], [None, 0.0, None, 0.0]),
         ([[], ["a"]], [None, 0.0]),
     ],
 )
-def test_jaccard_compares_neighbours(selections: Selections, expected: list[float | None]) -> None:
+def test_jaccard_compares_consecutive_selections(selections: Selections, expected: list[float | None]) -> None:
     assert neighbour_jaccard(selections) == expected
 
 
-def test_a_constant_answer_is_all_repeats_and_a_changing_one_none() -> None:
+def test_repetition_constant_answers_repeat_and_changing_ones_do_not() -> None:
     static, moving = [["a", "b"]] * 10, [[f"m{turn}", f"n{turn}"] for turn in range(10)]
     assert repeat_rates(static) == [None, *[1.0] * 9]
     assert repeat_rates(moving) == [None, *[0.0] * 9]
@@ -146,17 +144,17 @@ def test_a_constant_answer_is_all_repeats_and_a_changing_one_none() -> None:
 
 
 @pytest.mark.parametrize("window", [1, 2, 6, 40])
-def test_random_conversations_agree_with_the_definitions_turn_by_turn(window: int) -> None:
+def test_repetition_random_conversations_match_the_definitions(window: int) -> None:
     source = random.Random(window)
     for _ in range(60):
         pool = [f"m{number}" for number in range(source.randint(1, 12))]
         selections = [source.sample(pool, min(len(pool), source.choice((0, 1, 3, 6)))) for _ in range(30)]
         rates, shares, distinct, alike = [], [], [], []
         for turn, chosen in enumerate(selections):
-            recent = {key for one in selections[max(0, turn - window) : turn] for key in one}
+            recent = {key for selection in selections[max(0, turn - window) : turn] for key in selection}
             known = chosen and any(selections[:turn])
             rates.append(sum(key in recent for key in chosen) / len(chosen) if known else None)
-            slots = Counter(key for one in selections[max(0, turn - window + 1) : turn + 1] for key in one)
+            slots = Counter(key for selection in selections[max(0, turn - window + 1) : turn + 1] for key in selection)
             shares.append(max(slots.values()) / slots.total() if slots else None)
             distinct.append(len(slots) / slots.total() if slots else None)
             before = set(selections[turn - 1])

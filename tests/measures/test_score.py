@@ -1,4 +1,4 @@
-"""Scores of whole runs: a small one worked out by hand, then public sets with figures known beforehand."""
+"""Scores of complete runs: a small one computed by hand, then public sets with known figures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _probe(kind: str, where: dict[str, str], relevant: dict[str, int], *unwanted
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Two conversations of a few turns; the recency arm injects the two newest memories, so all can be counted."""
+    """Two short conversations; the recency arm injects the two newest memories, so values can be counted by hand."""
     folder = tmp_path_factory.mktemp("score")
     recordings, golden = folder / "datasets" / "tiny", folder / "golden" / "tiny"
     recordings.mkdir(parents=True)
@@ -87,7 +87,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     )
     (golden / "desk.jsonl").write_text(
         _lines(
-            # D does not exist yet: nobody can find it, and it still counts.
+            # D does not exist yet: no arm can return it, and it still counts.
             _probe("rule", {"turn": "desk/s01/t03"}, {D: 1}),
             _probe("rule", {"turn": "desk/s01/t05"}, {C: 2, A: 1}, D),
             _probe("fact", {"turn": "desk/s02/t01"}, {B: 1}),
@@ -111,18 +111,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 @pytest.fixture(scope="module")
 def scores(run: RunDirectory) -> Scores:
-    """Its scores."""
+    """The scores of the run."""
     return score_and_write(run)
 
 
 @pytest.fixture(scope="module")
 def summary(run: RunDirectory, scores: Scores) -> dict[str, Any]:
-    """Its means."""
+    """The means of the run."""
     return summarise(scores, read_gold(run), run.arms)
 
 
-def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, Any]) -> None:
-    # Six probes, one of which needs nothing.
+def test_summarise_n_is_equal_for_all_arms(summary: dict[str, Any]) -> None:
+    # Six probes, one without gold.
     assert {arm: one["n"] for arm, one in summary["arms"].items()} == dict.fromkeys(ARMS, 5)
 
 
@@ -139,18 +139,18 @@ def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, An
                 "R@5": (0 + 1 + 1 + 1 + 1) / 5,
                 "AllGold@3": (0 + 0 + 1 + 1 + 1) / 5,
                 "AllGold@5": 4 / 5,
-                # One probe needs nothing.
+                # One probe has no gold.
                 "FalseRecall": 1.0,
                 "FalseItems": 2.0,
                 "P@1": 2 / 5,
                 "RR@3": (0 + 1 / 2 + 1 / 3 + 1 + 1) / 5,
-                # Nice gold that exists: C (injected), B (rank 3), the shed's (injected).
+                # Visible nice gold: C (injected), B (rank 3), the shed's (injected).
                 "GoldNice@2": 2 / 3,
-                # D is injected where it misleads, C is not.
+                # D is injected where it is misleading, C is not.
                 "Forbidden@2": 1 / 2,
                 # Desk: – 0 1 ½ 1 after its first selection; shed has one selection alone.
                 "RepeatRate": (0 + 1 + 1 / 2 + 1) / 4,
-                # The last turn is no probe.
+                # The last turn is not a probe.
                 "RepeatRate(probes)": (0 + 1 + 1 / 2) / 3,
                 "Jaccard": (0 + 0 + 1 + 1 / 3 + 1 + 0) / 6,
                 "NicePresence": (1 + 1 + 1 + 0 + 0 + 1) / 6,
@@ -189,54 +189,54 @@ def test_probes_with_gold_are_one_denominator_for_all_arms(summary: dict[str, An
         ),
         (
             "oracle",
-            # Everything but what does not exist yet.
+            # Everything that exists.
             {"Success@1": 4 / 5, "R@3": 4 / 5, "RR@1": 4 / 5, "nDCG@3": 4 / 5, "GoldNice@2": 1.0, "Forbidden@2": 0.0},
         ),
     ],
 )
-def test_means_are_those_worked_out_by_hand(
+def test_summarise_means_equal_values_by_hand(
     summary: dict[str, Any], arm: str, expected: dict[str, float | None]
 ) -> None:
-    found = summary["arms"][arm]["measures"]
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    result = summary["arms"][arm]["measures"]
+    assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
-def test_other_cutoffs_and_levels_are_scored_when_asked_for_and_not_written(run: RunDirectory, scores: Scores) -> None:
+def test_score_run_additional_measures_are_not_written(run: RunDirectory, scores: Scores) -> None:
     before = (run.path / "scores.parquet").read_bytes()
     asked = more_measures(["R@4", "P(rel=2)@2", "R@3", "RR(rel=2)@60", "RepeatRate", "nDCG(rel=2)@3", "AP"], [2])
     assert asked == ("R@4", "P(rel=2)@2", "RR(rel=2)@60")
-    found = score_run(run, asked)
+    result = score_run(run, asked)
     assert (run.path / "scores.parquet").read_bytes() == before
-    means = summarise(found, read_gold(run), run.arms)["arms"]["recency"]["measures"]
-    # Ranks of the first gold by probe: never, 2, 3, 1, 1; the gold of grade 2 is second where it is wanted.
+    means = summarise(result, read_gold(run), run.arms)["arms"]["recency"]["measures"]
+    # Ranks of the first gold by probe: never, 2, 3, 1, 1; gold of grade 2 is second where it is relevant.
     assert means["R@4"] == pytest.approx((0 + 1 + 1 + 1 + 1) / 5)
     assert means["P(rel=2)@2"] == pytest.approx((0 + 1 / 2 + 0 + 0 + 0) / 5)
     assert means["RR(rel=2)@60"] is None
-    assert set(found.measures) == {*scores.measures, *asked}
+    assert set(result.measures) == {*scores.measures, *asked}
 
 
-def test_a_harm_that_was_never_seen_is_told_with_its_bound(summary: dict[str, Any]) -> None:
+def test_summarise_unseen_harm_has_a_bound(summary: dict[str, Any]) -> None:
     unseen = {arm: one["unseen"] for arm, one in summary["arms"].items()}
     assert set(unseen["recency"]) == set()
     assert set(unseen["none"]) == {"AnyWrongScope", "FalseRecall", "Forbidden@1", "Forbidden@2"}
-    # Of eight turns: were it to happen in 31 % of them, none would be seen once in twenty times.
+    # With a rate of 31 %, eight turns show none once in twenty times.
     assert unseen["none"]["AnyWrongScope"] == {"n": 8, "at_most": pytest.approx(0.3123, abs=1e-4)}
     assert (1 - unseen["none"]["AnyWrongScope"]["at_most"]) ** 8 == pytest.approx(0.05)
     assert unseen["none"]["FalseRecall"]["n"] == 1
 
 
-def test_injected_characters_are_those_of_the_injected_block(run: RunDirectory, scores: Scores) -> None:
+def test_injected_chars_is_the_length_of_the_block(run: RunDirectory, scores: Scores) -> None:
     chars = {
         (row["arm"], row["turn"]): float(row["chars"])
         for name in run.conversations
         for row in parquet.read_table(run.receipts(name)).to_pylist()
-        if row["recalls"]
+        if row["is_recall_turn"]
     }
-    assert {(one.arm, one.at): one.value for one in scores if one.measure == "InjectedChars"} == chars
+    assert {(score.arm, score.at): score.value for score in scores if score.measure == "InjectedChars"} == chars
     assert max(chars.values()) > len("a note, must_remember in shop")
 
 
-def test_cutoffs_beyond_what_a_tiered_arm_injects_are_null_for_it_alone(summary: dict[str, Any]) -> None:
+def test_score_run_cutoff_beyond_the_items_of_an_arm_is_missing(summary: dict[str, Any]) -> None:
     tiered, untiered = (summary["arms"][arm]["measures"] for arm in ("tier_first_v1", "recency"))
     assert {name: tiered[name] for name in ("R@3", "Success@6", "nDCG@50")} == dict.fromkeys(
         ("R@3", "Success@6", "nDCG@50")
@@ -245,7 +245,7 @@ def test_cutoffs_beyond_what_a_tiered_arm_injects_are_null_for_it_alone(summary:
     assert untiered["nDCG@50"] is not None
 
 
-def test_means_equal_those_recomputed_from_the_written_table(run: RunDirectory, summary: dict[str, Any]) -> None:
+def test_summarise_means_equal_those_of_the_file(run: RunDirectory, summary: dict[str, Any]) -> None:
     table = parquet.read_table(run.path / "scores.parquet")
     assert table.column_names == ["arm", "conversation", "at", "measure", "value", "slices"]
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -255,11 +255,11 @@ def test_means_equal_those_recomputed_from_the_written_table(run: RunDirectory, 
         if row["value"] is not None:
             values[row["arm"], row["measure"]].append(row["value"])
     for arm in ARMS:
-        again = {name: sum(found) / len(found) if (found := values[arm, name]) else None for name in measures}
+        again = {name: sum(result) / len(result) if (result := values[arm, name]) else None for name in measures}
         assert summary["arms"][arm]["measures"] == pytest.approx(again, abs=1e-12)
 
 
-def test_the_written_table_names_the_slices_of_each_probe(run: RunDirectory) -> None:
+def test_write_scores_includes_the_slices_of_probes(run: RunDirectory) -> None:
     rows = parquet.read_table(run.path / "scores.parquet").to_pylist()
     slices = {row["at"]: row["slices"] for row in rows if row["slices"]}
     assert {at: json.loads(text) for at, text in slices.items()} == {
@@ -272,7 +272,7 @@ def test_the_written_table_names_the_slices_of_each_probe(run: RunDirectory) -> 
     }
 
 
-def test_scoring_twice_leaves_the_file_alone_and_mends_one_that_differs(run: RunDirectory, scores: Scores) -> None:
+def test_score_and_write_replaces_only_a_differing_file(run: RunDirectory, scores: Scores) -> None:
     file = run.path / "scores.parquet"
     before, written = file.read_bytes(), file.stat().st_mtime_ns
     assert list(score_and_write(run)) == list(scores)
@@ -282,7 +282,7 @@ def test_scoring_twice_leaves_the_file_alone_and_mends_one_that_differs(run: Run
     assert file.read_bytes() == before
 
 
-def test_reading_scores_writes_nothing(run: RunDirectory, scores: Scores) -> None:
+def test_score_run_writes_nothing(run: RunDirectory, scores: Scores) -> None:
     file = run.path / "scores.parquet"
     kept = file.read_bytes()
     file.unlink()
@@ -293,8 +293,8 @@ def test_reading_scores_writes_nothing(run: RunDirectory, scores: Scores) -> Non
 
 
 @pytest.mark.process
-def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path: Path) -> None:
-    """Loading pandas alone takes as long as scoring some thousands of turns."""
+def test_score_does_not_import_heavy_packages(run: RunDirectory, tmp_path: Path) -> None:
+    """Importing pandas alone takes as long as scoring thousands of turns."""
     work = f"""if True:
         import sys
         from pathlib import Path
@@ -310,19 +310,19 @@ def test_scoring_loads_none_of_what_it_does_not_need(run: RunDirectory, tmp_path
     assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
-def test_slices_are_the_subgroups_of_the_golden_set_and_the_conversations(summary: dict[str, Any]) -> None:
+def test_summarise_slices_are_subgroups_and_conversations(summary: dict[str, Any]) -> None:
     counts = {
-        name: {value: {one["n"] for one in arms.values()} for value, arms in values.items()}
+        name: {value: {arm["n"] for arm in arms.values()} for value, arms in values.items()}
         for name, values in summary["slices"].items()
     }
-    # A probe that needs nothing has no gold, so its type is no slice.
+    # Probes without gold do not count, so their type is not a slice.
     assert counts == {"type": {"rule": {3}, "fact": {2}}, "conversation": {"desk": {4}, "shed": {1}}}
 
 
 @pytest.mark.parametrize("name", ["type", "conversation"])
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("measure", ["Success@1", "R@1", "P@1", "nDCG@1", "RR@1"])
-def test_slices_add_up_to_the_whole(summary: dict[str, Any], name: str, arm: str, measure: str) -> None:
+def test_summarise_slices_add_up(summary: dict[str, Any], name: str, arm: str, measure: str) -> None:
     whole = summary["arms"][arm]
     parts = [arms[arm] for arms in summary["slices"][name].values()]
     assert sum(part["n"] for part in parts) == whole["n"]
@@ -330,13 +330,13 @@ def test_slices_add_up_to_the_whole(summary: dict[str, Any], name: str, arm: str
     assert total == pytest.approx(whole["n"] * whole["measures"][measure], abs=1e-12)
 
 
-def test_a_slice_of_conversations_has_their_turns_too(summary: dict[str, Any]) -> None:
+def test_summarise_conversation_slices_include_turns(summary: dict[str, Any]) -> None:
     by_conversation = {value: arms["recency"]["measures"] for value, arms in summary["slices"]["conversation"].items()}
     assert {name: one["LongestStreak"] for name, one in by_conversation.items()} == {"desk": 4.0, "shed": 1.0}
     assert {name: one["InjectedItems"] for name, one in by_conversation.items()} == {"desk": 10 / 6, "shed": 1 / 2}
 
 
-def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_path: Path) -> None:
+def test_score_run_missing_conversation_is_refused(run: RunDirectory, tmp_path: Path) -> None:
     unfinished = RunDirectory(tmp_path, run.manifest)
     unfinished.receipts("desk").parent.mkdir()
     unfinished.receipts("desk").write_bytes(run.receipts("desk").read_bytes())
@@ -355,7 +355,7 @@ def test_a_run_with_a_conversation_missing_is_refused(run: RunDirectory, tmp_pat
         ({"slices": 3}, "field 'slices': expected an object, found a number"),
     ],
 )
-def test_damaged_gold_is_told_with_its_line(
+def test_read_gold_damaged_file_names_the_line(
     run: RunDirectory,
     tmp_path: Path,
     resealed: Callable[[Path], RunDirectory],
@@ -372,17 +372,17 @@ def test_damaged_gold_is_told_with_its_line(
         read_gold(resealed(tmp_path))
 
 
-def test_judged_shares_count_what_came_back_and_no_empty_place(run: RunDirectory) -> None:
+def test_judged_shares_count_returned_memories_only(run: RunDirectory) -> None:
     rows = [
         row
         for name in run.conversations
         for row in parquet.read_table(run.receipts(name), columns=["arm", "turn", "item_key"]).to_pylist()
     ]
     judged = {row["turn"]: set(row["item_key"][1::2]) for row in rows if row["arm"] == "recency"}
-    for found in judged_shares(run, judged, 2):
-        own = [row["item_key"][:2] for row in rows if row["arm"] == found.arm and row["turn"] in judged]
-        seen = [key in judged[row["turn"]] for row in rows if row["arm"] == found.arm for key in row["item_key"][:2]]
-        assert (found.probes, found.returned, found.judged) == (len(own), sum(map(len, own)), sum(seen))
-        assert found.returned < 2 * found.probes
-    with pytest.raises(UnusableInput, match="recalls at no probe"):
+    for result in judged_shares(run, judged, 2):
+        own = [row["item_key"][:2] for row in rows if row["arm"] == result.arm and row["turn"] in judged]
+        seen = [key in judged[row["turn"]] for row in rows if row["arm"] == result.arm for key in row["item_key"][:2]]
+        assert (result.probes, result.returned, result.judged) == (len(own), sum(map(len, own)), sum(seen))
+        assert result.returned < 2 * result.probes
+    with pytest.raises(UnusableInput, match="has no probe of this golden set"):
         judged_shares(run, {"nowhere": set()}, 2)

@@ -1,4 +1,4 @@
-"""What a turn of the whole flow is scored by, worked out by hand: what was present, said twice, kept."""
+"""Scores of turns of the full flow, computed by hand: presence, duplication, hard rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAID = (
     ("Never put <glass> & steel into one box", {"importance_label": "must_remember", "hard_rule": True}),
     ("The yard closes at noon", {"importance_label": "nice_to_have"}),
 )
-# The digest pins the decision; the note beside it says the same, so the second arm drops it and the third does not.
+# The Working Set pins the decision. The note repeats it, so the second arm drops it and the third does not.
 ARMS = ("tier_quota_v1", "quota_backbone", "loose", "seed_full", "none")
 
 
@@ -50,34 +50,34 @@ def _run(folder: Path) -> tuple[dict[str, dict[str, float | None]], dict[tuple[s
     scores = score_run(run)
     means = summarise(scores, read_gold(run), run.arms)["arms"]
     by_turn: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in scores:
-        by_turn.setdefault((one.arm, one.measure), {})[one.at] = one.value
-    return {arm: found["measures"] for arm, found in means.items()}, by_turn
+    for score in scores:
+        by_turn.setdefault((score.arm, score.measure), {})[score.at] = score.value
+    return {arm: result["measures"] for arm, result in means.items()}, by_turn
 
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Means by arm, and values by arm and measure."""
+    """Return means by arm, and values by arm and measure."""
     return _run(tmp_path_factory.mktemp("flow"))
 
 
 @pytest.mark.parametrize(
-    ("arm", "found", "there"),
+    ("arm", "result", "there"),
     [
         ("tier_quota_v1", [1, 1, 1], [1, 1, 1]),
-        # Pinned, so no item; dropped as a duplicate of what is pinned; an item.
+        # Pinned, so not an item; dropped as a duplicate of a pinned memory; an item.
         ("quota_backbone", [0, 0, 1], [1, 0, 1]),
         ("loose", [1, 1, 1], [1, 1, 1]),
         ("seed_full", [0, 0, 0], [1, 0, 1]),
         ("none", [0, 0, 0], [0, 0, 0]),
     ],
 )
-def test_present_counts_items_and_lines_of_the_digest(
-    scored: Any, arm: str, found: list[float], there: list[float]
+def test_score_present_counts_items_and_the_working_set(
+    scored: Any, arm: str, result: list[float], there: list[float]
 ) -> None:
     means, by_turn = scored
     probes = (TURNS[1], TURNS[3], "after")
-    assert [by_turn[arm, "Success@6"][at] for at in probes] == found
+    assert [by_turn[arm, "Success@6"][at] for at in probes] == result
     assert [by_turn[arm, "Present"][at] for at in probes] == there
     assert set(by_turn[arm, "Present"]) == set(probes)
     assert means[arm]["Present"] == pytest.approx(sum(there) / 3)
@@ -88,9 +88,9 @@ def test_present_counts_items_and_lines_of_the_digest(
     # Items: the hard rule and the yard. Loose: the decision and its double besides. Full: the yard alone.
     [("tier_quota_v1", None), ("quota_backbone", 0 / 2), ("loose", 2 / 4), ("seed_full", 0 / 1), ("none", None)],
 )
-def test_duplication_is_measured_where_there_is_a_digest(scored: Any, arm: str, share: float | None) -> None:
+def test_score_duplication_needs_a_working_set(scored: Any, arm: str, share: float | None) -> None:
     means, by_turn = scored
-    # Nothing to digest at the first turn, and thanks are passed over.
+    # The first turn has no Working Set, and thanks are skipped.
     assert [by_turn[arm, "BackboneDuplication"][turn] for turn in TURNS] == [None, share, None, share]
     assert means[arm]["BackboneDuplication"] == share
 
@@ -98,14 +98,14 @@ def test_duplication_is_measured_where_there_is_a_digest(scored: Any, arm: str, 
 @pytest.mark.parametrize(
     ("arm", "kept"),
     [
-        # An arm that is selection alone asks at every turn, thanks or not.
+        # An arm of selection alone recalls at every turn, thanks included.
         ("tier_quota_v1", [None, 1, 1, 1]),
         ("quota_backbone", [None, 1, None, 1]),
         ("seed_full", [None, 1, None, 1]),
         ("none", [None, 0, 0, 0]),
     ],
 )
-def test_a_hard_rule_is_kept_as_an_item_or_in_the_digest(scored: Any, arm: str, kept: list[float | None]) -> None:
+def test_score_hard_rule_may_be_an_item_or_in_the_working_set(scored: Any, arm: str, kept: list[float | None]) -> None:
     means, by_turn = scored
     assert [by_turn[arm, "HardRules"][turn] for turn in TURNS] == kept
     known = [one for one in kept if one is not None]

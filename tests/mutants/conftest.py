@@ -1,4 +1,4 @@
-"""The ground that mutants stand on, made once, and the way to run a command in this process."""
+"""Fixtures: the folder that mutants are made in, and a runner of commands in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from ground import prepare
 
-# Seconds of work, and of waiting on a machine that is busy, after which a command counts as hung.
+# Seconds of CPU time, and of waiting on a busy machine, after which a command counts as hung.
 WORK, WAIT = 20, 120
 Run = Callable[..., tuple[int, str]]
 
@@ -28,7 +28,7 @@ class Hung(BaseException):
 
 @pytest.fixture(scope="session")
 def run_lab() -> Iterator[Run]:
-    """Runs the command as its entry point does, in this process: exit code, and all that was printed."""
+    """Run a command in this process as its entry point does; return exit code and output."""
     from lab.cli.main import main
 
     def too_long(*_: object) -> None:
@@ -72,7 +72,7 @@ class Ground:
         self.stats = {path: self._stat(path) for path in self.sound}
 
     def put_back(self) -> None:
-        """Undo whatever a command or a mutation did."""
+        """Undo the changes of a command or a mutation."""
         there = set(self._files())
         for path in there - set(self.sound):
             path.unlink()
@@ -89,8 +89,8 @@ class Ground:
         return [path for path in self.place.rglob("*") if path.is_symlink() or not path.is_dir()]
 
     def _stat(self, path: Path) -> tuple[int, int, int]:
-        found = path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        result = path.stat()
+        return result.st_mtime_ns, result.st_size, result.st_ino
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +99,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory, run_lab: Run) -> Iterator[G
     place = tmp_path_factory.mktemp("ground")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        # Traces of unexpected exceptions stay here, too.
+        # Tracebacks of unexpected exceptions are written here too.
         (place.parent / "traces").mkdir(exist_ok=True)
         patch.setattr("tempfile.tempdir", str(place.parent / "traces"))
         prepare(place, run_lab)

@@ -1,4 +1,4 @@
-"""A folder with one of everything that the lab reads, and the commands that read it."""
+"""A folder with every kind of file that the lab reads, and the commands that read them."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ VECTORS = (
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of file: which files of the ground, of which form, and the commands that read them.
+    """A kind of file: patterns of its files, their form, and the commands that read them.
 
-    ``{}`` in a command stands for the file; ``weight`` is how often the kind is drawn.
+    ``{}`` in a command stands for the file; ``weight`` is the relative frequency of the kind.
     """
 
     kind: str
@@ -123,8 +123,8 @@ class Target:
     commands: tuple[str, ...]
     weight: int = 2
 
-    def found(self) -> list[Path]:
-        """The files below the current folder; patterns are separated by blanks."""
+    def paths(self) -> list[Path]:
+        """Return the files below the current folder; ``files`` holds patterns separated by blanks."""
         return sorted(path for pattern in self.files.split() for path in Path().glob(pattern) if path.is_file())
 
 
@@ -170,7 +170,7 @@ def _run_files() -> list[Target]:
 
 
 def targets() -> list[Target]:
-    """Every kind of file, with the commands that read it."""
+    """Return every kind of file with the commands that read it."""
     home = ("recordings validate home --format openclaw-archived",)
     own = ("recordings validate datasets/traps --format lab", f"{TRAPS} made", LINT)
     gold = (
@@ -210,11 +210,11 @@ def targets() -> list[Target]:
 
 
 def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
-    """Write and measure one of everything below ``place``, which is the current folder; ``run`` runs a command."""
+    """Create one file of every kind below ``place``, the current folder; ``run`` runs a command."""
 
     def done(command: str, code: int = 0) -> None:
-        found, said = run(*command.split())
-        assert found == code, (command, found, said)
+        result, said = run(*command.split())
+        assert result == code, (command, result, said)
 
     for kind in ("datasets", "golden"):
         shutil.copytree(ROOT / kind / "traps", place / kind / "traps")
@@ -230,13 +230,13 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
     (place / "plan.toml").write_text(PLAN)
     (place / "audit.toml").write_text(AUDIT)
     (place / "vectors").mkdir()
-    (place / "vectors/skip_prompt.jsonl").write_text("".join(json.dumps(one) + "\n" for one in VECTORS))
+    (place / "vectors/skip_prompt.jsonl").write_text("".join(json.dumps(vector) + "\n" for vector in VECTORS))
     rows = [
         {"id": f"m{number}", "text": f"the kiln fires at {number}00 degrees", "createdAt": 1_700_000_000_000 + number}
         | {"category": "fact", "importance_label": "must_remember", "scope": "pots", "importance": 0.9}
         for number in range(9)
     ]
-    (place / "store.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (place / "store.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (place / "store.json").write_text(json.dumps({"items": rows}))
     log = runpy.run_path(str(ROOT / "tests/cli/test_receipts_cli.py"))
     lines = [log["_line"](log["_receipt"](), second=5 * number) for number in range(12)]
@@ -257,7 +257,7 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
 
 
 def _home(place: Path) -> None:
-    """A home of OpenClaw: a session in a database, one that was reset, and their index."""
+    """Create a home of OpenClaw: a session in a database, a reset one, and their index."""
     agent = place / "home/agents/main"
     (agent / "agent").mkdir(parents=True)
     (agent / "sessions").mkdir()

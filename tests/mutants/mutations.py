@@ -1,6 +1,6 @@
 """Mutations of a file: bytes, lines and fields that are missing, damaged, out of range or hostile.
 
-Every mutation is drawn from a :class:`random.Random`, so a seed names the same mutants on every machine.
+Mutations come from a :class:`random.Random`, so a seed gives the same mutants on every machine.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _zero_span(data: bytes, draw: random.Random) -> bytes:
 
 
 def _whole(data: bytes, draw: random.Random) -> bytes:
-    """Another file altogether, or the same in another encoding."""
+    """Replace the file, or change its encoding."""
     text = data.decode("utf-8", "replace")
     return draw.choice(
         (
@@ -152,7 +152,7 @@ def _line(data: bytes, draw: random.Random) -> bytes:
 
 
 def _places(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value within a JSON value."""
+    """Return the path of every value within a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
         yield (*before, key)
@@ -200,7 +200,7 @@ def _json_line_field(data: bytes, draw: random.Random) -> bytes:
     filled = [place for place, line in enumerate(lines) if line.startswith(("{", "["))]
     place = draw.choice(filled)
     changed = _dumped(_change(json.loads(lines[place]), draw))
-    # A field that is named twice.
+    # A repeated field.
     lines[place] = changed[:-1] + ', "kind": "x"}' if changed.startswith("{") and draw.random() < 0.05 else changed
     return "\n".join(lines).encode()
 
@@ -216,26 +216,33 @@ def _logged_field(data: bytes, draw: random.Random) -> bytes:
 
 def _toml_value(data: bytes, draw: random.Random) -> bytes:
     text = data.decode()
-    found = draw.choice(list(re.finditer(r"^([\w.\" -]+?) *= *(.+)$", text, re.MULTILINE)))
-    key, value = found.groups()
+    result = draw.choice(list(re.finditer(r"^([\w.\" -]+?) *= *(.+)$", text, re.MULTILINE)))
+    key, value = result.groups()
     if draw.random() < 0.2:
         key = draw.choice(('"\\uffff"', '"::error::x"', "nothing", f"{key}.{key}"))
     else:
         value = draw.choice(TOML_VALUES)
-    return (text[: found.start()] + f"{key} = {value}" + text[found.end() :]).encode()
+    return (text[: result.start()] + f"{key} = {value}" + text[result.end() :]).encode()
 
 
 def _word(data: bytes, draw: random.Random) -> bytes:
     """Replace a word or a number of a text."""
     text = data.decode("utf-8", "surrogateescape")
-    found = draw.choice(list(re.finditer(r"[\w.+-]+", text)))
-    words = [*(one for one in EVIL_TEXTS if one.isprintable()), "1e999", "-1", "9" * 5_000, "nan", "0"]
+    result = draw.choice(list(re.finditer(r"[\w.+-]+", text)))
+    words = [
+        *(evil_text for evil_text in EVIL_TEXTS if evil_text.isprintable()),
+        "1e999",
+        "-1",
+        "9" * 5_000,
+        "nan",
+        "0",
+    ]
     new = draw.choice(words) if draw.random() < 0.9 else "\x1b[2J::error::"
-    return (text[: found.start()] + new + text[found.end() :]).encode("utf-8", "surrogateescape")
+    return (text[: result.start()] + new + text[result.end() :]).encode("utf-8", "surrogateescape")
 
 
 def _table(data: bytes, draw: random.Random) -> bytes:
-    """A sound Parquet file whose rows or columns are not those that were written."""
+    """Return a valid Parquet file with other rows or columns."""
     table = parquet.read_table(io.BytesIO(data))
     place = draw.randrange(table.num_columns)
     name, column = table.column_names[place], table.column(place)
@@ -280,14 +287,14 @@ OPERATORS: dict[str, tuple[Mutate, ...]] = {
 
 
 def mutant(data: bytes, form: str, draw: random.Random) -> tuple[str, bytes]:
-    """One mutant of a file, and the name of what was done to it. A form is a key of :data:`OPERATORS`."""
+    """Return a mutant of a file and the name of the mutation; ``form`` is a key of :data:`OPERATORS`."""
     made, names = data, []
     for _ in range(draw.choice((1, 1, 1, 2))):
         operator = draw.choice(OPERATORS[form])
         try:
             made = operator(made, draw)
         except (ValueError, IndexError, LookupError, TypeError, OSError, RecursionError, pa.ArrowException):
-            # What the first left is not of this form any more, or holds nothing to change.
+            # After the first mutation the file has another form, or nothing to change.
             made = _flip_bit(made or b"\n", draw)
         names.append(getattr(operator, "__name__", "").strip("_"))
     return "+".join(names), made

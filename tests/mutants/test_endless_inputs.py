@@ -1,4 +1,4 @@
-"""Input without an end, nested without an end, or very long: refused or read within bounds, in a process of its own."""
+"""Endless, deeply nested or very long input is refused or read within limits, in a separate process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lab(command: str, cwd: Path, seconds: float = 60) -> subprocess.CompletedPro
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line with which a command refused its input."""
+    """Return the one line with which a command refused its input."""
     assert (done.returncode, done.stdout) == (2, ""), done
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
@@ -48,33 +48,33 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.parametrize("command", READS)
-def test_device_without_an_end_is_refused_at_once(command: str, tmp_path: Path) -> None:
+def test_endless_device_is_refused_at_once(command: str, tmp_path: Path) -> None:
     assert "/dev/zero: is a device or a socket, not a file" in refused(
         lab(command.replace("{}", "/dev/zero"), tmp_path)
     )
 
 
-@pytest.mark.parametrize("command", [one for one in READS if not one.startswith("receipts")])
-def test_named_pipe_without_a_writer_is_refused_at_once(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [read for read in READS if not read.startswith("receipts")])
+def test_named_pipe_without_writer_is_refused_at_once(command: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "pipe: is a pipe, not a file" in refused(lab(command.replace("{}", "pipe"), tmp_path))
 
 
 @pytest.mark.parametrize("command", ["recordings validate {} --format lab", "gate --policy {}", "nightly --plan {}"])
-def test_device_where_a_file_or_a_folder_is_wanted_is_refused(command: str, tmp_path: Path) -> None:
+def test_device_instead_of_file_or_folder_is_refused(command: str, tmp_path: Path) -> None:
     assert "/dev/zero: " in refused(lab(command.replace("{}", "/dev/zero"), tmp_path))
 
 
 @pytest.mark.parametrize(
     "command", [*READS, "gate --policy {}", "nightly --plan {}", "recordings validate {} --format lab"]
 )
-def test_input_nested_100_000_deep_is_told_with_its_place(command: str, tmp_path: Path) -> None:
+def test_deeply_nested_input_is_refused_with_its_position(command: str, tmp_path: Path) -> None:
     form = READS.get(command, "toml" if "--p" in command else "jsonl")
     (tmp_path / f"deep.{form}").write_text(DEEP.get(form, DEEP["json"]))
     done = lab(command.replace("{}", f"deep.{form}"), tmp_path)
     if command.startswith("receipts"):
-        # A line of a log that is not the engine's is passed over.
-        assert (done.returncode, "no receipt of recall in" in done.stdout + done.stderr) == (0, True)
+        # Lines of a log that are not the engine's are skipped.
+        assert (done.returncode, "no recall receipt in" in done.stdout + done.stderr) == (0, True)
     else:
         assert f"deep.{form}" in refused(done)
 
@@ -88,12 +88,12 @@ def test_pipe_from_a_shell_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> None:
-    # Four bytes a character, the most that Python's own texts take.
+    # Four bytes a character, the maximum of Python's strings.
     long = "🔥abc " * (50_000_000 // 8)
     lines = (*LINES[:4], {"kind": "turn", "turn": "t2", "role": "user", "text": long}, LINES[4] | {"turn": "t3"})
     with (tmp_path / "den.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    # What the kernel counts as the peak of a process outlives exec, and would be that of these tests.
+    # The kernel's peak memory of a process survives exec, and would include these tests.
     code = (
         "from lab.cli.main import main\n"
         "try: main()\n"
@@ -110,11 +110,13 @@ def test_turn_of_50_megabytes_is_replayed_in_500_megabytes(tmp_path: Path) -> No
         peak = int(done.stdout.split()[-1]) / 1e3
         assert peak < 500, f"{command}: {peak:.0f} MB"
         if command.startswith("recordings"):
-            assert "den/s1/t2 is long: text search takes its first 200,000 characters" in " ".join(done.stdout.split())
+            assert "den/s1/t2 is long: text search reads only its first 200,000 characters" in " ".join(
+                done.stdout.split()
+            )
 
 
-def test_sample_of_mutants_in_processes_of_their_own(tmp_path: Path) -> None:
-    # What a process adds: the entry point, real streams, and what Python prints as it ends.
+def test_sampled_mutants_in_separate_processes_end_cleanly(tmp_path: Path) -> None:
+    # A process also covers the entry point, real streams, and output at exit.
     sound = "".join(json.dumps(line) + "\n" for line in LINES).encode()
     mutants = {
         "cut": sound[:-40],

@@ -1,4 +1,4 @@
-"""Mutated files: whatever a file holds, a command ends in time, with a word on it and an exit code that is meant."""
+"""Commands on mutated files end in time, with a message and a documented exit code."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ import pytest
 from ground import Target, targets
 from mutations import mutant
 
-# How many mutants are made in all; raise it to look for more: LAB_MUTANTS=5000 pytest tests/mutants.
+# Number of mutants; raise it to search for more: LAB_MUTANTS=5000 pytest tests/mutants.
 COUNT = int(os.environ.get("LAB_MUTANTS", "400"))
 SEED = int(os.environ.get("LAB_MUTANTS_SEED", "14"))
-# Where to append what became of each kind, as JSON Lines.
+# Optional file to which results of each kind are appended as JSON Lines.
 REPORT = os.environ.get("LAB_MUTANTS_REPORT")
-TARGETS = {one.kind: one for one in targets()}
-WEIGHT = sum(one.weight for one in TARGETS.values())
-# Exit code 1 says that the checked thing failed: which sentence, or which file, of which command says so.
+TARGETS = {target.kind: target for target in targets()}
+WEIGHT = sum(target.weight for target in TARGETS.values())
+# Exit code 1 means that the checked thing failed; the output of these commands must then match.
 FINDS = {
     "recordings validate": r"^error: .*: \d+ errors?$",
     "golden lint": r"^error: .*: \d+ errors?$",
     "config check": r"^error: .*: \d+ problems? ",
     "golden diff": r"^\d+ probes? added, \d+ removed; ",
-    "receipts audit": r"^error: .*: (\d+ damaged lines?|no receipt of recall in \d+ lines?)\b",
+    "receipts audit": r"^error: .*: (\d+ damaged lines?|no recall receipt in \d+ lines?)\b",
     "baseline list": r"^error: .*: not as they were approved: ",
     "conformance vectors": r"^error: vectors: \d+ of \d+ records differ$",
     "diff run": r"differ",
 }
-# A fault that nobody foresaw, in whatever words it is told.
+# Reports of unexpected exceptions.
 UNEXPECTED = re.compile(r"Traceback|a defect of the lab|\b\w+(?:Error|Exception|Warning) in \S+\.py, line \d+|HUNG")
-# What a terminal or a CI log would obey.
+# Sequences that a terminal or a CI log interprets.
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|^\s*::|##\[", re.MULTILINE)
 
 
 def wrong(words: list[str], code: int, said: str) -> str | None:
-    """What is wrong with the end of a command, if anything."""
-    if found := UNEXPECTED.search(said):
-        return f"unexpected: {found[0]}"
+    """Return what is wrong with the result of a command, or None."""
+    if result := UNEXPECTED.search(said):
+        return f"unexpected: {result[0]}"
     if code not in (0, 1, 2, 3, 4):
         return f"exit code {code}"
     if code == 1 and not _is_finding(words, said):
         return "exit code 1 without a finding"
     if code in (2, 4) and words[0] != "gate" and not re.search(r"^error: \S", said, re.MULTILINE):
-        return f"exit code {code} without a word"
-    if found := OBEYED.search(said):
-        return f"control characters or a command in the output: {found[0]!r}"
+        return f"exit code {code} without a message"
+    if result := OBEYED.search(said):
+        return f"control characters or a command in the output: {result[0]!r}"
     return None
 
 
 def _is_finding(words: list[str], said: str) -> bool:
     if words[0] in ("gate", "nightly"):
         return re.search(r"\bfail", said) is not None
-    wanted = FINDS.get(" ".join(words[:2]))
-    return wanted is not None and re.search(wanted, said, re.MULTILINE) is not None
+    expected = FINDS.get(" ".join(words[:2]))
+    return expected is not None and re.search(expected, said, re.MULTILINE) is not None
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_mutants_of_a_file_end_in_time_with_a_word(
+def test_mutants_of_every_file_end_in_time_with_a_message(
     kind: str, ground: Any, run_lab: Callable[..., tuple[int, str]]
 ) -> None:
     target: Target = TARGETS[kind]
     count = max(3, round(COUNT * target.weight / WEIGHT))
-    files = target.found()
+    files = target.paths()
     assert files, "nothing to mutate"
     ends: Counter[str] = Counter()
     bad: list[str] = []
@@ -96,12 +96,12 @@ def test_mutants_of_a_file_end_in_time_with_a_word(
 
 
 @pytest.mark.parametrize("kind", TARGETS)
-def test_file_that_is_sound_is_read(kind: str, ground: Any, run_lab: Callable[..., tuple[int, str]]) -> None:
+def test_sound_file_is_read(kind: str, ground: Any, run_lab: Callable[..., tuple[int, str]]) -> None:
     # Else a mutant would show nothing: every one of them would be refused for the same reason.
     target: Target = TARGETS[kind]
     for command in dict.fromkeys(target.commands):
         try:
-            code, said = run_lab(*command.replace("{}", str(target.found()[0])).split())
+            code, said = run_lab(*command.replace("{}", str(target.paths()[0])).split())
         finally:
             ground.put_back()
         assert code in (0, 3), (command, said)

@@ -1,4 +1,4 @@
-"""What the tests of nightly runs share."""
+"""Fixtures for the tests of nightly runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def files_of() -> Callable[[Path], dict[str, bytes]]:
-    """Reads a folder: each file below it by its relative path, byte for byte."""
+    """Return a function that reads all files of a folder by relative path."""
 
     def read(folder: Path) -> dict[str, bytes]:
         return {

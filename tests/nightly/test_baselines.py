@@ -1,4 +1,4 @@
-"""Baselines: named by content, moved openly, whole or absent, and never silently damaged."""
+"""Baselines: named by content, written atomically, and checked for damage."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_approve_same_run_twice_changes_nothing(
     assert (moved.replaced, moved.changed) == (first.baseline.now.object, True)
     assert moved.baseline.before == (Approval(first.baseline.now.object, DAY, None),)
     assert approve(tmp_path, run, "other", date=DAY).baseline.now == first.baseline.now
-    # What a name meant is kept, until nobody's history knows it.
+    # Earlier objects of a name are kept while any name refers or referred to them.
     assert len(list((tmp_path / "objects").iterdir())) == 2
     assert remove(tmp_path, "night") == [moved.baseline.now.object]
     assert [one.name for one in baselines.baselines(tmp_path)] == ["other"]
-    # So is what a name that stays meant before.
+    # That includes earlier objects of the remaining name.
     approve(tmp_path, other, "other", date=NEXT)
     approve(tmp_path, run, "gone", date=DAY)
     assert remove(tmp_path, "gone") == []

@@ -1,4 +1,4 @@
-"""The plan of a nightly run: what it means, and every way to get it wrong."""
+"""Plans of nightly runs: reading them, and the messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_read_plan_returns_every_setting(tmp_path: Path) -> None:
     (one,) = plan.sets
     assert (plan.name, plan.policy.name, one.name, one.baseline) == ("n", "rollout", "one", "one")
     assert one.asked.path == str(shipped("datasets", "operators"))
-    # Files are taken from the folder of the plan, wherever it is run.
+    # Paths are relative to the plan's folder, whatever the current folder.
     assert one.asked.arms == ("tier_first_v1", f"wide={tmp_path / 'wide.json'}")
     assert (one.asked.golden, one.asked.must_share, one.asked.limit) == (str(tmp_path / "gold"), 0.2, 2)
     assert one.asked.conversation == ("tea-mountain",)
     (within,) = one.compare
     assert (within.candidate, within.critical) == ("wide", False)
-    # What is compared decides, unless it is said not to.
+    # Comparisons are critical by default.
     ((within,),) = (one.compare for one in read_plan(_write(tmp_path, GOOD.replace("critical = false", ""))).sets)
     assert within.critical
 
@@ -63,7 +63,7 @@ def test_read_plan_returns_every_setting(tmp_path: Path) -> None:
         (
             "shipped:operators",
             "shipped:trap",
-            "set 1: recordings: shipped:trap: no such set is shipped; there are: ship",
+            "set 1: recordings: shipped:trap: no such shipped set; known: ship",
         ),
         ("limit = 2", "limits = 2", "set 1: unknown key 'limits'; known: name"),
         ("limit = 2", "limit = -1", "set 1: limit: expected a whole number"),
@@ -96,7 +96,7 @@ def test_read_plan_empty_or_with_duplicate_sets_is_refused(tmp_path: Path) -> No
     double = f"{head}[[set]]{rest.partition('[[set.compare]]')[0]}"
     with pytest.raises(UnusableInput, match="two sets have the name 'one'"):
         read_plan(_write(tmp_path, double + double.removeprefix(head)))
-    # Two sets of other names would overwrite each other's baseline.
+    # Two sets with one baseline name would overwrite each other's baseline.
     other = double.removeprefix(head).replace('name = "one"', 'name = "two"\nbaseline = "one"')
     with pytest.raises(UnusableInput, match="two sets have the baseline 'one'"):
         read_plan(_write(tmp_path, double + other))

@@ -1,4 +1,4 @@
-"""A nightly run: green where nothing changed, red where anything did, and never green for want of a baseline."""
+"""Nightly runs: pass without changes, fail with changes, and never pass without a baseline."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DAY = "2026-03-01"
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightlyPlan:
-    """A small plan, in a folder of its own that is the current one."""
+    """A small plan in its own folder, which is the current one."""
     monkeypatch.chdir(tmp_path)
     Path("plan.toml").write_text(PLAN, encoding="utf-8")
     return read_plan("plan.toml")
@@ -60,7 +60,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightlyPlan:
 
 @pytest.fixture(scope="module")
 def _first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the plan, its first night, and that nightly run approved."""
+    """A folder with the plan and its first nightly run, approved."""
     folder = tmp_path_factory.mktemp("first")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -71,7 +71,7 @@ def _first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def approved(plan: NightlyPlan, _first: Path) -> NightlyPlan:
-    """The small plan, after a first night that was approved."""
+    """The small plan after its first nightly run was approved."""
     shutil.copytree(_first, Path(), dirs_exist_ok=True)
     return plan
 
@@ -104,13 +104,13 @@ def test_nightly_needs_a_baseline_to_pass(plan: NightlyPlan) -> None:
     assert (following.status, following.sets[0].exact.changed if following.sets[0].exact else None) == ("pass", 0)
     lines = _lines(following)
     assert lines["a/a receipts"][0] == lines["exact tier_first_v1 receipts"][0] == "pass"
-    # Nothing differs, so nothing is tested; what must never be is looked at all the same.
+    # Without differences nothing is tested, but limits are still judged.
     assert not any(name.startswith("guard") for name in lines)
     assert lines["limit tier_quota_v1 WrongScope"][0] == "pass"
 
 
 def test_nightly_judges_limits_without_a_baseline(plan: NightlyPlan) -> None:
-    # What would be red tomorrow is not there to be approved tonight; an arm that is told to bring other scopes may.
+    # A run that violates a limit fails before approval; an arm with fallback scopes may recall other scopes.
     (one,) = plan.sets
     arms = ("tier_quota_v1", "hybrid", "fallback=fallback.json")
     Path("fallback.json").write_text(
@@ -197,16 +197,16 @@ def test_nightly_changed_configuration_fails_and_names_the_knob(approved: Nightl
     assert "arm tier_quota_v1: config.autoRecall.quotas.mustMax 2 -> 0" in reason
     assert "item_key" in reason
     assert _lines(nightly_run)["exact tier_first_v1 receipts"][0] == "pass"
-    # What changed is judged by the policy, too: one conversation settles nothing.
+    # Changes are also judged by the policy; one conversation is inconclusive.
     assert _lines(nightly_run)["guard tier_quota_v1 Success@6"][0] == "inconclusive"
     assert "lab explain" in (nightly_run.folder / "nightly.md").read_text("utf-8")
-    # Blessing it makes it the new green, and the same night says so.
+    # After approving it, the same nightly run passes.
     _approve(nightly_run, "2026-03-02")
     assert get(Path("kept"), "small").before[0].date == DAY
 
 
 def test_nightly_advisory_rules_do_not_fail(approved: NightlyPlan) -> None:
-    """A change where the policy tells of changes, and a comparison within the nightly run that is not critical."""
+    """A change under an advisory exact rule, and an advisory comparison within the nightly run."""
     Path("one.json").write_text(json.dumps({"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}))
     (one,) = approved.sets
     rules = tuple(replace(rule, critical=rule.kind != "exact") for rule in approved.policy.rules)
@@ -218,7 +218,7 @@ def test_nightly_advisory_rules_do_not_fail(approved: NightlyPlan) -> None:
     assert lines["exact tier_quota_v1 receipts (advisory)"][0] == "fail"
     assert lines["limit tier_quota_v1 against tier_first_v1 RepeatRate (advisory)"][0] == "fail"
     assert [name for name, (status, _) in lines.items() if status == "fail" and not name.endswith("(advisory)")] == []
-    # That nothing changed is shown, and decides.
+    # An unchanged arm passes a critical rule.
     assert lines["exact tier_first_v1 receipts"][0] == "pass"
     red = replace(told, sets=(replace(other, compare=(replace(within, critical=True),)),))
     assert _night(red, "2026-03-02").status == "fail"
@@ -274,7 +274,7 @@ def test_nightly_damaged_baseline_is_an_error(approved: NightlyPlan) -> None:
 
 
 def test_nightly_nondeterministic_replay_is_an_error(approved: NightlyPlan, resealed: Callable[[Path], Any]) -> None:
-    # The second replay as a store with ties in another order would have left it: two places changed round.
+    # The second replay as if ties were in another order: two items swapped.
     run = open_run(Path(f"nights/{DAY}/sets/small/again"))
     path = run.receipts(run.conversations[0])
     table = read_table(path)
@@ -327,12 +327,12 @@ def test_nightly_interrupted_resumes_with_equal_results(
     for stop in (3, 5):
         count = 0
 
-        def killed(path: Path, data: bytes, stop: int = stop, *, lasting: bool = True) -> None:
+        def killed(path: Path, data: bytes, stop: int = stop, *, durable: bool = True) -> None:
             nonlocal count
             count += 1
             if count == stop:
                 raise KeyboardInterrupt
-            real(path, data, lasting=lasting)
+            real(path, data, durable=durable)
 
         Path("nights").rename(f"before-{stop}")
         monkeypatch.setattr(lab.runs.resume, "write_atomically", killed)
@@ -369,7 +369,7 @@ def test_nightly_folder_holds_one_nightly_run(plan: NightlyPlan) -> None:
         _night(plan, "2026-03-02", out="here")
     with pytest.raises(UnusableInput, match="--date"):
         _night(plan, "today")
-    # What cannot be replayed is said before anything is.
+    # A set that cannot be replayed is reported before any replay.
     with pytest.raises(UnusableInput, match=r"plan.toml: set 'small': .*none-such"):
         _night(replace(plan, sets=(one, replace(one, asked=replace(one.asked, arms=("none-such",))))), out="there")
     assert not Path("there").exists()

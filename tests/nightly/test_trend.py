@@ -1,4 +1,4 @@
-"""The history of nightly runs: series, steps, and what moved with them."""
+"""The history of nightly runs: series, steps, and manifest differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = Point(
 
 
 def _nights(store: Path, means: list[float | None], **changes: object) -> None:
-    """A nightly run a mean, of two measures; none where there is no mean."""
+    """Return one nightly run per mean, of two measures; none for a missing mean."""
     for day, mean in enumerate(means, 1):
         if mean is not None:
             date = f"2026-03-{day:02}"
@@ -129,7 +129,7 @@ def test_trend_figure_is_deterministic(tmp_path: Path) -> None:
     series = history(read_store(tmp_path / "store"), measures=["Success@6", "Jaccard"])
     one, other = (save(trend_figure(series), tmp_path / name) for name in ("a", "b"))
     assert one[0].read_bytes() == other[0].read_bytes()
-    # The level moved: the dotted line of the step is there, and only where there is one.
+    # A dotted line marks the step, and only the step.
     assert [len(axes.collections) for axes in trend_figure(series).axes] == [2, 0]
     with pytest.raises(UnusableInput, match="no nightly runs"):
         trend_figure([])

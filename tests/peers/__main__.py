@@ -1,4 +1,4 @@
-"""The live plugin beside profile ``upstream``: ``nox -s peers -- FOLDER``, or ``python tests/peers FOLDER``.
+"""Compare the live plugin with profile ``upstream``: ``nox -s peers -- FOLDER``, or ``python tests/peers FOLDER``.
 
 Prints a table of families and configurations, and ends with 1 where a turn differs, with 4 where nothing can be run.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.cli.output import complain, emit, emit_table
 from lab.processes import set_up
 
-# Before numpy is loaded: BLAS has one thread here, as it has in every process of the lab.
+# Set before numpy is loaded: one BLAS thread, as in every process of the lab.
 set_up()
 
 from beside import Compared, compare  # noqa: E402 - after set_up()
@@ -23,7 +23,7 @@ from needs import Missing, find_node, find_plugin  # noqa: E402 - after set_up()
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    """What was asked."""
+    """Parse the arguments."""
     parser = argparse.ArgumentParser(prog="nox -s peers --", description="The live plugin beside profile upstream.")
     parser.add_argument("folder", nargs="?", help="the plugin, with its packages (else the variable LAB_PLUGIN)")
     parser.add_argument("--turns", type=int, default=40, metavar="N", help="turns a configuration (default 40)")
@@ -33,7 +33,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> int:
-    """Compare and tell."""
+    """Compare and print."""
     given = arguments(words)
     try:
         node, folder = find_node(), find_plugin(given.folder)
@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
         return 4
     found: list[Compared] = []
     with tempfile.TemporaryDirectory(prefix="recall-lab-peers-") as place:
-        # The provider has a port of its own in every run, so nothing that is cached of it is of use again.
+        # The provider has a new port in every run, so its cached vectors cannot be reused.
         os.environ["LAB_CACHE_DIR"] = f"{place}/cache"
         for number, family in enumerate(families(given.turns, given.seed)):
             if given.only in family.name:

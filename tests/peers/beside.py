@@ -1,4 +1,4 @@
-"""One turn after another through the live plugin and through profile ``upstream``, and what differs."""
+"""Run turns through the live plugin and through profile ``upstream``, and compare them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = re.compile(r"^\d+\. \[(?P<category>[^|\]]*)\|(?P<label>[^\]]*)\] (?P<text
 
 
 class Answer(NamedTuple):
-    """What one side did with a turn: the ids in the block, its text (as a hash), the receipt and the rest of the log.
+    """One side of a turn: the ids in the block, its text (as a hash), the receipt and the rest of the log.
 
     ``receipt`` is the JSON text as it was logged.
     """
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A family under one configuration: turns, those that are equal, and the first that is not."""
+    """A family under one configuration: the turns, the equal turns, and the first different one."""
 
     family: str
     settings: str
@@ -72,7 +72,7 @@ def _compared(family: Family, name: str, live: list[Answer], own: list[Answer]) 
 
 
 def _fill(plugin: Plugin, endpoint: Endpoint, family: Family) -> None:
-    """Store the family's rows."""
+    """Write the family's rows."""
     endpoint.refused = family.refused
     for rows in family.batches:
         told, _ = plugin.ask("store", rows=rows, at=START)
@@ -84,7 +84,7 @@ def _fill(plugin: Plugin, endpoint: Endpoint, family: Family) -> None:
 
 
 def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
-    """The plugin's answers."""
+    """Return the plugin's results."""
     known = [row for rows in family.batches for row in rows] + family.raw
     for at, prompt in enumerate(family.prompts):
         now = START + (at + 1) * BETWEEN
@@ -105,7 +105,7 @@ def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
 
 
 def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
-    """The ids of the memories whose lines a block holds whole: text and category say which they are."""
+    """Return the ids of the memories whose complete lines a block holds, identified by text and category."""
     from lab.systems.openclaw.recall.wrap import escape
 
     by_line = {(row["category"], escape(row["text"].strip())): row["id"] for row in reversed(known)}
@@ -115,7 +115,7 @@ def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
 
 
 def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoint, place: Path) -> list[Answer]:
-    """The lab's answers, as ``lab replay`` gives them: a recording, the plugin's table and vectors, its provider."""
+    """Return the results of ``lab replay`` on a recording with the plugin's table, vectors and provider."""
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
     from lab.runs.tables import read_table
@@ -135,7 +135,7 @@ def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoi
         embedder=f"openai:text-embedding-3-small@{endpoint.url}/v1",
         vectors="stored",
     )
-    run = run_replay(asked, place / "run", kept=False).run
+    run = run_replay(asked, place / "run", use_cache=False).run
     (conversation,) = run.done()
     rows = read_table(run.receipts(conversation)).to_pylist()
     return [
@@ -178,5 +178,5 @@ def _told(family: Family, at: int, live: list[Answer], own: list[Answer]) -> str
         parts += [f"receipt {key}: plugin {theirs.get(key)}, lab {ours.get(key)}" for key in keys]
         if not keys:
             parts.append(f"receipt, equal but for its text: plugin {one.receipt}, lab {other.receipt}")
-    # The log and the receipt are long; what differs first is what explains.
+    # The log and the receipt are long, so only the first difference is shown.
     return "; ".join(part if len(part) <= MOST else part[:MOST] + "…" for part in parts)

@@ -1,4 +1,4 @@
-"""Stores and turns that are drawn from a seed: what could set the lab and the live plugin apart, a family each."""
+"""Seeded random stores and turns: one family for each way in which the lab and the live plugin could differ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIGNS = "我們決定把窯爐的溫度調低一點今天下午三點在港口�
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A store, and how it is asked.
+    """A store and its queries.
 
     ``batches`` are added one after another, a fragment each; ``raw`` goes into the table as it is, not through the
     plugin's import. The provider is down for the texts in ``refused``. ``stored`` are added between turns, by the
@@ -47,7 +47,7 @@ class Family:
 SETTINGS: dict[str, dict[str, Any]] = {
     "first": {"autoRecall": {"selectionMode": "tier_first_v1"}},
     "quota": {"autoRecall": {"selectionMode": "tier_quota_v1"}},
-    # Under the default budget such a receipt leaves room for little else.
+    # Under the default budget, such a receipt leaves little room for memories.
     "quota-receipt": {"autoRecall": {"selectionMode": "tier_quota_v1"}, "receipts": {"verbosity": "high"}},
     "first-set": {
         "autoRecall": {"selectionMode": "tier_first_v1", "maxItems": 3},
@@ -78,17 +78,17 @@ class Draw:
         self.random = random.Random(f"{seed} {name}")
 
     def text(self, words: int = 0) -> str:
-        """A sentence."""
+        """Return a sentence."""
         chosen = self.random.choices(WORDS, k=words or self.random.randint(3, 11))
         return " ".join(chosen).capitalize() + self.random.choice((".", "", " <now>.", " & more"))
 
     def chinese(self) -> str:
-        """A sentence of signs, some of them with a word in Latin letters."""
+        """Return a sentence of Chinese characters, sometimes with a Latin word."""
         signs = "".join(self.random.choices(SIGNS, k=self.random.randint(4, 16)))
         return self.random.choice((signs, f"{signs}。", f"{signs} {self.random.choice(WORDS)} {signs[:3]}"))
 
     def row(self, text: str = "", **values: Any) -> Row:
-        """A row for the plugin's import, from up to 60 days before the first turn."""
+        """Return a row for the plugin's import, up to 60 days before the first turn."""
         return {
             "id": str(uuid.UUID(int=self.random.getrandbits(128), version=4)),
             "text": text or self.text(),
@@ -99,12 +99,12 @@ class Draw:
         } | values
 
     def rows(self, count: int, make: Callable[[], str] | None = None, **values: Any) -> list[Row]:
-        """Rows in order of time."""
+        """Return rows in order of time."""
         made = [self.row(make() if make else "", **values) for _ in range(count)]
         return sorted(made, key=lambda row: row["createdAt"])
 
     def batches(self, rows: list[Row]) -> list[list[Row]]:
-        """The same rows in parts of various sizes, single rows among them."""
+        """Return the same rows in batches of various sizes, including single rows."""
         parts, at = [], 0
         while at < len(rows):
             size = self.random.choice((1, 1, 2, 5, 20))
@@ -113,7 +113,7 @@ class Draw:
         return parts
 
     def prompts(self, count: int, make: Callable[[], str] | None = None, near: list[Row] | None = None) -> list[str]:
-        """Prompts: some that repeat a row's words, some with a scope, some that ask for nothing."""
+        """Return prompts: some repeat a row's words, some have a scope, some are trivial."""
         made = []
         for _ in range(count):
             prompt = (make or self.text)()
@@ -129,7 +129,7 @@ class Draw:
 
 
 def families(turns: int, seed: int = 13) -> list[Family]:
-    """Every family, asked as many ``turns`` under each configuration."""
+    """Return every family, with ``turns`` turns under each configuration."""
     made = []
     for make in (_in_order, _out_of_order, _duplicates, _untimed, _unembedded, _scarce, _chinese, _growing):
         draw = Draw(make.__name__, seed)
@@ -149,7 +149,7 @@ def _out_of_order(draw: Draw, turns: int) -> Family:
 
 
 def _duplicates(draw: Draw, turns: int) -> Family:
-    """Each text in five rows. Their categories differ, so that a line of the block says which of them it is."""
+    """Each text in five rows with different categories, so that a line of the block identifies its row."""
     texts = [draw.text() for _ in range(24)]
     rows = [draw.row(text, category=category) for text in texts for category in CATEGORIES[:5]]
     for row in rows:
@@ -159,7 +159,7 @@ def _duplicates(draw: Draw, turns: int) -> Family:
 
 
 def _untimed(draw: Draw, turns: int) -> Family:
-    """A third of the rows have no time, or zero: only a table that something else wrote holds such rows."""
+    """A third of the rows have no time, or zero, as only a table written by another program has."""
     rows = draw.rows(100)
     draw.random.shuffle(rows)
     return Family(
@@ -168,7 +168,7 @@ def _untimed(draw: Draw, turns: int) -> Family:
 
 
 def _as_stored(draw: Draw, row: Row) -> Row:
-    """A row as the table has it."""
+    """Return a row as stored in the table."""
     from lab.conformance.embedding import embed
     from lab.systems.openclaw.memory import label_of_score
 
@@ -180,7 +180,7 @@ def _as_stored(draw: Draw, row: Row) -> Row:
 
 
 def _unembedded(draw: Draw, turns: int) -> Family:
-    """The provider was down while a third of the rows were stored, and is for some of the prompts."""
+    """The provider is down while a third of the rows are stored, and for some of the prompts."""
     rows = draw.rows(100)
     draw.random.shuffle(rows)
     refused = frozenset(row["text"] for row in rows[::3])
@@ -188,7 +188,7 @@ def _unembedded(draw: Draw, turns: int) -> Family:
 
 
 def _scarce(draw: Draw, turns: int) -> Family:
-    """Scopes of one to three rows, filled up from others; one of them stands in no list."""
+    """Scopes of one to three rows, filled from fallback scopes; one scope is in no list."""
     rows = [
         draw.row(scope=scope) for scope in ("team-oak", "team-elm", "team-elm", "small:one", "small:one", "small:one")
     ]
@@ -204,7 +204,7 @@ def _chinese(draw: Draw, turns: int) -> Family:
 
 
 def _growing(draw: Draw, turns: int) -> Family:
-    """Rows that are stored between turns, after others that were imported."""
+    """Rows stored between turns, after an import."""
     rows = draw.rows(40)
     draw.random.shuffle(rows)
     stored = {at: draw.row() for at in range(turns) if draw.random.random() < 0.6}

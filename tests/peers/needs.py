@@ -1,4 +1,4 @@
-"""What the comparison needs of a machine: Node, and the plugin. Only the standard library is imported here."""
+"""Find Node and the plugin, which the comparison needs. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ OLDEST = (22, 15)
 
 
 class Missing(Exception):
-    """What a comparison needs and this machine lacks, in a sentence."""
+    """A requirement is missing on this machine; the text says which."""
 
 
 def find_node() -> str:
-    """The Node that ``LAB_NODE`` names, else the one on the path.
+    """Return the Node that ``LAB_NODE`` names, else the one on the path.
 
     Raises :class:`Missing` where there is none, or one that is too old.
     """
@@ -37,7 +37,7 @@ def find_node() -> str:
 
 
 def find_plugin(given: str | None) -> Path:
-    """The plugin's folder, given or named in ``LAB_PLUGIN``.
+    """Return the plugin's folder, given or named in ``LAB_PLUGIN``.
 
     Raises :class:`Missing` where it is not given, or lacks what the plugin imports.
     """

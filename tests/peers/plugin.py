@@ -1,4 +1,4 @@
-"""The live plugin in a Node process, and the endpoint that embeds for it."""
+"""The live plugin in a Node process, and its embedding endpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return its address."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class Endpoint:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Suppress logging."""
 
         return Handler
 
@@ -84,7 +84,7 @@ class Plugin:
         self._process.wait(60)
 
     def ask(self, operation: str, **values: Any) -> tuple[Any, list[tuple[str, str]]]:
-        """The answer to one request, and the level and text of what was logged meanwhile."""
+        """Return the response to one request, and the log lines written meanwhile with their levels."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the host has no pipes")
         self._process.stdin.write(json.dumps({"op": operation} | values) + "\n")

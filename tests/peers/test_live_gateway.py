@@ -1,4 +1,4 @@
-"""The replay of docs/canary.md beside what a real gateway logged, receipt by receipt."""
+"""Compare the replay of docs/canary.md with the log of a real gateway, receipt by receipt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSION = "2026.9.6"
 
 @pytest.fixture
 def provider(shared: Callable[..., Path]) -> Iterator[str]:
-    """The provider that the gateway had, on loopback: its base URL."""
+    """Return the base URL of a loopback provider like the gateway's."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("no Node here, which the gateway's provider runs on")

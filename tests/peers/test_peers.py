@@ -1,4 +1,4 @@
-"""A few turns of the live plugin beside ``upstream``, where Node is there and ``LAB_PLUGIN`` names the plugin."""
+"""Compare a few turns of the live plugin with ``upstream``; needs Node and ``LAB_PLUGIN``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HERE = str(Path(__file__).parent)
 
 @pytest.fixture
 def peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the modules of this folder importable, as for the program."""
+    """Make the modules of this folder importable, as for the program."""
     monkeypatch.syspath_prepend(HERE)
 
 

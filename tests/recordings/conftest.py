@@ -1,4 +1,4 @@
-"""A small invented set of every format that is not the project's own, as its authors would have published it."""
+"""Fixtures that write a small invented data set of every public format."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ Sample = Callable[[str, Path], Path]
 
 
 def _realtalk(folder: Path) -> None:
-    def said(identity: str, text: str, minute: int, speaker: str = "Ada", **more: Any) -> dict[str, Any]:
+    def message(identity: str, text: str, minute: int, speaker: str = "Ada", **more: Any) -> dict[str, Any]:
         time = f"29.12.2023, 22:{minute:02}:00"
         return {"clean_text": text, "speaker": speaker, "date_time": time, "dia_id": identity, "img_file": [], **more}
 
-    def asked(question: str, *evidence: str, category: int = 1) -> dict[str, Any]:
+    def question_of(question: str, *evidence: str, category: int = 1) -> dict[str, Any]:
         return {"question": question, "answer": "yes", "evidence": list(evidence), "category": category}
 
     chat = {
         "name": {"speaker_1": "Ada", "speaker_2": "Ben"},
         "session_1": [
-            said("D1:1", "I glazed a bowl.", 1),
-            said("D1:2", "Look!", 2, "Ben", blip_caption="a blue bowl"),
-            said("D1:4", "The kiln is at 1220 degrees.", 3),
+            message("D1:1", "I glazed a bowl.", 1),
+            message("D1:2", "Look!", 2, "Ben", blip_caption="a blue bowl"),
+            message("D1:4", "The kiln is at 1220 degrees.", 3),
         ],
         "events_session_1": {},
         "session_1_date_time": "29.12.2023, 22:01:00",
-        "session_2": [said("D2:1", "It cracked.", 0), said("D2:2", "Oh no.", 5, "Ben")],
+        "session_2": [message("D2:1", "It cracked.", 0), message("D2:2", "Oh no.", 5, "Ben")],
         "qa": [
-            asked("What was glazed?", "D1:1"),
-            asked("Which things?", "D1:1-D1:4", "D2:1.", category=3),
-            asked("Both?", "D1:02:D2:2", category=2),
-            asked("And the image?", "D1:3", "D1:4"),
-            asked("Nothing?"),
-            asked("Dead?", "D1:3", "D9:1", "D17;39", ""),
+            question_of("What was glazed?", "D1:1"),
+            question_of("Which things?", "D1:1-D1:4", "D2:1.", category=3),
+            question_of("Both?", "D1:02:D2:2", category=2),
+            question_of("And the image?", "D1:3", "D1:4"),
+            question_of("Nothing?"),
+            question_of("Dead?", "D1:3", "D9:1", "D17;39", ""),
         ],
     }
     (folder / "Chat_1_Ada_Ben.json").write_text(json.dumps(chat), "utf-8")
@@ -76,15 +76,15 @@ def _beam(folder: Path) -> None:
         "event_ordering": [{"question": "In what order?", "source_chat_ids": [0, [2, 4], 4]}],
         "summarization": [{"question": "Sum it up.", "source_chat_ids": []}],
     }
-    place = folder / "100K" / "7"
-    (place / "probing_questions").mkdir(parents=True)
-    (place / "chat.json").write_text(json.dumps(chat), "utf-8")
-    (place / "probing_questions" / "probing_questions.json").write_text(json.dumps(questions), "utf-8")
+    chat_folder = folder / "100K" / "7"
+    (chat_folder / "probing_questions").mkdir(parents=True)
+    (chat_folder / "chat.json").write_text(json.dumps(chat), "utf-8")
+    (chat_folder / "probing_questions" / "probing_questions.json").write_text(json.dumps(questions), "utf-8")
 
 
 def _ikat(folder: Path) -> None:
-    def turn(identity: Any, said: str, needs: list[Any]) -> dict[str, Any]:
-        return {"turn_id": identity, "utterance": said, "response": "I see.", "ptkb_provenance": needs}
+    def turn(identity: Any, utterance: str, needs: list[Any]) -> dict[str, Any]:
+        return {"turn_id": identity, "utterance": utterance, "response": "I see.", "ptkb_provenance": needs}
 
     numbered = {
         "number": 3,
@@ -136,9 +136,9 @@ def _madial(folder: Path) -> None:
         "7": {"time": "2023-05-01", "scene": "Activity", "emotion": "Happy", "event": "A choir sang in the park."},
         "8": {"time": "2023-05-02", "scene": "Activity", "emotion": "Happy", "event": "It rained all day."},
     }
-    lines = "".join(json.dumps(one) + "\n" for one in dialogues)
+    lines = "".join(json.dumps(dialogue) + "\n" for dialogue in dialogues)
     (folder / "MADial-Bench-en-dialogue.json").write_text(lines, "utf-8")
-    archive = "".join(json.dumps({key: one}) + "\n" for key, one in memories.items())
+    archive = "".join(json.dumps({key: memory}) + "\n" for key, memory in memories.items())
     (folder / "MADial-Bench-en-memory.json").write_text(archive, "utf-8")
 
 
@@ -179,11 +179,11 @@ def _aider(folder: Path) -> None:
 
 
 def _hermes(folder: Path) -> None:
-    def exchange(asked: str, answered: str, minute: int) -> list[dict[str, str]]:
+    def exchange(prompt: str, reply: str, minute: int) -> list[dict[str, str]]:
         time = f"2026-05-15T10:{minute:02}:42.314671+00:00"
         return [
-            {"role": "user", "content": f"User: {asked}", "timestamp": time},
-            {"role": "assistant", "content": f"Assistant: {answered}", "timestamp": time},
+            {"role": "user", "content": f"User: {prompt}", "timestamp": time},
+            {"role": "assistant", "content": f"Assistant: {reply}", "timestamp": time},
         ]
 
     first, second = exchange("窯爐多少度", "九百度", 1), exchange("[System note: go on.]\n\n改成一千一百度", "好的", 3)
@@ -214,21 +214,21 @@ def _realmem(folder: Path) -> None:
             "session_uuid": uuid,
             "current_time": date,
             "dialogue_turns": list(turns),
-            "extracted_memory": [{"content": one} for one in memories],
+            "extracted_memory": [{"content": memory} for memory in memories],
         }
 
-    asked = {"speaker": "User", "content": "When do I fire?", "is_query": True, "topic": "Pots"}
+    query = {"speaker": "User", "content": "When do I fire?", "is_query": True, "topic": "Pots"}
     answer = {
         "speaker": "Assistant",
         "content": "At dawn.",
         "memory_used": [{"session_uuid": "u1", "content": "Fires"}],
     }
-    said = {"speaker": "User", "content": "I fire at dawn.", "is_query": False}
+    statement = {"speaker": "User", "content": "I fire at dawn.", "is_query": False}
     persona = {
         "_metadata": {"person_name": "Ada"},
         "dialogues": [
-            session("u1", "2025-12-23 (Tuesday)", said, memories=("Fires", "Owns a kiln")),
-            session("u2", "2025-12-20", asked, answer),
+            session("u1", "2025-12-23 (Tuesday)", statement, memories=("Fires", "Owns a kiln")),
+            session("u2", "2025-12-20", query, answer),
         ],
     }
     (folder / "ada.json").write_text(json.dumps(persona), "utf-8")
@@ -280,7 +280,7 @@ def sampled_formats() -> list[str]:
 
 @pytest.fixture(scope="session")
 def sample() -> Sample:
-    """Writes the sample of a format into a folder and names it."""
+    """Return a function that writes the sample of a format into a folder and returns the folder."""
 
     def write(format_name: str, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the host put around a user's words is taken off, and nothing else."""
+"""Tests that the host's additions to a user's message are removed, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ HEADINGS = (
         ("[[ reply_to: 17 ]]", "directive"),
     ],
 )
-def test_a_piece_before_the_words_is_taken_off_and_counted(piece: str, name: str) -> None:
+def test_clean_prefix_is_removed_and_counted(piece: str, name: str) -> None:
     assert clean_user_text(f"{piece}\n\nWhen does the kiln open?") == ("When does the kiln open?", {name: 1})
 
 
 @pytest.mark.parametrize(
     "cut", ["<relevant-memories>\n1. [fact|unknown] cut o", "[auto-recall]\n- cut o", INTERNAL[:60]]
 )
-def test_a_block_without_an_end_reaches_to_the_end_of_the_text(cut: str) -> None:
+def test_clean_unclosed_block_extends_to_the_end(cut: str) -> None:
     assert clean_user_text(f"When?\n{cut}").text == "When?"
 
 
-def test_everything_at_once_leaves_the_words() -> None:
+def test_clean_all_prefixes_together_leaves_the_text() -> None:
     blocks = [RECEIPT, MEMORIES, ACTIVE, *map(envelope, HEADINGS[:2]), f"{STAMP} When?\n\n  indented [[reply_to:9]]"]
     text, stripped = clean_user_text("\n\n".join(blocks))
     assert text == "When?\n\n  indented"
@@ -86,25 +86,25 @@ def test_everything_at_once_leaves_the_words() -> None:
         "a [SCOPE: shop] tag stays",
     ],
 )
-def test_what_is_no_such_piece_stays(text: str) -> None:
+def test_clean_similar_text_is_kept(text: str) -> None:
     assert clean_user_text(text) == (text, {})
 
 
-def test_words_on_both_sides_of_a_piece_stay_two_words() -> None:
+def test_clean_removal_between_words_leaves_a_space() -> None:
     assert clean_user_text(f"one{MEMORIES}two").text == "one two"
 
 
 @pytest.mark.parametrize("text", ["NO_REPLY", " HEARTBEAT_OK\n", "[[reply_to_current]] NO_REPLY", "**HEARTBEAT_OK**"])
-def test_a_silent_reply_is_no_reply(text: str) -> None:
+def test_clean_silent_reply_gives_none(text: str) -> None:
     assert clean_assistant_text(text) is None
 
 
-def test_a_reply_loses_its_directives_alone() -> None:
+def test_clean_reply_removes_only_directives() -> None:
     assert clean_assistant_text("[[reply_to_current]] I said NO_REPLY.") == "I said NO_REPLY."
 
 
-def test_both_artefacts_of_the_engine_go_as_the_public_one_strips_them(vectors: Path) -> None:
-    # It puts a space where each was and leaves a block without an end; here that reaches to the end of the text.
+def test_clean_engine_artefacts_matches_public_plugin(vectors: Path) -> None:
+    # The plugin replaces each block by a space and keeps unclosed blocks, which here extend to the end of the text.
     compared = 0
     for line in (vectors / "capture_units.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)

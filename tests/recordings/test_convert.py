@@ -1,4 +1,4 @@
-"""Any set in the project's own form: read back it gives the same turns, memories and probes, and the same receipts."""
+"""Tests of conversion: the converted set has the same turns, memories and probes, and gives the same receipts."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _again(out: Path, name: str) -> Library:
 
 def _same(library: Library, again: Library) -> None:
     assert again.recordings == library.recordings
-    for one in library.recordings:
-        assert again.golden.of(one.conversation) == library.golden.of(one.conversation)
+    for recording in library.recordings:
+        assert again.golden.of(recording.conversation) == library.golden.of(recording.conversation)
     assert len(again.golden.probes) == len(library.golden.probes)
 
 
 @pytest.fixture(scope="module")
 def valid() -> Callable[[Path], int]:
-    """Validates every line of every file below a folder against the schema; gives how many there were."""
+    """Return a function that validates every line below a folder against the schema and returns their number."""
     from jsonschema import Draft202012Validator
 
     Draft202012Validator.check_schema(line_schema())
@@ -62,12 +62,12 @@ def valid() -> Callable[[Path], int]:
     return check
 
 
-def test_every_set_of_the_catalogue_has_a_sample(sampled_formats: list[str]) -> None:
+def test_samples_cover_every_set_of_the_catalogue(sampled_formats: list[str]) -> None:
     assert {one.format for one in CATALOGUE} - {"lab"} <= set(sampled_formats) <= set(FORMATS) - {"lab"}
     assert "openclaw" in sampled_formats
 
 
-def test_a_sampled_set_reads_back_the_same_and_replays_the_same(
+def test_convert_any_sampled_format_reads_back_and_replays_equal(
     sample: Sample, tmp_path: Path, sampled_format: str, valid: Callable[[Path], int]
 ) -> None:
     name = sampled_format
@@ -78,8 +78,8 @@ def test_a_sampled_set_reads_back_the_same_and_replays_the_same(
         library = read_library(source, name, memories=memories)
         _same(library, _again(out, name))
         assert (done.turns, done.memories) == (
-            sum(len(one.turns) for one in library.recordings),
-            sum(len(one.memories) for one in library.recordings),
+            sum(len(recording.turns) for recording in library.recordings),
+            sum(len(recording.memories) for recording in library.recordings),
         )
         assert valid(out) >= done.turns + done.memories + done.probes
     asked = ReplayRequest(str(source), name, ("bm25", "seed_full"), memories=memories, embedder="hashing")
@@ -96,7 +96,7 @@ def test_a_sampled_set_reads_back_the_same_and_replays_the_same(
 def _rows(folder: Path, conversation: str) -> list[dict[str, Any]]:
     import pyarrow.parquet
 
-    (path,) = [one for one in (folder / "receipts").glob("*.parquet") if conversation in one.name]
+    (path,) = [path for path in (folder / "receipts").glob("*.parquet") if conversation in path.name]
     return pyarrow.parquet.read_table(path).to_pylist()
 
 
@@ -113,7 +113,7 @@ def _rows(folder: Path, conversation: str) -> list[dict[str, Any]]:
         ("realmem", ("realmem", "Kenta_Tanaka_dialogues_256k.json"), None),
     ],
 )
-def test_the_public_sets_read_back_the_same(
+def test_convert_public_sets_read_back_equal(
     shared: Callable[..., Path],
     tmp_path: Path,
     name: str,
@@ -125,7 +125,7 @@ def test_the_public_sets_read_back_the_same(
     _same(read_library(source, name, memories=memories), _again(tmp_path / "out", name))
 
 
-def test_the_shipped_set_is_valid_and_reads_back_the_same(
+def test_convert_shipped_set_is_valid_and_reads_back_equal(
     operators: Path, tmp_path: Path, valid: Callable[[Path], int]
 ) -> None:
     assert valid(operators) > 1000
@@ -133,14 +133,14 @@ def test_the_shipped_set_is_valid_and_reads_back_the_same(
     library = read_library(operators, "lab")
     convert(operators, "lab", tmp_path / "out", name="again")
     _same(library, _again(tmp_path / "out", "again"))
-    # A golden set of the project's own goes through as well.
+    # A golden set in the lab format is kept as well.
     golden = read_golden(operators.parents[1] / "golden" / operators.name)
     path = tmp_path / "golden.jsonl"
     path.write_bytes(golden_bytes(golden.probes))
     assert read_golden(path) == golden
 
 
-def test_the_schema_knows_the_fields_that_are_read() -> None:
+def test_schema_has_every_field_that_is_read() -> None:
     from lab.golden.read import FIELDS as PROBE
     from lab.recordings.native import FIELDS
 
@@ -188,14 +188,12 @@ def test_the_schema_knows_the_fields_that_are_read() -> None:
         ),
     ],
 )
-def test_the_schema_refuses_what_the_reader_refuses_and_names_the_field(
-    line: dict[str, Any], field: str, said: str
-) -> None:
+def test_schema_refuses_what_the_reader_refuses(line: dict[str, Any], field: str, said: str) -> None:
     from jsonschema import Draft202012Validator
 
     found = list(Draft202012Validator(line_schema()).iter_errors(line))
     assert (".".join(map(str, found[0].absolute_path)), said in found[0].message) == (field, True), found[0].message
-    # One thing is wrong, and no other kind is held against it; of a question of its own two may be lacking, or three.
+    # Exactly one field is wrong, and other kinds are not reported; a query may lack two or three fields.
     assert len(found) == (3 if line == {"kind": "probe"} else 1)
 
 
@@ -212,22 +210,22 @@ def _recording(*turns: Turn, memories: tuple[Memory, ...] = ()) -> Recording:
                 Turn("c/t/1", 1, "t", "user", "x", 1),
                 Turn("c/s/2", 2, "s", "user", "x", 2),
             ),
-            "c: session 's' goes on after another one began",
+            "c: session 's' resumes after another session began",
         ),
-        (_recording(Turn("d/s/1", 0, "s", "user", "x", 0)), "c: turn d/s/1 is not keyed c/s/…"),
+        (_recording(Turn("d/s/1", 0, "s", "user", "x", 0)), "c: the key of turn d/s/1 does not begin with c/s/"),
         (
             _recording(memories=(Memory("c/a#0", "x", "x", 2, 0), Memory("c/a#1", "x", "x", 1, 1))),
             "c: memory c/a#1 can be recalled before c/a#0, which is older",
         ),
     ],
 )
-def test_what_the_form_cannot_hold_is_refused(recording: Recording, problem: str) -> None:
+def test_recording_lines_unrepresentable_recording_is_refused(recording: Recording, problem: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         recording_lines(recording)
     assert str(caught.value) == problem
 
 
-def test_every_field_of_a_recording_survives(tmp_path: Path) -> None:
+def test_convert_keeps_every_field_of_a_recording(tmp_path: Path) -> None:
     recording = Recording(
         "c",
         (
@@ -249,7 +247,7 @@ def test_every_field_of_a_recording_survives(tmp_path: Path) -> None:
     assert golden.notes == ("a note",)
 
 
-def test_a_probe_keeps_its_slices_and_one_that_is_not_called_as_its_turn_is_refused(tmp_path: Path) -> None:
+def test_convert_keeps_slices_and_refuses_foreign_probe_ids(tmp_path: Path) -> None:
     judged = (Judgement("c/s/1#0", 2, "why"),)
     probes = (
         Probe("c/s/1", "c", "c/s/1", None, judged, (Judgement("c/s/1#1"),), {"type": "a", "language": "zh"}, "because"),
@@ -258,26 +256,26 @@ def test_a_probe_keeps_its_slices_and_one_that_is_not_called_as_its_turn_is_refu
     path = tmp_path / "golden.jsonl"
     path.write_bytes(golden_bytes(probes))
     assert read_golden(path).probes == probes
-    with pytest.raises(UnusableInput, match="probe p is not called as its turn, c/s/1"):
+    with pytest.raises(UnusableInput, match="probe p: its id must equal its turn, c/s/1"):
         golden_bytes([replace(probes[0], id="p")])
 
 
-def test_converting_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sample, tmp_path: Path) -> None:
+def test_convert_again_changes_nothing_and_never_overwrites(sample: Sample, tmp_path: Path) -> None:
     source, out = sample("hermes", tmp_path / "in"), tmp_path / "out"
     assert convert(source, "hermes", out).already_there is False
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     assert convert(source, "hermes", out).already_there is True
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     (out / "mine.txt").write_text("mine", "utf-8")
-    with pytest.raises(UnusableInput, match="holds something else already; name a new folder"):
+    with pytest.raises(UnusableInput, match="already holds other files; choose a new folder"):
         convert(source, "hermes", out)
     assert (out / "mine.txt").is_file()
-    with pytest.raises(UnusableInput, match="is no name of a folder"):
+    with pytest.raises(UnusableInput, match="use only letters"):
         convert(source, "hermes", tmp_path / "other", name="../up")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
-def test_conversations_whose_names_a_file_system_takes_for_one_have_files_of_their_own(tmp_path: Path) -> None:
+def test_convert_colliding_file_names_are_numbered(tmp_path: Path) -> None:
     for at, name in enumerate(("ADA", "Ada", "a:da")):
         turn = Turn(f"{name}/s/1", 0, "s", "user", "x", 1000)
         (tmp_path / f"{at}.jsonl").write_bytes(recording_lines(Recording(name, (turn,), ())))
@@ -286,10 +284,12 @@ def test_conversations_whose_names_a_file_system_takes_for_one_have_files_of_the
     assert names == {"ADA.jsonl", "Ada-2.jsonl", "a_da.jsonl"}
 
 
-def test_a_name_that_keys_cannot_hold_is_told_of_the_file_that_was_given(sample: Sample, tmp_path: Path) -> None:
+def test_convert_invalid_name_reports_the_source_file(sample: Sample, tmp_path: Path) -> None:
     history = tmp_path / "a#b.md"
     history.write_bytes((sample("aider", tmp_path / "in") / "history.md").read_bytes())
     with pytest.raises(UnusableInput) as caught:
         convert(history, "aider", tmp_path / "out")
-    assert str(caught.value).startswith(f"{history}: datasets/aider/a_b.jsonl:1: conversation 'a#b' is blank or holds")
+    assert str(caught.value).startswith(
+        f"{history}: datasets/aider/a_b.jsonl:1: conversation 'a#b' is blank or contains"
+    )
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Blocks that a budget cut anywhere: the words around them stay, and nothing of the block does."""
+"""Tests of blocks that the budget truncated anywhere: the block is removed, and the surrounding text is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = "Which glaze?\n\nAnd --> why </b>?\n1. first\n2. second"
 
 
 def cut_at(text: str, units: int) -> str:
-    """The first UTF-16 units of a text, as JavaScript slices it."""
+    """Return the first UTF-16 units of a text, as JavaScript slices it."""
     return text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", "surrogatepass")
 
 
@@ -35,9 +35,9 @@ def context(comment: str, texts: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("comment", ["", COMMENT])
 @pytest.mark.parametrize("before", ["", "Before it.\n"])
-def test_words_around_a_block_stay_wherever_it_is_cut(comment: str, before: str) -> None:
+def test_clean_block_truncated_anywhere_keeps_surrounding_text(comment: str, before: str) -> None:
     whole = context(comment, TEXTS)
-    # The plugin refuses budgets below 300; in a short comment the cut may lie anywhere after its opening brace.
+    # The plugin refuses budgets below 300; a short comment may be truncated anywhere after its opening brace.
     for units in range(60 if comment else 97, js_length(whole) + 1):
         found = clean_user_text(f"{before}{cut_at(whole, units)}\n\n{WORDS}")
         assert found.text.split() == f"{before} {WORDS}".split(), units
@@ -45,33 +45,33 @@ def test_words_around_a_block_stay_wherever_it_is_cut(comment: str, before: str)
 
 
 @pytest.mark.parametrize("comment", ["", COMMENT])
-def test_cut_block_alone_leaves_nothing(comment: str) -> None:
+def test_clean_truncated_block_alone_gives_empty_text(comment: str) -> None:
     whole = context(comment, TEXTS)
     for units in range(60 if comment else 97, js_length(whole) + 1):
         assert clean_user_text(cut_at(whole, units)).text == "", units
 
 
-def test_two_cut_blocks_are_both_taken_off() -> None:
-    # Two hooks of one turn put the same block before a prompt twice.
+def test_clean_two_truncated_blocks_removes_both() -> None:
+    # A host with two hooks per turn puts the block before the prompt twice.
     whole = context("", TEXTS)
     for units in range(97, js_length(whole)):
         piece = cut_at(whole, units)
         assert clean_user_text(f"{piece}\n\n{piece}\n\n{WORDS}").text == WORDS, units
 
 
-def test_blank_line_at_the_default_budget_ends_a_block_whose_memory_holds_one() -> None:
+def test_clean_blank_line_at_default_budget_ends_the_block() -> None:
     texts = ("short", "a memory\n\nof two parts " + "and on " * 400)
     for comment in ("", COMMENT):
         piece = cut_at(context(comment, texts), 1800)
         assert clean_user_text(f"{piece}\n\n{WORDS}").text == WORDS
 
 
-def test_blank_line_in_a_memory_before_the_last_ends_no_block() -> None:
+def test_clean_blank_line_inside_a_memory_does_not_end_the_block() -> None:
     piece = cut_at(context("", ("a memory\n\nof two parts", "another", "the last one, cut")), 200)
     assert clean_user_text(f"{piece}\n\n{WORDS}").text == WORDS
 
 
-def test_a_block_that_was_cut_after_a_whole_one_is_taken_off() -> None:
+def test_clean_truncated_block_after_complete_one_removes_both() -> None:
     whole = context(COMMENT, TEXTS)
     text, stripped = clean_user_text(f"{whole}\n\n{cut_at(whole, 500)}\n\n{WORDS}")
     assert (text, stripped) == (WORDS, {"relevant-memories block": 2, "receipt comment": 2})
@@ -85,7 +85,7 @@ def test_a_block_that_was_cut_after_a_whole_one_is_taken_off() -> None:
         ("[auto-recall]\n- a\n\n- b\n[/auto-recall]\n\nWhich?", "Which?"),
     ],
 )
-def test_other_blocks_without_an_end_reach_to_a_blank_line(text: str, kept: str) -> None:
+def test_clean_other_truncated_blocks_end_at_a_blank_line(text: str, kept: str) -> None:
     assert clean_user_text(text).text == kept
 
 
@@ -99,11 +99,11 @@ def test_other_blocks_without_an_end_reach_to_a_blank_line(text: str, kept: str)
         "<!-- openclaw-mem-engine:autoRecall is a comment",
     ],
 )
-def test_words_about_a_block_stay(text: str) -> None:
+def test_clean_text_that_mentions_a_block_is_kept(text: str) -> None:
     assert clean_user_text(text) == (text, {})
 
 
-def test_random_words_without_a_block_stay() -> None:
+def test_clean_random_text_without_a_block_is_kept() -> None:
     chance = random.Random(7)
     parts = ["a", "\n", "\n\n", "1. [a|b] ", "-->", "memory-policy:", "relevant-memories>", "<!-- ", "窯"]
     for _ in range(500):

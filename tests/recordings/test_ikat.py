@@ -1,4 +1,4 @@
-"""TREC iKAT: statements from before the first turn, and every utterance judged."""
+"""Tests of the TREC iKAT reader: statements exist before the first turn, and every utterance is judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.recordings.readers import read_library
 Sample = Callable[[str, Path], Path]
 
 
-def test_statements_are_there_before_the_first_turn(sample: Sample, tmp_path: Path) -> None:
+def test_ikat_statements_exist_before_the_first_turn(sample: Sample, tmp_path: Path) -> None:
     recording, other = read_library(sample("ikat", tmp_path), "ikat").recordings
     assert recording.memories == (
         Memory("2024_test-3/ptkb#1", "I own a kiln.", "I own a kiln.", visible_from=0, created_at=0),
@@ -26,20 +26,20 @@ def test_statements_are_there_before_the_first_turn(sample: Sample, tmp_path: Pa
         Turn("2024_test-3/talk/1", 0, "talk", "user", "Where can I buy clay?", 2, speaker="user"),
         Turn("2024_test-3/talk/1-answer", 1, "talk", "assistant", "I see.", 3, speaker="assistant"),
     )
-    # A list counts from 1, and an answer without a word is no turn.
+    # Statements in a list are numbered from 1, and a blank answer is not a turn.
     assert [memory.key for memory in other.memories] == ["2025_test-1-1/ptkb#1", "2025_test-1-1/ptkb#2"]
     assert len(other.turns) == 1
 
 
-def test_the_first_statement_of_a_text_stands_for_those_that_repeat_it(tmp_path: Path) -> None:
+def test_ikat_duplicate_statements_resolve_to_the_first(tmp_path: Path) -> None:
     said = {"turn_id": 1, "utterance": "Hi", "response": "", "relevant_ptkbs": ["i own  a kiln."]}
     topic = {"number": "1", "ptkb": ["I own a kiln.", "I own a kiln."], "responses": [said]}
     (tmp_path / "2025_topics.json").write_text(json.dumps([topic]), "utf-8")
     (probe,) = read_library(tmp_path, "ikat").golden.probes
-    assert [one.memory for one in probe.relevant] == ["2025-1/ptkb#1"]
+    assert [judgement.memory for judgement in probe.relevant] == ["2025-1/ptkb#1"]
 
 
-def test_every_utterance_is_a_probe_and_the_silent_ones_need_nothing(sample: Sample, tmp_path: Path) -> None:
+def test_ikat_every_utterance_is_a_probe(sample: Sample, tmp_path: Path) -> None:
     golden = read_library(sample("ikat", tmp_path), "ikat").golden
 
     def probe(turn: str, *keys: str) -> Probe:
@@ -51,12 +51,12 @@ def test_every_utterance_is_a_probe_and_the_silent_ones_need_nothing(sample: Sam
         probe("2024_test-3/talk/1", "2024_test-3/ptkb#2"),
         probe("2024_test-3/talk/2"),
         probe("2024_test-3/talk/3", "2024_test-3/ptkb#1"),
-        # By its text, whatever its white space and capitals.
+        # By text, ignoring white space and case.
         probe("2025_test-1-1/talk/1", "2025_test-1-1/ptkb#2"),
     )
     assert golden.notes == (
         "2024_test-3/talk/3: ptkb_provenance[2] names no statement",
-        "2024_test-3/talk/3: a statement is named twice and counts once",
+        "2024_test-3/talk/3: a statement is named twice; it counts once",
     )
 
 
@@ -71,7 +71,7 @@ def test_every_utterance_is_a_probe_and_the_silent_ones_need_nothing(sample: Sam
         ({"number": 1, "ptkb": {}, "turns": [{"turn_id": 1}]}, "turns[0]: has no field 'utterance'"),
     ],
 )
-def test_a_wrong_shape_is_named_by_file_and_place(tmp_path: Path, topic: dict[str, object], problem: str) -> None:
+def test_read_wrong_shape_names_file_and_position(tmp_path: Path, topic: dict[str, object], problem: str) -> None:
     path = tmp_path / "2023_test_topics.json"
     path.write_text(json.dumps([topic]), "utf-8")
     with pytest.raises(UnusableInput) as caught:
@@ -79,14 +79,14 @@ def test_a_wrong_shape_is_named_by_file_and_place(tmp_path: Path, topic: dict[st
     assert str(caught.value) == f"{path}: [0]: {problem}"
 
 
-def test_the_public_topics_hold_313_utterances(shared: Callable[..., Path]) -> None:
+def test_ikat_public_topics_have_313_utterances(shared: Callable[..., Path]) -> None:
     library = read_library(shared("data", "ikat"), "ikat")
     for year, topics, turns, with_gold, gold in (("2023_train", 11, 95, 42, 64), ("2024_test", 17, 218, 95, 175)):
-        probes = [one for one in library.golden.probes if one.conversation.startswith(year)]
-        assert sum(one.conversation.startswith(year) for one in library.recordings) == topics
+        probes = [probe for probe in library.golden.probes if probe.conversation.startswith(year)]
+        assert sum(recording.conversation.startswith(year) for recording in library.recordings) == topics
         assert len(probes) == turns
-        assert sum(bool(one.relevant) for one in probes) == with_gold
-        assert sum(len(one.relevant) for one in probes) == gold
+        assert sum(bool(probe.relevant) for probe in probes) == with_gold
+        assert sum(len(probe.relevant) for probe in probes) == gold
     assert library.golden.notes == ()
-    assert {len(one.sessions) for one in library.recordings} == {1}
-    assert all(memory.visible_from == 0 for one in library.recordings for memory in one.memories)
+    assert {len(recording.sessions) for recording in library.recordings} == {1}
+    assert all(memory.visible_from == 0 for recording in library.recordings for memory in recording.memories)

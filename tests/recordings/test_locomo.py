@@ -1,4 +1,4 @@
-"""LoCoMo: every turn is a memory, questions come from outside, evidence is repaired."""
+"""Tests of the LoCoMo reader: every turn is a memory, and evidence is repaired."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAY_8 = 1683554160000  # 1:56 pm on 8 May, 2023, UTC
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads samples from a file of their own."""
+    """Return a function that writes samples to a file and reads it."""
 
     def from_file(samples: Any) -> Library:
         path = tmp_path / "locomo.json"
@@ -74,7 +74,7 @@ def _with_questions(*questions: dict[str, Any]) -> list[dict[str, Any]]:
     return [_sample(qa=list(questions))]
 
 
-def test_a_turn_and_the_memory_of_it_are_keyed_by_session_and_dialogue_id(read: Read) -> None:
+def test_locomo_keys_contain_session_and_dialogue_id(read: Read) -> None:
     (recording,) = read([SAMPLE]).recordings
     bowl = 'Ben said, "Look!" and shared a photo of a blue bowl'
     date = "1:56 pm on 8 May, 2023"
@@ -86,7 +86,7 @@ def test_a_turn_and_the_memory_of_it_are_keyed_by_session_and_dialogue_id(read: 
     assert (recording.language, recording.has_labels) == ("en", False)
 
 
-def test_the_index_text_repeats_the_date_and_names_a_caption_only_where_there_is_one(read: Read) -> None:
+def test_locomo_index_text_has_date_and_any_caption(read: Read) -> None:
     (recording,) = read([SAMPLE]).recordings
     may, june, july = "1:56 pm on 8 May, 2023", "9:05 am on 1 June, 2023", "12:10 am on 2 July, 2023"
     assert [memory.index_text for memory in recording.memories] == [
@@ -98,14 +98,14 @@ def test_the_index_text_repeats_the_date_and_names_a_caption_only_where_there_is
     ]
 
 
-def test_sessions_are_ordered_by_number_and_those_never_spoken_are_left_out(read: Read) -> None:
+def test_locomo_sessions_are_ordered_and_empty_ones_dropped(read: Read) -> None:
     (recording,) = read([SAMPLE]).recordings
     assert recording.sessions == ("session_1", "session_2", "session_10")
     assert [turn.seq for turn in recording.turns] == [0, 1, 2, 3, 4]
     assert [memory.visible_from for memory in recording.memories] == [1, 2, 3, 4, 5]
 
 
-def test_dates_that_run_backwards_do_not_turn_the_clock_back(read: Read) -> None:
+def test_read_dates_that_run_backwards_keep_times_increasing(read: Read) -> None:
     sample = _sample()
     sample["conversation"]["session_2_date_time"] = "9:05 am on 1 June, 2022"
     (recording,) = read([sample]).recordings
@@ -133,11 +133,11 @@ def test_dates_that_run_backwards_do_not_turn_the_clock_back(read: Read) -> None
         (" ; ", []),
     ],
 )
-def test_evidence_is_split_and_repaired(text: str, ids: list[str]) -> None:
+def test_split_evidence_repairs_ids(text: str, ids: list[str]) -> None:
     assert split_evidence(text) == ids
 
 
-def test_a_repaired_question_is_kept_with_a_note(read: Read) -> None:
+def test_locomo_repaired_question_is_kept_with_a_note(read: Read) -> None:
     library = read(_with_questions(_asked("Which?", ["D:1:01; D2:1", "D10:1 D1:1"], 1)))
     gold = ("conv-1/session_1/D1:1#0", "conv-1/session_2/D2:1#0", "conv-1/session_10/D10:1#0")
     probe = Probe(
@@ -152,18 +152,16 @@ def test_a_repaired_question_is_kept_with_a_note(read: Read) -> None:
 @pytest.mark.parametrize(
     ("evidence", "note"),
     [
-        ([], "left out, it names no evidence"),
-        (["D1:99"], "left out, evidence ['D1:99'] is no turn"),
-        (["D1:1", "D"], "left out, evidence ['D'] is no turn"),
-        (["D11:1"], "left out, evidence ['D11:1'] is no turn"),
+        ([], "dropped, it names no evidence"),
+        (["D1:99"], "dropped, evidence ['D1:99'] is no turn"),
+        (["D1:1", "D"], "dropped, evidence ['D'] is no turn"),
+        (["D11:1"], "dropped, evidence ['D11:1'] is no turn"),
     ],
     ids=["none", "beyond the session", "one of two is dead", "session never spoken"],
 )
-def test_a_question_without_a_turn_for_all_its_evidence_is_left_out_with_a_note(
-    read: Read, evidence: list[str], note: str
-) -> None:
+def test_locomo_unresolved_question_is_dropped_with_a_note(read: Read, evidence: list[str], note: str) -> None:
     library = read(_with_questions(_asked("Lost?", evidence), _asked("Kept?", ["D1:1"])))
-    # Numbers count questions of the file, so that leaving one out renames no other.
+    # Ids count all questions of the file, so dropping one does not rename others.
     assert [probe.id for probe in library.golden.probes] == ["conv-1/q002"]
     assert library.golden.notes == (f"conv-1/q001: {note}",)
 
@@ -172,7 +170,7 @@ def test_a_question_without_a_turn_for_all_its_evidence_is_left_out_with_a_note(
     ("category", "name"),
     [(1, "multi-hop"), (2, "temporal"), (3, "open-domain"), (4, "single-hop"), (5, "adversarial"), (6, "6")],
 )
-def test_the_category_of_a_question_is_its_slice(read: Read, category: int, name: str) -> None:
+def test_locomo_category_becomes_a_slice(read: Read, category: int, name: str) -> None:
     library = read(_with_questions(_asked("Q?", ["D1:1"], category)))
     assert [probe.slices for probe in library.golden.probes] == [{"category": name}]
 
@@ -234,7 +232,7 @@ SPOILED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "problem"), [case[1:] for case in SPOILED], ids=[name for name, _, _ in SPOILED])
-def test_a_wrong_shape_is_named_by_file_and_place(
+def test_read_wrong_shape_names_file_and_position(
     tmp_path: Path, read: Read, spoil: Callable[[dict[str, Any]], None], problem: str
 ) -> None:
     sample = _sample()
@@ -244,9 +242,9 @@ def test_a_wrong_shape_is_named_by_file_and_place(
     assert str(caught.value) == f"{tmp_path / 'locomo.json'}: {problem}"
 
 
-def test_the_public_file_gives_855_questions(locomo: Path) -> None:
+def test_locomo_public_file_has_855_questions(locomo: Path) -> None:
     library = read_library(locomo, "locomo")
-    kept = {one.conversation: len(library.golden.of(one.conversation)) for one in library.recordings}
+    kept = {recording.conversation: len(library.golden.of(recording.conversation)) for recording in library.recordings}
     assert kept == {"conv-26": 197, "conv-30": 105, "conv-41": 193, "conv-44": 158, "conv-50": 202}
     assert len(library.golden.probes) == 855
     assert Counter(probe.slices["category"] for probe in library.golden.probes) == {
@@ -257,19 +255,19 @@ def test_the_public_file_gives_855_questions(locomo: Path) -> None:
         "open-domain": 31,
     }
     assert library.golden.notes == (
-        "conv-26/q031: left out, it names no evidence",
+        "conv-26/q031: dropped, it names no evidence",
         "conv-26/q038: evidence ['D8:6; D9:17'] read as ['D8:6', 'D9:17']",
-        "conv-26/q047: left out, it names no evidence",
-        "conv-50/q040: left out, it names no evidence",
-        "conv-50/q043: left out, it names no evidence",
+        "conv-26/q047: dropped, it names no evidence",
+        "conv-50/q040: dropped, it names no evidence",
+        "conv-50/q043: dropped, it names no evidence",
         "conv-50/q070: evidence ['D30:05'] read as ['D30:5']",
     )
 
 
-def test_every_turn_of_the_public_file_is_one_memory_in_order(locomo: Path) -> None:
+def test_locomo_public_turns_are_memories_in_order(locomo: Path) -> None:
     raw = {sample["sample_id"]: sample["conversation"] for sample in json.loads(locomo.read_text(encoding="utf-8"))}
     library = read_library(locomo, "locomo")
-    assert [one.conversation for one in library.recordings] == sorted(raw)
+    assert [recording.conversation for recording in library.recordings] == sorted(raw)
     for recording in library.recordings:
         spoken = raw[recording.conversation]
         expected = []
@@ -288,14 +286,14 @@ def test_every_turn_of_the_public_file_is_one_memory_in_order(locomo: Path) -> N
         assert [memory.visible_from for memory in recording.memories] == list(range(1, len(expected) + 1))
 
 
-def test_times_of_the_public_file_increase_strictly(locomo: Path) -> None:
+def test_locomo_public_times_increase(locomo: Path) -> None:
     for recording in read_library(locomo, "locomo").recordings:
         born = [memory.created_at for memory in recording.memories]
         assert all(before < after for before, after in pairwise(born))
         assert born == [turn.time_ms for turn in recording.turns]
 
 
-def test_the_gold_of_the_public_file_is_what_its_evidence_names(locomo: Path) -> None:
+def test_locomo_public_gold_matches_evidence(locomo: Path) -> None:
     raw = {sample["sample_id"]: sample["qa"] for sample in json.loads(locomo.read_text(encoding="utf-8"))}
     for probe in read_library(locomo, "locomo").golden.probes:
         match = re.fullmatch(r"(conv-\d+)/q(\d{3})", probe.id)

@@ -1,4 +1,4 @@
-"""MADial-Bench: dialogues over one archive, the memory file beside the dialogue file, two languages."""
+"""Tests of the MADial-Bench reader: an archive per user, two files per language."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ JULY_3 = 1719964800000  # 2024-07-03T00:00:00Z, the day after the last memory
 JUNE_16 = 1718496000000
 
 
-def test_a_user_is_a_conversation_over_an_archive(sample: Sample, tmp_path: Path) -> None:
+def test_madial_user_is_a_conversation_with_an_archive(sample: Sample, tmp_path: Path) -> None:
     library = read_library(sample("madial", tmp_path), "madial")
     ada, ben = library.recordings
     assert (ada.conversation, ada.sessions, ben.conversation) == ("en-user1", ("d001",), "en-user2")
     assert set(library.names) == {"MADial-Bench-en-dialogue.json", "MADial-Bench-en-memory.json"}
     assert ada.turns[:2] == (
         Turn("en-user1/d001/1", 0, "d001", "user", "The kiln is cold again.", JULY_3, speaker="Ada"),
-        # Its speaker is missing: the other one speaks.
+        # A line without a speaker belongs to the other speaker.
         Turn("en-user1/d001/2", 1, "d001", "assistant", "Shall I call somebody?", JULY_3 + 1, speaker="assistant"),
     )
     assert ben.turns[0].time_ms == JUNE_16
 
 
-def test_a_memory_belongs_to_whom_it_is_wanted_by_or_names(sample: Sample, tmp_path: Path) -> None:
+def test_madial_memory_owner_is_who_needs_it_or_is_named(sample: Sample, tmp_path: Path) -> None:
     ada, ben = read_library(sample("madial", tmp_path), "madial").recordings
-    # In order of their dates; what nobody wants and that names nobody is everybody's.
+    # In date order; a memory that no dialogue needs and that names nobody belongs to all users.
     assert [memory.key for memory in ada.memories] == [f"en-user1/archive#{one}" for one in (8, 1, 2)]
     assert [memory.key for memory in ben.memories] == [f"en-user2/archive#{one}" for one in (7, 8)]
     event = "Ada broke a bowl."
     assert ada.memories[1] == Memory("en-user1/archive#1", event, event, visible_from=0, created_at=1703462400000)
 
 
-def test_the_probe_is_the_user_turn_before_the_first_test_turn(sample: Sample, tmp_path: Path) -> None:
+def test_madial_probe_is_user_turn_before_first_test_turn(sample: Sample, tmp_path: Path) -> None:
     golden = read_library(sample("madial", tmp_path), "madial").golden
     slices = {"language": "en"}
     asked, sung = "en-user1/d001/3", "en-user2/d002/1".replace("d002", "d001")
@@ -53,25 +53,23 @@ def test_the_probe_is_the_user_turn_before_the_first_test_turn(sample: Sample, t
         Probe(sung, "en-user2", sung, None, (Judgement("en-user2/archive#7"),), slices=slices),
     )
     assert golden.notes == (
-        "en-user1/d001: relevant-id ['99'] are no memories of this user",
-        "en-user1: lines without a speaker, read as the other's: 1",
+        "en-user1/d001: relevant-id ['99'] are not memories of this user",
+        "en-user1: lines without a speaker, assigned to the other speaker: 1",
     )
 
 
 @pytest.mark.parametrize("indent", [None, 0, 2])
-def test_archive_as_one_object_reads_like_an_object_per_line(
-    sample: Sample, tmp_path: Path, indent: int | None
-) -> None:
+def test_madial_archive_layouts_read_the_same(sample: Sample, tmp_path: Path, indent: int | None) -> None:
     folder = sample("madial", tmp_path)
     published = read_library(folder, "madial")
     archive = folder / "MADial-Bench-en-memory.json"
     lines = archive.read_text("utf-8").splitlines()
     assert len(lines) == 4
-    joined = {key: one for line in lines for key, one in json.loads(line).items()}
+    joined = {key: load for line in lines for key, load in json.loads(line).items()}
     archive.write_text(json.dumps(joined, indent=indent), "utf-8")
     again = read_library(folder, "madial")
     assert (again.recordings, again.golden) == (published.recordings, published.golden)
-    # Some of both: blank lines, a byte order mark, two ids on a line.
+    # A mixture: blank lines, a byte order mark, two ids on one line.
     archive.write_text("\ufeff" + "\n\n".join([json.dumps(joined), '{"50": ' + lines[0][6:]]), "utf-8")
     assert len(read_library(folder, "madial").recordings[0].memories) == 4
 
@@ -95,7 +93,7 @@ def test_archive_as_one_object_reads_like_an_object_per_line(
         ),
     ],
 )
-def test_archive_with_a_bad_line_is_refused_by_file_and_line(
+def test_madial_archive_with_invalid_line_names_line(
     sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, problem: str
 ) -> None:
     path = sample("madial", tmp_path) / "MADial-Bench-en-memory.json"
@@ -110,13 +108,13 @@ def test_archive_with_a_bad_line_is_refused_by_file_and_line(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{}", ": holds no memory"),
+        ("{}", ": has no memory"),
         ("", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
         ("[]", ": expected an object, found a list"),
-        ('{"2": {}, "2": {}}', ":1: not JSON that can be read: field '2' occurs twice"),
+        ('{"2": {}, "2": {}}', ":1: not readable JSON: field '2' occurs twice"),
     ],
 )
-def test_archive_without_memories_is_refused(sample: Sample, tmp_path: Path, text: str, problem: str) -> None:
+def test_madial_archive_without_memories_is_refused(sample: Sample, tmp_path: Path, text: str, problem: str) -> None:
     path = sample("madial", tmp_path) / "MADial-Bench-en-memory.json"
     path.write_text(text, "utf-8")
     with pytest.raises(UnusableInput) as caught:
@@ -124,15 +122,15 @@ def test_archive_without_memories_is_refused(sample: Sample, tmp_path: Path, tex
     assert str(caught.value) == f"{path}{problem}"
 
 
-def test_memory_of_a_user_without_dialogues_is_noted(sample: Sample, tmp_path: Path) -> None:
+def test_madial_memory_of_user_without_dialogues_is_noted(sample: Sample, tmp_path: Path) -> None:
     path = sample("madial", tmp_path) / "MADial-Bench-en-memory.json"
     with path.open("a", encoding="utf-8") as archive:
         archive.write('{"60": {"event": "Cleo slept.", "time": "2023-05-01", "user-id": 3}}\n')
     notes = read_library(tmp_path, "madial").golden.notes
-    assert "MADial-Bench-en-dialogue.json: 1 memory left out, no dialogue is of their user" in notes
+    assert "MADial-Bench-en-dialogue.json: 1 memory dropped because their user has no dialogue" in notes
 
 
-def test_languages_in_folders_of_a_clone_are_read_together(sample: Sample, tmp_path: Path) -> None:
+def test_madial_languages_of_a_clone_are_read_together(sample: Sample, tmp_path: Path) -> None:
     folder = sample("madial", tmp_path / "data" / "en")
     assert read_library(tmp_path, "madial").recordings == read_library(folder, "madial").recordings
     (folder / "MADial-Bench-en-dialogue-setting2.json").write_text("{}", "utf-8")
@@ -140,35 +138,35 @@ def test_languages_in_folders_of_a_clone_are_read_together(sample: Sample, tmp_p
 
 
 @pytest.mark.parametrize("name", ["MADial-Bench-en-memory.json", "MADial-Bench-zh-dialogue-setting2.json"])
-def test_file_without_dialogues_to_judge_is_refused(sample: Sample, tmp_path: Path, name: str) -> None:
+def test_madial_file_without_dialogues_is_refused(sample: Sample, tmp_path: Path, name: str) -> None:
     path = sample("madial", tmp_path) / name
     path.touch()
     with pytest.raises(UnusableInput) as caught:
         read_library(path, "madial")
-    assert str(caught.value) == f"{path}: is no dialogue file; name …-dialogue.json, or the folder that holds it"
+    assert str(caught.value) == f"{path}: is not a dialogue file; give …-dialogue.json or its folder"
 
 
-def test_the_memory_file_must_lie_beside(sample: Sample, tmp_path: Path) -> None:
+def test_madial_missing_memory_file_is_refused(sample: Sample, tmp_path: Path) -> None:
     folder = sample("madial", tmp_path)
     (folder / "MADial-Bench-en-memory.json").rename(folder / "other.json")
     path = folder / "MADial-Bench-en-dialogue.json"
     with pytest.raises(UnusableInput) as caught:
         read_library(folder, "madial")
-    told = f"{path}: its memories are not beside it; put MADial-Bench-en-memory.json into the same folder"
+    told = f"{path}: its memory file is missing; put MADial-Bench-en-memory.json into the same folder"
     assert str(caught.value) == told
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"test-turn": []}, "test-turn [] is no place in a dialogue of 4 lines"),
-        ({"test-turn": [0]}, "test-turn [0] is no place in a dialogue of 4 lines"),
-        ({"test-turn": [4]}, "test-turn [4] is no place in a dialogue of 4 lines"),
+        ({"test-turn": []}, "test-turn [] is not a line number of this dialogue of 4 lines"),
+        ({"test-turn": [0]}, "test-turn [0] is not a line number of this dialogue of 4 lines"),
+        ({"test-turn": [4]}, "test-turn [4] is not a line number of this dialogue of 4 lines"),
         ({"relevant-id": None}, "field 'relevant-id': expected a list, found null"),
         ({"dialogue": ["<BOD>", 1]}, "dialogue: expected a string, found a number"),
     ],
 )
-def test_a_wrong_shape_is_named_by_file_and_line(
+def test_madial_wrong_shape_names_file_and_line(
     sample: Sample, tmp_path: Path, change: dict[str, object], problem: str
 ) -> None:
     path = sample("madial", tmp_path) / "MADial-Bench-en-dialogue.json"
@@ -179,7 +177,7 @@ def test_a_wrong_shape_is_named_by_file_and_line(
     assert str(caught.value) == f"{path}:2: {problem}"
 
 
-def test_a_dialogue_is_judged_before_its_test_turn_whoever_says_it(tmp_path: Path) -> None:
+def test_madial_probe_precedes_test_turn_of_either_speaker(tmp_path: Path) -> None:
     lines = ["<BOD>", "<Ada>: one", "<Assistant>: two", "<Ada>: three", "<EOD>"]
     line = {"dialogue": lines, "test-turn": [3], "relevant-id": [1], "user-id": 1}
     (tmp_path / "dialogue.json").write_text(json.dumps(line), "utf-8")
@@ -187,7 +185,7 @@ def test_a_dialogue_is_judged_before_its_test_turn_whoever_says_it(tmp_path: Pat
     assert [probe.turn for probe in read_library(tmp_path, "madial").golden.probes] == ["en-user1/d001/1"]
 
 
-def test_another_archive_is_another_content(sample: Sample, tmp_path: Path) -> None:
+def test_madial_checksums_include_the_archive(sample: Sample, tmp_path: Path) -> None:
     folder = sample("madial", tmp_path)
     library = read_library(folder, "madial")
     before = content(library)
@@ -197,24 +195,34 @@ def test_another_archive_is_another_content(sample: Sample, tmp_path: Path) -> N
     assert content(read_library(folder, "madial")) != before
 
 
-def test_the_public_user_has_76_probes_in_each_language(shared: Callable[..., Path]) -> None:
+def test_madial_public_user_has_76_probes_per_language(shared: Callable[..., Path]) -> None:
     library = read_library(shared("data", "madial"), "madial")
     counts = [
-        (one.conversation, one.language, len(one.sessions), len(one.turns), len(one.memories))
-        for one in library.recordings
+        (
+            recording.conversation,
+            recording.language,
+            len(recording.sessions),
+            len(recording.turns),
+            len(recording.memories),
+        )
+        for recording in library.recordings
     ]
     assert counts == [("en-user1", "en", 76, 679, 76), ("zh-user1", "zh", 76, 697, 83)]
-    english, chinese = (library.golden.of(one.conversation) for one in library.recordings)
+    english, chinese = (library.golden.of(recording.conversation) for recording in library.recordings)
     assert (len(english), len(chinese)) == (76, 76)
-    # The same dialogues in two languages: 71 of 76 want the very same memories.
-    wanted = [[{gold.memory.split("#")[1] for gold in one.relevant} for one in probes] for probes in (english, chinese)]
-    assert sum(one == other for one, other in zip(*wanted, strict=True)) == 71
+    # The same dialogues in two languages: 71 of 76 need exactly the same memories.
+    wanted = [
+        [{gold.memory.split("#")[1] for gold in probe.relevant} for probe in probes] for probes in (english, chinese)
+    ]
+    assert sum(expected == other for expected, other in zip(*wanted, strict=True)) == 71
     assert sum(len(one.relevant) for one in english) == 204
     assert not any("no memories of this user" in note for note in library.golden.notes)
-    assert all("<" not in turn.text[:1] for one in library.recordings for turn in one.turns if turn.role == "user")
+    assert all(
+        "<" not in turn.text[:1] for recording in library.recordings for turn in recording.turns if turn.role == "user"
+    )
 
 
-def test_public_user_as_published_is_what_the_other_layout_holds(shared: Callable[..., Path]) -> None:
+def test_madial_public_layouts_read_the_same(shared: Callable[..., Path]) -> None:
     published = read_library(shared("data", "madial_published"), "madial")
     joined = read_library(shared("data", "madial"), "madial")
     assert (published.recordings, published.golden) == (joined.recordings, joined.golden)

@@ -1,4 +1,4 @@
-"""The project's own format: what a good file gives, and that a bad line is named by file and line."""
+"""Tests of the lab format: the recording of a valid file, and messages that name the file and line of an error."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MARCH_2 = 1772413800000  # 2026-03-02T09:10:00+08:00
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads lines, given as objects or as raw text, from ``c.jsonl``."""
+    """Return a function that writes lines (objects or raw text) to ``c.jsonl`` and reads it."""
 
     def from_file(*lines: Line) -> Recording:
         path = tmp_path / "c.jsonl"
         path.write_text(
-            "".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines), encoding="utf-8"
+            "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines), encoding="utf-8"
         )
         ((recording, golden),) = read_native(path, "recorded")
         assert golden == GoldenSet()
@@ -53,7 +53,7 @@ def _memory(text: str = "Says hi", **more: Any) -> dict[str, Any]:
     return {"kind": "memory", "text": text, **more}
 
 
-def test_a_whole_recording(read: Read) -> None:
+def test_read_complete_recording_gives_turns_and_memories(read: Read) -> None:
     recording = read(
         _header(language="en+zh-Hant"),
         _session(scope="gateway"),
@@ -84,35 +84,37 @@ def test_a_whole_recording(read: Read) -> None:
     assert recording.has_labels
 
 
-def test_a_memory_may_say_who_vouches_for_it_and_that_it_is_a_hard_rule(read: Read) -> None:
+def test_read_memory_with_trust_and_hard_rule_keeps_both(read: Read) -> None:
     recording = read(_header(), _session(), _turn("t01"), _memory(trust="untrusted"), _memory(hard_rule=True))
-    assert [(one.trust, one.hard_rule) for one in recording.memories] == [("untrusted", False), ("user", True)]
+    assert [(memory.trust, memory.hard_rule) for memory in recording.memories] == [("untrusted", False), ("user", True)]
     with pytest.raises(UnusableInput, match="field 'hard_rule': expected true or false, found a string"):
         read(_header(), _session(), _turn("t01"), _memory(hard_rule="yes"))
 
 
-def test_a_recording_without_labels_says_so(read: Read) -> None:
+def test_read_recording_without_labels_has_no_labels(read: Read) -> None:
     recording = read(_header(), _session(), _turn("t01"), _memory())
     assert not recording.has_labels
     assert recording.language == "en"
 
 
-def test_turns_of_overlapping_sessions_keep_their_order_in_time(read: Read) -> None:
+def test_read_overlapping_sessions_keeps_times_increasing(read: Read) -> None:
     talk = [_turn(f"t{number:02d}") for number in range(1, 6)]
     recording = read(_header(), _session(), *talk, _session("s02", "2026-03-02T09:10:00.002+08:00"), _turn("t01"))
     assert [turn.time_ms - MARCH_2 for turn in recording.turns] == [0, 1, 2, 3, 4, 5]
 
 
-def test_memories_of_one_turn_are_born_one_after_the_other_in_file_order(read: Read) -> None:
+def test_read_memories_of_one_turn_keep_file_order(read: Read) -> None:
     recording = read(_header(), _session(), _turn("t01"), _memory("b"), _memory("a"), _turn("t02"), _memory("c"))
-    assert [(one.key, one.text, one.created_at - MARCH_2, one.visible_from) for one in recording.memories] == [
+    assert [
+        (memory.key, memory.text, memory.created_at - MARCH_2, memory.visible_from) for memory in recording.memories
+    ] == [
         ("c/s01/t01#0", "b", 0, 1),
         ("c/s01/t01#1", "a", 1, 1),
         ("c/s01/t02#0", "c", 2, 2),
     ]
 
 
-def test_a_lone_surrogate_in_a_text_is_kept(read: Read) -> None:
+def test_read_lone_surrogate_in_text_is_kept(read: Read) -> None:
     recording = read(_header(), _session(), _turn("t01", "half \ud83d"), _memory("half \ud83d"))
     assert (recording.turns[0].text, recording.memories[0].text) == ("half \ud83d", "half \ud83d")
 
@@ -133,12 +135,16 @@ BAD: list[tuple[str, list[Line], str]] = [
     ("not JSON", [*GOOD, '{"kind": "turn",}'], "5: not JSON: "),
     ("not an object", [*GOOD, "[]"], "5: expected one JSON object a line, found a list"),
     ("after blank lines", [*GOOD, "", "", {"kind": "note"}], "7: kind 'note' is none of"),
-    ("turn before session", [_header(), _turn("t01")], "2: a turn stands before the first session line"),
-    ("memory before session", [_header(), _memory()], "2: a memory stands before the first turn of its session"),
+    ("turn before session", [_header(), _turn("t01")], "2: this turn comes before the first session line"),
+    (
+        "memory before session",
+        [_header(), _memory()],
+        "2: this memory comes before the first turn of its session; move it, or give it a key",
+    ),
     (
         "memory before the turn of its session",
         [*GOOD, _session("s02", "2026-03-03T09:10:00+08:00"), _memory()],
-        "6: a memory stands before the first turn of its session",
+        "6: this memory comes before the first turn of its session; move it, or give it a key",
     ),
     ("session twice", [*GOOD, _session("s01", "2026-03-03T09:10:00+08:00")], "5: 'c/s01' occurs twice"),
     ("turn twice", [*GOOD, _turn("t02"), _turn("t01")], "6: 'c/s01/t01' occurs twice"),
@@ -146,7 +152,7 @@ BAD: list[tuple[str, list[Line], str]] = [
     (
         "time without zone",
         [_header(), _session(time="2026-03-02T09:10:00")],
-        "2: time '2026-03-02T09:10:00' has no zone; write for instance 2026-03-02T09:10:00+08:00",
+        "2: time '2026-03-02T09:10:00' has no time zone; write, for example, 2026-03-02T09:10:00+08:00",
     ),
     (
         "time before 1970",
@@ -157,17 +163,17 @@ BAD: list[tuple[str, list[Line], str]] = [
     (
         "same moment in another zone",
         [*GOOD, _session("s02", "2026-03-02T01:10:00Z")],
-        "5: session 's02' does not begin after the one before it",
+        "5: session 's02' does not begin after the previous session",
     ),
     (
         "earlier session",
         [*GOOD, _session("s02", "2026-03-01T09:10:00+08:00")],
-        "5: session 's02' does not begin after the one before it",
+        "5: session 's02' does not begin after the previous session",
     ),
     (
         "turn before its session",
         [_header(), _session(), _turn("t01") | {"time": "2026-03-02T09:09:59+08:00"}],
-        "3: turn 't01' is not later than the one before, or than its session",
+        "3: turn 't01' is not later than the previous turn, or is earlier than its session",
     ),
     ("session without time", [_header(), {"kind": "session", "session": "s01"}], "2: has no field 'time'"),
     ("session typo", [_header(), _session(scop="x")], "2: a session line has no field 'scop'"),
@@ -189,22 +195,22 @@ BAD: list[tuple[str, list[Line], str]] = [
     (
         "supersedes nothing",
         [*GOOD, _memory(supersedes=["c/s01/t01#9"])],
-        "5: supersedes 'c/s01/t01#9', which no earlier memory is",
+        "5: supersedes 'c/s01/t01#9', which is not an earlier memory",
     ),
     (
         "supersedes itself",
         [*GOOD, _memory(supersedes=["c/s01/t01#1"])],
-        "5: supersedes 'c/s01/t01#1', which no earlier memory is",
+        "5: supersedes 'c/s01/t01#1', which is not an earlier memory",
     ),
     (
         "supersedes a later one",
         [_header(), _session(), _turn("t01"), _memory(supersedes=["c/s01/t01#1"]), _memory()],
-        "4: supersedes 'c/s01/t01#1', which no earlier memory is",
+        "4: supersedes 'c/s01/t01#1', which is not an earlier memory",
     ),
     (
         "supersedes a turn",
         [*GOOD, _memory(supersedes=["c/s01/t01"])],
-        "5: supersedes 'c/s01/t01', which no earlier memory is",
+        "5: supersedes 'c/s01/t01', which is not an earlier memory",
     ),
     ("supersedes an object", [*GOOD, _memory(supersedes=[{"key": "c/s01/t01#0"}])], "5: "),
     ("index_text null", [*GOOD, _memory(index_text=None)], "5: field 'index_text': expected a string, found null"),
@@ -215,28 +221,28 @@ BAD: list[tuple[str, list[Line], str]] = [
 
 
 @pytest.mark.parametrize(("lines", "problem"), [case[1:] for case in BAD], ids=[name for name, _, _ in BAD])
-def test_a_bad_line_is_named_by_file_and_line(tmp_path: Path, read: Read, lines: list[Line], problem: str) -> None:
+def test_read_invalid_line_names_file_and_line(tmp_path: Path, read: Read, lines: list[Line], problem: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read(*lines)
-    told = str(caught.value)
-    assert told.startswith(f"{tmp_path / 'c.jsonl'}:{problem}")
-    assert "\n" not in told
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'c.jsonl'}:{problem}")
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("data", ["", "\n\n"], ids=["no byte", "blank lines"])
-def test_an_empty_file_is_named(tmp_path: Path, data: str) -> None:
+def test_read_empty_file_names_file(tmp_path: Path, data: str) -> None:
     path = tmp_path / "c.jsonl"
     path.write_text(data, encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
         read_native(path, "recorded")
-    assert str(caught.value) == f"{path}: is empty; its first line must be the recording"
+    assert str(caught.value) == f"{path}: is empty; its first line must be the recording header"
 
 
 def _raw(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
-def test_the_shipped_recordings_are_read_line_by_line(operators: Path) -> None:
+def test_read_shipped_recordings_match_their_lines(operators: Path) -> None:
     files = sorted(operators.glob("*.jsonl"))
     assert len(files) >= 6
     for path in files:
@@ -254,18 +260,20 @@ def test_the_shipped_recordings_are_read_line_by_line(operators: Path) -> None:
             else:
                 memories.append((f"{turn}#{ordinal}", line["text"], line["importance_label"], len(turns)))
                 ordinal += 1
-        assert [(one.key, one.role, one.text) for one in recording.turns] == turns
-        assert [(one.key, one.text, one.label, one.visible_from) for one in recording.memories] == memories
+        assert [(turn.key, turn.role, turn.text) for turn in recording.turns] == turns
+        assert [
+            (memory.key, memory.text, memory.label, memory.visible_from) for memory in recording.memories
+        ] == memories
 
 
-def test_times_of_the_shipped_recordings_increase_strictly(operators: Path) -> None:
+def test_shipped_recordings_have_increasing_times(operators: Path) -> None:
     for recording in read_library(operators, "lab").recordings:
-        for times in ([turn.time_ms for turn in recording.turns], [one.created_at for one in recording.memories]):
+        for times in ([turn.time_ms for turn in recording.turns], [memory.created_at for memory in recording.memories]):
             assert all(before < after for before, after in pairwise(times))
 
 
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.6, 0.99])
-def test_a_line_spoiled_anywhere_in_a_shipped_recording_is_found(tmp_path: Path, operators: Path, place: float) -> None:
+def test_read_shipped_recording_with_spoilt_line_names_line(tmp_path: Path, operators: Path, place: float) -> None:
     source = sorted(operators.glob("*.jsonl"))[0]
     lines = source.read_text(encoding="utf-8").rstrip("\n").split("\n")
     number = int(place * len(lines))
@@ -277,11 +285,11 @@ def test_a_line_spoiled_anywhere_in_a_shipped_recording_is_found(tmp_path: Path,
     assert str(caught.value).startswith(f"{path}:{number + 1}: not JSON: ")
 
 
-def test_a_line_lost_from_a_shipped_recording_is_noticed_where_it_is_missed(tmp_path: Path, operators: Path) -> None:
+def test_read_shipped_recording_without_session_line_names_line(tmp_path: Path, operators: Path) -> None:
     source = sorted(operators.glob("*.jsonl"))[0]
     lines = source.read_text(encoding="utf-8").split("\n")
     path = tmp_path / source.name
     path.write_text("\n".join(lines[:1] + lines[2:]), encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
         read_native(path, "recorded")
-    assert str(caught.value) == f"{path}:2: a turn stands before the first session line"
+    assert str(caught.value) == f"{path}:2: this turn comes before the first session line"

@@ -1,4 +1,4 @@
-"""OpenClaw transcripts: a tree of entries, its active branch, and what the agent stored."""
+"""Tests of OpenClaw transcripts: a tree of entries, its active branch, and the stored memories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def header(**changes: Any) -> Entry:
 
 
 class Log:
-    """Writes entries of one branch, each a child of the one before, five seconds later."""
+    """A builder of one branch: each entry is a child of the previous one, five seconds later."""
 
     def __init__(self, **changes: Any) -> None:
         self.lines: list[Any] = [header(**changes)]
@@ -55,7 +55,7 @@ class Log:
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Writes lines (objects, or text as it is) to a session file and reads it."""
+    """Return a function that writes lines (objects or raw text) to a session file and reads it."""
 
     def from_lines(lines: list[Any], name: str = "a.jsonl", end: str = "\n") -> Recording:
         path = tmp_path / name
@@ -71,7 +71,7 @@ def said(recording: Recording) -> list[str]:
     return [turn.text for turn in recording.turns]
 
 
-def test_turns_are_user_and_assistant_texts_of_the_session(read: Read) -> None:
+def test_turns_are_user_and_assistant_messages(read: Read) -> None:
     log = Log()
     log.add("model_change", provider="acme", modelId="m-1")
     parts = [
@@ -90,7 +90,7 @@ def test_turns_are_user_and_assistant_texts_of_the_session(read: Read) -> None:
     assert (recording.conversation, recording.memories, recording.notes) == (ID, (), ())
 
 
-def test_the_active_branch_is_the_way_from_the_last_entry_to_the_root(read: Read) -> None:
+def test_active_branch_is_the_path_from_last_entry_to_root(read: Read) -> None:
     log = Log()
     first = log.says("user", "one")
     log.says("user", "left")
@@ -99,7 +99,7 @@ def test_the_active_branch_is_the_way_from_the_last_entry_to_the_root(read: Read
     log.add("label", targetId=first, label="here")
     recording = read(log.lines)
     assert said(recording) == ["one", "two"]
-    assert recording.notes == (f"{ID}: messages on branches that were left, not replayed: 2",)
+    assert recording.notes == (f"{ID}: messages on abandoned branches, not replayed: 2",)
 
 
 def test_version_1_has_no_ids_and_is_read_in_order(read: Read) -> None:
@@ -113,7 +113,7 @@ def test_version_1_has_no_ids_and_is_read_in_order(read: Read) -> None:
     assert recording.notes == ()
 
 
-def test_a_spoilt_line_and_a_cut_off_tail_are_skipped_and_counted(read: Read) -> None:
+def test_spoilt_line_and_truncated_tail_are_skipped(read: Read) -> None:
     log = Log()
     log.says("user", "one")
     gone = log.says("assistant", "gone")
@@ -124,13 +124,13 @@ def test_a_spoilt_line_and_a_cut_off_tail_are_skipped_and_counted(read: Read) ->
     assert said(recording) == ["one", "two"]
     assert gone == "e0000002"
     assert recording.notes == (
-        f"{ID}: the last line, 7, is cut off and was skipped",
-        f"{ID}: lines that are no JSON entries skipped (first line 3): 2",
-        f"{ID}: entries whose parent the file does not hold, joined to the one before: 1",
+        f"{ID}: the last line, 7, is truncated and was skipped",
+        f"{ID}: lines that are not JSON entries, skipped (first: line 3): 2",
+        f"{ID}: entries whose parent is missing, attached to the previous entry: 1",
     )
 
 
-def test_a_tail_cut_inside_a_character_is_no_error(tmp_path: Path) -> None:
+def test_tail_truncated_inside_a_character_is_skipped(tmp_path: Path) -> None:
     log = Log()
     log.says("user", "茶")
     whole = "\n".join(json.dumps(line, ensure_ascii=False) for line in log.lines).encode()
@@ -139,7 +139,7 @@ def test_a_tail_cut_inside_a_character_is_no_error(tmp_path: Path) -> None:
     assert said(read_library(path, "openclaw").recordings[0]) == ["茶"]
 
 
-def test_a_reset_begins_another_session_and_a_compaction_does_not(read: Read) -> None:
+def test_reset_begins_a_session_and_compaction_does_not(read: Read) -> None:
     log = Log()
     log.says("user", "one")
     log.add("compaction", summary="s", firstKeptEntryId="e0000001", tokensBefore=9)
@@ -149,10 +149,10 @@ def test_a_reset_begins_another_session_and_a_compaction_does_not(read: Read) ->
     log.says("user", "three")
     recording = read(log.lines)
     assert [(turn.session, turn.text) for turn in recording.turns] == [(ID, "one"), (ID, "two"), (f"{ID}#2", "three")]
-    assert recording.notes == (f"{ID}: compactions, which leave nothing out of a replay: 1",)
+    assert recording.notes == (f"{ID}: compactions, which remove nothing from a replay: 1",)
 
 
-def test_what_the_host_wrote_is_taken_off_left_out_and_counted(read: Read) -> None:
+def test_host_text_is_removed_and_counted(read: Read) -> None:
     log = Log()
     log.says(
         "user", "<relevant-memories>\n1. [fact|unknown] x\n</relevant-memories>\n\n[Thu 2026-04-02 09:00 GMT+8] one"
@@ -167,16 +167,16 @@ def test_what_the_host_wrote_is_taken_off_left_out_and_counted(read: Read) -> No
     recording = read(log.lines)
     assert said(recording) == ["one"]
     assert recording.notes == (
-        f"{ID}: taken off user messages: relevant-memories block 1, time stamp 1",
-        f"{ID}: entries of the unknown type 'hologram' left out: 1",
-        f"{ID}: messages without a role left out: 1",
-        f"{ID}: silent replies left out: 1",
-        f"{ID}: texts that the host wrote for the model left out: 2",
-        f"{ID}: user messages without a word of the user left out: 1",
+        f"{ID}: removed from user messages: relevant-memories block 1, time stamp 1",
+        f"{ID}: entries of the unknown type 'hologram', skipped: 1",
+        f"{ID}: messages without a role, skipped: 1",
+        f"{ID}: silent replies, skipped: 1",
+        f"{ID}: texts of the host for the model, skipped: 2",
+        f"{ID}: user messages without any text of the user, skipped: 1",
     )
 
 
-def test_a_confirmed_memory_store_call_is_a_memory_from_the_next_turn_on(read: Read) -> None:
+def test_confirmed_store_is_a_memory_from_the_next_turn(read: Read) -> None:
     log = Log()
     log.says("user", "one")
     log.stores(
@@ -220,7 +220,7 @@ def test_a_confirmed_memory_store_call_is_a_memory_from_the_next_turn_on(read: R
         ("high", "unknown"),
     ],
 )
-def test_the_label_of_a_stored_memory_is_that_of_its_score(read: Read, importance: Any, label: str) -> None:
+def test_label_of_stored_memory_follows_its_score(read: Read, importance: Any, label: str) -> None:
     log = Log()
     log.says("user", "one")
     log.stores({"id": "t1", "arguments": {"text": "x", "importance": importance}})
@@ -228,7 +228,7 @@ def test_the_label_of_a_stored_memory_is_that_of_its_score(read: Read, importanc
     assert [memory.label for memory in read(log.lines).memories] == [label]
 
 
-def test_the_clock_never_turns_back_and_takes_the_time_of_the_message_where_the_entry_has_none(read: Read) -> None:
+def test_times_increase_and_fall_back_to_message_time(read: Read) -> None:
     log = Log()
     log.says("user", "one", timestamp=5)
     log.lines[-1]["timestamp"] = "soon"
@@ -240,10 +240,10 @@ def test_the_clock_never_turns_back_and_takes_the_time_of_the_message_where_the_
     recording = read(log.lines)
     two = APRIL_2 + 10000
     assert [turn.time_ms for turn in recording.turns] == [5, two, two + 1, two + 2]
-    assert recording.notes == (f"{ID}: entries without a time, which take that of the one before: 1",)
+    assert recording.notes == (f"{ID}: entries without a time, which get the time of the previous turn: 1",)
 
 
-def test_a_topic_of_a_session_is_a_conversation_of_its_own(read: Read) -> None:
+def test_topic_file_is_a_separate_conversation(read: Read) -> None:
     log = Log()
     log.says("user", "one")
     assert read(log.lines, f"{ID}-topic-17.jsonl").conversation == f"{ID}-topic-17"
@@ -253,25 +253,25 @@ def test_a_topic_of_a_session_is_a_conversation_of_its_own(read: Read) -> None:
 @pytest.mark.parametrize(
     ("lines", "what"),
     [
-        ([], ":1: is no session header"),
-        ([{"type": "message", "message": {"role": "user", "content": "one"}}], ":1: is no session header"),
-        (["{", header()], ": holds no message of user or assistant"),
-        ([header()], ": holds no message of user or assistant"),
+        ([], ":1: is not a session header"),
+        ([{"type": "message", "message": {"role": "user", "content": "one"}}], ":1: is not a session header"),
+        (["{", header()], ": has no message of a user or an assistant"),
+        ([header()], ": has no message of a user or an assistant"),
         ([header(version=5)], ":1: version 5 is none of 1, 2, 3, 4"),
     ],
 )
-def test_a_file_without_header_or_message_is_refused(read: Read, lines: list[Any], what: str, tmp_path: Path) -> None:
+def test_file_without_header_or_message_is_refused(read: Read, lines: list[Any], what: str, tmp_path: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         read(lines)
     assert str(caught.value).startswith(f"{tmp_path / 'a.jsonl'}{what}")
 
 
-def test_other_files_of_a_sessions_folder_are_passed_over(tmp_path: Path) -> None:
+def test_other_files_of_a_sessions_folder_are_skipped(tmp_path: Path) -> None:
     others = ["sessions.json", "a.trajectory.jsonl", "a.jsonl.reset.2026-04-02", "a.reset.1.jsonl", "a.bak.jsonl"]
     others += ["a.jsonl.bak", "a.checkpoint.7.jsonl", "a.jsonl.deleted.1", "a.deleted.1.jsonl"]
     for name in ("a.jsonl", "b-topic-1.jsonl", *others):
         (tmp_path / name).write_text("{}\n")
-    (place,) = find(tmp_path).places
+    (place,) = find(tmp_path).locations
     assert [path.name for path in place.transcripts] == ["a.jsonl", "b-topic-1.jsonl"]
 
 
@@ -283,4 +283,4 @@ def test_validation_lists_the_notes(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in log.lines))
     found = validate(path, "openclaw")
     assert (found.errors, found.conversations[0].turns) == ((), 1)
-    assert found.warnings[0] == f"{ID}: compactions, which leave nothing out of a replay: 1"
+    assert found.warnings[0] == f"{ID}: compactions, which remove nothing from a replay: 1"

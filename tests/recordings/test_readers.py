@@ -1,4 +1,4 @@
-"""The one way to read recordings: files and folders, and what cannot be replayed is refused."""
+"""Tests of reading and validating files and folders of recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a small conversation in the project's own format."""
+    """Return a function that writes a small conversation in the lab format."""
 
     def to_file(name: str, conversation: str | None = None, *more: dict[str, Any]) -> Path:
         path = tmp_path / name
@@ -52,14 +52,14 @@ def _probe(conversation: str = "one", **changes: Any) -> Probe:
     return Probe(**(values | changes))
 
 
-def test_a_file_is_read_whatever_its_suffix(write: Write) -> None:
+def test_read_file_with_any_suffix(write: Write) -> None:
     path = write("one.txt")
     library = read_library(path, "lab")
-    assert [one.conversation for one in library.recordings] == ["one"]
+    assert [recording.conversation for recording in library.recordings] == ["one"]
     assert (library.files, library.memories, library.format) == ((path,), "recorded", FORMATS["lab"])
 
 
-def test_a_folder_gives_its_files_by_name_and_its_conversations_by_id(tmp_path: Path, write: Write) -> None:
+def test_read_folder_orders_files_and_conversations(tmp_path: Path, write: Write) -> None:
     later, sooner = write("a.jsonl", "zebra"), write("b.jsonl", "ant")
     write("inner/c.jsonl")
     (tmp_path / "notes.txt").write_text("no recording", encoding="utf-8")
@@ -67,11 +67,11 @@ def test_a_folder_gives_its_files_by_name_and_its_conversations_by_id(tmp_path: 
     (tmp_path / "folder.jsonl").mkdir()
     library = read_library(tmp_path, "lab")
     assert library.files == (later, sooner)
-    assert [one.conversation for one in library.recordings] == ["ant", "zebra"]
+    assert [recording.conversation for recording in library.recordings] == ["ant", "zebra"]
 
 
 @pytest.mark.parametrize("name", ["LAB", "jsonl", ""])
-def test_an_unknown_format_is_answered_with_the_known_ones(tmp_path: Path, name: str) -> None:
+def test_unknown_format_lists_the_known_formats(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path, name)
     names = str(caught.value).removeprefix(f"unknown format {name!r}; known: ").split(", ")
@@ -80,25 +80,25 @@ def test_an_unknown_format_is_answered_with_the_known_ones(tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-def test_a_format_is_found_by_its_name(name: str) -> None:
+def test_format_named_returns_the_format(name: str) -> None:
     assert format_named(name).name == name
 
 
 @pytest.mark.parametrize(("name", "pattern"), [("lab", "*.jsonl"), ("locomo", "*.json"), ("realmem", "*.json")])
-def test_a_folder_without_a_file_of_the_format_is_named(tmp_path: Path, name: str, pattern: str) -> None:
+def test_folder_without_matching_file_is_refused(tmp_path: Path, name: str, pattern: str) -> None:
     (tmp_path / "readme.md").write_text("nothing", encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
         files_of(tmp_path, FORMATS[name])
-    assert str(caught.value) == f"{tmp_path}: no {pattern} file in this folder, which format {name!r} reads"
+    assert str(caught.value) == f"{tmp_path}: this folder has no {pattern} file, which format {name!r} reads"
 
 
-def test_a_path_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path / "nowhere", "lab")
     assert str(caught.value) == f"{tmp_path / 'nowhere'}: no such file or folder"
 
 
-def test_memories_that_a_format_does_not_offer_are_refused(write: Write) -> None:
+def test_unknown_source_of_memories_is_refused(write: Write) -> None:
     path = write("one.jsonl")
     assert read_library(path, "lab", memories="recorded").memories == "recorded"
     with pytest.raises(UnusableInput) as caught:
@@ -109,7 +109,7 @@ def test_memories_that_a_format_does_not_offer_are_refused(write: Write) -> None
 @pytest.mark.parametrize(
     ("name", "data", "problem"),
     [
-        ("lab", "", ": is empty; its first line must be the recording"),
+        ("lab", "", ": is empty; its first line must be the recording header"),
         ("lab", "[]", ":1: expected one JSON object a line, found a list"),
         (
             "lab",
@@ -117,7 +117,7 @@ def test_memories_that_a_format_does_not_offer_are_refused(write: Write) -> None
             ":1: not JSON: Unterminated string at column 23 (the file seems cut off)",
         ),
         ("locomo", "", ":1: not JSON: Expecting value at column 1 (the file seems cut off)"),
-        ("locomo", "[]", ": holds no conversation"),
+        ("locomo", "[]", ": contains no conversation"),
         ("locomo", "{}", ": expected a list, found an object"),
         ("locomo", '[\n{"sample_id":\n"conv-1",', ":3: not JSON: Expecting property name enclosed in double quotes"),
         ("locomo", "[1]", ": [0]: expected an object, found a number"),
@@ -130,7 +130,7 @@ def test_memories_that_a_format_does_not_offer_are_refused(write: Write) -> None
         ),
     ],
 )
-def test_a_file_that_holds_nothing_readable_is_named(tmp_path: Path, name: str, data: str, problem: str) -> None:
+def test_unreadable_file_is_refused_with_position(tmp_path: Path, name: str, data: str, problem: str) -> None:
     path = tmp_path / "input"
     path.write_text(data, encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
@@ -138,7 +138,7 @@ def test_a_file_that_holds_nothing_readable_is_named(tmp_path: Path, name: str, 
     assert str(caught.value).startswith(f"{path}{problem}")
 
 
-def test_a_conversation_in_two_files_is_refused(tmp_path: Path, write: Write) -> None:
+def test_conversation_in_two_files_is_refused(tmp_path: Path, write: Write) -> None:
     write("a.jsonl", "same")
     write("b.jsonl", "other")
     write("c.jsonl", "same")
@@ -147,7 +147,7 @@ def test_a_conversation_in_two_files_is_refused(tmp_path: Path, write: Write) ->
     assert str(caught.value) == f"{tmp_path}: conversation 'same' occurs twice"
 
 
-def test_a_conversation_twice_in_one_file_is_refused(tmp_path: Path) -> None:
+def test_conversation_twice_in_one_file_is_refused(tmp_path: Path) -> None:
     talk = [{"speaker": "Ada", "dia_id": "D1:1", "text": "Hi"}]
     sample = {
         "sample_id": "conv-1",
@@ -161,15 +161,15 @@ def test_a_conversation_twice_in_one_file_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}: conversation 'conv-1' occurs twice"
 
 
-def test_a_conversation_without_turns_is_refused(tmp_path: Path) -> None:
+def test_conversation_without_turns_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text('{"kind": "recording", "schema": "lab.recording.v1", "conversation": "e"}\n', encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
         read_library(path, "lab")
-    assert str(caught.value) == f"{path}: conversation 'e' has no turns: nothing to replay"
+    assert str(caught.value) == f"{path}: conversation 'e' has no turns, so it cannot be replayed"
 
 
-def test_probes_of_a_golden_set_come_with_the_recordings(write: Write) -> None:
+def test_with_golden_adds_the_probes(write: Write) -> None:
     golden = GoldenSet((_probe(), _probe(id="asked", turn=None, query="Which?")), ("one note",))
     assert with_golden(read_library(write("one.jsonl"), "lab"), golden).golden == golden
 
@@ -201,7 +201,7 @@ DEAD: list[tuple[str, tuple[Probe, ...], str]] = [
 
 
 @pytest.mark.parametrize(("probes", "problem"), [case[1:] for case in DEAD], ids=[name for name, _, _ in DEAD])
-def test_a_probe_that_names_what_is_not_there_is_refused(write: Write, probes: tuple[Probe, ...], problem: str) -> None:
+def test_probe_with_unknown_reference_is_refused(write: Write, probes: tuple[Probe, ...], problem: str) -> None:
     path = write("one.jsonl")
     message = rf"^golden set: {re.escape(problem)}$"
     with pytest.raises(UnusableInput, match=message):
@@ -210,7 +210,7 @@ def test_a_probe_that_names_what_is_not_there_is_refused(write: Write, probes: t
         check_probes(read_library(path, "lab").recordings, probes)
 
 
-def test_a_memory_of_another_conversation_is_not_there(tmp_path: Path, write: Write) -> None:
+def test_probe_with_memory_of_another_conversation_is_refused(tmp_path: Path, write: Write) -> None:
     write("one.jsonl")
     write("two.jsonl")
     probe = _probe(relevant=(Judgement("two/s01/t01#0"),))
@@ -218,31 +218,33 @@ def test_a_memory_of_another_conversation_is_not_there(tmp_path: Path, write: Wr
         with_golden(read_library(tmp_path, "lab"), GoldenSet((probe,)))
 
 
-def test_probes_that_fit_are_accepted(write: Write) -> None:
+def test_check_probes_accepts_matching_probes(write: Write) -> None:
     recordings = read_library(write("one.jsonl"), "lab").recordings
     assert check_probes(recordings, (_probe(), _probe(id="asked", turn=None, query="Which?"))) is None
 
 
-def test_the_shipped_recordings_fit_their_golden_set(operators: Path) -> None:
+def test_shipped_recordings_match_their_golden_set(operators: Path) -> None:
     golden = read_golden(operators.parents[1] / "golden" / operators.name)
     library = with_golden(read_library(operators, "lab"), golden)
     assert library.golden == golden
-    assert {probe.conversation for probe in golden.probes} == {one.conversation for one in library.recordings}
+    assert {probe.conversation for probe in golden.probes} == {
+        recording.conversation for recording in library.recordings
+    }
 
 
-def test_validation_counts_and_lists_what_is_doubtful(tmp_path: Path, write: Write) -> None:
+def test_validation_counts_and_lists_errors(tmp_path: Path, write: Write) -> None:
     write("one.jsonl")
     write(
         *("two.jsonl", None, {"kind": "turn", "turn": "t03", "role": "user", "text": " "}),
         *({"kind": "memory", "text": ""}, {"kind": "turn", "turn": "t04", "role": "assistant", "text": ""}),
     )
-    found = validate(tmp_path, "lab")
-    assert found.conversations == (Counts("one", 1, 2, 1, 0), Counts("two", 1, 4, 2, 0))
-    assert found.errors == ("two: turn two/s01/t03 has no text", "two: memory two/s01/t03#0 has no text")
-    assert found.warnings == ()
+    validation = validate(tmp_path, "lab")
+    assert validation.conversations == (Counts("one", 1, 2, 1, 0), Counts("two", 1, 4, 2, 0))
+    assert validation.errors == ("two: turn two/s01/t03 has no text", "two: memory two/s01/t03#0 has no text")
+    assert validation.warnings == ()
 
 
-def test_validation_finds_keys_that_occur_twice(tmp_path: Path) -> None:
+def test_validation_finds_duplicate_keys(tmp_path: Path) -> None:
     session = {
         "session_identifier": "A_1:S1",
         "session_uuid": "u1",
@@ -253,15 +255,18 @@ def test_validation_finds_keys_that_occur_twice(tmp_path: Path) -> None:
     path = tmp_path / "ada.json"
     value = {"_metadata": {"person_name": "Ada"}, "dialogues": [session, session]}
     path.write_text(json.dumps(value), encoding="utf-8")
-    found = validate(path, "realmem")
-    assert found.errors == ("Ada: turn Ada/u1/0 occurs twice",)
-    assert found.warnings == ("Ada: offers no memory, so nothing can be recalled", "Ada: has no user turn")
-    assert found.as_json()["conversations"] == (
+    validation = validate(path, "realmem")
+    assert validation.errors == ("Ada: turn Ada/u1/0 occurs twice",)
+    assert validation.warnings == ("Ada: has no memory, so nothing can be recalled", "Ada: has no user turn")
+    assert validation.as_json()["conversations"] == (
         {"conversation": "Ada", "sessions": 1, "turns": 2, "memories": 0, "probes": 0},
     )
 
 
-def test_the_shipped_recordings_are_valid(operators: Path) -> None:
-    found = validate(operators, "lab")
-    assert (found.errors, found.warnings) == ((), ())
-    assert all(min(one.sessions, one.turns, one.memories) > 0 for one in found.conversations)
+def test_shipped_recordings_are_valid(operators: Path) -> None:
+    validation = validate(operators, "lab")
+    assert (validation.errors, validation.warnings) == ((), ())
+    assert all(
+        min(conversation.sessions, conversation.turns, conversation.memories) > 0
+        for conversation in validation.conversations
+    )

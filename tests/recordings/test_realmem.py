@@ -1,4 +1,4 @@
-"""RealMem: gold from the answer that follows a query, memories that appear when their session has ended."""
+"""Tests of the RealMem reader: gold comes from the next answer, and memories appear after their session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY = 86_400_000
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads sessions as one persona from a file of its own."""
+    """Return a function that writes sessions as one persona to a file and reads it."""
 
     def from_file(*sessions: Any) -> Library:
         path = tmp_path / "ada.json"
@@ -41,7 +41,7 @@ def _session(
         "session_uuid": uuid,
         "current_time": f"{date} (Tuesday)",
         "dialogue_turns": list(turns),
-        "extracted_memory": [{"index": "not-unique", "content": one, "session_uuid": uuid} for one in memories],
+        "extracted_memory": [{"index": "not-unique", "content": memory, "session_uuid": uuid} for memory in memories],
     }
 
 
@@ -61,7 +61,7 @@ def _answer(content: str, *used: tuple[str, Any]) -> dict[str, Any]:
 FIRST = _session("u1", _user("I am 75 kg."), _answer("Noted."), memories=("Weighs 75 kg", "Runs at dawn"))
 
 
-def test_turns_carry_project_role_and_a_clock_that_begins_at_midnight(read: Read) -> None:
+def test_realmem_turns_have_scope_role_and_time(read: Read) -> None:
     (recording,) = read(FIRST).recordings
     assert recording.turns == (
         Turn("Ada/u1/0", 0, "u1", "user", "I am 75 kg.", DEC_23, scope="fitness_4", speaker="User"),
@@ -69,7 +69,7 @@ def test_turns_carry_project_role_and_a_clock_that_begins_at_midnight(read: Read
     )
 
 
-def test_memories_of_a_session_are_visible_from_the_next_session_on(read: Read) -> None:
+def test_realmem_memories_are_visible_after_their_session(read: Read) -> None:
     second = _session(
         "u2", _user("Hi"), _answer("Hi"), _user("Bye"), memories=("Says bye",), project="Travel_1", date="2025-12-24"
     )
@@ -82,14 +82,14 @@ def test_memories_of_a_session_are_visible_from_the_next_session_on(read: Read) 
     assert [turn.key for turn in recording.turns[2:6:3]] == ["Ada/u2/0", "Ada/u3/0"]
 
 
-def test_days_that_run_backwards_do_not_turn_the_clock_back(read: Read) -> None:
+def test_realmem_days_that_run_backwards_keep_times_increasing(read: Read) -> None:
     early = _session("u2", _user("Hi"), _answer("Hi"), memories=("Greets",), date="2025-12-01")
     (recording,) = read(FIRST, early).recordings
     assert [turn.time_ms - DEC_23 for turn in recording.turns] == [0, 1, 2, 3]
     assert [memory.created_at - DEC_23 for memory in recording.memories] == [1, 2, 3]
 
 
-def test_the_gold_of_a_query_is_read_from_the_assistant_turn_after_it(read: Read) -> None:
+def test_realmem_gold_comes_from_the_next_assistant_turn(read: Read) -> None:
     second = _session(
         "u2",
         _answer("Shall we?", ("u1", "Weighs 75 kg")),
@@ -107,13 +107,13 @@ def test_the_gold_of_a_query_is_read_from_the_assistant_turn_after_it(read: Read
     [_user("When?"), {"speaker": "User", "content": "When?"}, _user("When?", is_query=None)],
     ids=["false", "absent", "null"],
 )
-def test_a_turn_that_is_not_marked_as_a_query_is_no_probe(read: Read, asked: dict[str, Any]) -> None:
+def test_realmem_turn_without_query_mark_is_not_a_probe(read: Read, asked: dict[str, Any]) -> None:
     library = read(FIRST, _session("u2", asked, _answer("At dawn.", ("u1", "Runs at dawn"))))
     assert library.golden == GoldenSet()
     assert [turn.text for turn in library.recordings[0].turns[2:]] == ["When?", "At dawn."]
 
 
-def test_gold_is_found_in_the_session_that_is_named_and_judged_once(read: Read) -> None:
+def test_realmem_gold_resolves_in_the_named_session_once(read: Read) -> None:
     again = _session("u2", _user("Yes"), memories=("Weighs 75 kg", "Runs at dawn", "Runs at dawn"))
     asking = _session(
         "u3", _query("Well?"), _answer("So.", ("u2", "Runs at dawn"), ("u1", "Weighs 75 kg"), ("u2", "Runs at dawn"))
@@ -122,7 +122,7 @@ def test_gold_is_found_in_the_session_that_is_named_and_judged_once(read: Read) 
     assert probe.relevant == (Judgement("Ada/u2#1"), Judgement("Ada/u1#0"))
 
 
-def test_an_object_as_content_is_shown_as_json_and_found_whatever_the_order_of_its_keys(read: Read) -> None:
+def test_realmem_object_content_becomes_json_and_resolves(read: Read) -> None:
     first = _session("u1", _user("Plan"), memories=({"trip": "騎車", "days": 26, "stops": [{"b": 1, "a": None}]},))
     used = {"stops": [{"a": None, "b": 1}], "days": 26, "trip": "騎車"}
     library = read(first, _session("u2", _query("How long?"), _answer("26 days", ("u1", used))))
@@ -143,11 +143,11 @@ def test_an_object_as_content_is_shown_as_json_and_found_whatever_the_order_of_i
     ],
     ids=["no answer", "an answer without gold", "another text", "another session", "one of two"],
 )
-def test_a_query_whose_gold_does_not_resolve_is_left_out_with_a_note(
+def test_realmem_query_with_unresolved_gold_is_dropped(
     read: Read, turns: tuple[dict[str, Any], ...], missing: str
 ) -> None:
     library = read(FIRST, _session("u2", *turns))
-    note = f"Ada/u2/0: left out, gold does not resolve ({missing} references)"
+    note = f"Ada/u2/0: dropped, {missing} references of its gold do not resolve"
     assert library.golden == GoldenSet((), (note,))
     assert library.recordings[0].notes == (note,)
 
@@ -178,7 +178,7 @@ SPOILED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("session", "problem"), [case[1:] for case in SPOILED], ids=[name for name, _, _ in SPOILED])
-def test_a_wrong_shape_is_named_by_file_and_place(
+def test_read_wrong_shape_names_file_and_position(
     tmp_path: Path, read: Read, session: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(UnusableInput) as caught:
@@ -189,7 +189,7 @@ def test_a_wrong_shape_is_named_by_file_and_place(
 
 
 @pytest.mark.parametrize("reference", ["u1", None, ["u1", "Weighs 75 kg"]], ids=["text", "null", "list"])
-def test_a_reference_that_is_no_object_is_unusable_and_no_traceback(read: Read, reference: Any) -> None:
+def test_realmem_reference_that_is_not_an_object_is_refused(read: Read, reference: Any) -> None:
     with pytest.raises(UnusableInput, match=r"Ada/u2/0|dialogues\[1\]"):
         read(FIRST, _session("u2", _query("Q"), _answer("A") | {"memory_used": [reference]}))
 
@@ -203,7 +203,7 @@ def test_a_reference_that_is_no_object_is_unusable_and_no_traceback(read: Read, 
         ({"_metadata": {"person_name": "Ada"}}, "has no field 'dialogues'"),
     ],
 )
-def test_a_file_without_a_persona_is_named(tmp_path: Path, value: Any, problem: str) -> None:
+def test_realmem_file_without_persona_is_refused(tmp_path: Path, value: Any, problem: str) -> None:
     path = tmp_path / "ada.json"
     path.write_text(json.dumps(value), encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
@@ -213,13 +213,13 @@ def test_a_file_without_a_persona_is_named(tmp_path: Path, value: Any, problem: 
 
 @pytest.fixture(scope="module")
 def personas(realmem: Path) -> Library:
-    """The four public personas."""
+    """Return the four public personas."""
     return read_library(realmem, "realmem")
 
 
 @pytest.fixture(scope="module")
 def raw(realmem: Path) -> dict[str, list[dict[str, Any]]]:
-    """Their sessions as they are in the files."""
+    """Return the sessions in the files of the public personas."""
     values = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(realmem.glob("*.json"))]
     return {value["_metadata"]["person_name"]: value["dialogues"] for value in values}
 
@@ -228,10 +228,14 @@ def _as_text(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, sort_keys=True)
 
 
-def test_the_four_public_personas_hold_604_probes(personas: Library) -> None:
+def test_realmem_four_public_personas_have_604_probes(personas: Library) -> None:
     counts = {
-        one.conversation: (len(one.sessions), len(one.memories), len(personas.golden.of(one.conversation)))
-        for one in personas.recordings
+        recording.conversation: (
+            len(recording.sessions),
+            len(recording.memories),
+            len(personas.golden.of(recording.conversation)),
+        )
+        for recording in personas.recordings
     }
     assert counts == {
         "Ethan_Hunt": (207, 585, 162),
@@ -243,7 +247,7 @@ def test_the_four_public_personas_hold_604_probes(personas: Library) -> None:
     assert personas.golden.notes == ()
 
 
-def test_public_memories_appear_with_the_first_turn_after_their_session(
+def test_realmem_public_memories_appear_after_their_session(
     personas: Library, raw: dict[str, list[dict[str, Any]]]
 ) -> None:
     for recording in personas.recordings:
@@ -253,11 +257,13 @@ def test_public_memories_appear_with_the_first_turn_after_their_session(
             for ordinal, memory in enumerate(session["extracted_memory"]):
                 key = f"{recording.conversation}/{session['session_uuid']}#{ordinal}"
                 expected.append((key, _as_text(memory["content"]), spoken))
-        assert [(one.key, one.text, one.visible_from) for one in recording.memories] == expected
+        assert [(memory.key, memory.text, memory.visible_from) for memory in recording.memories] == expected
         assert len(recording.turns) == spoken
 
 
-def test_public_gold_is_what_the_next_turn_used(personas: Library, raw: dict[str, list[dict[str, Any]]]) -> None:
+def test_realmem_public_gold_is_what_the_next_turn_used(
+    personas: Library, raw: dict[str, list[dict[str, Any]]]
+) -> None:
     expected = {}
     for name, sessions in raw.items():
         for session in sessions:
@@ -267,19 +273,21 @@ def test_public_gold_is_what_the_next_turn_used(personas: Library, raw: dict[str
                     expected[f"{name}/{session['session_uuid']}/{index}"] = used
     texts = {memory.key: memory.text for recording in personas.recordings for memory in recording.memories}
     found = {
-        probe.turn: {(one.memory.split("/")[1].split("#")[0], texts[one.memory]) for one in probe.relevant}
+        probe.turn: {
+            (judgement.memory.split("/")[1].split("#")[0], texts[judgement.memory]) for judgement in probe.relevant
+        }
         for probe in personas.golden.probes
     }
     assert found == expected
 
 
-def test_public_times_increase_strictly(personas: Library) -> None:
+def test_realmem_public_times_increase(personas: Library) -> None:
     for recording in personas.recordings:
-        for times in ([turn.time_ms for turn in recording.turns], [one.created_at for one in recording.memories]):
+        for times in ([turn.time_ms for turn in recording.turns], [memory.created_at for memory in recording.memories]):
             assert all(before < after for before, after in pairwise(times))
 
 
-def test_the_one_public_memory_that_is_an_object_is_kept_as_json(personas: Library) -> None:
-    odd = [one for recording in personas.recordings for one in recording.memories if one.text.startswith("{")]
+def test_realmem_public_object_memory_becomes_json(personas: Library) -> None:
+    odd = [memory for recording in personas.recordings for memory in recording.memories if memory.text.startswith("{")]
     assert [memory.key for memory in odd] == ["Lin_Wanyu/543fda9f#2"]
     assert json.loads(odd[0].text)["trip_name"] == "Chengdu to Lhasa Bike Trip"

@@ -1,4 +1,4 @@
-"""REALTALK: every turn is a memory, evidence is repaired, and what no turn has is counted."""
+"""Tests of the REALTALK reader: every turn is a memory, evidence is repaired, and unknown ids are counted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DEC_29 = 1703887200000  # 29.12.2023, 22:00:00, UTC
 
 
 def _keys(*identities: str) -> tuple[Judgement, ...]:
-    return tuple(Judgement(f"{NAME}/session_{one[1]}/{one}#0") for one in identities)
+    return tuple(Judgement(f"{NAME}/session_{identity[1]}/{identity}#0") for identity in identities)
 
 
-def test_a_chat_gives_turns_and_a_memory_of_each(sample: Sample, tmp_path: Path) -> None:
+def test_realtalk_every_turn_is_a_memory(sample: Sample, tmp_path: Path) -> None:
     library = read_library(sample("realtalk", tmp_path), "realtalk")
     (recording,) = library.recordings
     date = "29.12.2023, 22:01:00"
@@ -34,16 +34,16 @@ def test_a_chat_gives_turns_and_a_memory_of_each(sample: Sample, tmp_path: Path)
         key, 1, "session_1", "user", "Look!", at, speaker="Ben", said=said, index_text=dated
     )
     assert recording.memories[1] == Memory(f"{key}#0", said, dated, visible_from=2, created_at=at)
-    # The second session says an earlier minute; the clock goes on.
+    # The second session has an earlier time; the times of the turns still increase.
     assert [turn.time_ms - DEC_29 for turn in recording.turns] == [60_000, 120_000, 180_000, 180_001, 300_000]
     assert recording.sessions == ("session_1", "session_2")
-    # A session that names no date has that of its first turn.
-    assert [one.index_text.split("\n")[0] for one in recording.memories[3:]] == ["29.12.2023, 22:00:00"] * 2
+    # A session without a date uses the date of its first turn.
+    assert [memory.index_text.split("\n")[0] for memory in recording.memories[3:]] == ["29.12.2023, 22:00:00"] * 2
 
 
-def test_questions_are_kept_where_any_evidence_names_a_turn(sample: Sample, tmp_path: Path) -> None:
+def test_realtalk_question_with_any_resolved_evidence_is_kept(sample: Sample, tmp_path: Path) -> None:
     golden = read_library(sample("realtalk", tmp_path), "realtalk").golden
-    found = [(one.id[-4:], one.relevant, one.slices) for one in golden.probes]
+    found = [(probe.id[-4:], probe.relevant, probe.slices) for probe in golden.probes]
     assert found == [
         ("q001", _keys("D1:1"), {"category": "multi-hop", "evidence": "verbatim"}),
         # Of the range, D1:3 is a hole.
@@ -59,8 +59,8 @@ def test_questions_are_kept_where_any_evidence_names_a_turn(sample: Sample, tmp_
         f"{NAME}/q002: judged by the rest, evidence ['D1:3'] names no turn",
         f"{NAME}/q003: evidence read: 'D1:02:D2:2' as ['D1:2', 'D2:2']",
         f"{NAME}/q004: judged by the rest, evidence ['D1:3'] names no turn",
-        f"{NAME}/q005: left out, it names no evidence",
-        f"{NAME}/q006: left out, evidence ['D1:3', 'D9:1', 'D17;39', ''] names no turn",
+        f"{NAME}/q005: dropped, it names no evidence",
+        f"{NAME}/q006: dropped, evidence ['D1:3', 'D9:1', 'D17;39', ''] names no turn",
         f"{NAME}: evidence that names no turn: 3 holes, 1 past the end, 2 unreadable",
     )
 
@@ -84,7 +84,7 @@ def test_questions_are_kept_where_any_evidence_names_a_turn(sample: Sample, tmp_
         ("23:29", [], "23 29"),
     ],
 )
-def test_evidence_strings_are_repaired(text: str, ids: list[str], unread: str) -> None:
+def test_realtalk_split_evidence_repairs_ids(text: str, ids: list[str], unread: str) -> None:
     assert split_evidence(text) == (ids, unread)
 
 
@@ -102,7 +102,7 @@ def test_evidence_strings_are_repaired(text: str, ids: list[str], unread: str) -
         ),
     ],
 )
-def test_a_wrong_shape_is_named_by_file_and_place(
+def test_read_wrong_shape_names_file_and_position(
     sample: Sample, tmp_path: Path, change: dict[str, object], problem: str
 ) -> None:
     path = sample("realtalk", tmp_path) / f"{NAME}.json"
@@ -112,17 +112,18 @@ def test_a_wrong_shape_is_named_by_file_and_place(
     assert str(caught.value) == f"{path}{problem}"
 
 
-def test_the_public_chats_hold_284_questions(shared: Callable[..., Path]) -> None:
+def test_realtalk_public_chats_have_284_questions(shared: Callable[..., Path]) -> None:
     library = read_library(shared("data", "realtalk"), "realtalk")
     counts = [
-        (len(one.sessions), len(one.turns), len(library.golden.of(one.conversation))) for one in library.recordings
+        (len(recording.sessions), len(recording.turns), len(library.golden.of(recording.conversation)))
+        for recording in library.recordings
     ]
     assert counts == [(18, 476, 70), (22, 453, 73), (21, 422, 71), (20, 410, 70)]
     assert len(library.golden.probes) == 284
-    slices = Counter(one.slices["category"] for one in library.golden.probes)
+    slices = Counter(probe.slices["category"] for probe in library.golden.probes)
     assert slices == {"multi-hop": 120, "temporal": 121, "commonsense": 43}
-    kinds = Counter(one.slices["evidence"] for one in library.golden.probes)
+    kinds = Counter(probe.slices["evidence"] for probe in library.golden.probes)
     assert kinds == {"verbatim": 264, "repaired": 1, "partial": 19}
-    # Read by hand from the raw files: 35 strings name no turn as they are, one of them is two ids joined by ". ".
+    # Counted by hand in the raw files: 35 strings name no turn verbatim, and one of them joins two ids with ". ".
     assert library.golden.notes[-1].endswith("1 holes")
-    assert not any(memory.text == "" for one in library.recordings for memory in one.memories)
+    assert not any(memory.text == "" for recording in library.recordings for memory in recording.memories)

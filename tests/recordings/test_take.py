@@ -1,4 +1,4 @@
-"""A downloaded copy is taken in whole, with a card, and told apart from another version."""
+"""Tests of importing a downloaded data set: atomic, with a card, and with its version identified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import CannotMeasure, CheckFailed, UnusableInput
-from lab.files import whole_folder
+from lab.files import atomic_folder
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
 from lab.recordings.readers import FORMATS, read_library
 from lab.recordings.take import take
@@ -20,7 +20,7 @@ from lab.recordings.validate import validate
 Sample = Callable[[str, Path], Path]
 
 
-def test_every_known_set_has_a_format_an_origin_and_a_licence() -> None:
+def test_catalogue_entries_have_format_origin_and_licence() -> None:
     # A format without an entry is no public set, but sessions of one's own.
     assert {one.format for one in CATALOGUE} <= set(FORMATS) - {"openclaw"}
     for one in CATALOGUE:
@@ -32,17 +32,19 @@ def test_every_known_set_has_a_format_an_origin_and_a_licence() -> None:
         for known in one.files:
             assert set(known.sha256) <= set("0123456789abcdef")
             assert 8 <= len(known.sha256) <= 64
-    with pytest.raises(UnusableInput, match="the catalogue has no set of format 'openclaw'; it has: realmem, "):
+    with pytest.raises(UnusableInput, match="the catalogue has no set of format 'openclaw'; known formats: realmem, "):
         entry_of("openclaw")
 
 
 @pytest.mark.parametrize("name", ["openclaw", "openclaw-archived"])
-def test_take_of_own_sessions_names_convert(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnusableInput, match=r"sessions of your own are not imported: `lab recordings convert` writes"):
+def test_take_own_sessions_suggests_convert(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        UnusableInput, match=r"to use your own sessions, convert them to the lab format with `lab recordings convert`"
+    ):
         take(tmp_path, name, tmp_path / "out")
 
 
-def test_a_checksum_tells_the_version_by_as_many_digits_as_are_known() -> None:
+def test_identified_compares_the_known_digits() -> None:
     whole, half = Known("a.json", "79fa87e9"), Known("b.json", "ab" * 32, "a half")
     entry = Entry("x", "X", "somebody/x", "", "", "MIT", "all", "this", (whole, half))
     assert identified(entry, ["79fa87e9" + "0" * 56, "ab" * 32, "79fa87e8" + "0" * 56]) == [whole, half, None]
@@ -61,21 +63,21 @@ def test_a_checksum_tells_the_version_by_as_many_digits_as_are_known() -> None:
         ("hermes", ("transcripts",)),
     ],
 )
-def test_the_public_files_at_hand_are_known(shared: Callable[..., Path], name: str, place: tuple[str, ...]) -> None:
+def test_identified_public_files_are_known(shared: Callable[..., Path], name: str, place: tuple[str, ...]) -> None:
     names = read_library(shared("data", *place), name).names
-    checksums = {one: hashlib.sha256(path.read_bytes()).hexdigest() for one, path in names.items()}
-    found = identified(entry_of(name), checksums.values())
-    assert [known.name if known else None for known in found] == list(names)
+    checksums = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items()}
+    identified_files = identified(entry_of(name), checksums.values())
+    assert [known.name if known else None for known in identified_files] == list(names)
 
 
 @pytest.mark.process
-def test_a_copy_is_taken_with_a_card(sample: Sample, tmp_path: Path) -> None:
+def test_take_copies_files_with_a_card(sample: Sample, tmp_path: Path) -> None:
     source, out = sample("beam", tmp_path / "in"), tmp_path / "sets" / "beam"
     (source / "LICENSE").write_text("theirs\n", "utf-8")
     (source / "LICENSES").mkdir()
     taken = take(source, "beam", out)
     chat, questions = "100K/7/chat.json", "100K/7/probing_questions/probing_questions.json"
-    assert [(one.name, one.version) for one in taken.files] == [
+    assert [(file.name, file.version) for file in taken.files] == [
         (chat, "unknown version"),
         (questions, "unknown version"),
         ("LICENSE", "licence"),
@@ -97,35 +99,35 @@ def test_a_copy_is_taken_with_a_card(sample: Sample, tmp_path: Path) -> None:
     assert read_library(out, "beam").recordings == read_library(source, "beam").recordings
 
 
-def test_taking_again_changes_nothing_and_nothing_else_is_overwritten(sample: Sample, tmp_path: Path) -> None:
+def test_take_again_changes_nothing_and_never_overwrites(sample: Sample, tmp_path: Path) -> None:
     source, out = sample("realtalk", tmp_path / "in"), tmp_path / "out"
     out.mkdir()
     assert take(source, "realtalk", out).already_there is False
     assert take(source, "realtalk", out).already_there is True
-    # The copy can be taken itself.
+    # The copy can itself be imported.
     assert take(out, "realtalk", tmp_path / "third").files == take(source, "realtalk", out).files
     (out / "README.md").write_text("my own card\n", "utf-8")
-    with pytest.raises(UnusableInput, match="out: holds something else already; name a new folder"):
+    with pytest.raises(UnusableInput, match="out: already holds other files; choose a new folder"):
         take(source, "realtalk", out)
     assert (out / "README.md").read_text("utf-8") == "my own card\n"
-    with pytest.raises(UnusableInput, match="exists and is no folder"):
+    with pytest.raises(UnusableInput, match="exists and is not a folder"):
         take(source, "realtalk", source / "Chat_1_Ada_Ben.json")
 
 
-def test_a_set_of_folders_is_not_copied_into_itself(sample: Sample, tmp_path: Path) -> None:
+def test_take_into_the_source_folder_is_refused(sample: Sample, tmp_path: Path) -> None:
     source = sample("beam", tmp_path / "in")
-    with pytest.raises(UnusableInput, match=r"lies within .*in, which would hold the set twice"):
+    with pytest.raises(UnusableInput, match=r"is inside .*in, which would then hold the set twice"):
         take(source, "beam", source / "copy")
     assert not (source / "copy").exists()
-    # Where files are looked for in one folder alone, the copy may lie below it.
+    # If the format does not search subfolders, the copy may be inside the source folder.
     flat = sample("realtalk", tmp_path / "flat")
     take(flat, "realtalk", flat / "copy")
     assert len(read_library(flat, "realtalk").recordings) == 1
 
 
-def test_strict_refuses_an_unknown_version_and_what_is_no_set_is_not_taken(sample: Sample, tmp_path: Path) -> None:
+def test_take_unknown_version_or_unreadable_set_is_refused(sample: Sample, tmp_path: Path) -> None:
     source = sample("ikat", tmp_path / "in")
-    with pytest.raises(CheckFailed, match=r"2 of 2 files are of an unknown version \(2024_test_topics.json, …\)"):
+    with pytest.raises(CheckFailed, match=r"2 of 2 files is unknown \(2024_test_topics.json, …\)"):
         take(source, "ikat", tmp_path / "out", only_known=True)
     (source / "2025_test_topics.json").write_text("[1]", "utf-8")
     with pytest.raises(UnusableInput, match="expected an object"):
@@ -134,14 +136,14 @@ def test_strict_refuses_an_unknown_version_and_what_is_no_set_is_not_taken(sampl
 
 
 def _make(place: Path, *, end_with: type[Exception] | None = None) -> None:
-    with whole_folder(place) as part:
+    with atomic_folder(place) as part:
         (part / "a").write_text("a", "utf-8")
         if end_with:
             raise end_with
 
 
 @pytest.mark.process
-def test_a_folder_is_whole_or_absent(tmp_path: Path) -> None:
+def test_take_that_fails_leaves_no_folder(tmp_path: Path) -> None:
     place = tmp_path / "set"
     with pytest.raises(ZeroDivisionError):
         _make(place, end_with=ZeroDivisionError)
@@ -151,29 +153,33 @@ def test_a_folder_is_whole_or_absent(tmp_path: Path) -> None:
     (tmp_path / f".set.{dead.pid}.part").mkdir()
     _make(place)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
-    with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing is left of it"):
+    with pytest.raises(CannotMeasure, match=r"cannot write .*set: Directory not empty; nothing was written"):
         _make(place)
     assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["set", "set/a"]
 
 
-def test_a_published_file_that_was_cut_is_named(shared: Callable[..., Path], tmp_path: Path) -> None:
+def test_validate_truncated_published_file_warns(shared: Callable[..., Path], tmp_path: Path) -> None:
     path = tmp_path / "hermes-zh.jsonl"
     path.write_bytes(shared("data", "transcripts", path.name).read_bytes())
-    assert [one for one in validate(path, "hermes").warnings if "published" in one] == []
+    assert [warning for warning in validate(path, "hermes").warnings if "published" in warning] == []
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    (said,) = [one for one in validate(path, "hermes").warnings if "published" in one]
+    (said,) = [warning for warning in validate(path, "hermes").warnings if "published" in warning]
     assert said == (
-        "hermes-zh.jsonl: not the published file of that name: newer, edited, or cut; "
-        "`lab recordings list hermes` has the known checksums"
+        "hermes-zh.jsonl: differs from the published file of that name: it is newer, edited or truncated; "
+        "`lab recordings list hermes` shows the known checksums"
     )
 
 
 @pytest.mark.parametrize("place", [("probing_questions",), ()])
-def test_edited_questions_of_beam_are_named_in_both_layouts(
+def test_validate_edited_beam_questions_warns_in_both_layouts(
     sample: Sample, tmp_path: Path, place: tuple[str, ...]
 ) -> None:
     folder = sample("beam", tmp_path) / "100K" / "7"
     published = folder / "probing_questions" / "probing_questions.json"
     published.rename(path := folder.joinpath(*place, "probing_questions.json"))
-    warned = [one.split(": ")[0] for one in validate(tmp_path, "beam").warnings if "not the published file" in one]
+    warned = [
+        warning.split(": ")[0]
+        for warning in validate(tmp_path, "beam").warnings
+        if "differs from the published file" in warning
+    ]
     assert warned == ["100K/7/chat.json", path.relative_to(tmp_path).as_posix()]

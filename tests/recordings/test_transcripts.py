@@ -1,4 +1,4 @@
-"""Transcripts without gold: aider's chat history, and the logs of a Hermes agent."""
+"""Tests of transcripts without gold: aider's chat histories, and the logs of a Hermes agent."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ Sample = Callable[[str, Path], Path]
 AUGUST_6 = 1722934800000  # 2024-08-06T09:00:00Z
 
 
-def test_lines_of_the_user_that_follow_one_another_are_one_turn(sample: Sample, tmp_path: Path) -> None:
+def test_aider_consecutive_user_lines_are_one_turn(sample: Sample, tmp_path: Path) -> None:
     library = read_library(sample("aider", tmp_path), "aider")
     (recording,) = library.recordings
     session = "2024-08-06T09:00:00"
     answer = "Certainly! I will rename it:\n\n```python\ndef bake(): ...\n```"
-    said = [
+    lines = [
         (session, "user", "rename `fire`\n\nto `bake`, everywhere"),
         (session, "assistant", answer),
         (session, "user", "/undo"),
         (f"{session}-2", "user", "and now add a test"),
     ]
-    assert [(turn.session, turn.role, turn.text) for turn in recording.turns] == said
+    assert [(turn.session, turn.role, turn.text) for turn in recording.turns] == lines
     assert [turn.time_ms - AUGUST_6 for turn in recording.turns] == [0, 1, 2, 3]
-    assert [(one.key, one.visible_from) for one in recording.memories] == [
+    assert [(memory.key, memory.visible_from) for memory in recording.memories] == [
         (f"history/{session}/0#0", 1),
         (f"history/{session}-2/0#0", 4),
     ]
     assert library.golden.probes == ()
     assert recording.notes == (
-        "history: 3 chats started, 1 left out because the user says nothing in them",
-        "history: 1 command to aider itself left out of the memories",
+        "history: 3 chats started, 1 dropped because they have no user turn",
+        "history: 1 command to aider not kept as memories",
     )
 
 
-def test_aider_line_is_read_as_aiders_own_reader_does(tmp_path: Path) -> None:
-    said = ["#### fix it", "####", "#####  not the user", ">>>>>>> REPLACE", "> printed by aider", ">", "####neither"]
-    text = "\n".join(["# aider chat started at 2024-08-05 19:33:02", *said])
+def test_aider_lines_read_as_aider_parses_them(tmp_path: Path) -> None:
+    lines = ["#### fix it", "####", "#####  not the user", ">>>>>>> REPLACE", "> printed by aider", ">", "####neither"]
+    text = "\n".join(["# aider chat started at 2024-08-05 19:33:02", *lines])
     (tmp_path / "history.md").write_text(text, "utf-8")
     (recording,) = read_library(tmp_path, "aider").recordings
     assert [(turn.role, turn.text) for turn in recording.turns] == [
@@ -53,32 +53,34 @@ def test_aider_line_is_read_as_aiders_own_reader_does(tmp_path: Path) -> None:
     ]
 
 
-def test_a_card_beside_a_history_is_none(sample: Sample, tmp_path: Path) -> None:
+def test_aider_readme_beside_a_history_is_ignored(sample: Sample, tmp_path: Path) -> None:
     (sample("aider", tmp_path) / "README.md").write_text("# a card\n", "utf-8")
     assert [path.name for path in read_library(tmp_path, "aider").files] == ["history.md"]
 
 
-def test_a_history_is_read_and_taken_under_the_name_that_aider_gives_it(sample: Sample, tmp_path: Path) -> None:
+def test_aider_hidden_history_is_read_and_imported(sample: Sample, tmp_path: Path) -> None:
     (folder := tmp_path / "mine").mkdir()
     text = (sample("aider", tmp_path) / "history.md").read_bytes()
     (folder / ".aider.chat.history.md").write_bytes(text)
     (folder / ".other.md").write_bytes(text)
     taken = take(folder, "aider", tmp_path / "out")
-    assert [one.name for one in taken.files] == [".aider.chat.history.md"]
-    assert [one.conversation for one in read_library(tmp_path / "out", "aider").recordings] == ["aider.chat.history"]
+    assert [file.name for file in taken.files] == [".aider.chat.history.md"]
+    assert [recording.conversation for recording in read_library(tmp_path / "out", "aider").recordings] == [
+        "aider.chat.history"
+    ]
     (tmp_path / "README.md").write_bytes(text)
-    with pytest.raises(UnusableInput, match=r"README.md: has the name that the card"):
+    with pytest.raises(UnusableInput, match=r"README.md: this name is reserved for the card"):
         take(tmp_path / "README.md", "aider", tmp_path / "other")
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("#### hello\n", ": holds no line like '# aider chat started at 2024-08-05 19:33:02'"),
-        ("x\n# aider chat started at 2024-13-05 19:33:02\n#### hi\n", ":2: 2024-13-05 19:33:02 is no time"),
+        ("#### hello\n", ": has no line like '# aider chat started at 2024-08-05 19:33:02'"),
+        ("x\n# aider chat started at 2024-13-05 19:33:02\n#### hi\n", ":2: 2024-13-05 19:33:02 is not a valid time"),
     ],
 )
-def test_what_is_no_history_is_named(tmp_path: Path, text: str, problem: str) -> None:
+def test_aider_file_without_a_chat_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / ".aider.chat.history.md"
     path.write_text(text, "utf-8")
     with pytest.raises(UnusableInput) as caught:
@@ -86,26 +88,26 @@ def test_what_is_no_history_is_named(tmp_path: Path, text: str, problem: str) ->
     assert str(caught.value) == f"{path}{problem}"
 
 
-def test_a_history_in_which_nobody_asks_is_refused(tmp_path: Path) -> None:
+def test_aider_history_without_user_turns_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "history.md"
     path.write_text("# aider chat started at 2024-08-05 19:33:02\n\n> Aider\n", "utf-8")
-    with pytest.raises(UnusableInput, match="has no turns: nothing to replay"):
+    with pytest.raises(UnusableInput, match="has no turns, so it cannot be replayed"):
         read_library(path, "aider")
 
 
-def test_the_public_history_is_one_developers(shared: Callable[..., Path]) -> None:
+def test_aider_public_history_has_expected_sizes(shared: Callable[..., Path]) -> None:
     library = read_library(shared("data", "transcripts"), "aider")
     (recording,) = library.recordings
     assert (recording.language, len(recording.sessions)) == ("en", 395)
     asked = [turn.text for turn in recording.turns if turn.role == "user"]
     assert (len(asked), len(recording.memories)) == (1170, 599)
     assert recording.notes == (
-        "aider-chat-history: 660 chats started, 265 left out because the user says nothing in them",
-        "aider-chat-history: 571 commands to aider itself left out of the memories",
+        "aider-chat-history: 660 chats started, 265 dropped because they have no user turn",
+        "aider-chat-history: 571 commands to aider not kept as memories",
     )
 
 
-def test_what_a_log_repeats_is_said_once(sample: Sample, tmp_path: Path) -> None:
+def test_hermes_repeated_exchanges_are_read_once(sample: Sample, tmp_path: Path) -> None:
     (recording,) = read_library(sample("hermes", tmp_path), "hermes").recordings
     start = 1778839302315  # 2026-05-15T10:01:42.314671Z
     assert recording.turns[0] == Turn("hermes_session/c001/0", 0, "c001", "user", "窯爐多少度", start, speaker="user")
@@ -116,18 +118,21 @@ def test_what_a_log_repeats_is_said_once(sample: Sample, tmp_path: Path) -> None
         ("c001", "assistant", "好的"),
         ("c002", "assistant", "已重啟"),
     ]
-    assert [(one.text, one.visible_from) for one in recording.memories] == [("窯爐多少度", 1), ("改成一千一百度", 3)]
+    assert [(memory.text, memory.visible_from) for memory in recording.memories] == [
+        ("窯爐多少度", 1),
+        ("改成一千一百度", 3),
+    ]
     assert recording.language == "zh"
     assert recording.notes == (
-        "hermes_session: 3 logged conversations with 8 messages, 5 of them said once",
-        "hermes_session: notes of the host taken off user messages: 2",
+        "hermes_session: 3 logged conversations with 8 messages, 5 of them distinct",
+        "hermes_session: host notes removed from user messages: 2",
     )
 
 
-def test_a_note_of_the_host_is_taken_off_and_one_that_the_user_writes_is_not(tmp_path: Path) -> None:
-    said = {"role": "user", "content": "User: [System note: back] [System note: mine]", "timestamp": "2026-01-01"}
+def test_hermes_only_leading_host_note_is_removed(tmp_path: Path) -> None:
+    lines = {"role": "user", "content": "User: [System note: back] [System note: mine]", "timestamp": "2026-01-01"}
     (tmp_path / "hermes.jsonl").write_text(
-        json.dumps([[said, said | {"content": "User: a [System note: b]"}]]), "utf-8"
+        json.dumps([[lines, lines | {"content": "User: a [System note: b]"}]]), "utf-8"
     )
     (recording,) = read_library(tmp_path, "hermes").recordings
     assert [turn.text for turn in recording.turns] == ["[System note: mine]", "a [System note: b]"]
@@ -145,7 +150,7 @@ def test_a_note_of_the_host_is_taken_off_and_one_that_the_user_writes_is_not(tmp
         ),
     ],
 )
-def test_a_log_of_another_shape_is_named(tmp_path: Path, line: object, problem: str) -> None:
+def test_hermes_wrong_shape_names_position(tmp_path: Path, line: object, problem: str) -> None:
     path = tmp_path / "hermes.jsonl"
     path.write_text(json.dumps(line) + "\n", "utf-8")
     with pytest.raises(UnusableInput) as caught:
@@ -153,10 +158,10 @@ def test_a_log_of_another_shape_is_named(tmp_path: Path, line: object, problem: 
     assert str(caught.value) == f"{path}{problem}"
 
 
-def test_the_public_log_holds_20_conversations(shared: Callable[..., Path]) -> None:
+def test_hermes_public_log_has_20_conversations(shared: Callable[..., Path]) -> None:
     (recording,) = read_library(shared("data", "transcripts"), "hermes").recordings
     assert (recording.language, len(recording.sessions), len(recording.turns)) == ("zh", 4, 39)
-    assert recording.notes[0] == "hermes-zh: 20 logged conversations with 216 messages, 39 of them said once"
+    assert recording.notes[0] == "hermes-zh: 20 logged conversations with 216 messages, 39 of them distinct"
     assert all(turn.text.startswith(("User:", "[System")) is False for turn in recording.turns)
 
 
@@ -170,5 +175,5 @@ def test_the_public_log_holds_20_conversations(shared: Callable[..., Path]) -> N
         (["a" * 9 + "中"], "zh"),
     ],
 )
-def test_the_language_is_told_by_its_letters(texts: list[str], language: str) -> None:
+def test_language_of_counts_chinese_letters(texts: list[str], language: str) -> None:
     assert language_of(texts) == language

@@ -1,4 +1,4 @@
-"""A desk to write small recordings and judgements on, and to replay them with a cache of its own."""
+"""Fixtures that write small recordings and judgements, and replay them with a private cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.runs.tables import read_table
 
 
 class Desk:
-    """Recordings in ``folder``, their judgements in one golden set; both are JSON Lines of the project's own form."""
+    """Recordings in ``folder`` and a golden set, both as JSON Lines in the lab's own format."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -27,8 +27,8 @@ class Desk:
     def say(self, conversation: str, *sessions: tuple[str, Sequence[Any]], file: str | None = None) -> Path:
         """Write a conversation.
 
-        A session is a scope and its turns ``(role, text, *memories)``; a memory is a text, or a text and the fields
-        that it has besides. Sessions are s1, s2 …, their turns t1, t2 …
+        A session is a scope and its turns ``(role, text, *memories)``; a memory is a text, or a text with further
+        fields. Sessions are named s1, s2 …, their turns t1, t2 …
         """
         lines: list[dict[str, Any]] = [
             {"kind": "recording", "schema": "lab.recording.v1", "conversation": conversation, "language": "en"}
@@ -46,46 +46,46 @@ class Desk:
         return path
 
     def judge(self, *gold: str, **fields: Any) -> None:
-        """Add a probe that wants ``gold``; ``fields`` name its turn, or its id, conversation and query."""
+        """Add a probe with relevant memories ``gold``; ``fields`` are its turn, or its id, conversation and query."""
         line = {"kind": "probe", **fields, "relevant": [{"memory": key, "grade": 1, "reason": "-"} for key in gold]}
         with self.golden.open("a", encoding="utf-8") as opened:
             opened.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-    def asked(self, *arms: str, **changes: Any) -> ReplayRequest:
-        """The arguments of a replay of what is on the desk."""
+    def request(self, *arms: str, **changes: Any) -> ReplayRequest:
+        """Return the request to replay these recordings."""
         golden = str(self.golden) if self.golden.exists() else None
-        asked = ReplayRequest(str(self.folder), "lab", arms or ("tier_first_v1",), golden=golden, embedder="hashing")
-        return replace(asked, **changes)
+        request = ReplayRequest(str(self.folder), "lab", arms or ("tier_first_v1",), golden=golden, embedder="hashing")
+        return replace(request, **changes)
 
     def run(self, *arms: str, out: str = "run", jobs: int = 1, **changes: Any) -> Outcome:
-        """Replay what is on the desk into the folder ``out``."""
-        return run_replay(self.asked(*arms, **changes), self.home / out, jobs=jobs)
+        """Replay these recordings into the folder ``out``."""
+        return run_replay(self.request(*arms, **changes), self.home / out, jobs=jobs)
 
     def rows(self, outcome: Outcome) -> list[dict[str, Any]]:
-        """All receipts of a run, conversation by conversation."""
+        """Return all receipts of a run, conversation by conversation."""
         run = outcome.run
         return [row for name in run.conversations for row in read_table(run.receipts(name)).to_pylist()]
 
 
 def untimed(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The files of a run without its timings, and without what the manifest says of them."""
-    found = {name: data for name, data in files.items() if not name.startswith("latency/")}
-    manifest = json.loads(found["manifest.json"])
+    """Return the files of a run without timings and their digests in the manifest."""
+    result = {name: data for name, data in files.items() if not name.startswith("latency/")}
+    manifest = json.loads(result["manifest.json"])
     del manifest["sha256"]
     manifest["files"] = {name: one for name, one in manifest["files"].items() if not name.startswith("latency/")}
-    return found | {"manifest.json": json.dumps(manifest).encode()}
+    return result | {"manifest.json": json.dumps(manifest).encode()}
 
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """An empty desk; what is replayed from it is cached beside it and goes with it."""
+    """An empty desk with a private cache beside it."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
     return Desk(tmp_path)
 
 
 @pytest.fixture
 def files_of() -> Callable[[Path], dict[str, bytes]]:
-    """Reads a folder: each file below it by its relative path, byte for byte."""
+    """Return the bytes of each file below a folder, by relative path."""
 
     def read(folder: Path) -> dict[str, bytes]:
         return {

@@ -1,4 +1,4 @@
-"""Blocks that the plugin's budget cuts: what the text no longer holds whole is not injected."""
+"""Blocks cut by the plugin's budget: items whose text is incomplete do not count as injected."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def _slots(*sizes: int) -> list[Slot]:
 
 
 def _protected(maximum: int) -> Budget:
-    """Nothing is dropped: all slots are protected, so that only a cut is left."""
+    """All slots are protected, so none is dropped and the block is cut."""
     return Budget(True, maximum, 9, "truncate_oldest")
 
 
 @pytest.mark.parametrize("comment", ["", "<!-- 😀 -->"])
-def test_pack_cut_at_every_place_keeps_the_slots_that_end_before(comment: str) -> None:
+def test_pack_block_cut_anywhere_keeps_the_complete_slots(comment: str) -> None:
     slots = _slots(3, 0, 40)
     lines = [f"{number}. [fact|unknown] {slot.text}" for number, slot in enumerate(slots, 1)]
     for maximum in range(1, len(compose(slots, comment)) + 3):
@@ -34,7 +34,7 @@ def test_pack_cut_at_every_place_keeps_the_slots_that_end_before(comment: str) -
 
 
 @pytest.mark.parametrize(("size", "whole"), [(100, 1), (400, 0)])
-def test_replay_of_a_cut_block_injects_what_stands_whole(desk: Any, size: int, whole: int) -> None:
+def test_replay_cut_block_injects_only_complete_items(desk: Any, size: int, whole: int) -> None:
     long = "pears " + "x" * size
     desk.say("cut", ("shop", [("user", "how many pears are there", (long, LABEL))] * 2))
     config = desk.home / "config.json"
@@ -45,9 +45,9 @@ def test_replay_of_a_cut_block_injects_what_stands_whole(desk: Any, size: int, w
     assert row["chars"] == min(300, receipt["budget"]["beforeChars"])
 
 
-def test_replay_at_high_verbosity_counts_no_item_behind_a_cut_comment(desk: Any) -> None:
+def test_replay_high_verbosity_ignores_items_after_a_cut_comment(desk: Any) -> None:
     memories = [(f"pears in crate {number}", LABEL) for number in range(5)]
-    desk.say("comment", ("shop", [("user", "how many pears are there", one) for one in memories] * 2))
+    desk.say("comment", ("shop", [("user", "how many pears are there", memory) for memory in memories] * 2))
     config = desk.home / "config.json"
     config.write_text(json.dumps({"autoRecall": {"maxItems": 5}, "receipts": {"verbosity": "high", "maxItems": 5}}))
     row = desk.rows(desk.run("engine", config=str(config), profile="upstream"))[-1]
@@ -55,7 +55,7 @@ def test_replay_at_high_verbosity_counts_no_item_behind_a_cut_comment(desk: Any)
     assert (row["injected"], row["item_key"], row["chars"]) == (0, [], 1800)
 
 
-def test_replay_of_upstream_prints_numbers_as_the_plugin_does(desk: Any) -> None:
+def test_replay_upstream_formats_numbers_as_the_plugin(desk: Any) -> None:
     desk.say("same", ("shop", [("user", "pears", ("pears", LABEL))] * 2))
     text = desk.rows(desk.run("engine", profile="upstream"))[-1]["receipt"]
     assert '"score":1,"distance":0}' in text

@@ -1,4 +1,4 @@
-"""The doctor: sound on a sound machine, and each fault is found by name without a traceback."""
+"""The doctor passes on an intact machine, and names each fault without a traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def failed(checks: list[Check]) -> dict[str, str]:
     return {check.name: check.detail for check in checks if not check.ok}
 
 
-def test_this_machine_can_measure(cache: Path) -> None:
+def test_examine_this_machine_passes(cache: Path) -> None:
     checks = examine()
     assert failed(checks) == {}
     assert [check.name for check in checks] == NAMES
@@ -36,10 +36,10 @@ def test_this_machine_can_measure(cache: Path) -> None:
     assert details["torch"].split("+")[0] == PINNED["torch"]
     assert details["embedder"] == "all-MiniLM-L6-v2, weights as published"
     assert details["cache"] == str(cache)
-    assert details["text index"] == "stems words and drops the small ones: roll, back, migrat"
+    assert details["text index"] == "stems words and drops stop words: roll, back, migrat"
 
 
-def test_nothing_is_left_behind_and_the_environment_is_as_before(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examine_leaves_no_files_and_restores_the_environment(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(cache.parent)
     before = dict(os.environ)
     examine()
@@ -52,7 +52,7 @@ def test_nothing_is_left_behind_and_the_environment_is_as_before(cache: Path, mo
 
 
 @pytest.mark.parametrize("package", list(PINNED))
-def test_another_version_of_a_pinned_package_is_found(
+def test_examine_other_version_of_a_pinned_package_fails(
     cache: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     real = importlib.metadata.version
@@ -61,7 +61,7 @@ def test_another_version_of_a_pinned_package_is_found(
 
 
 @pytest.mark.parametrize("package", list(PINNED))
-def test_a_missing_package_is_found(cache: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def test_examine_missing_package_fails(cache: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     real = importlib.metadata.version
 
     def version(name: str) -> str:
@@ -73,20 +73,20 @@ def test_a_missing_package_is_found(cache: Path, monkeypatch: pytest.MonkeyPatch
     assert failed(examine()) == {package: "not installed"}
 
 
-def test_a_build_tag_is_no_other_version(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examine_build_tag_is_ignored(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", lambda name: f"{PINNED[name]}+cpu")
     assert failed(examine()) == {}
 
 
-def test_weights_that_are_not_the_published_ones_are_found(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examine_altered_weights_fail(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = embedder.DEFAULT_WEIGHTS
     monkeypatch.setattr(embedder, "DEFAULT_WEIGHTS", "0" * 64)
-    found = failed(examine())
-    assert list(found) == ["embedder"]
-    assert f"weights have sha256 {real}, published is {'0' * 64}" in found["embedder"]
+    result = failed(examine())
+    assert list(result) == ["embedder"]
+    assert f"weights have sha256 {real}, published is {'0' * 64}" in result["embedder"]
 
 
-def test_missing_weights_are_found(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examine_missing_weights_fail(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedder, "DEFAULT_PACKAGE", "no_such_package_of_weights")
     assert failed(examine()) == {
         "embedder": "the default embedder is missing; install the package no-such-package-of-weights"
@@ -94,16 +94,16 @@ def test_missing_weights_are_found(cache: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("below", ["", "deeper"])
-def test_a_cache_that_cannot_be_written_is_found(cache: Path, monkeypatch: pytest.MonkeyPatch, below: str) -> None:
+def test_examine_read_only_cache_fails(cache: Path, monkeypatch: pytest.MonkeyPatch, below: str) -> None:
     cache.write_text("in the way")
     monkeypatch.setenv("LAB_CACHE_DIR", str(cache / below))
-    found = failed(examine())
-    assert list(found) == ["cache"]
-    assert str(cache) in found["cache"]
+    result = failed(examine())
+    assert list(result) == ["cache"]
+    assert str(cache) in result["cache"]
 
 
-def test_a_text_index_that_splits_words_otherwise_is_found(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without stems the words are not those that figures were measured with."""
+def test_examine_other_tokenisation_fails(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without stemming, words differ from those that figures were measured with."""
     real = tokens.TextSettings
     monkeypatch.setattr(doctor, "TextSettings", lambda: real(stem=False))
     assert failed(examine()) == {
@@ -111,9 +111,7 @@ def test_a_text_index_that_splits_words_otherwise_is_found(cache: Path, monkeypa
     }
 
 
-def test_a_text_index_that_fails_is_found_and_the_environment_is_as_before(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examine_failing_text_index_restores_the_environment(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("no tokenizer named icu")
 

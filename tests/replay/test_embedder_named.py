@@ -1,4 +1,4 @@
-"""A configuration that names another embedder than the run used: every face says so in its first lines."""
+"""Every output says in its first lines that a configuration names another embedder than the run used."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from lab.cli import compare as compare_verb
 from lab.cli.replay import score
-from lab.cli.verdict_tables import tell
+from lab.cli.verdict_tables import emit_verdict
 from lab.compare.paired import compare_arms
 from lab.gate.outputs import junit, summary
 from lab.gate.policy import read_policy
 from lab.gate.schema import verdict_schema
 from lab.gate.verdict import judge
-from lab.replay.embedders import config_note, embedder_notes
+from lab.replay.config_notes import config_note, embedder_notes
 from lab.replay.plan import plan_of
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
@@ -36,7 +36,7 @@ NOTE = (
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "result"),
     [
         (None, None),
         ({}, None),
@@ -52,11 +52,11 @@ NOTE = (
         ("seed", None),
     ],
 )
-def test_embedder_of_a_configuration_is_what_its_engine_runs_with(value: Any, found: str | None) -> None:
-    assert embedder_of(value) == found
+def test_embedder_of_configuration_is_the_one_of_its_engine(value: Any, result: str | None) -> None:
+    assert embedder_of(value) == result
 
 
-def test_embedder_by_default_is_the_first_that_the_plugin_knows() -> None:
+def test_embedder_of_default_configuration_is_the_plugins_first() -> None:
     section = PLUGIN["embedding"]
     assert isinstance(section, Section)
     model = section.keys["model"]
@@ -68,7 +68,7 @@ def _arm(name: str, named: str | None = None) -> ArmInfo:
     return ArmInfo(name, "engine", 6, 6, {}, embedder=named)
 
 
-def test_embedder_notes_name_the_arms_and_are_silent_where_nothing_differs(ran: RunDirectory) -> None:
+def test_embedder_notes_name_only_arms_that_differ(ran: RunDirectory) -> None:
     def notes(used: str, arms: Sequence[ArmInfo], of: Sequence[str] | None = None) -> tuple[str, ...]:
         resolved = replace(ran.manifest.resolved, embedder={"model": used}, arms=tuple(arms))
         return embedder_notes(resolved, of)
@@ -98,43 +98,45 @@ def ran(desk: Desk) -> RunDirectory:
 
 
 def _after(text: str, lines: int) -> str:
-    """The first lines, unfolded."""
+    """Return the first lines, unwrapped."""
     return " ".join("\n".join(text.splitlines()[:lines]).split())
 
 
-def test_run_keeps_the_name_and_is_planned_again_from_its_manifest(ran: RunDirectory) -> None:
+def test_plan_of_run_keeps_the_embedder_name(ran: RunDirectory) -> None:
     arms = json.loads((ran.path / "manifest.json").read_text())["resolved"]["arms"]
     assert [arm.get("embedder") for arm in arms] == ["text-embedding-3-small", None]
     assert embedder_notes(ran.manifest.resolved) == (NOTE,)
     assert plan_of(ran).run_key() == ran.manifest.run_key
 
 
-def test_replay_tells_it_before_anything_else(desk: Desk, ran: RunDirectory) -> None:
+def test_replay_other_embedder_is_announced_first(desk: Desk, ran: RunDirectory) -> None:
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
 
-    heard: list[str] = []
-    run_replay(ReplayRequest.of_manifest(ran.manifest.asked), desk.home / "again", announce=heard.append)
-    assert heard[0] == NOTE
+    messages: list[str] = []
+    run_replay(ReplayRequest.of_manifest(ran.manifest.asked), desk.home / "again", announce=messages.append)
+    assert messages[0] == NOTE
 
 
-def test_score_and_compare_tell_it_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_score_and_compare_other_embedder_is_shown_first(ran: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     score(ran.path)
-    told = _after(capsys.readouterr().out, 4)
-    assert told.startswith("trial: embedder hashing")
-    assert told.endswith(NOTE)
+    output = _after(capsys.readouterr().out, 4)
+    assert output.startswith("trial: embedder hashing")
+    assert output.endswith(NOTE)
     score(ran.path, as_json=True)
     assert json.loads(capsys.readouterr().out)["embedder"] == [NOTE]
     for form, begins in (("text", "trial: "), ("markdown", "## live minus hybrid "), ("latex", "% live ")):
         compare_verb.compare(ran.path, "hybrid", "live", None, False, False, 3, form)
-        told = _after(capsys.readouterr().out, 5)
-        assert told.startswith(begins)
-        assert "live minus hybrid " in told
-        assert NOTE in told.replace("\\_", "_")
+        output = _after(capsys.readouterr().out, 5)
+        assert output.startswith(begins)
+        assert "live minus hybrid " in output
+        assert NOTE in output.replace("\\_", "_")
     assert compare_arms(open_run(ran.path), "hybrid", "live").as_json()["embedder"] == [NOTE]
 
 
-def test_gate_tells_it_in_every_form(ran: RunDirectory, capsys: pytest.CaptureFixture[str], desk: Desk) -> None:
+def test_gate_other_embedder_is_in_all_outputs(
+    ran: RunDirectory, capsys: pytest.CaptureFixture[str], desk: Desk
+) -> None:
     policy = desk.home / "policy.toml"
     policy.write_text(
         'name = "mine"\nabout = "x"\n[comparison]\nbaseline = "hybrid"\ncandidate = "live"\n'
@@ -142,7 +144,7 @@ def test_gate_tells_it_in_every_form(ran: RunDirectory, capsys: pytest.CaptureFi
     )
     verdict = judge(read_policy(str(policy)), ran)
     assert verdict.embedder == (NOTE,)
-    tell(verdict)
+    emit_verdict(verdict)
     assert NOTE in _after(capsys.readouterr().out, 5)
     assert NOTE in junit(verdict).decode().split("<testcase")[0]
     assert NOTE in "".join(summary(verdict).splitlines(keepends=True)[:4])
@@ -150,10 +152,10 @@ def test_gate_tells_it_in_every_form(ran: RunDirectory, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
-def test_report_tells_it_below_its_title(ran: RunDirectory) -> None:
-    page, twin = _reported(build_report(ran))
+def test_report_other_embedder_is_below_the_title(ran: RunDirectory) -> None:
+    page, markdown = _reported(build_report(ran))
     assert NOTE in page.split("<main")[0]
-    assert NOTE in "".join(twin.splitlines(keepends=True)[:4])
+    assert NOTE in "".join(markdown.splitlines(keepends=True)[:4])
 
 
 def _reported(files: Sequence[Path]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Whoever replays a conversation, its files are the same bytes, and the process that asked is the one that writes."""
+"""All executors give equal bytes, and only the submitting process writes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import pytest
 
 from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure, UnusableInput
-from lab.replay.candidates import rows_of, save_kept
+from lab.replay.candidates import rows_of, save_cached
 from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
-from lab.replay.sources import hand, open_sources, prepare
+from lab.replay.sources import open_sources, prepare, task_sources
 from lab.runs.environment import packages
 from tests.replay.conftest import untimed
 
 Files = Callable[[Path], dict[str, bytes]]
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "oracle")
-# Documents to cite, and a digest to write.
+# Documents to cite, and a Working Set to store.
 ENGINE = {
     "autoRecall": {"selectionMode": "tier_quota_v1"},
     "workingSet": {"enabled": True},
@@ -35,7 +35,7 @@ ENGINE = {
 
 
 def talk(desk: Any, *lengths: int) -> None:
-    """Conversations talk0, talk1 … of so many turns, of which the last is judged."""
+    """Write conversations talk0, talk1 … with this many turns each, the last one judged."""
     for number, length in enumerate(lengths):
         said = [("user", f"pears and plums in crate {n}", f"crate {n} holds plums") for n in range(length)]
         desk.say(f"talk{number}", ("global", said))
@@ -45,12 +45,12 @@ def talk(desk: Any, *lengths: int) -> None:
 def tasks_of(plan: Plan) -> list[Task]:
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    return [task_of(plan, one, sources) for one in plan.recordings]
+    return [task_of(plan, recording, sources) for recording in plan.recordings]
 
 
 @pytest.fixture
 def engine(desk: Any) -> str:
-    """An arm that cites documents and writes its digest into its store."""
+    """An arm that cites documents and stores its Working Set."""
     docs = desk.home / "docs"
     docs.mkdir()
     (docs / "crates.md").write_text("# Crates\n\nPlums are kept in crate 4, pears in crate 5.\n", encoding="utf-8")
@@ -60,12 +60,12 @@ def engine(desk: Any) -> str:
 
 
 @pytest.mark.parametrize("profile", ["seed", "upstream"])
-def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_bytes(
+def test_run_task_pickled_without_cache_or_files_gives_equal_bytes(
     desk: Any, engine: str, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
     talk(desk, 6, 4)
     arms = ARMS if profile == "seed" else ("tier_first_v1",)
-    tasks = tasks_of(make_plan(desk.asked(*arms, engine, profile=profile)))
+    tasks = tasks_of(make_plan(desk.request(*arms, engine, profile=profile)))
     sent = [pickle.dumps(task) for task in tasks]
     here = [run_task(task) for task in tasks]
     for path in (desk.folder, desk.home / "docs", desk.home / "cache"):
@@ -77,46 +77,46 @@ def test_a_task_that_was_sent_needs_no_cache_and_no_file_and_gives_the_same_byte
         assert isinstance(other, Replayed), other
         assert one.receipts == other.receipts
     if profile == "seed":
-        # Nothing was missing of what had been handed over.
+        # The tasks carried everything that they needed.
         assert not (desk.home / "other").exists()
 
 
-def test_what_is_kept_stands_in_for_vectors_and_words(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_of_cached_candidates_needs_no_vectors_or_words(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     talk(desk, 6, 4)
-    plan = make_plan(desk.asked(*ARMS))
+    plan = make_plan(desk.request(*ARMS))
     first = [(task.recording, run_task(task)) for task in tasks_of(plan)]
-    for recording, found in first:
-        assert isinstance(found, Replayed), found
-        save_kept(plan, recording, found.kept)
+    for recording, result in first:
+        assert isinstance(result, Replayed), result
+        save_cached(plan, recording, result.cached)
     tasks = tasks_of(plan)
-    assert all(len(task.handed.vectors.of([])) == len(task.handed.vectors._matrix) == 0 for task in tasks)
+    assert all(len(task.sources.vectors.of([])) == len(task.sources.vectors._matrix) == 0 for task in tasks)
     sent = [pickle.dumps(task) for task in tasks]
     monkeypatch.setenv("LAB_CACHE_DIR", str(desk.home / "other"))
-    for (_, found), task in zip(first, sent, strict=True):
+    for (_, result), task in zip(first, sent, strict=True):
         again = run_task(pickle.loads(task))
         assert isinstance(again, Replayed), again
-        assert again.receipts == found.receipts
-        assert again.kept == {}
+        assert again.receipts == result.receipts
+        assert again.cached == {}
     assert not (desk.home / "other").exists()
-    # Another arm has to be asked for, and its task has the texts again.
-    wider = make_plan(desk.asked(*ARMS, "bm25"))
-    assert all(len(task.handed.vectors._matrix) for task in tasks_of(wider))
+    # A further arm has no cached candidates, so its task carries the texts.
+    wider = make_plan(desk.request(*ARMS, "bm25"))
+    assert all(len(task.sources.vectors._matrix) for task in tasks_of(wider))
 
 
-def test_a_task_holds_its_own_conversation_alone(desk: Any) -> None:
+def test_task_of_conversation_holds_no_other_conversation(desk: Any) -> None:
     talk(desk, 3, 3)
-    first, _ = tasks_of(make_plan(desk.asked(*ARMS)))
+    first, _ = tasks_of(make_plan(desk.request(*ARMS)))
     sent = pickle.dumps(first)
     assert b"talk0/s1/t2" in sent
     assert b"talk1" not in sent
 
 
-def test_what_is_handed_over_is_what_the_cache_holds_and_the_rest_comes_from_there(desk: Any) -> None:
+def test_task_sources_equal_the_cache_and_fall_back_to_it(desk: Any) -> None:
     talk(desk, 3)
-    plan = make_plan(desk.asked())
+    plan = make_plan(desk.request())
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    handed = hand(plan, plan.recordings[0], sources)
+    handed = task_sources(plan, plan.recordings[0], sources)
     for one in (handed, pickle.loads(pickle.dumps(handed))):
         texts = ["something new", "crate 1 holds plums", "something new", "pears and plums in crate 0"]
         assert one.vectors.prepare(texts[1:2]) == 0
@@ -129,13 +129,13 @@ def test_what_is_handed_over_is_what_the_cache_holds_and_the_rest_comes_from_the
         assert words.of(texts) == sources.words[settings].of(texts)
 
 
-def test_the_vectors_of_no_text_are_an_empty_matrix(desk: Any) -> None:
+def test_task_vectors_of_no_text_are_empty(desk: Any) -> None:
     desk.say("bare", ("global", [("assistant", "nobody asks anything")]))
     outcome = desk.run("tier_first_v1")
     assert (outcome.done, outcome.failures) == (("bare",), ())
 
 
-def test_a_loaded_model_stays_behind() -> None:
+def test_task_of_loaded_embedder_is_pickled_without_the_model() -> None:
     from lab.embedding.embedder import SentenceTransformerEmbedder
 
     embedder = SentenceTransformerEmbedder()
@@ -145,7 +145,7 @@ def test_a_loaded_model_stays_behind() -> None:
 
 
 class Noting(Here):
-    """Works here, and notes in which order."""
+    """Runs tasks in this process and records their order."""
 
     def __init__(self) -> None:
         self.order: list[str] = []
@@ -156,20 +156,20 @@ class Noting(Here):
 
 
 @pytest.mark.parametrize(("width", "order"), [(1, [0, 1, 2]), (2, [1, 2, 0])])
-def test_several_workers_take_the_largest_first(desk: Any, width: int, order: list[int]) -> None:
+def test_replay_each_several_workers_start_with_the_largest(desk: Any, width: int, order: list[int]) -> None:
     talk(desk, 2, 7, 4)
-    plan = make_plan(desk.asked())
+    plan = make_plan(desk.request())
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
-    assert np.argsort([-size(plan, one) for one in plan.recordings]).tolist() == [1, 2, 0]
+    assert np.argsort([-size(plan, recording) for recording in plan.recordings]).tolist() == [1, 2, 0]
     pool = Noting()
-    found = dict(replay_each(plan, plan.recordings, sources, Workers(pool, width)))
+    result = dict(replay_each(plan, plan.recordings, sources, Workers(pool, width)))
     assert pool.order == [f"talk{number}" for number in order]
-    assert sorted(found) == sorted(pool.order)
+    assert sorted(result) == sorted(pool.order)
 
 
 @pytest.mark.process
-def test_an_outcome_is_in_the_order_of_the_run_whoever_was_first(desk: Any, files_of: Files) -> None:
+def test_run_replay_two_jobs_keeps_the_order_of_the_run(desk: Any, files_of: Files) -> None:
     talk(desk, 2, 9, 4)
     one = desk.run(*ARMS, out="one")
     two = desk.run(*ARMS, out="two", jobs=2)
@@ -178,7 +178,7 @@ def test_an_outcome_is_in_the_order_of_the_run_whoever_was_first(desk: Any, file
 
 
 @pytest.mark.process
-def test_an_arm_that_cites_and_writes_is_the_same_in_two_processes(desk: Any, engine: str, files_of: Files) -> None:
+def test_run_replay_two_jobs_gives_equal_bytes_for_stateful_arms(desk: Any, engine: str, files_of: Files) -> None:
     talk(desk, 5, 3)
     for profile in ("seed", "upstream"):
         runs = [desk.run(engine, out=f"{profile}{jobs}", jobs=jobs, profile=profile) for jobs in (1, 2)]
@@ -187,11 +187,11 @@ def test_an_arm_that_cites_and_writes_is_the_same_in_two_processes(desk: Any, en
         assert first == second
 
 
-def test_a_worker_with_other_versions_says_so_instead_of_working() -> None:
+def test_worker_with_other_versions_refuses_tasks() -> None:
     here = packages()
     assert _with_versions(here, lambda: "worked") == "worked"
     other = {**here, "numpy": "1.0"}
-    assert _with_versions(other, lambda: "worked") == f"a worker has numpy {here['numpy']} and not 1.0"
+    assert _with_versions(other, lambda: "worked") == f"a worker has numpy {here['numpy']}, expected 1.0"
 
 
 @pytest.mark.parametrize(
@@ -201,49 +201,47 @@ def test_a_worker_with_other_versions_says_so_instead_of_working() -> None:
         ("tcp://127.0.0.1:1", CannotMeasure, "no scheduler answers there"),
     ],
 )
-def test_a_scheduler_that_is_none_is_told_and_the_run_can_go_on_elsewhere(
+def test_dask_bad_scheduler_is_refused_and_run_can_continue(
     desk: Any, monkeypatch: pytest.MonkeyPatch, where: str, kind: type[Exception], said: str
 ) -> None:
     if kind is CannotMeasure:
         pytest.importorskip("distributed", reason="Dask is not installed")
-        monkeypatch.setattr("lab.replay.executors.PATIENCE", 1)
+        monkeypatch.setattr("lab.replay.executors.TIMEOUT", 1)
     talk(desk, 2)
     with pytest.raises(kind, match=said):
-        run_replay(desk.asked(), desk.home / "run", dask=where)
+        run_replay(desk.request(), desk.home / "run", dask=where)
     assert desk.run().done == ("talk0",)
 
 
-def test_without_dask_the_command_that_installs_it_is_told(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dask_not_installed_names_the_install_command(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     talk(desk, 2)
     monkeypatch.setitem(sys.modules, "dask", None)
     with pytest.raises(UnusableInput, match=r'pip install "dask\[distributed\]"'):
-        run_replay(desk.asked(), desk.home / "run", dask="local")
+        run_replay(desk.request(), desk.home / "run", dask="local")
 
 
-def test_a_disk_that_is_full_ends_the_replay_instead_of_failing_each_conversation(
-    desk: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_replay_full_disk_ends_the_replay(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
     from lab.errors import CannotWrite
     from lab.files import cannot_write, write_atomically
 
-    def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
+    def write(path: Path, data: bytes, *, durable: bool = True) -> None:
         if path.name == "talk1.parquet":
             raise cannot_write(path, OSError(errno.ENOSPC, "No space left on device"))
-        write_atomically(path, data, lasting=lasting)
+        write_atomically(path, data, durable=durable)
 
     talk(desk, 2, 2, 2)
-    heard: list[str] = []
+    messages: list[str] = []
     with monkeypatch.context() as patched:
         patched.setattr("lab.runs.resume.write_atomically", write)
         with pytest.raises(CannotWrite, match=r"talk1\.parquet: No space left on device"):
-            run_replay(desk.asked(), desk.home / "run", announce=heard.append)
-    assert heard[-1] == "talk0: done (1 of 3)"
+            run_replay(desk.request(), desk.home / "run", announce=messages.append)
+    assert messages[-1] == "talk0: done (1 of 3)"
     assert desk.run().done == ("talk1", "talk2")
 
 
-def test_a_plan_alone_labels_its_conversation_as_the_whole_does(realmem: Path) -> None:
+def test_plan_alone_gives_the_labels_of_the_full_plan(realmem: Path) -> None:
     from lab.replay.plan import ReplayRequest
 
     plan = make_plan(

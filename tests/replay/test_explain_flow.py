@@ -1,4 +1,4 @@
-"""Why a memory has its place in a turn of an arm that runs the whole flow: what the stages and the past did to it."""
+"""Explanations of arms that run the full flow: the effects of stages and of earlier turns."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def graded(text: str, label: str, **fields: Any) -> tuple[str, dict[str, Any]]:
     return text, {"importance_label": label, **fields}
 
 
-def told(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
+def explain_turn(desk: Any, turn: str, arm: str, **changes: Any) -> Explanation:
     return explain(desk.run(arm, **changes).run, turn, arm)
 
 
-def test_the_digest_that_the_plugin_keeps_among_the_memories_is_no_place(desk: Any) -> None:
+def test_explain_stored_working_set_has_no_position(desk: Any) -> None:
     config = desk.home / "config.json"
     config.write_text('{"workingSet": {"enabled": true}}')
     said = [graded(f"jar {number} holds pears", MUST, category="decision") for number in range(5)]
     asking = [("user", f"which jar holds pears {number}") for number in range(3)]
     desk.say("c", ("global", [("user", "note the jars", *said), *asking]))
     desk.judge("c/s1/t1#0", turn="c/s1/t4")
-    found = told(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
-    assert found.told.value["flow"]["digested"]
-    assert any("working_set:global" in one for one in (json.dumps(found.recall.receipt),))
-    assert set(found.told.standings) == {f"c/s1/t1#{number}" for number in range(5)}
-    assert sum(found.visible.values()) == 5
-    assert set(found.told.runners_up) <= set(found.told.standings)
+    result = explain_turn(desk, "c/s1/t4", "engine", profile="upstream", config=str(config))
+    assert result.explained.value["flow"]["digested"]
+    assert any("working_set:global" in one for one in (json.dumps(result.recall.receipt),))
+    assert set(result.explained.standings) == {f"c/s1/t1#{number}" for number in range(5)}
+    assert sum(result.visible.values()) == 5
+    assert set(result.explained.runners_up) <= set(result.explained.standings)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_digest_that_the_plugin_keeps_among_the_memories_is_no_place(desk: A
         ),
     ],
 )
-def test_what_a_stage_of_the_flow_did_to_gold_is_told(
+def test_explain_gold_names_the_stage_that_dropped_it(
     desk: Any, arm: str, asked: str, said: tuple[str, Any], config: dict[str, Any], reason: str
 ) -> None:
     path = desk.home / "config.json"
@@ -73,22 +73,22 @@ def test_what_a_stage_of_the_flow_did_to_gold_is_told(
     nightly_runs = [("global", [])] * 2
     desk.say("c", ("global", [("user", "note this", said, other)]), *nightly_runs, ("global", [("user", asked)]))
     desk.judge("c/s1/t1#0", turn="c/s4/t1")
-    assert told(desk, "c/s4/t1", arm, config=str(path)).told.reasons == {"c/s1/t1#0": reason}
+    assert explain_turn(desk, "c/s4/t1", arm, config=str(path)).explained.reasons == {"c/s1/t1#0": reason}
 
 
-def test_gold_that_says_what_the_working_set_says_is_told_so(desk: Any) -> None:
+def test_explain_gold_repeating_the_working_set_is_named(desk: Any) -> None:
     said = [graded("we always pick pears in autumn", MUST, category="decision")]
     said.append(graded("We always pick pears in autumn!", NICE))
     desk.say("c", ("global", [("user", "note this", *said), ("user", "when do we pick pears")]))
     desk.judge("c/s1/t1#1", turn="c/s1/t2")
-    assert told(desk, "c/s1/t2", "quota_backbone").told.reasons == {
+    assert explain_turn(desk, "c/s1/t2", "quota_backbone").explained.reasons == {
         "c/s1/t1#1": "it duplicates the Working Set (same text)"
     }
-    assert told(desk, "c/s1/t2", "quota_repeat", out="without").told.reasons == {}
+    assert explain_turn(desk, "c/s1/t2", "quota_repeat", out="without").explained.reasons == {}
 
 
-def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
-    """One place and two memories: what was injected twice gives way, whatever it says."""
+def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
+    """One slot and two memories: the one injected before gives way."""
     config = desk.home / "config.json"
     config.write_text('{"autoRecall": {"maxItems": 1}}')
     said = [graded("pears in crate", NICE), graded("pears in sheds", NICE)]
@@ -99,7 +99,7 @@ def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
     run = desk.run("quota_repeat", config=str(config)).run
     injected = [row["item_key"] for row in read_table(run.receipts("c")).to_pylist()[1:]]
     assert injected == [["c/s1/t1#0"], ["c/s1/t1#1"], ["c/s1/t1#0"], ["c/s1/t1#1"]]
-    reasons = [list(explain(run, f"c/s1/t{turn}", "quota_repeat").told.reasons.items()) for turn in (3, 4, 5)]
+    reasons = [list(explain(run, f"c/s1/t{turn}", "quota_repeat").explained.reasons.items()) for turn in (3, 4, 5)]
     lately = "it was injected recently: its score was multiplied by"
     assert reasons == [
         [("c/s1/t1#0", f"{lately} 0.650")],
@@ -108,16 +108,16 @@ def test_gold_that_was_injected_lately_is_told_by_its_factor(desk: Any) -> None:
     ]
 
 
-def test_failing_lanes_are_told(desk: Any) -> None:
+def test_explain_failing_lanes_are_named(desk: Any) -> None:
     desk.say(
         "lane", ("shop", [("user", "how many pears", ("pears in crate one", {"importance_label": "unknown"}))] * 3)
     )
     desk.judge("lane/s1/t1#0", turn="lane/s1/t3")
     at = "lane/s1/t3"
     run = desk.run("seed_full", faults=(f"fts_error={at}", f"vector_error={at}")).run
-    found = explain(run, at, "seed_full")
-    assert found.ask.faults == {"fts_error", "vector_error"}
-    assert found.told.reasons == {
+    result = explain(run, at, "seed_full")
+    assert result.ask.faults == {"fts_error", "vector_error"}
+    assert result.explained.reasons == {
         "lane/s1/t1#0": "no lane returned it, under the injected faults of this turn: fts_error, vector_error"
     }
-    assert "faults of this turn: fts_error, vector_error" in explanation_text(found, with_text=False)
+    assert "faults in this turn: fts_error, vector_error" in explanation_text(result, with_text=False)

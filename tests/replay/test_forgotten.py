@@ -1,4 +1,4 @@
-"""Memories that are forgotten: no arm recalls them from then on, in either store, and nothing else changes."""
+"""Forgotten memories: no arm recalls them afterwards, with either store, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -65,24 +65,24 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
+def test_replay_forgotten_memory_is_recalled_by_no_arm(store: str) -> None:
     safety_checks = SafetyChecks(RECORDING)
     seen: set[str] = set()
     for answer in answers(store, ARMS):
         there = {memory.key for memory in MEMORIES if memory.is_visible_at(answer.point.seq)}
-        found = {*keys_of(answer), *answer.recall.pinned}
-        assert found <= there, (answer.arm, answer.point.seq)
+        result = {*keys_of(answer), *answer.recall.pinned}
+        assert result <= there, (answer.arm, answer.point.seq)
         assert answer.visible == len(there)
         assert answer.hard_rules == ("c/s#2" in there)
         assert safety_checks.check(answer.recall, answer.point.seq).future == 0
-        seen |= found
+        seen |= result
         if answer.arm in ("vector", "recency", "hybrid", "random", "oracle"):
-            # The oracle sees the probe alone.
-            assert found == (there if answer.arm != "oracle" or answer.point.probe else set())
+            # The oracle depends only on the probe.
+            assert result == (there if answer.arm != "oracle" or answer.point.probe else set())
     assert seen == {memory.key for memory in MEMORIES} - {"c/s#3"}
 
 
-def test_stores_agree_on_what_is_left() -> None:
+def test_replay_forgotten_memory_stores_agree() -> None:
     exact, lance = (answers(store, ARMS) for store in STORES)
     for mine, theirs in zip(exact, lance, strict=True):
         assert mine.recall.items == theirs.recall.items, (mine.arm, mine.point.seq)
@@ -90,24 +90,24 @@ def test_stores_agree_on_what_is_left() -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_forgotten_is_as_if_it_had_never_been_there(store: str) -> None:
-    left = replace(RECORDING, memories=tuple(one for one in MEMORIES if one.visible_until is None))
+def test_replay_forgotten_memory_equals_one_never_stored(store: str) -> None:
+    left = replace(RECORDING, memories=tuple(memory for memory in MEMORIES if memory.visible_until is None))
     names = ("vector", "bm25", "hybrid")
     alone = [one.recall.items for one in answers(store, names, left) if one.point.seq == 6]
     assert [one.recall.items for one in answers(store, names) if one.point.seq == 6] == alone
 
 
-def test_promise_is_broken_by_a_forgotten_memory() -> None:
+def test_safety_checks_forgotten_memory_counts_as_future() -> None:
     (first, *_) = answers("exact", ("recency",))
     assert {"c/s#0", "c/s#1"} == set(keys_of(first))
     assert [SafetyChecks(RECORDING).check(first.recall, seq).future for seq in range(4)] == [0, 0, 1, 1]
 
 
 def _recording(folder: Path) -> Path:
-    told = [("t1", "crate one"), ("t2", "crate two"), ("t3", "crate three of pears")]
+    said_at = [("t1", "crate one"), ("t2", "crate two"), ("t3", "crate three of pears")]
     lines = ['{"kind": "recording", "schema": "lab.recording.v1", "conversation": "c"}']
     lines.append('{"kind": "session", "session": "s", "time": "2026-03-01T09:00:00+00:00"}')
-    for name, text in told:
+    for name, text in said_at:
         lines.append(f'{{"kind": "turn", "turn": "{name}", "role": "user", "text": "{text}"}}')
         after = ', "forgotten_after": "c/s/t2"' if name == "t1" else ""
         lines.append(f'{{"kind": "memory", "text": "pears of {name}", "importance_label": "must_remember"{after}}}')
@@ -117,13 +117,13 @@ def _recording(folder: Path) -> Path:
     return path
 
 
-def test_kept_candidates_know_what_was_forgotten(tmp_path: Path) -> None:
+def test_cached_candidates_leave_out_forgotten_memories(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
-    asked = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
-    first, again = (run_replay(asked, tmp_path / out).run for out in ("one", "two"))
+    request = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
+    first, again = (run_replay(request, tmp_path / out).run for out in ("one", "two"))
     assert first.receipts("c").read_bytes() == again.receipts("c").read_bytes()
-    # Another arm asks a live store for what was not kept.
-    other = run_replay(replace(asked, arms=("hybrid", "engine", "vector")), tmp_path / "three").run
+    # A further arm queries a live store for candidates that are not cached.
+    other = run_replay(replace(request, arms=("hybrid", "engine", "vector")), tmp_path / "three").run
     rows = read_table(other.receipts("c")).to_pylist()
     by_turn = {(row["arm"], row["turn"]): row["item_key"] for row in rows}
     assert by_turn["vector", "c/s/t2"] == ["c/s/t1#0"]
@@ -131,21 +131,21 @@ def test_kept_candidates_know_what_was_forgotten(tmp_path: Path) -> None:
     assert not any(row["future"] for row in rows)
 
 
-def test_explanation_says_that_a_memory_was_forgotten(tmp_path: Path) -> None:
+def test_explain_forgotten_memory_is_named(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     golden = tmp_path / "gold.jsonl"
     golden.write_text(
         '{"kind": "probe", "turn": "c/s/t3", "relevant": [{"memory": "c/s/t1#0", "grade": 1, "reason": "-"}]}\n',
         "utf-8",
     )
-    asked = ReplayRequest(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
-    run = run_replay(asked, tmp_path / "run").run
-    assert explain(run, "c/s/t3", "hybrid").told.reasons == {"c/s/t1#0": "it had been forgotten"}
+    request = ReplayRequest(str(path), "lab", ("hybrid",), embedder="hashing", golden=str(golden))
+    run = run_replay(request, tmp_path / "run").run
+    assert explain(run, "c/s/t3", "hybrid").explained.reasons == {"c/s/t1#0": "it had been forgotten"}
     assert '"visible": false' in (run.path / "golden.jsonl").read_text("utf-8")
 
 
 @pytest.mark.slow
-def test_saturation_forgets(tmp_path: Path) -> None:
+def test_saturation_forgotten_memory_is_not_recalled(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     golden = tmp_path / "gold.jsonl"
     golden.write_text(
@@ -159,9 +159,9 @@ def test_saturation_forgets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("turn", "problem"),
-    [("c/s/t9", "forgotten_after 'c/s/t9' is no turn of the recording"), ("c/s/t1", None), ("", "is no turn")],
+    [("c/s/t9", "forgotten_after 'c/s/t9' is not a turn of this recording"), ("c/s/t1", None), ("", "is not a turn")],
 )
-def test_end_of_a_memory_is_checked(tmp_path: Path, turn: str, problem: str | None) -> None:
+def test_reader_end_of_memory_is_validated(tmp_path: Path, turn: str, problem: str | None) -> None:
     path = _recording(tmp_path / "in")
     path.write_text(path.read_text("utf-8").replace("c/s/t2", turn), "utf-8")
     if problem is None:
@@ -173,15 +173,15 @@ def test_end_of_a_memory_is_checked(tmp_path: Path, turn: str, problem: str | No
     assert str(caught.value).startswith(f"{path}:4: ")
 
 
-def test_end_before_the_birth_is_refused(tmp_path: Path) -> None:
+def test_reader_end_before_creation_is_refused(tmp_path: Path) -> None:
     path = _recording(tmp_path / "in")
     text = path.read_text("utf-8")
     late = '"text": "pears of t3", "importance_label": "must_remember"'
     path.write_text(text.replace(late, f'{late}, "forgotten_after": "c/s/t1"'), "utf-8")
-    with pytest.raises(UnusableInput, match=r":8: forgotten_after 'c/s/t1' is before the memory is there"):
+    with pytest.raises(UnusableInput, match=r":8: forgotten_after 'c/s/t1' comes before the memory exists"):
         read_library(path, "lab")
 
 
-def test_probe_that_wants_a_forgotten_memory_is_a_known_memory() -> None:
+def test_golden_forgotten_memory_is_known() -> None:
     probe = Probe("c/s/5", "c", "c/s/5", None, (Judgement("c/s#1"),))
     assert probe_problems([RECORDING], [probe]) == []

@@ -1,4 +1,4 @@
-"""Labels that the words of a memory give it."""
+"""Labels graded from the text of memories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.labels import Labels, choose_labels, tell_labels
+from lab.replay.labels import Labels, choose_labels, labels_note
 
 TEXTS = ("Never push to main, we decided", "We decided to use LanceDB", "The kiln is blue", "thanks")
 
@@ -16,7 +16,7 @@ def recording() -> Recording:
     return Recording("c", (Turn("c/s/t", 0, "s", "user", "hello", 0),), memories)
 
 
-def test_a_memory_is_graded_as_a_note_of_its_text() -> None:
+def test_heuristic_labels_grade_text_as_a_note() -> None:
     assert list(Labels("heuristic-v1").of(recording(), []).values()) == [
         "must_remember",
         "nice_to_have",
@@ -25,27 +25,27 @@ def test_a_memory_is_graded_as_a_note_of_its_text() -> None:
     ]
 
 
-def test_the_choice_and_its_description() -> None:
+def test_choose_labels_heuristic_describes_itself() -> None:
     labels = choose_labels("heuristic-v1", [recording()], None, None, 0)
     assert labels.describe() == {"mode": "heuristic-v1"}
     with pytest.raises(UnusableInput, match="these are graded by heuristic-v1; add --labels sampled"):
         choose_labels("heuristic-v1", [recording()], 0.1, None, 0)
 
 
-def test_it_is_told_how_many_memories_are_out_of_reach() -> None:
+def test_labels_note_heuristic_counts_ignored_memories() -> None:
     labels = Labels("heuristic-v1")
-    assert tell_labels(labels, "heuristic-v1", [labels.of(recording(), [])] * 2) == (
+    assert labels_note(labels, "heuristic-v1", [labels.of(recording(), [])] * 2) == (
         "labels by heuristic-v1: 1 must_remember, 1 nice_to_have, 2 ignore; 2 of 4 memories are labelled ignore, "
-        "which no tier holds, so the tiered arms cannot reach them"
+        "which belongs to no tier, so arms with tiers cannot recall them"
     )
-    told = tell_labels(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
-    assert told is not None
-    assert "2 ignore, 1 unknown; 2 of 3 memories are labelled ignore" in told
+    note = labels_note(labels, "heuristic-v1", [{"a#1": "ignore", "a#2": "unknown"}, {"b#1": "ignore"}])
+    assert note is not None
+    assert "2 ignore, 1 unknown; 2 of 3 memories are labelled ignore" in note
 
 
-def test_labels_that_were_asked_for_or_recorded_are_not_spoken_of() -> None:
-    assert tell_labels(Labels("sampled"), "sampled", []) is None
-    assert tell_labels(Labels("recorded"), None, []) is None
-    assert tell_labels(Labels("sampled"), None, []) == (
-        "the recordings have no labels, so they are drawn: must 0.10, nice 0.63, seed 0"
+def test_labels_note_requested_or_recorded_is_none() -> None:
+    assert labels_note(Labels("sampled"), "sampled", []) is None
+    assert labels_note(Labels("recorded"), None, []) is None
+    assert labels_note(Labels("sampled"), None, []) == (
+        "the recordings have no labels, so labels are sampled: must 0.10, nice 0.63, seed 0"
     )

@@ -1,4 +1,4 @@
-"""What a run is: the documents that recall may cite, and the scope that a turn's own words name."""
+"""The identity of a run: citable documents, and scopes named by tags."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from lab.errors import OtherArguments
 from lab.measures.score import score_run
 
-# Half of the hashes that differ, and neither in full.
+# Messages shorten the differing hashes.
 ANOTHER = (
     r"was made with other arms \(engine: inputs\.local:docs/pears\.md "
     r'"[0-9a-f]{31}… -> "[0-9a-f]{31}…\); choose another --out'
 )
 
 
-def test_other_documents_make_another_run(desk: Any, tmp_path: Path) -> None:
+def test_run_key_other_documents_differs(desk: Any, tmp_path: Path) -> None:
     desk.say("cited", ("shop", [("user", "how many pears are there", "pears in crate one")] * 3))
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "pears.md").write_text("# Pears\n\nPears are counted on Monday.\n", encoding="utf-8")
@@ -34,7 +34,7 @@ def test_other_documents_make_another_run(desk: Any, tmp_path: Path) -> None:
         desk.run("engine", config=str(config))
 
 
-def test_under_tags_a_turn_is_at_home_in_the_scope_that_it_names(desk: Any) -> None:
+def test_replay_scope_tags_uses_the_scope_in_the_text(desk: Any) -> None:
     memory = ("pears in crate one", {"scope": "farm", "importance_label": "nice_to_have"})
     desk.say("tagged", ("shop", [("user", "[SCOPE: farm]\nhow many pears", memory)] * 3))
     outcome = desk.run("tier_quota_v1", scope="tags")

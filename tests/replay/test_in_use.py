@@ -1,4 +1,4 @@
-"""Two processes at once: in one run directory the second is refused, in one cache both work and neither harms it."""
+"""Two processes at once: a run directory refuses the second, a cache serves both without damage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
-# Many wait for the word, so that they begin together.
+# All processes wait for a signal, so that they start together.
 FILL = """
 import sys
 from pathlib import Path
@@ -67,7 +67,7 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_folder_is_held_by_one_and_free_again_whatever_ends_that_one(tmp_path: Path) -> None:
+def test_only_writer_releases_the_folder_however_it_ends(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run"
     with begin(HOLD, folder) as other:
         assert line(other) == "held"
@@ -85,9 +85,7 @@ def test_a_folder_is_held_by_one_and_free_again_whatever_ends_that_one(tmp_path:
     assert list(folder.iterdir()) == []
 
 
-def test_a_folder_that_was_removed_meanwhile_is_not_written_into(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_writer_removed_folder_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lock(_: int) -> bool:
         (tmp_path / "run").rename(tmp_path / "gone")
         return True
@@ -97,10 +95,10 @@ def test_a_folder_that_was_removed_meanwhile_is_not_written_into(
         pytest.fail("a folder that is gone was held")
 
 
-def test_what_can_be_no_folder_is_told(tmp_path: Path) -> None:
+def test_only_writer_path_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(UnusableInput, match="exists and is no folder, or lies below a file"), only_writer(path):
+        with pytest.raises(UnusableInput, match="exists and is not a folder, or is below a file"), only_writer(path):
             pytest.fail("a file was held as a folder")
 
 
@@ -111,7 +109,7 @@ def talk(desk: Any, count: int = 4) -> None:
         desk.judge(f"talk{number}/s1/t1#0", turn=f"talk{number}/s1/t6")
 
 
-def test_a_run_that_is_being_written_is_left_alone_by_replay_merge_and_rm(desk: Any, files_of: Files) -> None:
+def test_run_in_use_is_refused_by_replay_merge_and_rm(desk: Any, files_of: Files) -> None:
     talk(desk)
     run = desk.run().run
     before = files_of(run.path)
@@ -128,7 +126,7 @@ def test_a_run_that_is_being_written_is_left_alone_by_replay_merge_and_rm(desk: 
 
 
 def started(words: Sequence[object], count: int) -> list[tuple[int, str]]:
-    """The same real commands at once: how each ended, and its last line."""
+    """Run commands at the same time; return the exit code and last line of each."""
     running = [
         subprocess.Popen([LAB, *map(str, one)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for one in (words if isinstance(words[0], list) else [words] * count)
@@ -137,7 +135,7 @@ def started(words: Sequence[object], count: int) -> list[tuple[int, str]]:
     return [(process.returncode, one) for process, one in zip(running, said, strict=True)]
 
 
-def test_two_replays_into_one_folder_and_one_empty_cache_write_what_one_would(desk: Any, files_of: Files) -> None:
+def test_two_replays_into_one_folder_write_one_run(desk: Any, files_of: Files) -> None:
     talk(desk)
     words = ["replay", desk.folder, "--format", "lab", "--golden", desk.golden, "--arm", "hybrid"]
     words += ["--embedder", "hashing", "--out"]
@@ -151,8 +149,8 @@ def test_two_replays_into_one_folder_and_one_empty_cache_write_what_one_would(de
     assert len(states[0]) == 4 + 2
 
 
-def test_many_processes_may_fill_one_cache_at_once(desk: Any) -> None:
-    """Overlapping texts, each asked for by several; vectors, tokens and documents."""
+def test_cache_filled_by_many_processes_is_intact(desk: Any) -> None:
+    """Processes request overlapping texts: vectors, tokens and documents."""
     docs, place = desk.home / "docs", desk.home / "cache" / "docs" / "index.sqlite"
     docs.mkdir()
     for number in range(30):
@@ -177,7 +175,7 @@ def test_many_processes_may_fill_one_cache_at_once(desk: Any) -> None:
     assert [path.name for path in (desk.home / "cache").rglob("*.part")] == []
 
 
-def test_a_documents_index_that_cannot_be_written_is_told(desk: Any) -> None:
+def test_documents_index_not_writable_is_reported(desk: Any) -> None:
     docs = desk.home / "docs"
     docs.mkdir()
     (docs / "one.md").write_text("# One\n\nplums\n", encoding="utf-8")
@@ -192,4 +190,4 @@ def test_a_documents_index_that_cannot_be_written_is_told(desk: Any) -> None:
     place.write_bytes(data[:4096] + b"\x00" * (len(data) - 4096))
     (docs / "two.md").write_text("# Two\n\npears\n", encoding="utf-8")
     with pytest.raises((CannotMeasure, UnusableInput), match="document index"):
-        run_replay(desk.asked(arm), desk.home / "other")
+        run_replay(desk.request(arm), desk.home / "other")

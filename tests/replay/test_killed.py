@@ -1,7 +1,7 @@
-"""Killed at random moments with all its helpers, a command goes on where it was, and ends in the same bytes.
+"""A command killed at random times with all its helpers resumes, and ends with the same bytes.
 
-``LAB_KILLS=100`` kills as often; by default a few times. The trial takes any command: one that can be resumed is a line
-of :data:`COMMANDS`.
+``LAB_KILLS=100`` sets the number of kills, by default a few. Every command that can be resumed has a line in
+:data:`COMMANDS`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS = {"replay in two processes": (*REPLAY, "--jobs", "2"), "sweep": SWEEP}
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_killed_at_random_moments_it_loses_nothing(operators: Path, command: tuple[str, ...]) -> None:
+def test_replay_killed_at_random_times_loses_nothing(operators: Path, command: tuple[str, ...]) -> None:
     words = [str(operators) if word == "RECORDINGS" else word for word in command]
     ended = subprocess.run(
         [sys.executable, TRIAL, "--kills", KILLS, "--", LAB, *words], capture_output=True, text=True, check=False
@@ -34,13 +34,13 @@ def test_killed_at_random_moments_it_loses_nothing(operators: Path, command: tup
     assert ended.stdout.startswith(f"{KILLS} kills in ")
 
 
-def test_helpers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
-    """Whoever is killed cannot tell its helpers; they would wait for work for ever."""
+def test_helpers_of_a_killed_process_end(tmp_path: Path) -> None:
+    """A killed process cannot stop its helpers, which would wait for work forever."""
     program = (
         "import os, signal, sys\n"
-        "from lab.processes import helpers\n"
+        "from lab.processes import worker_pool\n"
         "if __name__ == '__main__':\n"
-        "    with helpers(1) as pool:\n"
+        "    with worker_pool(1) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -55,7 +55,7 @@ def test_helpers_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
 
 
 def _lives(process: int) -> bool:
-    """A process that has ended and that nobody asked about yet is a zombie, and does not live."""
+    """Return whether a process is running; a zombie is not."""
     try:
         return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""The turn loop: what is visible when, in which scope, and what arms share."""
+"""The turn loop: visibility, scopes, and what arms share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lab.systems.fixed import FixedArm
 from lab.systems.kit import Rows
 from tests.playing import Make, arms_named, keys_of, play, played
 
-# The first turn that can recall each memory: several at once, gaps, one after the last turn, one never.
+# The first turn of each memory: several at once, gaps, one after the last turn, one never.
 BIRTHS = (0, 0, 1, 3, 3, 3, 4, 7, 8, 9)
 SCOPES = ("shop", "global", "lab")
 TURNS = tuple(
@@ -61,11 +61,11 @@ def answers(store: str, arms: Sequence[Arm], *, scoping: str) -> list[Answered]:
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("arm", ["vector", "bm25", "hybrid", "recency", "random", "oracle"])
-def test_a_memory_is_visible_exactly_from_its_visible_from(store: str, arm: str) -> None:
-    """All of these arms return whatever there is: it says pears, it is gold, or it is simply there."""
-    found = answers(store, arms_named(arm), scoping="open")
-    assert len(found) == len(TURNS) + 1
-    for answer in found:
+def test_replay_memory_is_visible_from_its_first_turn(store: str, arm: str) -> None:
+    """All of these arms return every memory: it mentions pears, is gold, or is visible."""
+    result = answers(store, arms_named(arm), scoping="open")
+    assert len(result) == len(TURNS) + 1
+    for answer in result:
         seq = answer.point.seq
         there = {memory.key for memory in MEMORIES if memory.visible_from <= seq}
         assert answer.visible == len(there)
@@ -73,23 +73,29 @@ def test_a_memory_is_visible_exactly_from_its_visible_from(store: str, arm: str)
             assert keys_of(answer) == []
         else:
             assert sorted(keys_of(answer)) == sorted(there)
-    assert {memory.visible_from for memory in MEMORIES if memory.key not in keys_of(found[-1])} == {9}
+    assert {memory.visible_from for memory in MEMORIES if memory.key not in keys_of(result[-1])} == {9}
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_tiered_arms_reach_what_is_visible_and_graded_and_nothing_else(store: str) -> None:
+def test_replay_tiered_arms_reach_only_visible_graded_memories(store: str) -> None:
     for answer in answers(store, arms_named("tier_first_v1", "tier_quota_v1"), scoping="open"):
-        there = {one.key for one in MEMORIES if one.visible_from <= answer.point.seq and one.label != "ignore"}
+        there = {
+            memory.key for memory in MEMORIES if memory.visible_from <= answer.point.seq and memory.label != "ignore"
+        }
         assert set(keys_of(answer)) <= there
         assert len(keys_of(answer)) == min(6, len(there))
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(store: str) -> None:
+def test_replay_enforced_scope_recalls_only_that_scope(store: str) -> None:
     for answer in answers(store, arms_named("vector", "recency", "oracle"), scoping="given"):
-        # A probe from outside has no scope of its own, so it reaches all.
+        # A probe from outside has no scope, so it reaches all.
         scope = answer.point.scope
-        there = [one for one in MEMORIES if one.visible_from <= answer.point.seq and one.scope == (scope or one.scope)]
+        there = [
+            memory
+            for memory in MEMORIES
+            if memory.visible_from <= answer.point.seq and memory.scope == (scope or memory.scope)
+        ]
         assert answer.visible == len(there)
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
         assert answer.recall.receipt["scope"] == (scope or "global")
@@ -98,14 +104,14 @@ def test_an_enforced_scope_leaves_only_memories_of_the_scope_of_the_turn(store: 
             assert {item.signals.scope for item in answer.recall.items} <= ({scope} if scope else set(SCOPES))
 
 
-def crossed(found: Sequence[Answered]) -> set[str | None]:
-    """Scopes of items other than the turn's own."""
-    scopes = [(one.point.scope, item.signals.scope) for one in found if one.point.scope for item in one.recall.items]
+def crossed(result: Sequence[Answered]) -> set[str | None]:
+    """Return the scopes of items that differ from the turn's."""
+    scopes = [(one.point.scope, item.signals.scope) for one in result if one.point.scope for item in one.recall.items]
     return {other for own, other in scopes if other != own}
 
 
 @pytest.mark.parametrize("arm", EVERY_ARM)
-def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(arm: str) -> None:
+def test_replay_scopes_are_crossed_only_if_not_enforced(arm: str) -> None:
     enforced = answers("exact", arms_named(arm), scoping="given")
     inside = [one for one in enforced if one.point.scope]
     assert {
@@ -117,20 +123,20 @@ def test_no_arm_crosses_an_enforced_scope_and_without_one_all_do(arm: str) -> No
 
 
 @pytest.mark.parametrize("scoping", ["open", "given"])
-def test_both_stores_answer_alike(scoping: str) -> None:
+def test_replay_both_stores_give_equal_answers(scoping: str) -> None:
     exact, lance = (answers(store, arms_named(*EVERY_ARM), scoping=scoping) for store in ("exact", "lancedb"))
     assert [(one.arm, one.point, keys_of(one), one.recall.context) for one in exact] == [
         (one.arm, one.point, keys_of(one), one.recall.context) for one in lance
     ]
 
 
-def test_visible_nice_counts_the_nice_ones_among_the_visible() -> None:
+def test_replay_visible_nice_counts_visible_nice_memories() -> None:
     for answer in answers("exact", arms_named("none"), scoping="open"):
-        there = [one for one in MEMORIES if one.visible_from <= answer.point.seq]
+        there = [memory for memory in MEMORIES if memory.visible_from <= answer.point.seq]
         assert answer.visible_nice == sum(one.label == "nice_to_have" for one in there)
 
 
-def test_an_arm_answers_the_same_alone_and_among_others() -> None:
+def test_replay_arm_alone_and_among_others_gives_equal_answers() -> None:
     together = answers("exact", arms_named(*EVERY_ARM), scoping="open")
     assert [one.arm for one in together] == list(EVERY_ARM) * (len(TURNS) + 1)
     reverse = answers("exact", arms_named(*EVERY_ARM[::-1]), scoping="open")
@@ -141,16 +147,16 @@ def test_an_arm_answers_the_same_alone_and_among_others() -> None:
         assert [(one.point, one.recall.items, one.recall.receipt) for one in single] == alone
 
 
-def test_an_arm_with_a_past_starts_every_conversation_without_one() -> None:
+def test_replay_stateful_arm_starts_each_conversation_afresh() -> None:
     arms = arms_named("quota_repeat", "seed_full")
     first, again = (answers("exact", arms, scoping="open") for _ in range(2))
     receipts = [one.recall.receipt for one in first]
     assert receipts == [one.recall.receipt for one in again]
-    assert any(one["suppressedByRepeat"]["penalized"] for one in receipts if not one["skipped"])
+    assert any(receipt["suppressedByRepeat"]["penalized"] for receipt in receipts if not receipt["skipped"])
 
 
 class Watched(StoreRetriever):
-    """Remembers what it was fed and asked."""
+    """Records the memories and queries that it receives."""
 
     def __init__(self, real: StoreRetriever) -> None:
         super().__init__(real.store, real.vectors, real.tokens)
@@ -173,13 +179,13 @@ class Watched(StoreRetriever):
 
 @pytest.fixture
 def made() -> dict[Retrieval, Watched]:
-    """The retrievers that were made, by what they were made for; two for one setting are a failure."""
+    """The retrievers made, by settings; a second one for the same settings is an error."""
     return {}
 
 
 @pytest.fixture
 def watching(made: dict[Retrieval, Watched]) -> Any:
-    """Makes retrievers that are watched."""
+    """Makes recording retrievers."""
 
     def watch(live: Make) -> Make:
         def make(retrieval: Retrieval) -> StoreRetriever:
@@ -192,34 +198,32 @@ def watching(made: dict[Retrieval, Watched]) -> Any:
     return watch
 
 
-def test_candidates_are_found_once_a_turn_for_arms_that_share_their_retrieval(
+def test_replay_arms_sharing_a_retrieval_search_once_per_turn(
     tmp_path: Path, made: dict[Retrieval, Watched], watching: Any
 ) -> None:
     config = tmp_path / "every-word.json"
     config.write_text('{"lab": {"arm": "bm25", "textLane": {"stopWords": "none"}}}')
     arms = arms_named("tier_first_v1", "hybrid", f"other={config}", "bm25")
     happening = list(recall_points(RECORDING, [AFTER], "all"))
-    found = played(RECORDING, arms, [AFTER], make=watching)
+    result = played(RECORDING, arms, [AFTER], make=watching)
     assert list(made) == [arms[0].retrieval, arms[2].retrieval]
     for one in made.values():
         assert [row.key for row in one.observed] == [f"c/s#{number}" for number in range(9)]
         assert one.asked == [(point.text, sum(birth <= point.seq for birth in BIRTHS)) for point in happening]
         assert one.closed == 1
-    # Each arm is booked what finding its candidates would have taken it alone: equal for those that share them.
-    for at in range(0, len(found), 4):
-        first, second, other, third = (one.recall.timings["retrieve"] for one in found[at : at + 4])
+    # Arms that share candidates have equal retrieval times.
+    for at in range(0, len(result), 4):
+        first, second, other, third = (one.recall.timings["retrieve"] for one in result[at : at + 4])
         assert first == second == third > 0
         assert other > 0
-    assert len({one.recall.timings["retrieve"] for one in found[::4]}) > 1
+    assert len({one.recall.timings["retrieve"] for one in result[::4]}) > 1
 
 
-def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(
-    made: dict[Retrieval, Watched], watching: Any
-) -> None:
+def test_replay_ended_early_closes_every_retriever(made: dict[Retrieval, Watched], watching: Any) -> None:
     raising = FixedArm("raising", {turn.key: RuntimeError("no") for turn in TURNS})
-    found = played(RECORDING, [*arms_named("recency"), raising], make=watching)
-    assert [one.recall.status for one in found if one.arm == "raising"] == ["failed"] * len(TURNS)
-    assert {one.recall.status for one in found if one.arm == "recency"} == {"ok"}
+    result = played(RECORDING, [*arms_named("recency"), raising], make=watching)
+    assert [one.recall.status for one in result if one.arm == "raising"] == ["failed"] * len(TURNS)
+    assert {one.recall.status for one in result if one.arm == "recency"} == {"ok"}
     assert [one.closed for one in made.values()] == [1]
     made.clear()
     reading = replay(play(RECORDING, make=watching), arms_named("recency"))
@@ -229,23 +233,23 @@ def test_every_retriever_is_closed_when_an_arm_raises_and_when_nobody_reads_on(
     assert [one.closed for one in made.values()] == [1]
 
 
-def test_gold_is_handed_to_the_oracle_with_its_grades() -> None:
-    wanted = (Judgement("c/s#2", 1), Judgement("c/s#0", 2), Judgement("c/s#9", 2))
-    probe = Probe("c/s/4", "c", "c/s/4", None, wanted)
+def test_replay_oracle_receives_grades() -> None:
+    expected = (Judgement("c/s#2", 1), Judgement("c/s#0", 2), Judgement("c/s#9", 2))
+    probe = Probe("c/s/4", "c", "c/s/4", None, expected)
     happening = [one for one in recall_points(RECORDING, [probe], "all") if one.seq == 4]
-    (found,) = played(RECORDING, arms_named("oracle"), happening=happening)
-    assert [(item.id, item.score) for item in found.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
+    (result,) = played(RECORDING, arms_named("oracle"), happening=happening)
+    assert [(item.id, item.score) for item in result.recall.items] == [("c/s#0", 2.0), ("c/s#2", 1.0)]
 
 
-def test_gold_is_told_to_nobody_who_does_not_need_it() -> None:
-    heard: list[Any] = []
-    played(RECORDING, [FixedArm()], [AFTER], heard=heard.append)
-    (system,) = {id(one.system): one.system for one in heard}.values()
+def test_replay_other_arms_receive_no_grades() -> None:
+    calls: list[Any] = []
+    played(RECORDING, [FixedArm()], [AFTER], on_recall=calls.append)
+    (system,) = {id(call.system): call.system for call in calls}.values()
     assert len(system.asked) == len(TURNS) + 1
     assert [dict(one.grades) for one in system.asked] == [{}] * len(system.asked)
 
 
-def test_rows_stand_in_order_of_birth_with_the_labels_that_were_handed_in() -> None:
+def test_rows_are_ordered_by_creation_with_given_labels() -> None:
     rows = Rows().of(MEMORIES)
     assert [row.key for row in rows] == [memory.key for memory in MEMORIES]
     must = [replace(memory, label="must_remember") for memory in MEMORIES]
@@ -256,13 +260,13 @@ def test_rows_stand_in_order_of_birth_with_the_labels_that_were_handed_in() -> N
     ]
 
 
-def test_a_rule_is_hard_if_it_was_recorded_so_or_is_tagged_so() -> None:
+def test_plan_hard_rule_is_recorded_or_tagged() -> None:
     tagged = replace(MEMORIES[2], text="[HARD] no pears")
     rows = Rows().of((replace(MEMORIES[0], hard_rule=True), MEMORIES[1], tagged, *MEMORIES[3:]))
     assert [row.key for row in rows if row.hard_rule] == ["c/s#0", "c/s#2"]
 
 
-def test_a_turn_that_is_passed_over_has_no_rule_to_keep(desk: Any) -> None:
+def test_replay_skipped_turn_has_no_hard_rules(desk: Any) -> None:
     rule = ("Never write to the attic", {"hard_rule": True})
     desk.say("a", ("global", [("user", "the attic is full", rule), ("user", "ok"), ("user", "what of the attic")]))
     rows = desk.rows(desk.run("seed_full"))
@@ -272,7 +276,7 @@ def test_a_turn_that_is_passed_over_has_no_rule_to_keep(desk: Any) -> None:
     ]
 
 
-def test_the_time_of_a_search_is_no_time_of_selection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_search_time_is_not_selection_time(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = ExactView.search
 
     def slowly(self: ExactView, where: Filter, limit: int) -> Lanes:
@@ -281,5 +285,5 @@ def test_the_time_of_a_search_is_no_time_of_selection(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ExactView, "search", slowly)
     happening = list(recall_points(RECORDING, (), "all"))[:2]
-    for found in played(RECORDING, arms_named("tier_first_v1"), happening=happening):
-        assert found.recall.timings["select"] < 20_000_000
+    for result in played(RECORDING, arms_named("tier_first_v1"), happening=happening):
+        assert result.recall.timings["select"] < 20_000_000

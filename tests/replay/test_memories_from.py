@@ -1,4 +1,4 @@
-"""The memories of a store take the place of a recording's own, and the store is only read."""
+"""The memories of a store replace those of recordings; the store is only read."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def without(number: int, *names: str) -> Row:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes an export: JSON Lines, or what is given as it is where the name ends in .json."""
+    """Write an export: JSON Lines, or the given value if the name ends in .json."""
 
     def to(rows: Any, name: str = "export.jsonl") -> Path:
         path = tmp_path / name
         if name.endswith(".json"):
             path.write_text(json.dumps(rows, indent=2), "utf-8")
         else:
-            path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in rows), "utf-8")
+            path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows), "utf-8")
         return path
 
     return to
@@ -61,15 +61,15 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Write:
-    """Writes a LanceDB table as the plugin keeps it: a vector a row, one fragment a row, deleted rows."""
+    """Write a LanceDB table like the plugin's: vectors, single-row fragments, deleted rows."""
 
     def to(rows: list[Row], name: str = "memories") -> Path:
         folder = tmp_path / "db"
         with quiet_lance():
             database = import_lancedb().connect(str(folder))
-            made = database.create_table(name, [{"vector": [0.5] * 8} | one for one in rows[:1]])
-            for one in rows[1:]:
-                made.add([{"vector": [0.5] * 8} | one])
+            made = database.create_table(name, [{"vector": [0.5] * 8} | row for row in rows[:1]])
+            for row in rows[1:]:
+                made.add([{"vector": [0.5] * 8} | row])
             made.delete(f"id = '{uuid(9)}'")
         return folder
 
@@ -92,7 +92,7 @@ def contents(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_a_row_is_a_memory_under_its_own_id(write: Write) -> None:
+def test_read_stored_row_is_a_memory_with_its_id(write: Write) -> None:
     stored = read_stored(write([row(2), row(1, scope="", trust_tier=None, category=None, createdAt=7)]))
     second, first = stored.memories
     assert first == Memory(uuid(1), "memory 1", "memory 1", 0, 7, "other", "global", "nice_to_have", trust="unknown")
@@ -100,7 +100,7 @@ def test_a_row_is_a_memory_under_its_own_id(write: Write) -> None:
     assert stored.notes == ()
 
 
-def test_the_engine_keeps_the_id_of_a_stored_row(write: Write) -> None:
+def test_replay_stored_memory_keeps_its_id(write: Write) -> None:
     placed = with_stored(library(5000), read_stored(write([row(1), row(2, id="note-7")])))
     (recording,) = placed.recordings
     rows = Rows().of(recording.memories)
@@ -109,19 +109,19 @@ def test_the_engine_keeps_the_id_of_a_stored_row(write: Write) -> None:
     assert [one.trust_tier for one in rows] == ["import", "import"]
 
 
-def test_a_memory_is_visible_at_a_turn_if_it_was_stored_no_later(write: Write) -> None:
+def test_with_stored_memory_is_visible_once_stored(write: Write) -> None:
     path = write([row(number, createdAt=at) for number, at in enumerate((0, 1000, 1001, 3000, 3001, 3002))])
     placed = with_stored(library(1000, 2000, 3000), read_stored(path))
     assert [memory.visible_from for memory in placed.recordings[0].memories] == [0, 0, 1, 2, 3, 4]
     assert placed.golden.notes == ("c: 1 of 6 memories were stored after its last turn, so no turn can recall them",)
 
 
-def test_a_time_is_floored_to_whole_milliseconds(write: Write) -> None:
+def test_read_stored_time_is_floored_to_milliseconds(write: Write) -> None:
     stored = read_stored(write([row(1, createdAt=-0.5), row(2, createdAt=7.9)]))
     assert [memory.created_at for memory in stored.memories] == [-1, 7]
 
 
-def test_labels_are_resolved_and_missing_ones_are_unknown_and_counted(write: Write) -> None:
+def test_read_stored_missing_labels_are_unknown_and_counted(write: Write) -> None:
     given = ["must_remember", "Nice to have", "high", None, "", "odd"]
     path = write([row(number, importance_label=label) for number, label in enumerate(given)])
     stored = read_stored(path)
@@ -129,21 +129,21 @@ def test_labels_are_resolved_and_missing_ones_are_unknown_and_counted(write: Wri
     assert [memory.label for memory in stored.memories] == [must, nice, must, "unknown", "unknown", must]
     assert stored.notes == (
         f"{path}: rows without a label, which count as unknown: 2",
-        f"{path}: labels that the engine does not know, replaced by that of the score: 1",
+        f"{path}: labels unknown to the engine, replaced by that of the score: 1",
     )
 
 
-def test_rows_that_nobody_stored_stay_out_of_the_pool(write: Write) -> None:
+def test_read_stored_rows_of_the_engine_are_left_out(write: Write) -> None:
     path = write([row(1), row(2, id="__schema__"), row(3, id="working_set:shop"), row(4, text=" ")])
     stored = read_stored(path)
     assert [memory.key for memory in stored.memories] == [uuid(1)]
     assert stored.notes == (
-        f"{path}: working-set rows, which the engine makes itself, kept out of the pool: 1",
+        f"{path}: working-set rows left out, because the engine builds them itself: 1",
         f"{path}: rows without a text left out: 1",
     )
 
 
-def test_a_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
+def test_read_stored_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
     rows = [row(1, hard_rule=True), row(2, text="[HARD] no deploys"), row(3, text="[ALWAYS_PIN] x"), row(4)]
     placed = with_stored(library(9000), read_stored(write(rows)))
     recording = placed.recordings[0]
@@ -151,7 +151,7 @@ def test_a_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
     assert [one.hard_rule for one in made] == [True, True, True, False]
 
 
-def test_a_table_and_its_export_are_the_same_store(table: Write, write: Write) -> None:
+def test_read_stored_table_and_export_are_equal(table: Write, write: Write) -> None:
     rows = [row(3), row(1, importance=None, importance_label=None), row(2), row(9)]
     folder = table(rows)
     before = contents(folder)
@@ -164,20 +164,20 @@ def test_a_table_and_its_export_are_the_same_store(table: Write, write: Write) -
 
 
 @pytest.mark.parametrize("shape", [lambda rows: rows, lambda rows: {"items": rows}])
-def test_an_export_may_be_one_json_value(write: Write, shape: Callable[[list[Row]], Any]) -> None:
+def test_read_stored_json_export_is_read(write: Write, shape: Callable[[list[Row]], Any]) -> None:
     assert [memory.key for memory in read_stored(write(shape([row(2), row(1)]), "e.json")).memories] == [
         uuid(2),
         uuid(1),
     ]
 
 
-def test_the_recordings_own_memories_are_set_aside_with_a_note(write: Write) -> None:
+def test_with_stored_own_memories_are_ignored_with_a_note(write: Write) -> None:
     placed = with_stored(library(5000, own=2), read_stored(write([row(1)])))
     assert (placed.memories, [memory.key for memory in placed.recordings[0].memories]) == ("stored", [uuid(1)])
-    assert placed.golden.notes == ("c: its own 2 memories are set aside",)
+    assert placed.golden.notes == ("c: its own 2 memories are ignored",)
 
 
-def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> None:
+def test_with_stored_probe_of_a_missing_row_is_refused(write: Write) -> None:
     stored = read_stored(write([row(1)]))
     wants = Probe("c/s/5000", "c", "c/s/5000", None, (Judgement(uuid(1)),))
     assert with_stored(library(5000, probes=(wants,)), stored).golden.probes == (wants,)
@@ -202,10 +202,10 @@ def test_a_probe_may_want_a_stored_row_and_none_that_is_gone(write: Write) -> No
         ([row(1, createdAt="2026")], ":1: field 'createdAt': expected milliseconds since 1970, found a string"),
         ([row(1, createdAt=float("nan"))], ":1: field 'createdAt': expected milliseconds since 1970"),
         ([row(1, hard_rule="yes")], ":1: field 'hard_rule': expected true or false, found a string"),
-        ([], ": holds no memory that could be recalled"),
+        ([], ": holds no memory with a text"),
     ],
 )
-def test_a_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
+def test_read_stored_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
     path = write(rows)
     with pytest.raises(UnusableInput) as caught:
         read_stored(path)
@@ -213,41 +213,41 @@ def test_a_bad_line_is_named(write: Write, rows: list[Any], what: str) -> None:
 
 
 @pytest.mark.parametrize("value", [7, {"rows": []}, [7]])
-def test_another_json_value_is_refused(write: Write, value: Any) -> None:
+def test_read_stored_other_json_is_refused(write: Write, value: Any) -> None:
     with pytest.raises(UnusableInput, match=r"e\.json: (\[0\]: )?expected"):
         read_stored(write(value, "e.json"))
 
 
-def test_a_folder_without_such_a_table_is_refused(tmp_path: Path, table: Write) -> None:
+def test_read_stored_folder_without_table_is_refused(tmp_path: Path, table: Write) -> None:
     with pytest.raises(UnusableInput, match="nowhere: no such LanceDB folder or export file"):
         read_stored(tmp_path / "nowhere")
-    with pytest.raises(UnusableInput, match="is no LanceDB folder with a table 'memories'"):
+    with pytest.raises(UnusableInput, match="is not a LanceDB folder with a table 'memories'"):
         read_stored(tmp_path)
     folder = table([row(1)], "others")
-    with pytest.raises(UnusableInput, match="is no LanceDB folder with a table 'memories'"):
+    with pytest.raises(UnusableInput, match="is not a LanceDB folder with a table 'memories'"):
         read_stored(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["others.lance"]
 
 
-def test_a_table_named_itself_tells_which_folder_to_give(table: Write) -> None:
+def test_read_stored_table_path_names_its_folder(table: Write) -> None:
     folder = table([row(1)])
     with pytest.raises(UnusableInput) as caught:
         read_stored(folder / "memories.lance")
-    assert str(caught.value).endswith(f"; give the folder that holds it, {folder}")
+    assert str(caught.value).endswith(f"; give the folder that contains it, {folder}")
 
 
-def test_a_table_without_a_column_that_a_memory_needs_is_refused(table: Write) -> None:
+def test_read_stored_table_without_required_column_is_refused(table: Write) -> None:
     with pytest.raises(UnusableInput, match="table 'memories' has no column text, createdAt"):
         read_stored(table([without(1, "text", "createdAt", "category")]))
 
 
-def test_a_broken_table_is_refused(tmp_path: Path) -> None:
+def test_read_stored_damaged_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memories.lance" / "data").mkdir(parents=True)
     with pytest.raises(UnusableInput, match=r"table 'memories' cannot be read \(\w+\): it is damaged, or"):
         read_stored(tmp_path)
 
 
-def test_what_an_export_leaves_out_has_a_default_and_is_noted(write: Write) -> None:
+def test_read_stored_missing_fields_get_defaults_with_notes(write: Write) -> None:
     kept = {"id": uuid(1), "text": "pears", "createdAt": 1}
     stored = read_stored(write([kept]))
     (memory,) = stored.memories
@@ -255,45 +255,45 @@ def test_what_an_export_leaves_out_has_a_default_and_is_noted(write: Write) -> N
     assert any("rows without a scope: 1" in note for note in stored.notes)
 
 
-def test_read_stored_keeps_the_order_of_the_rows(table: Write) -> None:
+def test_read_stored_keeps_row_order(table: Write) -> None:
     rows = [row(3), row(1), row(4, createdAt=0), row(2)]
     stored = read_stored(table(rows))
     assert [memory.key for memory in stored.memories] == [uuid(3), uuid(1), uuid(4), uuid(2)]
     (recording,) = with_stored(library(1000, 2000, 9000), stored).recordings
-    # In order of birth, each with its place in the table.
+    # Ordered by time, each with its row number.
     born = [(memory.key, memory.place, memory.visible_from) for memory in recording.memories]
     assert born == [(uuid(4), 2, 0), (uuid(1), 1, 0), (uuid(2), 3, 1), (uuid(3), 0, 2)]
     assert [one.position for one in Rows().of(recording.memories)] == [2, 1, 3, 0]
 
 
-def test_stores_of_another_row_order_are_other_stores(write: Write) -> None:
+def test_run_key_other_row_order_differs(write: Write) -> None:
     rows = [row(1), row(2)]
     one, other = (read_stored(write(some, name)) for some, name in ((rows, "a.jsonl"), (rows[::-1], "b.jsonl")))
     assert with_stored(library(1), one).stored != with_stored(library(1), other).stored
 
 
-def test_a_table_of_memory_lancedb_is_read_with_defaults_and_notes(table: Write) -> None:
+def test_read_stored_memory_lancedb_gets_defaults_with_notes(table: Write) -> None:
     names = ("importance_label", "scope", "trust_tier")
     folder = table([without(1, *names), without(2, *names) | {"importance": 0.7, "category": "entity"}])
     stored = read_stored(folder)
-    assert [(one.label, one.category) for one in stored.memories] == [
+    assert [(memory.label, memory.category) for memory in stored.memories] == [
         ("must_remember", "fact"),
         ("nice_to_have", "entity"),
     ]
-    assert {(one.scope, one.trust) for one in stored.memories} == {("global", "unknown")}
+    assert {(memory.scope, memory.trust) for memory in stored.memories} == {("global", "unknown")}
     searched = (
-        "rows in which the plugin itself would find nothing until they are imported with memory_import, for its "
+        "rows that the plugin itself could not search until they are imported with memory_import, because its "
         "searches need importance_label and scope"
     )
     assert stored.notes == (
         f"{folder}: label taken from the importance in rows without an importance_label: 2",
-        f"{folder}: scope taken to be global in rows without a scope: 2",
-        f"{folder}: trust_tier taken to be unknown in rows without a trust_tier: 2",
+        f"{folder}: scope set to global in rows without a scope: 2",
+        f"{folder}: trust_tier set to unknown in rows without a trust_tier: 2",
         f"{folder}: {searched}: 2",
     )
 
 
-def test_rows_with_a_zero_vector_are_counted(table: Write) -> None:
+def test_read_stored_zero_vectors_are_counted(table: Write) -> None:
     folder = table([row(1), row(2, vector=[0.0] * 8), row(3, vector=[0.0] * 7 + [0.1])])
     stored = read_stored(folder)
     assert [memory.embedded for memory in stored.memories] == [True, False, True]
@@ -304,14 +304,14 @@ def test_rows_with_a_zero_vector_are_counted(table: Write) -> None:
     assert note.endswith(": 1")
 
 
-def test_a_store_that_openclaw_wrote_is_read(shared: Callable[..., Path]) -> None:
+def test_read_stored_openclaw_store_is_read(shared: Callable[..., Path]) -> None:
     plain = read_stored(shared("live", "lancedb", "memory-lancedb-2026.3.13"))
-    assert [(one.label, one.category, one.embedded) for one in plain.memories] == [
+    assert [(memory.label, memory.category, memory.embedded) for memory in plain.memories] == [
         ("must_remember", "preference", True),
         ("nice_to_have", "preference", True),
     ]
     assert len(plain.notes) == 4
     engine = read_stored(shared("live", "lancedb", "engine-2026.9.6"))
     assert (len(engine.memories), engine.notes) == (9, ())
-    times = [one.created_at for one in engine.memories]
+    times = [memory.created_at for memory in engine.memories]
     assert times == sorted(times)

@@ -1,4 +1,4 @@
-"""What a live engine's configuration asks for and the lab lacks: every replay says it, and goes on."""
+"""Settings of live engines that the lab lacks: every replay notes them and continues."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 import pytest
 
 from lab.errors import UnusableInput
-from lab.replay.embedders import missing_notes
+from lab.replay.config_notes import missing_notes
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from tests.playing import arms_named
 from tests.replay.conftest import Desk
 
 
-def test_every_replay_tells_it_once_and_a_configuration_for_the_lab_alone_is_refused(desk: Desk) -> None:
+def test_missing_notes_live_file_is_noted_lab_file_is_refused(desk: Desk) -> None:
     desk.say("talk", ("global", [("user", "the port is 8080", "port 8080"), ("user", "which port is it?")]))
     desk.judge("talk/s1/t1#0", turn="talk/s1/t2")
     live, own = desk.home / "live.json", desk.home / "own.json"
     live.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "gbrainMirror": True}))
     own.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "lab": {"arm": "engine"}}))
     first = desk.run(f"engine={live}", "hybrid")
-    told = "not implemented here: autoCapture, gbrainMirror (of arm engine)"
+    note = "not implemented here: autoCapture, gbrainMirror (of arm engine)"
     for _ in range(2):
-        heard: list[str] = []
-        run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=heard.append)
-        assert heard.count(told) == 1
+        messages: list[str] = []
+        run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=messages.append)
+        assert messages.count(note) == 1
     with pytest.raises(UnusableInput, match=r"own\.json: autoCapture: not implemented here; leave it out"):
         desk.run(f"mine={own}")
 
 
-def test_arms_that_bring_it_are_named_in_one_sentence() -> None:
+def test_missing_notes_name_settings_and_arms_in_one_sentence() -> None:
     def notes(**configs: Any) -> tuple[str, ...]:
         infos = [arms_named("seed_full", name=name, config=config)[0].describe() for name, config in configs.items()]
         return missing_notes(infos)

@@ -1,4 +1,4 @@
-"""What a replay was asked to do, checked and resolved."""
+"""Replay requests, checked and resolved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.runs.records import to_json
 
 @pytest.fixture
 def garden(desk: Any) -> Any:
-    """Two graded conversations with a probe each."""
+    """Two labelled conversations with a probe each."""
     for name in ("garden", "kitchen"):
         graded = {"importance_label": "nice_to_have"}
         desk.say(name, ("global", [("user", "the spade is in the shed", ("spade: shed", graded)), ("user", "where?")]))
@@ -48,7 +48,7 @@ def garden(desk: Any) -> Any:
         ({"depth": 0}, "depth 0"),
         ({"limit": 0}, "limit 0"),
         ({"limit": -1}, "limit -1"),
-        ({"conversation": ("cellar",)}, "no conversation 'cellar'; there are: garden, kitchen"),
+        ({"conversation": ("cellar",)}, "no conversation 'cellar'; known: garden, kitchen"),
         ({"memories": "turns"}, "has no memories 'turns'; it has: recorded"),
         ({"format": "csv"}, "unknown format 'csv'"),
         ({"profile": "downstream"}, "unknown profile 'downstream'; known: seed, upstream"),
@@ -65,16 +65,19 @@ def garden(desk: Any) -> Any:
         ({"config": "nowhere.json"}, "nowhere.json: no such file"),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(garden: Any, changes: dict[str, Any], message: str) -> None:
+def test_make_plan_bad_arguments_are_named(garden: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnusableInput, match=message):
-        make_plan(garden.asked(**changes))
+        make_plan(garden.request(**changes))
 
 
-def test_defaults_are_decided_by_the_format_and_the_recording(garden: Any) -> None:
-    plan = make_plan(garden.asked())
+def test_make_plan_defaults_follow_format_and_recording(garden: Any) -> None:
+    plan = make_plan(garden.request())
     assert (plan.recall_turns, plan.labels, plan.library.memories) == ("user", Labels("recorded"), "recorded")
-    assert [one.conversation for one in plan.recordings] == ["garden", "kitchen"]
-    assert [probe.id for one in plan.recordings for probe in plan.probes(one)] == ["garden/s1/t2", "kitchen/s1/t2"]
+    assert [recording.conversation for recording in plan.recordings] == ["garden", "kitchen"]
+    assert [probe.id for recording in plan.recordings for probe in plan.probes(recording)] == [
+        "garden/s1/t2",
+        "kitchen/s1/t2",
+    ]
     assert plan.labels_of(plan.recordings[0]) == {"garden/s1/t1#0": "nice_to_have"}
 
 
@@ -89,13 +92,13 @@ def test_defaults_are_decided_by_the_format_and_the_recording(garden: Any) -> No
         ({"conversation": ("kitchen", "garden"), "limit": 1}, ["garden"]),
     ],
 )
-def test_conversations_are_chosen_in_order_of_their_ids(garden: Any, changes: dict[str, Any], names: list[str]) -> None:
-    plan = make_plan(garden.asked(**changes))
-    assert [one.conversation for one in plan.recordings] == names
+def test_make_plan_conversations_are_ordered_by_id(garden: Any, changes: dict[str, Any], names: list[str]) -> None:
+    plan = make_plan(garden.request(**changes))
+    assert [recording.conversation for recording in plan.recordings] == names
     assert plan.comparable()["conversations"] == names
 
 
-def test_arguments_survive_the_json_of_a_manifest() -> None:
+def test_replay_request_of_manifest_is_equal() -> None:
     asked = ReplayRequest(
         "p", "lab", ("bm25", "x=c.json"), golden="g", limit=3, conversation=("a", "b"), must_share=0.2
     )
@@ -121,16 +124,16 @@ def test_arguments_survive_the_json_of_a_manifest() -> None:
         ({"faults": ("embedder_down",)}, {"faults"}, True),
         ({"faults": ("embedder_down=0.5", "fts_error=garden/s1/t2")}, {"faults"}, True),
         ({"recall_turns": "all"}, {"recall_turns"}, False),
-        # The two say the same, and one alone has nobody to say it with.
+        # The two conversations are equal; one alone is equal to none.
         ({"limit": 1}, {"conversations", "equal_conversations"}, False),
         ({"conversation": ("kitchen",)}, {"conversations", "equal_conversations"}, False),
         ({"golden": None}, {"golden"}, False),
     ],
 )
-def test_what_decides_the_receipts_is_resolved(
+def test_run_key_every_argument_that_matters_differs(
     garden: Any, changes: dict[str, Any], where: set[str], comparable: bool
 ) -> None:
-    plain, changed = make_plan(garden.asked()), make_plan(garden.asked(**changes))
+    plain, changed = make_plan(garden.request()), make_plan(garden.request(**changes))
     before, after = plain.resolved(), changed.resolved()
     assert {key for key in {*before, *after} if before.get(key) != after.get(key)} == where
     assert plain.run_key() != changed.run_key()
@@ -149,39 +152,39 @@ def test_what_decides_the_receipts_is_resolved(
         {"limit": 2},
     ],
 )
-def test_naming_a_default_or_what_has_no_effect_is_the_same_run(garden: Any, changes: dict[str, Any]) -> None:
-    assert make_plan(garden.asked(**changes)).run_key() == make_plan(garden.asked()).run_key()
+def test_run_key_explicit_defaults_are_equal(garden: Any, changes: dict[str, Any]) -> None:
+    assert make_plan(garden.request(**changes)).run_key() == make_plan(garden.request()).run_key()
 
 
-def test_the_seed_decides_drawn_labels_and_rules_and_the_random_arm(garden: Any) -> None:
-    for asked in (garden.asked(labels="sampled"), garden.asked("random"), garden.asked(hard_rules=1)):
+def test_run_key_seed_matters_only_where_it_is_used(garden: Any) -> None:
+    for asked in (garden.request(labels="sampled"), garden.request("random"), garden.request(hard_rules=1)):
         assert make_plan(asked).run_key() != make_plan(replace(asked, seed=1)).run_key()
 
 
-def test_a_configuration_file_decides_by_what_it_says_and_not_by_its_name(garden: Any) -> None:
+def test_run_key_configuration_counts_not_its_file_name(garden: Any) -> None:
     one, same, other = (garden.home / name for name in ("one.json", "same.json", "other.json"))
     one.write_text('{"autoRecall": {"quotas": {"mustMax": 1}}}')
     same.write_text('{ "autoRecall": {"quotas": {"mustMax": 1}} }')
     other.write_text('{"autoRecall": {"quotas": {"mustMax": 2}}}')
-    keys = [make_plan(garden.asked("tier_quota_v1", config=str(path))).run_key() for path in (one, same, other)]
+    keys = [make_plan(garden.request("tier_quota_v1", config=str(path))).run_key() for path in (one, same, other)]
     assert keys[0] == keys[1] != keys[2]
-    # 2 is the default: saying so changes nothing.
-    assert keys[2] == make_plan(garden.asked("tier_quota_v1")).run_key()
+    # 2 is the default, so naming it changes nothing.
+    assert keys[2] == make_plan(garden.request("tier_quota_v1")).run_key()
 
 
-def test_a_changed_recording_or_golden_set_is_another_run(garden: Any) -> None:
-    before = make_plan(garden.asked()).comparable()
+def test_comparable_changed_recording_or_gold_differs(garden: Any) -> None:
+    before = make_plan(garden.request()).comparable()
     garden.judge(turn="garden/s1/t1")
-    judged = make_plan(garden.asked()).comparable()
+    judged = make_plan(garden.request()).comparable()
     assert {key for key in before if before[key] != judged[key]} == {"golden"}
     garden.say("cellar", ("global", [("user", "it is dark", ("dark", {"importance_label": "ignore"}))]))
-    grown = make_plan(garden.asked()).comparable()
+    grown = make_plan(garden.request()).comparable()
     assert {key for key in before if judged[key] != grown[key]} == {"recordings", "conversations"}
 
 
 @pytest.fixture
 def shelved(garden: Any) -> Callable[..., Path]:
-    """The garden on a shelf: recordings in datasets/plants, a golden set a conversation in golden/plants."""
+    """The garden as a shipped set: recordings in datasets/plants, golden sets in golden/plants."""
     home = garden.home / "shelf"
     datasets, golden = home / "datasets" / "plants", home / "golden" / "plants"
     datasets.mkdir(parents=True)
@@ -197,57 +200,55 @@ def shelved(garden: Any) -> Callable[..., Path]:
     return put
 
 
-def test_the_golden_set_beside_a_folder_of_recordings_is_found(garden: Any, shelved: Callable[..., Path]) -> None:
+def test_make_plan_golden_set_beside_the_folder_is_used(garden: Any, shelved: Callable[..., Path]) -> None:
     folder = shelved("garden.jsonl", "garden").parent
     shelved("kitchen.jsonl", "kitchen")
-    plan = make_plan(replace(garden.asked(), path=str(folder), golden=None))
+    plan = make_plan(replace(garden.request(), path=str(folder), golden=None))
     assert [probe.id for probe in plan.library.golden.probes] == ["garden/s1/t2", "kitchen/s1/t2"]
     assert set(plan.comparable()["golden"]) == {"garden.jsonl", "kitchen.jsonl"}
 
 
 @pytest.mark.parametrize("file", ["kitchen.jsonl", "02-kitchen.jsonl"])
-def test_one_file_of_a_folder_brings_the_probes_of_its_own_conversation(
-    garden: Any, shelved: Callable[..., Path], file: str
-) -> None:
-    """Whatever the file is called: the conversation is named inside."""
+def test_make_plan_single_file_uses_only_its_probes(garden: Any, shelved: Callable[..., Path], file: str) -> None:
+    """The name of the conversation is in the file, not the file's name."""
     shelved("garden.jsonl", "garden")
     path = shelved(file, "kitchen")
-    plan = make_plan(replace(garden.asked(), path=str(path), golden=None))
-    assert [one.conversation for one in plan.recordings] == ["kitchen"]
+    plan = make_plan(replace(garden.request(), path=str(path), golden=None))
+    assert [recording.conversation for recording in plan.recordings] == ["kitchen"]
     assert [probe.id for probe in plan.library.golden.probes] == ["kitchen/s1/t2"]
 
 
-def test_a_golden_set_that_was_named_must_fit_what_was_named(garden: Any) -> None:
+def test_make_plan_given_golden_set_must_match(garden: Any) -> None:
     path = next(path for path in garden.folder.iterdir() if '"garden"' in path.read_text())
     with pytest.raises(UnusableInput, match="names conversation 'kitchen', which no recording has"):
-        make_plan(garden.asked(path=str(path)))
+        make_plan(garden.request(path=str(path)))
 
 
-def test_shipped_conversations_come_with_their_labels_and_probes(operators: Path) -> None:
+def test_make_plan_shipped_set_has_labels_and_probes(operators: Path) -> None:
     plan = make_plan(ReplayRequest(str(operators), "lab", ("none",)))
     assert plan.labels == Labels("recorded")
-    assert all(plan.probes(one) for one in plan.recordings)
+    assert all(plan.probes(recording) for recording in plan.recordings)
     single = make_plan(ReplayRequest(str(operators / "two-desks.jsonl"), "lab", ("none",)))
     assert single.library.golden.probes == plan.probes(plan.recordings[-1])
 
 
-def test_hard_rules_are_drawn_with_the_seed_among_must_memories(desk: Any) -> None:
+def test_plan_hard_rules_are_sampled_among_must_memories(desk: Any) -> None:
     must = {"importance_label": "must_remember"}
     said = [(f"rule {number}", must if number < 6 else {}) for number in range(9)]
     desk.say("c", ("global", [("user", "note this", *said)]))
-    drawn = set()
+    sampled = set()
     for seed in range(6):
-        plan = make_plan(desk.asked(hard_rules=2, seed=seed, labels="recorded"))
+        plan = make_plan(desk.request(hard_rules=2, seed=seed, labels="recorded"))
         hard = [row for row in rows_of(plan, plan.recordings[0]) if row.hard_rule]
         assert [row.importance_label for row in hard] == ["must_remember"] * 2
-        drawn.add(tuple(row.key for row in hard))
-    assert len(drawn) > 1
+        sampled.add(tuple(row.key for row in hard))
+    assert len(sampled) > 1
 
 
-def test_a_random_arm_is_planned_again_with_the_seed_that_it_had(desk: Any) -> None:
+def test_plan_of_random_arm_keeps_its_seed(desk: Any) -> None:
     desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
     run = desk.run("random", seed=7).run
     (kept,) = run.manifest.resolved.arms
-    (told,) = [to_json(info) for info in plan_of(run).infos]
-    assert {name: to_json(kept)[name] for name in told} == json.loads(json.dumps(told))
+    (described,) = [to_json(info) for info in plan_of(run).infos]
+    assert {name: to_json(kept)[name] for name in described} == json.loads(json.dumps(described))
     assert plan_of(run).infos[0].seed == plan_of(run).arms[0].describe().seed == 7

@@ -1,4 +1,4 @@
-"""The cache is for its owner alone: it holds words of memories in order, and the text of documents."""
+"""The cache is private to its owner, because it holds texts of memories and documents."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lab.retrieval.tokens import TextSettings, Tokens
 
 @pytest.fixture
 def open_to_all() -> Iterator[None]:
-    """A process whose files may be read and written by everybody, unless it says otherwise."""
+    """A process with umask 0, whose files are open to everybody by default."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 def _rights(root: Path) -> dict[str, str]:
-    """Rights of a folder and all that lies in it, by path."""
+    """Return the permissions of a folder and its contents, by path."""
     return {
         path.relative_to(root.parent).as_posix(): stat.filemode(path.stat().st_mode)
         for path in (root, *sorted(root.rglob("*")))
@@ -32,7 +32,7 @@ def _rights(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("open_to_all")
-def test_cache_of_a_replay_is_for_its_owner_alone(desk: Any) -> None:
+def test_cache_of_replay_is_private_to_its_owner(desk: Any) -> None:
     (desk.home / "docs").mkdir()
     (desk.home / "docs" / "crates.md").write_text("# Crates\n\nPlums are kept in crate 4.\n", encoding="utf-8")
     lane = {"enabled": True, "scopeMappingStrategy": "none", "sourceRoots": [str(desk.home / "docs")]}
@@ -49,7 +49,7 @@ def test_cache_of_a_replay_is_for_its_owner_alone(desk: Any) -> None:
 
 
 @pytest.mark.usefixtures("open_to_all")
-def test_files_beside_the_documents_index_have_its_rights(desk: Any) -> None:
+def test_documents_index_side_files_are_private(desk: Any) -> None:
     from lab.systems.openclaw.docs.database import open_database
 
     place = desk.home / "index"
@@ -65,7 +65,7 @@ def test_files_beside_the_documents_index_have_its_rights(desk: Any) -> None:
 
 
 @pytest.mark.usefixtures("open_to_all")
-def test_folder_that_an_older_version_left_open_is_closed_when_it_is_used(desk: Any) -> None:
+def test_cache_folder_with_open_rights_is_made_private(desk: Any) -> None:
     Tokens(TextSettings()).prepare(["crate 4 holds plums"])
     (folder,) = (desk.home / "cache" / "tokens").iterdir()
     folder.chmod(0o755)

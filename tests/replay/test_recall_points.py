@@ -1,4 +1,4 @@
-"""When recall happens: at turns, at probes on turns, and at probes asked after the end."""
+"""Recall points: turns, probes on turns, and probes after the last turn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def after(name: str, query: str = "what was said") -> Probe:
 
 @pytest.mark.parametrize(("recall_turns", "recalled"), [("user", USER), ("all", ALL), ("none", [])])
 @pytest.mark.parametrize("judged", [[], [0], [1, 5], ALL])
-def test_recall_happens_at_recall_turns_and_at_judged_turns(
+def test_recall_points_are_recall_turns_and_judged_turns(
     recall_turns: str, recalled: list[int], judged: list[int]
 ) -> None:
     probes = {turn: on(turn) for turn in judged}
@@ -47,57 +47,55 @@ def test_recall_happens_at_recall_turns_and_at_judged_turns(
     assert list(recall_points(RECORDING, list(probes.values()), recall_turns)) == expected
 
 
-def test_the_order_of_inline_probes_in_their_set_does_not_matter() -> None:
+def test_recall_points_do_not_depend_on_probe_order() -> None:
     probes = [on(5), on(0), on(3)]
     assert list(recall_points(RECORDING, probes, "user")) == list(recall_points(RECORDING, probes[::-1], "user"))
 
 
 @pytest.mark.parametrize(("recall_turns", "recalled"), [("user", USER), ("all", ALL), ("none", [])])
-def test_probes_from_outside_are_asked_after_the_last_turn_and_are_no_recall_turns(
-    recall_turns: str, recalled: list[int]
-) -> None:
+def test_recall_points_probes_from_outside_follow_the_last_turn(recall_turns: str, recalled: list[int]) -> None:
     probes = [after("late", "where"), on(2), after("later", "when")]
-    found = list(recall_points(RECORDING, probes, recall_turns))
-    assert [point.key for point in found[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
-    assert found[-2:] == [
+    result = list(recall_points(RECORDING, probes, recall_turns))
+    assert [point.key for point in result[:-2]] == [f"c/s/{turn}" for turn in sorted({*recalled, 2})]
+    assert result[-2:] == [
         RecallPoint("late", 7, "where", None, 1061, False, probes[0]),
         RecallPoint("later", 7, "when", None, 1061, False, probes[2]),
     ]
 
 
-def test_the_clock_never_runs_backwards() -> None:
+def test_recall_points_time_never_decreases() -> None:
     times = [point.now_ms for point in recall_points(RECORDING, [after("x"), on(1)], "all")]
     assert times == sorted(times)
     assert times[-1] > TURNS[-1].time_ms
 
 
 @pytest.mark.parametrize("recall_turns", ["users", "", "None"])
-def test_unknown_recall_turns_are_refused_with_the_known_ones(recall_turns: str) -> None:
+def test_recall_points_unknown_choice_names_known_ones(recall_turns: str) -> None:
     with pytest.raises(UnusableInput, match="known: user, all, none"):
         list(recall_points(RECORDING, [], recall_turns))
 
 
-def test_questions_of_locomo_are_all_asked_after_the_end(locomo: Path) -> None:
+def test_recall_points_locomo_questions_follow_the_last_turn(locomo: Path) -> None:
     library = read_library(locomo, "locomo")
     assert library.format.recall_turns == "none"
     for recording in library.recordings:
         probes = library.golden.of(recording.conversation)
-        found = list(recall_points(recording, probes, "none"))
-        assert [point.probe for point in found] == list(probes)
-        assert {(point.seq, point.recalls) for point in found} == {(len(recording.turns), False)}
+        result = list(recall_points(recording, probes, "none"))
+        assert [point.probe for point in result] == list(probes)
+        assert {(point.seq, point.is_recall_turn) for point in result} == {(len(recording.turns), False)}
 
 
-def test_queries_of_realmem_are_judged_where_they_were_said(realmem: Path) -> None:
+def test_recall_points_realmem_queries_are_at_their_turns(realmem: Path) -> None:
     library = read_library(realmem, "realmem")
     for recording in library.recordings:
         probes = library.golden.of(recording.conversation)
-        found = list(recall_points(recording, probes, "user"))
-        assert {point.probe.id for point in found if point.probe} == {probe.id for probe in probes}
-        assert len(found) == sum(turn.role == "user" for turn in recording.turns)
-        assert all(point.recalls for point in found)
+        result = list(recall_points(recording, probes, "user"))
+        assert {point.probe.id for point in result if point.probe} == {probe.id for probe in probes}
+        assert len(result) == sum(turn.role == "user" for turn in recording.turns)
+        assert all(point.is_recall_turn for point in result)
 
 
-def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) -> None:
+def test_replay_probe_from_outside_only_adds_its_row(desk: Any) -> None:
     turns = [("user", f"apples and pears number {turn}", f"pears are stored in shed {turn}") for turn in range(9)]
     desk.say("c", ("global", turns))
     desk.judge("c/s1/t2#0", turn="c/s1/t5")
@@ -112,13 +110,13 @@ def test_a_probe_from_outside_changes_nothing_but_adds_its_own_row(desk: Any) ->
     assert [(row["turn"], row["arm"]) for row in added] == [
         (key, arm) for key in ("c/ask-1", "c/ask-2") for arm in arms
     ]
-    assert {(row["recalls"], row["visible"]) for row in added} == {(False, 9)}
+    assert {(row["is_recall_turn"], row["visible"]) for row in added} == {(False, 9)}
     ids = {"c/ask-1", "c/ask-2"}
     assert [one for one in score_run(after_.run) if one.at not in ids] == list(score_run(before.run))
 
 
-def test_a_judged_turn_that_is_no_recall_turn_leaves_no_past(desk: Any) -> None:
-    """What was injected for the judge alone is no repeat at the turns that count."""
+def test_replay_judged_turn_without_recall_leaves_no_trace(desk: Any) -> None:
+    """Items injected only for a probe do not count as repeats at recall turns."""
     turns = [
         (role, f"pears number {turn}", f"pears are in shed {turn}")
         for turn in range(4)
@@ -128,7 +126,7 @@ def test_a_judged_turn_that_is_no_recall_turn_leaves_no_past(desk: Any) -> None:
     before = desk.rows(desk.run("seed_full", out="before"))
     desk.judge("c/s1/t1#0", turn="c/s1/t4")
     after_ = desk.rows(desk.run("seed_full", out="after"))
-    assert [row["turn"] for row in after_ if not row["recalls"]] == ["c/s1/t4"]
-    assert [row for row in after_ if row["recalls"]] == before
-    # The past does count: what was penalised is said in the receipts.
+    assert [row["turn"] for row in after_ if not row["is_recall_turn"]] == ["c/s1/t4"]
+    assert [row for row in after_ if row["is_recall_turn"]] == before
+    # Earlier recall turns do count: the receipts show the penalty.
     assert '"penalized":0' not in before[-1]["receipt"]

@@ -1,4 +1,4 @@
-"""Receipts on disk: what they hold, what they never hold, and that equal input gives equal bytes."""
+"""Receipts: their contents, no texts, and equal bytes for equal input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCALARS = [
     "turn",
     "seq",
     "scope",
-    "recalls",
+    "is_recall_turn",
     "probe",
     "status",
     "failure",
@@ -41,7 +41,7 @@ SCALARS = [
     "chars",
 ]
 SCALARS += ["hard_rules", "hard_kept", "pinned", "duplicates", "log"]
-BLOCK = ["block", "tokens", "evicted", "future", "twins", "raw", "superseded", "stale", "outdated"]
+BLOCK = ["block", "tokens", "evicted", "future", "duplicate_items", "unescaped", "superseded", "stale", "outdated"]
 ITEMS = ["key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision"]
 
 
@@ -59,12 +59,12 @@ def plan(desk: Any) -> Plan:
     desk.say("果園 east", ("orchard", turns[:6]), ("global", [*turns[6:], ("user", "thanks")]))
     desk.judge("果園 east/s1/t2#0", id="果園 east/q", conversation="果園 east", query="pears")
     (desk.home / "config.json").write_text('{"autoCapture": {"todoStaleTtlDays": 1}}')
-    return make_plan(desk.asked(*ARMS, config=str(desk.home / "config.json")))
+    return make_plan(desk.request(*ARMS, config=str(desk.home / "config.json")))
 
 
 @pytest.fixture
 def answered(plan: Plan) -> list[Answered]:
-    """Every answer of every arm."""
+    """All answers of all arms."""
     (recording,) = plan.recordings
     sources = open_sources(plan)
     prepare(plan, [recording], sources, lambda _: None)
@@ -72,14 +72,14 @@ def answered(plan: Plan) -> list[Answered]:
 
 
 def decoded(path: Path) -> str:
-    """Everything that a Parquet file says: its values, and the metadata around them."""
+    """Return the contents of a Parquet file: values and metadata."""
     table = parquet.read_table(path)
     return json.dumps(
         [table.to_pylist(), str(table.schema), str(parquet.read_metadata(path).metadata)], ensure_ascii=False
     )
 
 
-def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
+def test_receipts_table_round_trip_keeps_every_answer(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     write_table(receipts_table(answered, plan.recordings[0], {}), tmp_path / "r.parquet")
     rows = read_table(tmp_path / "r.parquet").to_pylist()
     assert len(rows) == len(answered) == 14 * len(ARMS)
@@ -89,7 +89,7 @@ def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answe
             one.point.key,
             one.point.seq,
             one.point.scope or "global",
-            one.point.recalls,
+            one.point.is_recall_turn,
             one.point.probe.id if one.point.probe else None,
             one.recall.status,
             None,
@@ -110,24 +110,24 @@ def test_what_was_answered_comes_back_from_disk(plan: Plan, answered: list[Answe
         assert row["evicted"] == one.recall.receipt.get("budget", {}).get("droppedCount", 0)
         checked = SafetyChecks(plan.recordings[0]).check(one.recall, one.point.seq)
         assert tuple(row[name] for name in Checked._fields) == checked
-    assert {rank for one in answered for entry in one.recall.items for rank in entry.signals[3:5]} > {
+    assert {rank for answer in answered for entry in answer.recall.items for rank in entry.signals[3:5]} > {
         None,
         1,
     }
-    # Every column has something to say: the fixture is no poorer than a run.
-    for name in (one for one in SCALARS if one != "failure"):
+    # Every column varies, so that the fixture covers them all.
+    for name in (scalar for scalar in SCALARS if scalar != "failure"):
         assert len({json.dumps(row[name]) for row in rows}) > 1, name
 
 
-def test_the_columns_are_those_that_are_documented(plan: Plan, answered: list[Answered]) -> None:
+def test_receipts_table_has_the_documented_columns(plan: Plan, answered: list[Answered]) -> None:
     table = receipts_table(answered, plan.recordings[0], {})
     assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt", *BLOCK]
     assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"4"}
 
 
-def test_receipts_without_any_item_have_the_same_schema(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
+def test_receipts_table_without_items_has_the_same_schema(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     whole = receipts_table(answered, plan.recordings[0], {}).schema
-    for some in ([one for one in answered if one.arm == "none"], []):
+    for some in ([answer for answer in answered if answer.arm == "none"], []):
         table = receipts_table(some, plan.recordings[0], {})
         assert table.schema == whole
         write_table(table, tmp_path / "r.parquet")
@@ -135,7 +135,7 @@ def test_receipts_without_any_item_have_the_same_schema(plan: Plan, answered: li
         assert [row["item_key"] for row in table.to_pylist()] == [[]] * len(some)
 
 
-def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
+def test_latency_table_holds_the_timings(answered: list[Answered]) -> None:
     table = latency_table(answered)
     assert table.column_names == ["arm", "turn", "stage", "ns", "cold"]
     rows = table.to_pylist()
@@ -150,23 +150,21 @@ def test_timings_are_in_a_file_of_their_own(answered: list[Answered]) -> None:
     assert latency_table([]).schema == table.schema
 
 
-def test_equal_answers_give_equal_bytes_and_timings_leave_no_trace(
-    plan: Plan, answered: list[Answered], tmp_path: Path
-) -> None:
+def test_receipts_table_bytes_do_not_depend_on_timings(plan: Plan, answered: list[Answered], tmp_path: Path) -> None:
     for number, answers in enumerate((answered, answered)):
         write_table(receipts_table(answers, plan.recordings[0], {}), tmp_path / f"{number}.parquet")
-        for one in answered:
-            one.recall.timings["search"] = 123456789
+        for answer in answered:
+            answer.recall.timings["search"] = 123456789
     assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()
 
 
 def said_in(recording: Recording) -> set[str]:
-    return {text for one in recording.memories for text in (one.text, one.index_text)} | {
+    return {text for memory in recording.memories for text in (memory.text, memory.index_text)} | {
         turn.text for turn in recording.turns if len(turn.text) > 12
     }
 
 
-def test_receipts_and_gold_hold_no_text_of_the_recording(operators: Path, tmp_path: Path) -> None:
+def test_receipts_and_gold_hold_no_text(operators: Path, tmp_path: Path) -> None:
     asked = ReplayRequest(str(operators), "lab", ARMS, embedder="hashing")
     run = run_replay(asked, tmp_path / "run").run
     gold = (run.path / "golden.jsonl").read_text()
@@ -182,7 +180,7 @@ def test_receipts_and_gold_hold_no_text_of_the_recording(operators: Path, tmp_pa
 
 
 @pytest.mark.parametrize("keep", [0, 3, 200, -1])
-def test_a_damaged_file_cannot_be_measured_and_is_named(tmp_path: Path, keep: int) -> None:
+def test_read_table_damaged_file_is_named(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "r.parquet"
     write_table(pa.table({"arm": ["x"] * 100}), path)
     path.write_bytes(path.read_bytes()[:keep])
@@ -190,6 +188,6 @@ def test_a_damaged_file_cannot_be_measured_and_is_named(tmp_path: Path, keep: in
         read_table(path)
 
 
-def test_a_missing_file_cannot_be_measured(tmp_path: Path) -> None:
+def test_read_table_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match=r"gone\.parquet"):
         read_table(tmp_path / "gone.parquet")

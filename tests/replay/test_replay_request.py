@@ -1,4 +1,4 @@
-"""What a replay may be asked for besides its arms: hard rules, detected categories, scopes by tag, faults."""
+"""Options of a replay: hard rules, detected categories, scopes by tag, faults."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lab.retrieval.faults import KNOWN, NO_VECTOR, SLOW_NS, FaultPlan
 from lab.runs.tables import read_table
 from tests.playing import as_listed, listed_in
 
-# None of these looks back at earlier turns, so that a fault at one turn touches no other.
+# Stateless arms, so that a fault at one turn affects no other.
 ARMS = ("tier_first_v1", "tier_quota_v1", "quota_flow", "vector", "bm25", "recency")
 ASKED = "pantry/s1/t2"
 
 
 @pytest.fixture
 def pantry(desk: Any) -> Any:
-    """Twelve memories of every label, one of them a hard rule by its recording; turns that ask, and one that thanks."""
+    """Twelve memories of every label, one recorded as a hard rule; questions, and one turn of thanks."""
     labels = (MUST, "nice_to_have", "unknown", "ignore")
     said: list[tuple[str, dict[str, Any]]] = [
         (f"jar {place} holds pears & plums", {"importance_label": labels[place % 4]}) for place in range(12)
@@ -47,38 +47,36 @@ def by_turn(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, dict[str, Any
 
 
 @pytest.mark.parametrize("labels", [{"labels": "recorded"}, {"labels": "sampled", "must_share": 0.4}])
-def test_drawn_hard_rules_are_must_memories_and_nested_as_their_number_grows(
-    operators: Path, labels: dict[str, Any]
-) -> None:
+def test_hard_rules_sampled_are_nested_must_memories(operators: Path, labels: dict[str, Any]) -> None:
     asked = ReplayRequest(str(operators), "lab", ("none",), embedder="hashing", limit=3, **labels)
     plans = [make_plan(replace(asked, hard_rules=number)) for number in (0, 1, 2, 5, 999)]
     other = make_plan(replace(asked, hard_rules=5, arms=("seed_full", "recency")))
     for place, recording in enumerate(plans[0].recordings):
-        drawn = [rules(plan, place) for plan in plans]
+        sampled = [rules(plan, place) for plan in plans]
         must = {key for key, label in plans[0].labels_of(recording).items() if label == MUST}
-        assert [len(one) for one in drawn] == [0, 1, 2, 5, len(must)]
-        assert drawn[-1] == must
-        assert all(fewer < more for fewer, more in pairwise(drawn))
-        # Which arms run decides nothing.
-        assert rules(other, place) == drawn[3]
+        assert [len(one) for one in sampled] == [0, 1, 2, 5, len(must)]
+        assert sampled[-1] == must
+        assert all(fewer < more for fewer, more in pairwise(sampled))
+        # The choice of arms has no influence.
+        assert rules(other, place) == sampled[3]
     assert rules(make_plan(replace(asked, hard_rules=5, seed=1))) != rules(plans[3])
 
 
-def test_rules_of_the_recording_stay_whatever_is_drawn(pantry: Any) -> None:
+def test_hard_rules_recorded_ones_are_kept(pantry: Any) -> None:
     own = {"pantry/s1/t1#1"}
-    assert rules(make_plan(pantry.asked())) == own
-    drawn = rules(make_plan(pantry.asked(hard_rules=2)))
-    assert len(drawn) == 3
-    assert own < drawn
+    assert rules(make_plan(pantry.request())) == own
+    sampled = rules(make_plan(pantry.request(hard_rules=2)))
+    assert len(sampled) == 3
+    assert own < sampled
 
 
-def test_hard_rules_are_counted_alike_for_every_arm_and_kept_by_those_that_know_them(pantry: Any) -> None:
+def test_hard_rules_counts_are_equal_for_all_arms(pantry: Any) -> None:
     arms = ("tier_quota_v1", "quota_flow", "seed_full", "none", "recency")
     rows = pantry.rows(pantry.run(*arms, hard_rules=2))
-    hard = rules(make_plan(pantry.asked(hard_rules=2)))
+    hard = rules(make_plan(pantry.request(hard_rules=2)))
     for row in rows:
         skipped = json.loads(row["receipt"])["skipped"]
-        # The flow passes over thanks, so that nothing is lost there.
+        # The flow skips thanks, so no rule is lost there.
         assert skipped is (row["turn"] == "pantry/s1/t3" and row["arm"] in ("quota_flow", "seed_full"))
         assert row["hard_rules"] == (3 if row["seq"] and not skipped else 0)
         if row["arm"] == "seed_full":
@@ -89,7 +87,7 @@ def test_hard_rules_are_counted_alike_for_every_arm_and_kept_by_those_that_know_
     assert kept >= {("seed_full", 3), ("none", 0)}
 
 
-def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -> None:
+def test_categories_are_recorded_or_detected(desk: Any) -> None:
     said = [
         ("we decided to use jars", {}),
         ("remember to wash the jars", {"category": "preference"}),
@@ -97,11 +95,11 @@ def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -
         ("我決定買罐子", {}),
     ]
     desk.say("c", ("global", [("user", "note this", *said), ("user", "what about the jars")]))
-    found = {}
+    result = {}
     for categories in ("recorded", "detected"):
-        plan = make_plan(desk.asked(categories=categories))
-        found[categories] = [row.category for row in rows_of(plan, plan.recordings[0])]
-    assert found == {
+        plan = make_plan(desk.request(categories=categories))
+        result[categories] = [row.category for row in rows_of(plan, plan.recordings[0])]
+    assert result == {
         "recorded": ["fact", "preference", "preference", "fact"],
         "detected": ["decision", "todo", "preference", "decision"],
     }
@@ -111,7 +109,7 @@ def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -
                 "pinned"
             ]
         )
-        for categories in found
+        for categories in result
     }
     decisions = {"c/s1/t1#0", "c/s1/t1#3"}
     assert not decisions & pinned["recorded"]
@@ -127,7 +125,7 @@ def test_categories_are_recorded_or_detected_where_the_words_say_so(desk: Any) -
         ("[SCOPE: shop floor] how many pears are there", "global", "inferred"),
     ],
 )
-def test_a_tag_decides_the_scope_whatever_the_session_says(desk: Any, text: str, scope: str, mode: str) -> None:
+def test_scope_tag_overrides_the_session(desk: Any, text: str, scope: str, mode: str) -> None:
     said = [(f"pears of {one} {number}", {"scope": one}) for one in ("shop", "farm", "global") for number in range(2)]
     desk.say("c", ("farm", [("user", "note this", *said), ("user", text)]))
     outcome = desk.run(*ARMS, scope="tags")
@@ -138,13 +136,13 @@ def test_a_tag_decides_the_scope_whatever_the_session_says(desk: Any, text: str,
         assert (set(row["item_scope"]), row["visible"], receipt["scope"]) == ({scope}, 2, scope), row["arm"]
         if row["arm"] == "quota_flow":
             assert receipt["scopeMode"] == mode
-        found = explain(outcome.run, row["turn"], row["arm"])
-        assert as_listed(found.recall) == listed_in(row)
-        assert sum(found.visible.values()) == 2
+        result = explain(outcome.run, row["turn"], row["arm"])
+        assert as_listed(result.recall) == listed_in(row)
+        assert sum(result.visible.values()) == 2
 
 
 @pytest.mark.parametrize("fault", KNOWN)
-def test_a_fault_at_a_turn_happens_there_and_nowhere_else(pantry: Any, fault: str) -> None:
+def test_fault_at_a_turn_affects_only_that_turn(pantry: Any, fault: str) -> None:
     plain = pantry.rows(pantry.run(*ARMS, out="plain"))
     outcome = pantry.run(*ARMS, faults=(f"{fault}={ASKED}",))
     faulty = pantry.rows(outcome)
@@ -157,7 +155,7 @@ def test_a_fault_at_a_turn_happens_there_and_nowhere_else(pantry: Any, fault: st
         receipt = json.loads(row["receipt"])
         lost, left = ("fts", "vec") if fault == "fts_error" else ("vec", "fts")
         assert (set(row[f"item_{lost}_rank"]), receipt[f"{lost}Top"]) == ({None} if row["item_key"] else set(), [])
-        # An arm of the lane that is lost has nothing to go by; the others go on.
+        # An arm with only the failed lane returns nothing; the others continue.
         assert bool(row["item_key"]) is (arm != {"fts": "bm25", "vec": "vector"}[lost])
         assert (NO_VECTOR.get(fault) in receipt["rejected"]) is (fault in NO_VECTOR)
         assert json.loads(before["receipt"])[f"{lost}Top"]
@@ -165,7 +163,7 @@ def test_a_fault_at_a_turn_happens_there_and_nowhere_else(pantry: Any, fault: st
         assert as_listed(explain(outcome.run, ASKED, arm).recall) == listed_in(row)
 
 
-def test_a_slow_store_shows_in_timings_alone(pantry: Any) -> None:
+def test_fault_slow_store_changes_only_timings(pantry: Any) -> None:
     plain, slow = (pantry.run(*ARMS, out=name, faults=faults) for name, faults in (("a", ()), ("b", ("slow_store",))))
     assert pantry.rows(plain) == pantry.rows(slow)
     spent = [row["ns"] for row in read_table(slow.run.latency("pantry")).to_pylist() if row["stage"] == "search"]
@@ -173,7 +171,7 @@ def test_a_slow_store_shows_in_timings_alone(pantry: Any) -> None:
     assert max(spent_plain) < SLOW_NS <= max(spent)
 
 
-def test_a_share_of_turns_is_drawn_by_hash_and_nested() -> None:
+def test_fault_share_is_sampled_by_hash_and_nested() -> None:
     keys = [f"c/s/t{number}" for number in range(400)]
     happens = {
         share: {key for key in keys if FaultPlan((f"fts_error={share}",)).at(key)} for share in (0.05, 0.2, 0.6, 1)
@@ -181,11 +179,11 @@ def test_a_share_of_turns_is_drawn_by_hash_and_nested() -> None:
     assert happens[0.2] == {key for key in keys if draw(0, f"fts_error {key}") < 0.2}
     assert happens[0.05] < happens[0.2] < happens[0.6] < happens[1] == set(keys)
     assert len(happens[0.2]) == pytest.approx(80, abs=25)
-    # Each fault draws its own turns.
+    # Each fault samples its own turns.
     assert happens[0.2] != {key for key in keys if FaultPlan(("vector_error=0.2",)).at(key)}
 
 
-def test_faults_come_together() -> None:
+def test_faults_can_be_combined() -> None:
     plan = FaultPlan(("fts_error", "slow_store=c/s/t1", "embedder_down=c/s/t2", "embedder_down=0.000001"))
     assert plan.at("c/s/t1") == {"fts_error", "slow_store"}
     assert plan.at("c/s/t2") == {"fts_error", "embedder_down"}

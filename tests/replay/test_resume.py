@@ -1,4 +1,4 @@
-"""Killed, failed or spread over processes: the run that comes out is the same, byte for byte."""
+"""A killed, failed or parallel replay ends with the same bytes as an undisturbed one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Files = Callable[[Path], dict[str, bytes]]
 LAB = Path(sys.executable).with_name("lab")
 ARMS = ("tier_first_v1", "tier_quota_v1")
 EVERY_ARM = (*ARMS, "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")
-# What a finished run is judged by: everything but the manifest's environment and the timings, which the page shows.
+# Files that must be equal: all but timings, and the page and the manifest, which contain them.
 RESULTS = ("receipts/*.parquet", "golden.jsonl", "scores.parquet", "report.md", "report.json")
 
 
@@ -49,14 +49,14 @@ def results(files: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def unbroken(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the shipped conversations that nobody killed. From here on every vector is in the cache."""
+    """An undisturbed run of the shipped conversations, which also fills the cache of vectors."""
     out = tmp_path_factory.mktemp("unbroken") / "run"
     finish(operators, out)
     return out
 
 
 def kill_when(words: Sequence[str], reached: Callable[[], bool]) -> int:
-    """Start the real command, kill it as soon as ``reached``, and return how it ended."""
+    """Start the command, kill it as soon as ``reached`` is true, and return its exit status."""
     with subprocess.Popen(
         [str(LAB), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
     ) as process:
@@ -78,7 +78,7 @@ def receipts_there(out: Path, count: int) -> bool:
     return sum(not name.startswith(".") for name in names_in(out / "receipts")) >= count
 
 
-MOMENTS: dict[str, Callable[[Path], bool]] = {
+KILL_POINTS: dict[str, Callable[[Path], bool]] = {
     "the manifest is there": lambda out: (out / "manifest.json").exists(),
     "the first receipts are there": lambda out: receipts_there(out, 1),
     "the second receipts are there": lambda out: receipts_there(out, 2),
@@ -87,14 +87,14 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
 }
 
 
-@pytest.mark.parametrize("point", MOMENTS)
-def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
+@pytest.mark.parametrize("point", KILL_POINTS)
+def test_replay_killed_anywhere_is_finished_by_the_same_command(
     operators: Path, unbroken: Path, tmp_path: Path, files_of: Files, point: str
 ) -> None:
-    # A busy machine may come to the end before it is looked at.
+    # On a busy machine the command may end first.
     for attempt in range(9):
         out = tmp_path / f"run{attempt}"
-        ended = kill_when(replay_words(operators, out), lambda out=out: MOMENTS[point](out))
+        ended = kill_when(replay_words(operators, out), lambda out=out: KILL_POINTS[point](out))
         if ended == -signal.SIGKILL:
             break
     assert ended == -signal.SIGKILL
@@ -116,13 +116,11 @@ def test_a_replay_killed_at_any_moment_is_finished_by_the_same_command(
     )
 
 
-def test_a_scoring_that_is_killed_is_done_again(
-    operators: Path, unbroken: Path, tmp_path: Path, files_of: Files
-) -> None:
+def test_score_killed_is_repeated(operators: Path, unbroken: Path, tmp_path: Path, files_of: Files) -> None:
     out = tmp_path / "run"
     assert run_here(*replay_words(operators, out)).returncode == 0
     ended = 0
-    # The file is half written for a moment only, and a busy machine may look away.
+    # The file is incomplete only briefly, so a busy machine may miss it.
     for _ in range(20):
         ended = kill_when(["score", str(out)], lambda: any(name.startswith(".scores") for name in names_in(out)))
         if ended == -signal.SIGKILL:
@@ -134,8 +132,8 @@ def test_a_scoring_that_is_killed_is_done_again(
     assert results(files_of(out)) == results(files_of(unbroken))
 
 
-def test_another_set_of_hashes_and_an_empty_cache_give_the_same_bytes(desk: Any, files_of: Files) -> None:
-    """Sets and dictionaries of strings are walked in an order that PYTHONHASHSEED decides, if anyone walks them."""
+def test_replay_other_hash_seed_and_empty_cache_give_equal_bytes(desk: Any, files_of: Files) -> None:
+    """PYTHONHASHSEED changes the order of sets of strings, which must not reach the output."""
     talk(desk, 3, turns=10)
     runs = []
     for seed in ("0", "4711"):
@@ -151,7 +149,7 @@ def test_another_set_of_hashes_and_an_empty_cache_give_the_same_bytes(desk: Any,
 
 
 @pytest.mark.parametrize("store", ["exact", "lancedb"])
-def test_two_processes_give_the_bytes_of_one(desk: Any, files_of: Files, store: str) -> None:
+def test_replay_two_processes_give_equal_bytes(desk: Any, files_of: Files, store: str) -> None:
     talk(desk, 3, turns=6)
     one = desk.run("vector", "hybrid", "oracle", out="one", jobs=1, store=store)
     two = desk.run("vector", "hybrid", "oracle", out="two", jobs=2, store=store)
@@ -161,7 +159,7 @@ def test_two_processes_give_the_bytes_of_one(desk: Any, files_of: Files, store: 
 
 
 def talk(desk: Any, count: int, *, turns: int = 3) -> None:
-    """Conversations talk0, talk1 … in which a memory is born at each turn, and the last turn is judged."""
+    """Write conversations talk0, talk1 … with a new memory at each turn; the last turn is judged."""
     for number in range(count):
         said = [("user", f"pears, plums and crate {turn}", f"crate {turn} holds pears") for turn in range(turns)]
         desk.say(f"talk{number}", ("global", said))
@@ -170,7 +168,7 @@ def talk(desk: Any, count: int, *, turns: int = 3) -> None:
 
 @pytest.fixture
 def broken_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that cannot be used, for the conversation talk1 alone; what else it raised would fail its recalls."""
+    """Make the store of the conversation talk1 unusable; other errors would only fail recalls."""
     real = ExactStore.add
 
     def add(self: ExactStore, rows: Sequence[Any], *others: Any) -> None:
@@ -182,18 +180,18 @@ def broken_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("broken_store")
-def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
+def test_replay_failing_conversation_is_listed_others_are_done(
     desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(desk, 3)
-    heard: list[str] = []
-    outcome = run_replay(desk.asked(*ARMS), desk.home / "run", announce=heard.append)
+    messages: list[str] = []
+    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=messages.append)
     failure = {"conversation": "talk1", "phase": "replay", "reason": "the disk is on fire"}
     assert (outcome.done, outcome.failures) == (("talk0", "talk2"), (failure,))
     failures = outcome.run.path / "failures.jsonl"
     assert [json.loads(line) for line in failures.read_text().splitlines()] == [failure]
     assert outcome.run.manifest.status == "incomplete"
-    assert "talk1: failed: the disk is on fire" in heard
+    assert "talk1: failed: the disk is on fire" in messages
     assert sorted(names_in(outcome.run.path / "receipts")) == ["talk0.parquet", "talk2.parquet"]
 
     again = desk.run(*ARMS)
@@ -209,26 +207,26 @@ def test_a_conversation_that_fails_is_written_down_and_the_others_are_done(
     assert results(files_of(mended.run.path)) == results(files_of(whole.run.path))
 
 
-def test_the_words_of_a_fault_that_nobody_foresaw_are_written_nowhere(
+def test_replay_unexpected_exception_message_is_not_written(
     desk: Any, files_of: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may hold a text of the recording; where it broke says more anyway."""
+    """Messages may contain texts of the recording; the position of the error is enough."""
     talk(desk, 1)
 
     def table(*_: object) -> None:
         raise ValueError("cannot take the words of a memory")
 
     monkeypatch.setattr("lab.replay.executors.receipts_table", table)
-    heard: list[str] = []
-    outcome = run_replay(desk.asked(*ARMS), desk.home / "run", announce=heard.append)
+    messages: list[str] = []
+    outcome = run_replay(desk.request(*ARMS), desk.home / "run", announce=messages.append)
     (failure,) = outcome.failures
     assert re.fullmatch(r"ValueError in test_resume\.py, line \d+", failure["reason"])
     assert not [data for data in files_of(outcome.run.path).values() if b"cannot take" in data]
-    assert not [line for line in heard if "cannot take" in line]
+    assert not [line for line in messages if "cannot take" in line]
 
 
 @pytest.mark.usefixtures("broken_store")
-def test_the_command_ends_with_4_where_a_conversation_failed(
+def test_replay_failing_conversation_exits_with_4(
     desk: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from lab.cli.main import main
@@ -242,13 +240,11 @@ def test_the_command_ends_with_4_where_a_conversation_failed(
     said = capsys.readouterr()
     assert ended.value.code == CannotMeasure.exit_code == 4
     assert json.loads(said.out)["conversations"] == {"done": 1, "skipped": 0, "failed": 1}
-    assert said.err.splitlines()[-1].startswith("error: 1 conversation failed; reasons are in ")
+    assert said.err.splitlines()[-1].startswith("error: 1 conversation failed; see ")
     assert "Traceback" not in said.err
 
 
-def test_the_command_ends_with_4_where_receipts_cannot_be_written_and_finishes_once_they_can(
-    desk: Any, files_of: Files
-) -> None:
+def test_replay_unwritable_receipts_exit_with_4_and_can_resume(desk: Any, files_of: Files) -> None:
     talk(desk, 2)
     out = desk.home / "run"
     (desk.home / "whole").mkdir()
@@ -269,8 +265,8 @@ def test_the_command_ends_with_4_where_receipts_cannot_be_written_and_finishes_o
     assert results(files_of(out)) == results(files_of(desk.home / "whole"))
 
 
-def test_a_worker_that_dies_fails_its_conversations_and_the_run_can_be_finished(desk: Any, files_of: Files) -> None:
-    """As when the machine runs out of memory: the system kills one process and says nothing."""
+def test_replay_killed_worker_fails_its_conversations_and_can_resume(desk: Any, files_of: Files) -> None:
+    """As when the machine runs out of memory and the system kills one process."""
     talk(desk, 8, turns=6)
     killed: list[int] = []
 
@@ -280,10 +276,12 @@ def test_a_worker_that_dies_fails_its_conversations_and_the_run_can_be_finished(
                 child.kill()
                 killed.append(child.pid or 0)
 
-    outcome = run_replay(desk.asked("recency", store="lancedb"), desk.home / "run", jobs=2, announce=announce)
+    outcome = run_replay(desk.request("recency", store="lancedb"), desk.home / "run", jobs=2, announce=announce)
     assert len(killed) == 2
     assert "talk0" in outcome.done
-    assert {one["conversation"] for one in outcome.failures} == {f"talk{n}" for n in range(8)} - set(outcome.done)
+    assert {failure["conversation"] for failure in outcome.failures} == {f"talk{n}" for n in range(8)} - set(
+        outcome.done
+    )
     assert len(outcome.failures) > 0
     assert desk.run("recency", store="lancedb").failures == ()
     whole = desk.run("recency", store="lancedb", out="whole")

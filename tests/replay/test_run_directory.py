@@ -1,4 +1,4 @@
-"""The run directory: made once, resumed by the same arguments, refused for others, and safe with any conversation."""
+"""Run directories: creation, resuming with equal arguments, refusal of others, and any conversation name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NAMES = (
 
 
 def valid(*conversations: str, embedder: str = "one") -> Resolved:
-    """What a run of one arm was resolved to."""
+    """Return what the request of a run of one arm resolved to."""
     return resolved_of(
         {
             **dict.fromkeys(
@@ -99,7 +99,7 @@ def run_for(path: Path, *conversations: str) -> RunDirectory:
     return RunDirectory(path, manifest)
 
 
-def test_a_run_holds_its_manifest_its_gold_and_a_file_a_conversation(talk: Any) -> None:
+def test_run_holds_manifest_gold_and_a_file_per_conversation(talk: Any) -> None:
     outcome = talk.run("tier_first_v1", "oracle")
     assert sorted(str(path.relative_to(outcome.run.path)) for path in outcome.run.path.rglob("*")) == [
         "golden.jsonl",
@@ -120,7 +120,7 @@ def test_a_run_holds_its_manifest_its_gold_and_a_file_a_conversation(talk: Any) 
     assert run.manifest.environment.packages["lancedb"] == "0.40.0"
 
 
-def test_the_same_arguments_resume_skip_what_is_done_and_change_no_byte(talk: Any, files_of: Files) -> None:
+def test_resume_same_arguments_skips_done_and_changes_nothing(talk: Any, files_of: Files) -> None:
     first = talk.run()
     before = files_of(first.run.path)
     stamps = {path: path.stat().st_mtime_ns for path in first.run.path.rglob("*")}
@@ -130,7 +130,7 @@ def test_the_same_arguments_resume_skip_what_is_done_and_change_no_byte(talk: An
     assert {path: path.stat().st_mtime_ns for path in again.run.path.rglob("*")} == stamps
 
 
-def test_what_is_missing_is_finished_and_what_is_there_is_not_touched(talk: Any, files_of: Files) -> None:
+def test_resume_missing_conversation_is_replayed_others_unchanged(talk: Any, files_of: Files) -> None:
     first = talk.run()
     before = files_of(first.run.path)
     first.run.receipts("three").unlink()
@@ -138,7 +138,7 @@ def test_what_is_missing_is_finished_and_what_is_there_is_not_touched(talk: Any,
     again = talk.run()
     assert (again.done, again.skipped) == (("three",), ("one", "two"))
     after = files_of(again.run.path)
-    # The manifest has the digest of timings, which are never the same.
+    # The manifest has the digests of timings, which always differ.
     timed = ("latency", "manifest")
     assert {name: data for name, data in after.items() if not name.startswith(timed)} == {
         name: data for name, data in before.items() if not name.startswith(timed)
@@ -160,7 +160,7 @@ def test_what_is_missing_is_finished_and_what_is_there_is_not_touched(talk: Any,
         ({"golden": None}, "golden"),
     ],
 )
-def test_other_arguments_are_refused_with_what_differs(
+def test_resume_other_arguments_are_refused_with_differences(
     talk: Any, files_of: Files, changes: dict[str, Any], differs: str
 ) -> None:
     first = talk.run()
@@ -170,7 +170,7 @@ def test_other_arguments_are_refused_with_what_differs(
     assert files_of(first.run.path) == before
 
 
-def test_a_changed_recording_is_other_arguments(talk: Any) -> None:
+def test_resume_changed_recording_is_refused(talk: Any) -> None:
     talk.run()
     talk.say("four", ("global", [("user", "hello")]))
     with pytest.raises(OtherArguments, match="other conversations, recordings;"):
@@ -178,22 +178,22 @@ def test_a_changed_recording_is_other_arguments(talk: Any) -> None:
 
 
 @pytest.mark.parametrize("content", ["notes.txt", "deep/er.txt", ".hidden", "receipts/one.parquet"])
-def test_a_folder_with_other_content_is_refused_and_left_alone(talk: Any, files_of: Files, content: str) -> None:
+def test_replay_folder_with_other_content_is_refused(talk: Any, files_of: Files, content: str) -> None:
     path = talk.home / "run" / content
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    with pytest.raises(UnusableInput, match="exists and is no run directory"):
+    with pytest.raises(UnusableInput, match="exists and is not a run directory"):
         talk.run()
     assert files_of(talk.home / "run") == {content: b"mine"}
 
 
-def test_an_empty_folder_is_taken(talk: Any) -> None:
+def test_replay_empty_folder_is_used(talk: Any) -> None:
     (talk.home / "run").mkdir()
     assert len(talk.run().done) == 3
 
 
 @pytest.mark.parametrize("out", ["a-file", "a-file/run", "a-file/deeper/run"])
-def test_a_file_in_the_way_is_refused_in_one_line(talk: Any, out: str) -> None:
+def test_replay_existing_file_as_out_is_refused(talk: Any, out: str) -> None:
     (talk.home / "a-file").write_text("mine")
     with pytest.raises(LabError, match="a-file"):
         talk.run(out=out)
@@ -204,14 +204,17 @@ def test_a_file_in_the_way_is_refused_in_one_line(talk: Any, out: str) -> None:
     ("manifest", "message"),
     [
         (None, "has no manifest.json"),
-        ("{}", "is no manifest of a run"),
-        ("[]", "is no manifest of a run"),
-        ('{"kind": "lab.other", "schema_version": 1}', "is no manifest of a run"),
-        ('{"kind": "lab.run", "schema_version": 2}', "schema_version 2, this version reads 4; `lab migrate"),
+        ("{}", "is not the manifest of a run"),
+        ("[]", "is not the manifest of a run"),
+        ('{"kind": "lab.other", "schema_version": 1}', "is not the manifest of a run"),
+        (
+            '{"kind": "lab.run", "schema_version": 2}',
+            "schema_version 2, this version reads 4; migrate it with `lab migrate",
+        ),
         ('{"kind": "lab.run"}', "schema_version None"),
     ],
 )
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, manifest: str | None, message: str) -> None:
+def test_open_run_folder_without_manifest_is_refused(tmp_path: Path, manifest: str | None, message: str) -> None:
     if manifest is not None:
         (tmp_path / "manifest.json").write_text(manifest)
         with pytest.raises(NotARun, match=message):
@@ -220,14 +223,14 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, manifest: str | None
         open_run(tmp_path)
 
 
-def test_what_is_no_folder_is_no_run(tmp_path: Path) -> None:
+def test_open_run_path_without_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name in ("file", "nothing"):
         with pytest.raises(NotARun, match=f"{name}: no such run directory"):
             open_run(tmp_path / name)
 
 
-def test_a_damaged_manifest_is_unusable_and_names_its_line(tmp_path: Path) -> None:
+def test_open_run_damaged_manifest_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"kind": "lab.run",\n "schema')
     with pytest.raises(UnusableInput, match=r"manifest\.json:2: not JSON"):
         open_run(tmp_path)
@@ -236,22 +239,25 @@ def test_a_damaged_manifest_is_unusable_and_names_its_line(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda found: found.pop("environment"), "has no field 'environment'"),
-        (lambda found: found.update(status={}), "field 'status': expected a string, found an object"),
-        (lambda found: found["resolved"].update(arms=[]), "resolved: field 'arms': holds no arm"),
-        (lambda found: found["resolved"].update(conversations=[7]), r"'conversations'\[0\]: expected a string"),
-        (lambda found: found["resolved"]["arms"][0].pop("name"), r"'arms'\[0\]: has no field 'name'"),
-        (lambda found: found["resolved"]["arms"][0].update(depth="x"), "field 'depth': expected a number, found a str"),
-        (lambda found: found["resolved"]["arms"][0].pop("cutoff"), "has no field 'cutoff'"),
-        (lambda found: found["resolved"]["labels"].update(must_share="x"), "field 'must_share': expected a number"),
-        (lambda found: found["resolved"]["labels"].pop("mode"), "'labels': has no field 'mode'"),
-        (lambda found: found.update(shard={"number": 1}), "'shard': has no field 'of'"),
-        (lambda found: found.update(recall_points={"two": 1}), "recall_points says nothing of 'one'"),
-        (lambda found: found.update(run_key="0" * 64), "run_key is not the hash of what it was resolved to"),
-        (lambda found: found.update(colour="red"), "unknown key 'colour'"),
+        (lambda result: result.pop("environment"), "has no field 'environment'"),
+        (lambda result: result.update(status={}), "field 'status': expected a string, found an object"),
+        (lambda result: result["resolved"].update(arms=[]), "resolved: field 'arms': lists no arm"),
+        (lambda result: result["resolved"].update(conversations=[7]), r"'conversations'\[0\]: expected a string"),
+        (lambda result: result["resolved"]["arms"][0].pop("name"), r"'arms'\[0\]: has no field 'name'"),
+        (
+            lambda result: result["resolved"]["arms"][0].update(depth="x"),
+            "field 'depth': expected a number, found a str",
+        ),
+        (lambda result: result["resolved"]["arms"][0].pop("cutoff"), "has no field 'cutoff'"),
+        (lambda result: result["resolved"]["labels"].update(must_share="x"), "field 'must_share': expected a number"),
+        (lambda result: result["resolved"]["labels"].pop("mode"), "'labels': has no field 'mode'"),
+        (lambda result: result.update(shard={"number": 1}), "'shard': has no field 'of'"),
+        (lambda result: result.update(recall_points={"two": 1}), "recall_points lacks conversation 'one'"),
+        (lambda result: result.update(run_key="0" * 64), "run_key is not the hash of field 'resolved'"),
+        (lambda result: result.update(colour="red"), "unknown key 'colour'"),
     ],
 )
-def test_a_manifest_that_was_damaged_is_refused_and_says_where(
+def test_open_run_inconsistent_manifest_names_the_field(
     talk: Any, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     path = talk.run().run.path / "manifest.json"
@@ -266,14 +272,14 @@ def test_a_manifest_that_was_damaged_is_refused_and_says_where(
         open_run(path.parent)
 
 
-def test_a_run_killed_before_its_first_manifest_was_in_place_can_be_run_again(talk: Any) -> None:
-    """The folder then holds the unfinished part of the manifest and nothing else."""
+def test_resume_killed_before_the_manifest_starts_again(talk: Any) -> None:
+    """The folder then holds only a partial manifest."""
     (talk.home / "run").mkdir()
     (talk.home / "run" / ".manifest.json.k2j3h4.part").write_text('{"kind": "lab.r')
     assert talk.run().done == ("one", "three", "two")
 
 
-def test_parts_of_files_are_not_taken_for_files(talk: Any) -> None:
+def test_resume_partial_files_are_ignored(talk: Any) -> None:
     first = talk.run()
     name = first.run.receipts("two").name
     first.run.receipts("two").rename(first.run.path / "receipts" / f".{name}.k2j3h4.part")
@@ -284,7 +290,7 @@ def test_parts_of_files_are_not_taken_for_files(talk: Any) -> None:
     first.run.require_done()
 
 
-def test_names_of_conversations_give_files_that_do_not_collide(tmp_path: Path) -> None:
+def test_file_name_different_ids_do_not_collide(tmp_path: Path) -> None:
     run = run_for(tmp_path, *NAMES)
     for place in (run.receipts, run.latency):
         names: dict[Path, list[str]] = {}
@@ -295,17 +301,17 @@ def test_names_of_conversations_give_files_that_do_not_collide(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name])
-def test_a_file_name_tells_its_conversation_and_stays_in_its_folder(name: str) -> None:
+def test_file_name_is_readable_and_stays_in_its_folder(name: str) -> None:
     path = run_for(Path("run"), name).receipts(name)
     assert path.parent == Path("run/receipts")
     assert unquote(path.name.removesuffix(".parquet")) == name
     assert not set(path.name) & set('/\\\x00\n:*?"<>|')
-    # Some systems drop a space at either end.
+    # Some file systems drop leading or trailing spaces.
     assert path.stem == path.stem.strip()
 
 
-def test_conversations_with_any_name_are_replayed_and_resumed(desk: Any) -> None:
-    # The project's own form refuses names that keys cannot be made with.
+def test_replay_any_conversation_name_can_be_resumed(desk: Any) -> None:
+    # The lab's own format refuses names that cannot be part of keys.
     names = sorted(name for name in NAMES if name.strip() and "/" not in name and name != "\x00")
     for name in names:
         desk.say(name, ("global", [("user", f"this is {name!r}", f"about {name!r}"), ("user", "and now")]))
@@ -320,15 +326,15 @@ def test_conversations_with_any_name_are_replayed_and_resumed(desk: Any) -> None
 
 
 @pytest.mark.parametrize("length", [20, 40, 60])
-def test_a_conversation_may_have_a_long_chinese_name(desk: Any, length: int) -> None:
-    """Forty characters are 120 bytes, less than half of what a file name may have; percent-escaped they are 360."""
+def test_replay_long_chinese_conversation_name_works(desk: Any, length: int) -> None:
+    """Forty characters are 120 bytes, within the limit of file names; percent-escaped they would be 360."""
     name = ("每週產品會議記錄" * 8)[:length]
     desk.say(name, ("global", [("user", "大家好")]))
     outcome = desk.run("recency")
     assert (outcome.failures, outcome.done) == ((), (name,))
 
 
-def test_the_gold_of_a_run_holds_keys_labels_and_what_was_visible_but_no_text(desk: Any) -> None:
+def test_gold_of_run_holds_keys_and_labels_but_no_text(desk: Any) -> None:
     secret = "the safe opens with 4711"
     desk.say(
         "c", ("global", [("user", "note this", (secret, {"importance_label": "must_remember"})), ("user", "safe?")])
@@ -359,7 +365,7 @@ def test_the_gold_of_a_run_holds_keys_labels_and_what_was_visible_but_no_text(de
     assert secret not in text
 
 
-def test_failed_start_under_other_arguments_is_taken_over_while_nothing_was_measured(talk: Any) -> None:
+def test_resume_failed_start_without_results_accepts_other_arguments(talk: Any) -> None:
     path = talk.home / "taken"
     created(path)
     again = created(path, "two")

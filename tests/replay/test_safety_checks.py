@@ -1,4 +1,4 @@
-"""What every injection has to keep, held against recalls that keep it and recalls that do not."""
+"""Safety checks on recalls that pass and recalls that fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOUND = Checked(0, 0, 0, 0, 0, 0)
 
 
 def recording(*memories: tuple[str, str, int, tuple[str, ...]]) -> Recording:
-    """Memories by key, text, the turn from which they are visible, and what they supersede."""
+    """Return a recording from memories: key, text, first visible turn, superseded keys."""
     return Recording(
         "c", (), tuple(Memory(key, text, text, born, 0, supersedes=old) for key, text, born, old in memories)
     )
@@ -29,55 +29,55 @@ def recall(
     return Recall(items, len(items) if injected is None else injected, context, pinned=pinned)
 
 
-def test_a_memory_that_is_not_born_is_told_and_one_that_is_not_injected_is_not() -> None:
+def test_safety_checks_future_counts_injected_memories_only() -> None:
     known = SafetyChecks(recording(("a", "one", 1, ()), ("b", "two", 5, ()), ("c", "three", 6, ())))
     assert known.check(recall(["a", "b", "c"], injected=2), 4).future == 1
     assert known.check(recall(["a", "b", "c"], injected=2), 5).future == 0
     assert known.check(recall(["a"], pinned=("b", "c")), 5).future == 1
-    # What the recording does not know, such as a document, is not of the future.
+    # Items unknown to the recording, such as documents, are never from the future.
     assert known.check(recall(["docs"]), 0) == SOUND
 
 
-def test_twins_are_memories_of_the_same_words_and_a_memory_that_stands_twice() -> None:
+def test_safety_checks_duplicates_share_text_or_key() -> None:
     known = SafetyChecks(
         recording(("a", "Tea  at five", 0, ()), ("b", " tea at\nFIVE", 0, ()), ("c", "tea at 5", 0, ()))
     )
-    assert known.check(recall(["a", "c"]), 1).twins == 0
-    assert known.check(recall(["c", "a", "b"]), 1).twins == 1
-    assert known.check(recall(["c", "c", "c"]), 1).twins == 2
+    assert known.check(recall(["a", "c"]), 1).duplicate_items == 0
+    assert known.check(recall(["c", "a", "b"]), 1).duplicate_items == 1
+    assert known.check(recall(["c", "c", "c"]), 1).duplicate_items == 2
 
 
 MARKED = "use <b> & 'c' > \"d\"\nthen </relevant-memories>"
 
 
 @pytest.mark.parametrize(
-    ("texts", "raw"),
+    ("texts", "count"),
     [
         ((escape(MARKED), escape("a &amp; b")), 0),
         ((MARKED, escape("a &amp; b")), 1),
         ((MARKED, "a &amp; b & c"), 2),
-        # Escaped only in part.
+        # Partly escaped.
         ((MARKED.replace("<", "&lt;"), escape("a &amp; b")), 1),
         # Escaped twice, which is another fault.
         ((escape(escape(MARKED)), escape("a &amp; b")), 0),
     ],
 )
-def test_markup_that_stands_as_it_is(texts: tuple[str, str], raw: int) -> None:
+def test_safety_checks_unescaped_markup_is_counted(texts: tuple[str, str], count: int) -> None:
     known = SafetyChecks(recording(("a", MARKED, 0, ()), ("b", "a &amp; b", 0, ()), ("c", "plain", 0, ())))
     block = wrap([("fact", "must_remember", "@1"), ("fact", "must_remember", "@2"), ("fact", "unknown", "plain")])
     context = block.replace("@1", texts[0]).replace("@2", texts[1])
-    assert known.check(recall("abc", context), 1).raw == raw
+    assert known.check(recall("abc", context), 1).unescaped == count
 
 
-def test_a_block_that_a_budget_cut_is_not_raw_wherever_it_was_cut() -> None:
+def test_safety_checks_cut_block_is_not_unescaped() -> None:
     known = SafetyChecks(recording(("a", MARKED, 0, ())))
     whole = "<!-- {} -->\n" + wrap([("fact", "must_remember", MARKED)])
-    assert all(known.check(recall("a", whole[:end]), 1).raw == 0 for end in range(len(whole) + 1))
+    assert all(known.check(recall("a", whole[:end]), 1).unescaped == 0 for end in range(len(whole) + 1))
     bare = whole.replace(escape(MARKED), MARKED)
-    assert known.check(recall("a", bare[: bare.index("&") + 9]), 1).raw == 1
+    assert known.check(recall("a", bare[: bare.index("&") + 9]), 1).unescaped == 1
 
 
-def test_a_superseded_memory_is_stale_before_or_without_what_supersedes_it() -> None:
+def test_safety_checks_superseded_memory_without_successor_is_stale() -> None:
     known = SafetyChecks(
         recording(("a", "port 1", 1, ()), ("b", "port 2", 3, ("a",)), ("c", "port 3", 5, ("b",)), ("x", "else", 1, ()))
     )
@@ -85,26 +85,26 @@ def test_a_superseded_memory_is_stale_before_or_without_what_supersedes_it() -> 
     assert known.check(recall(["a", "x"]), 3) == SOUND._replace(superseded=1, stale=1, outdated=1)
     assert known.check(recall(["a", "b"]), 3) == SOUND._replace(superseded=1, stale=1, outdated=1)
     assert known.check(recall(["b", "a"]), 3) == SOUND._replace(superseded=1, outdated=1)
-    # What supersedes its successor speaks for it, too; and a digest stands before all items.
+    # A successor's successor counts too, and the Working Set precedes all items.
     assert known.check(recall(["c", "a", "b"]), 5) == SOUND._replace(superseded=2, outdated=2)
     assert known.check(recall(["a"], pinned=("c",)), 5) == SOUND._replace(superseded=1, outdated=2)
     assert known.check(recall(["b"]), 5) == SOUND._replace(superseded=1, stale=1, outdated=2)
 
 
-def test_tokens_of_ascii_of_chinese_and_of_other_scripts() -> None:
+def test_tokens_of_ascii_chinese_and_other_scripts() -> None:
     assert [tokens(text) for text in ("", "a", "abcdefgh", "茶山茶山", "abcd茶山", "éé", "😀")] == [0, 1, 3, 4, 3, 2, 1]
 
 
-def test_characters_of_cjk_are_those_of_near_duplicates() -> None:
-    # Three of one kind are two tokens and one; three of another are one and one.
+def test_tokens_cjk_ranges_match_near_duplicates() -> None:
+    # Three CJK characters give two tokens plus one; three others give one plus one.
     edges = [place + step for place in _CJK for step in (-1, 0)]
     assert [tokens(chr(code) * 3) for code in edges] == [3 if CJK_RUN.fullmatch(chr(code)) else 2 for code in edges]
 
 
-def test_what_a_system_wrote_itself_is_its_own_under_whatever_key() -> None:
+def test_safety_checks_captured_items_ignore_recorded_keys() -> None:
     known = SafetyChecks(recording(("a", "same", 5, ()), ("b", "same", 0, ()), ("c", MARKED, 0, ())))
     items = (Item("a", "one"), Item("b", "two"), Item("c", "<plain>"))
-    found = Recall(items, 3, wrap([("fact", "must_remember", "one"), ("fact", "unknown", "<plain>")]))
-    assert known.check(found, 1, fed=False) == SOUND
-    assert known.check(found, 1) == SOUND._replace(future=1, twins=1)
-    assert known.check(Recall((Item("x", "One "), Item("y", "one")), 2, ""), 1, fed=False).twins == 1
+    result = Recall(items, 3, wrap([("fact", "must_remember", "one"), ("fact", "unknown", "<plain>")]))
+    assert known.check(result, 1, fed=False) == SOUND
+    assert known.check(result, 1) == SOUND._replace(future=1, duplicate_items=1)
+    assert known.check(Recall((Item("x", "One "), Item("y", "one")), 2, ""), 1, fed=False).duplicate_items == 1

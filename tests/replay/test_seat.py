@@ -1,4 +1,4 @@
-"""A system that raises, or says what cannot be: a failed recall with its kind, stage and place, and never its words."""
+"""Systems that raise or break the contract: failures with kind, stage and position, without messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from lab.errors import CannotMeasure, UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Answered, Wrote
+from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.seat import Failure
 from lab.retrieval.faults import FaultPlan
@@ -41,7 +41,7 @@ def item(key: str) -> Item:
 
 @dataclass(frozen=True)
 class RaisingArm:
-    """Raises an error in one call, at a turn of its own where the call has one."""
+    """Raises an error in one call, at a given turn if the call has one."""
 
     stage: str
     error: Exception = field(default_factory=lambda: ValueError(SECRET))
@@ -84,8 +84,8 @@ class Raising(MemorySystem):
         self._called("close", self.arm.at)
 
 
-def failures(found: Sequence[Answered], arm: str = "raising") -> list[str | None]:
-    return [str(one.failure) if one.failure else None for one in found if one.arm == arm]
+def failures(result: Sequence[Answered], arm: str = "raising") -> list[str | None]:
+    return [str(one.failure) if one.failure else None for one in result if one.arm == arm]
 
 
 def place_of(failure: Failure | None) -> str:
@@ -101,7 +101,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("stage", "failed"),
     [
-        # By moment: four turns and a probe after them. What breaks outside a recall lasts.
+        # By recall point: four turns, then a probe. Errors outside a recall last.
         ("open", [0, 1, 2, 3, 4]),
         ("remember", [1, 2, 3, 4]),
         ("forget", [2, 3, 4]),
@@ -110,9 +110,9 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("close", []),
     ],
 )
-def test_what_raises_fails_that_recall_or_all_that_follow_and_no_other_arm(stage: str, failed: list[int]) -> None:
-    found = played(RECORDING, [RaisingArm(stage), *arms_named("recency")], [AFTER])
-    mine = [one for one in found if one.arm == "raising"]
+def test_seat_exception_fails_its_arm_only(stage: str, failed: list[int]) -> None:
+    result = played(RECORDING, [RaisingArm(stage), *arms_named("recency")], [AFTER])
+    mine = [one for one in result if one.arm == "raising"]
     assert [at for at, one in enumerate(mine) if one.failure] == failed
     for one in mine:
         if not one.failure:
@@ -125,9 +125,9 @@ def test_what_raises_fails_that_recall_or_all_that_follow_and_no_other_arm(stage
         assert str(one.failure) == f"ValueError in {stage} at {one.failure.place}"
         assert (one.recall.status, one.recall.items, one.recall.injected, one.recall.context) == ("failed", (), 0, "")
         assert one.recall.receipt == {"failed": one.failure._asdict()}
-    theirs = [one for one in found if one.arm == "recency"]
-    assert {one.recall.status for one in theirs} == {"ok"}
-    assert [keys_of(one) for one in theirs] == [["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"], *[["c/s#2", "c/s#1"]] * 2]
+    theirs = [one for one in result if one.arm == "recency"]
+    assert {answer.recall.status for answer in theirs} == {"ok"}
+    assert [keys_of(their) for their in theirs] == [["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"], *[["c/s#2", "c/s#1"]] * 2]
 
 
 def _line(number: str) -> str:
@@ -135,23 +135,23 @@ def _line(number: str) -> str:
 
 
 class AskingTheLab(RaisingArm):
-    """Calls what raises an error of the lab."""
+    """Calls code of the lab that raises a LabError."""
 
     error = property(lambda self: FaultPlan(("nonsense",)).check(), lambda self, value: None)  # type: ignore[assignment]  # a field there
 
 
 @pytest.mark.parametrize("stage", ["open", "remember", "observe", "forget", "recall", "close"])
-def test_an_error_of_the_lab_goes_through(stage: str) -> None:
+def test_seat_lab_error_is_raised_again(stage: str) -> None:
     with pytest.raises(UnusableInput, match="unknown fault 'nonsense'"):
         played(RECORDING, [AskingTheLab(stage)], [AFTER])
 
 
-def test_an_error_of_the_lab_that_a_system_raises_is_its_own() -> None:
-    found = played(RECORDING, [RaisingArm("recall", CannotMeasure(SECRET))], [AFTER])
-    assert [one.failure.kind for one in found if one.failure] == ["CannotMeasure"]
+def test_seat_lab_error_raised_by_a_system_is_a_failure() -> None:
+    result = played(RECORDING, [RaisingArm("recall", CannotMeasure(SECRET))], [AFTER])
+    assert [one.failure.kind for one in result if one.failure] == ["CannotMeasure"]
 
 
-def test_an_interrupt_is_no_fault_of_a_system() -> None:
+def test_seat_keyboard_interrupt_is_raised_again() -> None:
     class Stopped(RaisingArm):
         def open(self, kit: Kit) -> MemorySystem:
             raise KeyboardInterrupt
@@ -169,7 +169,7 @@ def broken(answer: Recall, *, at: int = 1, cutoff: int = 6, **changes: Any) -> l
     ("at", "answer", "kind"),
     [
         (1, recall_of(item("c/s#1"), item("nowhere")), "unknown_item"),
-        # Even beyond what is injected: a ranking is measured, too.
+        # Also below the injected items, because rankings are measured.
         (1, recall_of(item("c/s#1"), item("nowhere"), injected=1), "unknown_item"),
         (1, recall_of(item("c/s#2")), "item_not_there"),
         (2, recall_of(item("c/s#0")), "item_not_there"),
@@ -182,33 +182,33 @@ def broken(answer: Recall, *, at: int = 1, cutoff: int = 6, **changes: Any) -> l
         (1, {"items": []}, "no_recall"),
     ],
 )
-def test_what_cannot_be_fails_the_recall_that_says_it_and_no_other(at: int, answer: Any, kind: str) -> None:
-    found = broken(answer, at=at, cutoff=2)
-    assert failures(found) == [f"{kind} in recall" if turn == at else None for turn in range(5)]
-    assert [one.recall.status for one in found] == ["failed" if turn == at else "ok" for turn in range(5)]
-    assert place_of(found[at].failure) == ""
+def test_seat_breach_of_contract_fails_only_that_recall(at: int, answer: Any, kind: str) -> None:
+    result = broken(answer, at=at, cutoff=2)
+    assert failures(result) == [f"{kind} in recall" if turn == at else None for turn in range(5)]
+    assert [one.recall.status for one in result] == ["failed" if turn == at else "ok" for turn in range(5)]
+    assert place_of(result[at].failure) == ""
 
 
-def test_what_is_there_may_be_said_from_its_birth_to_its_end() -> None:
+def test_seat_visible_memory_may_be_returned() -> None:
     said = {
         f"c/s/{at}": recall_of(*map(item, keys)) for at, keys in enumerate((["c/s#0"], ["c/s#1", "c/s#0"], ["c/s#1"]))
     }
-    found = played(RECORDING, [FixedArm("raising", said, recall_of(item("c/s#2")))], [AFTER])
-    assert failures(found) == [None] * 5
-    # As many as may be, and more of them in the ranking.
+    result = played(RECORDING, [FixedArm("raising", said, recall_of(item("c/s#2")))], [AFTER])
+    assert failures(result) == [None] * 5
+    # The maximum number injected, with more in the ranking.
     assert failures(broken(recall_of(item("c/s#0"), item("c/s#1"), injected=1), cutoff=1)) == [None] * 5
     assert failures(broken(recall_of(*[item("c/s#0")] * 2)))[1] == "item_twice in recall"
     assert failures(broken(Recall((item("c/s#0"),), 1)))[1] == "nothing_injected in recall"
 
 
 class Promising(FixedArm):
-    """Promises nothing of its number of items."""
+    """Declares no maximum number of items."""
 
     def describe(self) -> ArmInfo:
         return replace(super().describe(), at_most=None)
 
 
-def test_an_arm_that_promises_no_number_may_inject_any() -> None:
+def test_seat_arm_without_item_limit_may_inject_any_number() -> None:
     arm = Promising("raising", {"c/s/1": recall_of(item("c/s#0"), item("c/s#1"))}, cutoff=1)
     assert failures(played(RECORDING, [arm])) == [None] * 4
 
@@ -224,20 +224,20 @@ CREATED = Stored("own", SECRET, ("c/s/1",))
         ({1: Writes(updated=(CREATED,))}, "updated_unknown"),
         ({1: Writes(deleted=("own",))}, "deleted_unknown"),
         ({1: Writes(created=(CREATED,), deleted=("own", "own"))}, "deleted_unknown"),
-        # What was given is not the system's to change, even where its key is known.
+        # A system may not update given memories, even if it knows their keys.
         ({1: Writes(deleted=("c/s#1",))}, "deleted_unknown"),
     ],
 )
-def test_writes_that_cannot_be_break_the_system(writes: dict[int, Writes], kind: str) -> None:
-    wrote: list[Wrote] = []
+def test_seat_invalid_writes_break_the_system(writes: dict[int, Writes], kind: str) -> None:
+    wrote: list[TurnWrites] = []
     arm = FixedArm("raising", writes={f"c/s/{at}": one for at, one in writes.items()})
-    found = played(RECORDING, [arm], [AFTER], source="captured", wrote=wrote.append)
-    assert failures(found) == [None, None, *[f"{kind} in observe"] * 3]
-    # Only what was sound is told.
+    result = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
+    assert failures(result) == [None, None, *[f"{kind} in observe"] * 3]
+    # Only valid writes are reported.
     assert [one.turn.seq for one in wrote] == [at for at in writes if at < 1]
 
 
-def test_what_was_written_may_be_said_changed_and_deleted() -> None:
+def test_seat_written_items_may_be_returned_updated_and_deleted() -> None:
     changed = Stored("own", "plums are sweet", ("c/s/2",))
     writes = {
         "c/s/0": Writes(created=(CREATED,)),
@@ -246,11 +246,11 @@ def test_what_was_written_may_be_said_changed_and_deleted() -> None:
         "c/s/3": Writes(created=(CREATED,)),
     }
     arm = FixedArm("raising", otherwise=recall_of(item("own")), writes=writes)
-    wrote: list[Wrote] = []
-    found = played(RECORDING, [arm], [AFTER], source="captured", wrote=wrote.append)
-    # Not before it was written, nor after it was deleted; created once more, it is there again.
-    assert failures(found) == ["unknown_item in recall", None, None, "unknown_item in recall", None]
-    assert [one.visible for one in found] == [0, 1, 1, 0, 1]
+    wrote: list[TurnWrites] = []
+    result = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
+    # Not before it was written, nor after it was deleted; valid again once created anew.
+    assert failures(result) == ["unknown_item in recall", None, None, "unknown_item in recall", None]
+    assert [one.visible for one in result] == [0, 1, 1, 0, 1]
     assert [(one.arm, one.turn.key, one.writes, one.context) for one in wrote] == [
         ("raising", "c/s/0", writes["c/s/0"], ""),
         ("raising", "c/s/1", writes["c/s/1"], SECRET),
@@ -259,40 +259,40 @@ def test_what_was_written_may_be_said_changed_and_deleted() -> None:
     ]
 
 
-def test_memories_from_outside_are_not_there_for_a_system_that_captures() -> None:
+def test_seat_capturing_system_may_not_return_given_memories() -> None:
     arm = FixedArm("raising", {"c/s/1": recall_of(item("c/s#1"))}, writes={"c/s/3": Writes(created=(CREATED,))})
-    found = played(RECORDING, [arm], source="captured")
-    assert failures(found) == [None, "item_not_there in recall", None, None]
+    result = played(RECORDING, [arm], source="captured")
+    assert failures(result) == [None, "item_not_there in recall", None, None]
 
 
 @pytest.mark.parametrize("source", ["given", "tools"])
-def test_who_is_given_memories_captures_none(source: Any) -> None:
+def test_seat_fed_system_may_not_write(source: Any) -> None:
     arm = FixedArm("raising", writes={"c/s/1": Writes(created=(CREATED,))})
-    found = played(RECORDING, [arm], [AFTER], source=source)
-    assert failures(found) == [None, None, *["captured_what_was_given in observe"] * 3]
-    # Nor does it while it recalls.
+    result = played(RECORDING, [arm], [AFTER], source=source)
+    assert failures(result) == [None, None, *["captured_what_was_given in observe"] * 3]
+    # The same holds for writes during a recall.
     recalling = FixedArm("raising", {"c/s/1": Recall(writes=Writes(created=(CREATED,)))})
-    found = played(RECORDING, [recalling], [AFTER], source=source)
-    assert failures(found) == [None, "captured_what_was_given in recall", None, None, None]
+    result = played(RECORDING, [recalling], [AFTER], source=source)
+    assert failures(result) == [None, "captured_what_was_given in recall", None, None, None]
 
 
-def test_a_probe_leaves_no_trace() -> None:
+def test_seat_write_at_a_probe_is_refused() -> None:
     writing = Recall(writes=Writes(created=(CREATED,)))
     arm = FixedArm("raising", {"c/after": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))})
-    found = played(RECORDING, [arm], [AFTER], source="captured")
-    assert failures(found) == [None] * 4 + ["trace_of_a_probe in recall"]
-    # At a turn of the conversation a recall may write, once.
+    result = played(RECORDING, [arm], [AFTER], source="captured")
+    assert failures(result) == [None] * 4 + ["trace_of_a_probe in recall"]
+    # A recall at a turn may write, once.
     arm = FixedArm(
         "raising", {"c/s/1": writing, "c/s/2": writing}, writes={"c/s/0": Writes(created=(Stored("one", "x"),))}
     )
-    wrote: list[Wrote] = []
-    found = played(RECORDING, [arm], [AFTER], source="captured", wrote=wrote.append)
-    assert failures(found) == [None, None, "created_twice in recall", None, None]
+    wrote: list[TurnWrites] = []
+    result = played(RECORDING, [arm], [AFTER], source="captured", on_writes=wrote.append)
+    assert failures(result) == [None, None, "created_twice in recall", None, None]
     assert [(one.turn.key, one.writes.created[0].id) for one in wrote] == [("c/s/0", "one"), ("c/s/1", "own")]
 
 
-def columns(found: Sequence[Answered]) -> str:
-    tables = (receipts_table(found, RECORDING, {}), latency_table(found))
+def columns(result: Sequence[Answered]) -> str:
+    tables = (receipts_table(result, RECORDING, {}), latency_table(result))
     return json.dumps([table.to_pylist() for table in tables])
 
 
@@ -304,22 +304,22 @@ BREAKS: list[Callable[[], list[Answered]]] = [
 
 
 @pytest.mark.parametrize("breaks", BREAKS)
-def test_words_of_an_exception_or_of_a_refused_item_are_in_no_receipt(breaks: Callable[[], list[Answered]]) -> None:
-    found = breaks()
-    said = columns(found)
+def test_seat_exception_message_is_in_no_receipt(breaks: Callable[[], list[Answered]]) -> None:
+    result = breaks()
+    said = columns(result)
     assert SECRET not in said
-    assert "hunter2" not in repr([one.failure for one in found])
-    rows = receipts_table(found, RECORDING, {}).to_pylist()
+    assert "hunter2" not in repr([one.failure for one in result])
+    rows = receipts_table(result, RECORDING, {}).to_pylist()
     failed = [row for row in rows if row["status"] == "failed"]
     assert failed
-    assert all(row["failure"] in failures(found) for row in failed)
+    assert all(row["failure"] in failures(result) for row in failed)
     assert [row["failure"] is None for row in rows] == [row["status"] != "failed" for row in rows]
     assert {(row["injected"], row["chars"], len(row["item_key"]), row["hard_rules"]) for row in failed} == {
         (0, 0, 0, 0)
     }
 
 
-def test_a_folder_of_a_system_is_its_own_and_goes_with_the_conversation() -> None:
+def test_seat_scratch_folder_is_private_and_removed() -> None:
     folders: list[Path] = []
 
     class Scratching(RaisingArm):

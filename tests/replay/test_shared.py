@@ -1,4 +1,4 @@
-"""A retriever that arms share may raise: that is a failed recall of those arms, and of no other."""
+"""A shared retriever that raises fails the recalls of the arms that share it, and of no other."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ STAGES = ("open_retriever", "retriever.expect", "retriever.observe", "retriever.
 
 
 def error_of(error: Exception | None) -> Exception:
-    """An error; where there is none, one of the lab's own is raised by the lab."""
+    """Raise an error, by default a LabError from code of the lab."""
     if error is None:
         FaultPlan(("nonsense",)).check()
     return error or AssertionError("it should have been raised")
 
 
 class Finding:
-    """Raises in one of its calls: in ``retrieve`` at one turn, else whenever it is called."""
+    """Raises in one of its calls: in ``retrieve`` at one turn, in others at every call."""
 
     def __init__(self, stage: str, error: Exception | None) -> None:
         self.stage, self.error = stage, error
@@ -81,10 +81,10 @@ class System(MemorySystem):
             raise error_of(self.arm.error)
         return Finding(self.arm.stage, self.arm.error)
 
-    def select(self, ask: Ask, found: str) -> Recall:
+    def select(self, ask: Ask, result: str) -> Recall:
         if self.arm.stage == "other key":
             self.retrieval_key = "pears"
-        return Recall(context=found)
+        return Recall(context=result)
 
 
 @pytest.fixture(autouse=True)
@@ -103,28 +103,28 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("close", []),
     ],
 )
-def test_what_it_raises_fails_every_arm_that_shares_it(stage: str, failed: list[int]) -> None:
-    found = played(RECORDING, [Sharing(stage, "one"), *arms_named("recency"), Sharing(stage, "two")])
+def test_shared_search_exception_fails_every_sharing_arm(stage: str, failed: list[int]) -> None:
+    result = played(RECORDING, [Sharing(stage, "one"), *arms_named("recency"), Sharing(stage, "two")])
     for arm in ("one", "two"):
-        mine = [one for one in found if one.arm == arm]
+        mine = [one for one in result if one.arm == arm]
         assert [at for at, one in enumerate(mine) if one.failure] == failed
         assert {(one.failure.kind, one.failure.stage) for one in mine if one.failure} <= {("RuntimeError", stage)}
         assert [one.recall.context for one in mine if not one.failure] == [
             turn.key for at, turn in enumerate(TURNS) if at not in failed
         ]
-    assert {one.recall.status for one in found if one.arm == "recency"} == {"ok"}
-    assert "words" not in str([one.failure for one in found])
+    assert {one.recall.status for one in result if one.arm == "recency"} == {"ok"}
+    assert "words" not in str([one.failure for one in result])
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_an_error_of_the_lab_goes_through(stage: str) -> None:
+def test_shared_search_lab_error_is_raised_again(stage: str) -> None:
     with pytest.raises(UnusableInput, match="unknown fault 'nonsense'"):
         played(RECORDING, [Sharing(stage, "one", None)])
 
 
-def test_a_key_that_was_not_there_when_it_was_opened_is_refused() -> None:
-    found = played(RECORDING, [Sharing("other key", "one")])
-    assert [str(one.failure) if one.failure else None for one in found] == [
+def test_shared_search_changed_key_is_refused() -> None:
+    result = played(RECORDING, [Sharing("other key", "one")])
+    assert [str(one.failure) if one.failure else None for one in result] == [
         None,
         *["other_retrieval_key in retrieval_key"] * 3,
     ]

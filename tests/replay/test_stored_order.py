@@ -1,4 +1,4 @@
-"""Replays from a store: the order of its rows and its zero vectors decide in ``upstream``, and in ``seed`` do not."""
+"""Row order and zero vectors of a store matter under ``upstream`` but not under ``seed``."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def row(number: int, text: str = SAME, **changes: Any) -> Row:
 
 
 def numbers(answer: dict[str, Any]) -> list[int]:
-    """The rows that were injected, in order."""
+    """Return the injected rows in order."""
     return [int(key[-12:]) for key in answer["item_key"][: answer["injected"]]]
 
 
 @pytest.fixture
 def replay(tmp_path: Path) -> Replay:
-    """Replays prompts, an hour apart, over a store (a table in single-row fragments); gives an answer each."""
+    """Replay prompts, an hour apart, over a store (a table of single-row fragments); return their answers."""
     made = iter(range(99))
 
     def run(
@@ -51,10 +51,10 @@ def replay(tmp_path: Path) -> Replay:
         place = tmp_path / str(next(made))
         place.mkdir()
         with quiet_lance():
-            records = [{"vector": [0.5] * 64} | one for one in rows]
+            records = [{"vector": [0.5] * 64} | row for row in rows]
             table = import_lancedb().connect(place / "db").create_table("memories", records[:1])
-            for one in records[1:]:
-                table.add([one])
+            for record in records[1:]:
+                table.add([record])
         lines: list[dict[str, Any]] = [
             {"kind": "recording", "schema": "lab.recording.v1", "conversation": "c", "language": "en"},
             {"kind": "session", "session": "s", "time": "2025-10-09T08:53:20+00:00"},
@@ -63,7 +63,7 @@ def replay(tmp_path: Path) -> Replay:
             time = f"2025-10-09T{8 + at:02}:53:20+00:00"
             lines.append({"kind": "turn", "turn": f"t{at}", "role": "user", "text": prompt, "time": time})
         (place / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-        asked = ReplayRequest(
+        request = ReplayRequest(
             str(place / "c.jsonl"),
             "lab",
             ("engine",),
@@ -74,29 +74,29 @@ def replay(tmp_path: Path) -> Replay:
             max_items=3,
             embedder="hashing",
         )
-        runs = [run_replay(asked, place / f"run{time}", kept=kept).run for time in range(again)]
-        assert len({one.receipts("c").read_bytes() for one in runs}) == 1
+        runs = [run_replay(request, place / f"run{time}", use_cache=kept).run for time in range(again)]
+        assert len({run.receipts("c").read_bytes() for run in runs}) == 1
         return sorted(read_table(runs[0].receipts("c")).to_pylist(), key=lambda one: one["seq"])
 
     return run
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_upstream_gives_ties_to_the_earlier_row(replay: Replay, kept: bool) -> None:
+def test_stored_order_upstream_breaks_ties_by_row(replay: Replay, kept: bool) -> None:
     for order in ([1, 2, 3, 4, 5], [4, 2, 5, 1, 3]):
         (answer,) = replay([row(one) for one in order], [f"{SAME}?"], "upstream", kept=kept, again=2)
         assert numbers(answer) == order[:3]
         assert [answer["item_fts_rank"][:3], answer["item_vec_rank"][:3]] == [[1, 2, 3], [1, 2, 3]]
 
 
-def test_seed_answers_alike_whatever_the_order_of_the_rows(replay: Replay) -> None:
+def test_stored_order_seed_ignores_row_order(replay: Replay) -> None:
     rows = [row(one, f"{SAME} {'sharp' * (one % 2)}", createdAt=float(START - one * HOUR)) for one in range(1, 7)]
-    found = [replay(some, [SAME, "sharp at nine"], "seed") for some in (rows, rows[::-1])]
-    assert found[0] == found[1]
-    assert all(numbers(answer) for answer in found[0])
+    result = [replay(some, [SAME, "sharp at nine"], "seed") for some in (rows, rows[::-1])]
+    assert result[0] == result[1]
+    assert all(numbers(answer) for answer in result[0])
 
 
-def test_upstream_keeps_the_order_of_the_table_among_the_rows_that_are_there(replay: Replay) -> None:
+def test_stored_order_upstream_keeps_table_order_of_visible_rows(replay: Replay) -> None:
     # The first row is stored an hour later than the others, and the fourth an hour after that.
     late = {1: START + HOUR, 4: START + 2 * HOUR}
     rows = [row(one, createdAt=float(late.get(one, START))) for one in (1, 4, 3, 2)]
@@ -104,8 +104,8 @@ def test_upstream_keeps_the_order_of_the_table_among_the_rows_that_are_there(rep
     assert [numbers(answer) for answer in answers] == [[3, 2], [1, 3, 2], [1, 4, 3]]
 
 
-def test_zero_vectors_rank_at_distance_one_in_upstream_alone(replay: Replay) -> None:
-    # No word of the prompt is in any row, and both rows are far from it.
+def test_stored_order_only_upstream_ranks_zero_vectors(replay: Replay) -> None:
+    # No row contains a word of the prompt, and both are distant from it.
     rows = [row(1, "kiln"), row(2, "harbour", vector=[0.0] * 64)]
     (answer,) = replay(rows, ["violin orchard"], "upstream")
     first, second = json.loads(answer["receipt"])["vecTop"]
@@ -115,7 +115,7 @@ def test_zero_vectors_rank_at_distance_one_in_upstream_alone(replay: Replay) -> 
     assert [one["distance"] for one in json.loads(answer["receipt"])["vecTop"]] == [2, 2]
 
 
-def test_rows_without_a_time_are_there_from_the_start(replay: Replay) -> None:
+def test_stored_order_rows_without_time_are_always_visible(replay: Replay) -> None:
     rows = [row(1, createdAt=None), row(2, createdAt=0.0), row(3)]
     for profile in ("upstream", "seed"):
         (answer,) = replay(rows[::-1], [SAME], profile)

@@ -1,4 +1,4 @@
-"""Memories with the vectors that a store holds: the same answers, refused where another embedder made them."""
+"""Stored vectors: equal answers, and refusal of vectors from another embedder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARMS = ("hybrid", "tier_first_v1")
 
 
 def _rows(texts: Sequence[str] = TEXTS) -> list[dict[str, Any]]:
-    """Rows of a table as the plugin writes them, with the vectors of the hashing embedder."""
+    """Return rows as the plugin writes them, with vectors of the hashing embedder."""
     return [
         {
             "id": f"0b0e9a3c-1111-4000-8000-{number:012}",
@@ -59,12 +59,12 @@ def _table(folder: Path, rows: list[dict[str, Any]]) -> str:
 
 @pytest.fixture
 def asked(desk: Desk) -> Desk:
-    """A conversation that says again what two rows of the table say."""
+    """A conversation that repeats two rows of the table."""
     desk.say("c", ("global", [("user", TEXTS[3]), ("user", TEXTS[5])]))
     return desk
 
 
-def test_stored_vectors_that_agree_give_the_same_receipts(asked: Desk) -> None:
+def test_stored_vectors_equal_to_embedded_ones_give_equal_receipts(asked: Desk) -> None:
     table = _table(asked.home / "db", _rows())
     embedded = asked.run(*ARMS, out="embedded", memories_from=table)
     stored = asked.run(*ARMS, out="stored", memories_from=table, vectors="stored")
@@ -75,9 +75,9 @@ def test_stored_vectors_that_agree_give_the_same_receipts(asked: Desk) -> None:
     assert plan_of(stored.run).run_key() == stored.run.manifest.run_key
 
 
-def test_stored_vectors_are_used_and_only_some_texts_embedded(asked: Desk) -> None:
+def test_stored_vectors_avoid_embedding_stored_texts(asked: Desk) -> None:
     rows = _rows()
-    # By key, the sixth and later are not compared; here two of them have each other's vectors.
+    # Only the first five by key are compared; here two later ones have swapped vectors.
     rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
     table = _table(asked.home / "db", rows)
     outcome = asked.run("vector", memories_from=table, vectors="stored")
@@ -90,7 +90,7 @@ def test_stored_vectors_are_used_and_only_some_texts_embedded(asked: Desk) -> No
     assert cached.prepare(TEXTS) == 2
 
 
-def test_the_view_explains_with_the_stored_vectors_as_the_cli_does(asked: Desk) -> None:
+def test_stored_vectors_view_and_cli_explain_alike(asked: Desk) -> None:
     rows = _rows()
     rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
     outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
@@ -100,24 +100,24 @@ def test_the_view_explains_with_the_stored_vectors_as_the_cli_does(asked: Desk) 
     assert told.index(rows[7]["id"]) < told.index(rows[5]["id"])
 
 
-def test_two_rows_of_one_text_keep_their_vectors(asked: Desk) -> None:
+def test_stored_vectors_rows_with_equal_text_keep_their_vectors(asked: Desk) -> None:
     rows = _rows([*TEXTS[:6], "same", "same"])
     rows[7]["vector"] = rows[3]["vector"]
     outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
     assert set(asked.rows(outcome)[0]["item_key"][:2]) == {rows[3]["id"], rows[7]["id"]}
 
 
-def test_a_row_of_zeros_is_counted_and_not_compared(asked: Desk) -> None:
+def test_stored_vectors_zero_row_is_counted_not_compared(asked: Desk) -> None:
     rows = _rows()
     rows[0]["vector"] = [0.0] * 64
     table = _table(asked.home / "db", rows)
-    found = read_stored(Path(table), vectors=True)
-    assert found.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
+    result = read_stored(Path(table), vectors=True)
+    assert result.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
     assert asked.run("vector", memories_from=table, vectors="stored").failures == ()
 
 
 class _Other(HashingEmbedder):
-    """Other vectors, or more numbers."""
+    """An embedder with other vectors, or another dimension."""
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
@@ -132,11 +132,14 @@ class _Other(HashingEmbedder):
 @pytest.mark.parametrize(
     ("dimension", "said"),
     [
-        (64, "5 of 5 stored vectors are not those of another (least cosine"),
-        (65, "its vectors have 64 numbers, and those of another 65; name the embedder that made them with --embedder"),
+        (64, "5 of 5 stored vectors differ from those of another (lowest cosine"),
+        (
+            65,
+            "its vectors have 64 numbers, but those of another have 65; name the embedder that made them",
+        ),
     ],
 )
-def test_vectors_of_another_embedder_are_refused(
+def test_stored_vectors_of_another_embedder_are_refused(
     asked: Desk, monkeypatch: pytest.MonkeyPatch, dimension: int, said: str
 ) -> None:
     monkeypatch.setattr("lab.replay.plan.embedder_named", lambda _: _Other(dimension))
@@ -148,17 +151,17 @@ def test_vectors_of_another_embedder_are_refused(
     assert "or replay without --vectors stored" in str(caught.value)
 
 
-def test_a_table_of_zeros_alone_is_refused(asked: Desk) -> None:
+def test_stored_vectors_all_zero_are_refused(asked: Desk) -> None:
     rows = [row | {"vector": [0.0] * 64} for row in _rows()]
     with pytest.raises(UnusableInput, match="every vector is all zeros; replay without --vectors stored"):
         asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
 
 
-def test_stored_vectors_need_a_store_and_a_known_word(asked: Desk) -> None:
-    with pytest.raises(UnusableInput, match="vectors stored: needs a store to take them from; name one with --mem"):
-        make_plan(asked.asked("vector", vectors="stored"))
+def test_make_plan_stored_vectors_need_a_store(asked: Desk) -> None:
+    with pytest.raises(UnusableInput, match="vectors stored: needs a store; name one with --mem"):
+        make_plan(asked.request("vector", vectors="stored"))
     with pytest.raises(UnusableInput, match="unknown vectors 'kept'; known: embed, stored"):
-        make_plan(asked.asked("vector", vectors="kept"))
+        make_plan(asked.request("vector", vectors="kept"))
 
 
 def _export(folder: Path, rows: list[dict[str, Any]]) -> Path:
@@ -167,7 +170,7 @@ def _export(folder: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_an_export_with_vectors_is_read_as_the_table_is(asked: Desk) -> None:
+def test_stored_vectors_of_export_and_table_are_equal(asked: Desk) -> None:
     path, table = _export(asked.home, _rows()), _table(asked.home / "db", _rows())
     one, other = read_stored(path, vectors=True).vectors, read_stored(Path(table), vectors=True).vectors
     assert one.sha256 == other.sha256
@@ -177,14 +180,14 @@ def test_an_export_with_vectors_is_read_as_the_table_is(asked: Desk) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"vector": ...}, "export.jsonl:2: holds no vector; --vectors stored needs one of every row"),
+        ({"vector": ...}, "export.jsonl:2: has no vector, and --vectors stored needs one in every row"),
         ({"vector": [1.0, float("inf")]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
         ({"vector": "zeros"}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
         ({"vector": [[1.0]]}, "export.jsonl:2: field 'vector': expected a list of finite numbers"),
-        ({"vector": [1.0, 2.0]}, "export.jsonl:2: field 'vector': has 2 numbers, and rows before it 64"),
+        ({"vector": [1.0, 2.0]}, "export.jsonl:2: field 'vector': has 2 numbers, but earlier rows have 64"),
     ],
 )
-def test_vectors_of_another_form_are_refused_with_their_row(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_stored_vectors_malformed_row_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     rows = _rows()
     spoilt = {name: value for name, value in (rows[1] | changes).items() if value is not ...}
     path = _export(tmp_path, [rows[0], spoilt, *rows[2:]])
@@ -202,18 +205,18 @@ def test_stored_vectors_not_of_unit_length_are_refused(asked: Desk, scale: float
     with pytest.raises(UnusableInput) as caught:
         asked.run("vector", memories_from=table, vectors="stored")
     assert str(caught.value).startswith(f"{table}: row 7: field 'vector': {said}")
-    assert str(caught.value).endswith("store them normalised, or replay without --vectors stored")
+    assert str(caught.value).endswith("store normalised vectors, or replay without --vectors stored")
     assert asked.run("vector", memories_from=table).failures == ()
 
 
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("nulls", [[2], range(8)], ids=["one", "all"])
-def test_a_null_vector_means_the_same_in_table_and_export(tmp_path: Path, nulls: Sequence[int], vectors: bool) -> None:
+def test_stored_vectors_null_is_equal_in_table_and_export(tmp_path: Path, nulls: Sequence[int], vectors: bool) -> None:
     rows = [row | ({"vector": None} if number in nulls else {}) for number, row in enumerate(_rows())]
     paths = [_export(tmp_path, rows), Path(_table(tmp_path / "db", rows))]
     if vectors and len(nulls) == 8:
         for path in paths:
-            with pytest.raises(UnusableInput, match="its rows hold no field 'vector'"):
+            with pytest.raises(UnusableInput, match="its rows have no field 'vector'"):
                 read_stored(path, vectors=True)
         return
     one, other = (read_stored(path, vectors=vectors) for path in paths)
@@ -224,13 +227,13 @@ def test_a_null_vector_means_the_same_in_table_and_export(tmp_path: Path, nulls:
     assert [note for note in one.notes if NOT_EMBEDDED in note] == [f"{paths[0]}: {NOT_EMBEDDED}: 1"] * len(lacking)
 
 
-def test_an_export_without_vectors_is_told_as_such(tmp_path: Path) -> None:
+def test_stored_vectors_export_without_vectors_is_refused(tmp_path: Path) -> None:
     path = _export(tmp_path, [{name: row[name] for name in row if name != "vector"} for row in _rows()])
-    with pytest.raises(UnusableInput, match="its rows hold no field 'vector'; --vectors stored takes a LanceDB folder"):
+    with pytest.raises(UnusableInput, match="its rows have no field 'vector'; --vectors stored needs a LanceDB folder"):
         read_stored(path, vectors=True)
 
 
-def test_the_digest_of_stored_vectors_changes_with_a_bit_and_a_key() -> None:
+def test_stored_vectors_digest_depends_on_bits_and_keys() -> None:
     rows = {"a": (np.array([1.0, 0.0]), "1"), "b": (np.array([0.0, 1.0]), "2")}
     first = stored_vectors(Path("x"), rows).sha256
     assert stored_vectors(Path("elsewhere"), dict(rows)).sha256 == first

@@ -1,4 +1,4 @@
-"""Columns from buffers and back, held against pyarrow's own way."""
+"""Columns made from buffers equal those made by pyarrow."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ TEXTS = ["one", "", "記憶 and more", None]
 
 
 @pytest.mark.parametrize("codes", [[], [0], [3, 3], [0, 1, 2, 2, 0], [2, 3, 0, 1, 3, 2, 0, 0, 3, 1]])
-def test_text_is_what_pyarrow_makes_of_it(codes: list[int]) -> None:
+def test_strings_equal_those_of_pyarrow(codes: list[int]) -> None:
     expected = pa.array([TEXTS[code] for code in codes], pa.string())
-    found = text_column(np.array(codes, np.int64), TEXTS)
-    found.validate(full=True)
-    assert found.equals(expected)
-    assert found.null_count == expected.null_count
-    again, names = codes_of(found)
+    result = text_column(np.array(codes, np.int64), TEXTS)
+    result.validate(full=True)
+    assert result.equals(expected)
+    assert result.null_count == expected.null_count
+    again, names = codes_of(result)
     assert [names[code] for code in again] == expected.to_pylist()
 
 
 @pytest.mark.parametrize("values", [[], [0.1], [float("nan")] * 9, [1.5, float("nan"), -2.0, float("nan")]])
-def test_numbers_without_a_value_are_nulls(values: list[float]) -> None:
-    found = float_column(np.array(values, float))
-    found.validate(full=True)
-    assert found.to_pylist() == [None if value != value else value for value in values]
-    np.testing.assert_array_equal(numbers_of(found), values)
+def test_numbers_none_is_null(values: list[float]) -> None:
+    result = float_column(np.array(values, float))
+    result.validate(full=True)
+    assert result.to_pylist() == [None if value != value else value for value in values]
+    np.testing.assert_array_equal(numbers_of(result), values)
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def test_numbers_without_a_value_are_nulls(values: list[float]) -> None:
     ],
     ids=str,
 )
-def test_numbers_are_those_that_pyarrow_reads(array: pa.Array) -> None:
+def test_numbers_equal_those_of_pyarrow(array: pa.Array) -> None:
     expected = [float("nan") if value is None else value for value in array.to_pylist()]
     np.testing.assert_array_equal(numbers_of(array), np.array(expected, numbers_of(array).dtype))
 
 
-def test_lists_lie_end_to_end() -> None:
+def test_lists_are_concatenated() -> None:
     column = pa.chunked_array([pa.array([["a"], [], ["b", "a"]]), pa.array([["c"]])])
     values, begins = lists_of(column)
     assert (values.to_pylist(), begins.tolist()) == (["a", "b", "a", "c"], [0, 1, 1, 3, 4])
 
 
-def test_a_table_written_from_buffers_has_the_bytes_of_one_from_lists(tmp_path: Path) -> None:
+def test_table_bytes_from_buffers_and_lists_are_equal(tmp_path: Path) -> None:
     codes, values = np.arange(1_000) % 4, np.where(np.arange(1_000) % 7, np.arange(1_000) / 3, np.nan)
     ours = {"text": text_column(codes, TEXTS), "value": float_column(values)}
     theirs = {
@@ -73,14 +73,14 @@ def test_a_table_written_from_buffers_has_the_bytes_of_one_from_lists(tmp_path: 
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 
 
-def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_read_table_missing_column_is_named(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"a": [1], "b": [[1]]}), tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet", ("b", "a")).to_pylist() == [{"a": 1, "b": [1]}]
     with pytest.raises(CannotMeasure, match=r"t\.parquet: has no c, d;"):
         read_table(tmp_path / "t.parquet", ("d", "a", "c"))
 
 
-def test_a_flipped_bit_is_told_in_one_line_or_hurts_nothing(tmp_path: Path) -> None:
+def test_read_table_flipped_bit_is_reported_or_harmless(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     write_table(pa.table({"turn": text_column(np.arange(50) % 4, TEXTS), "value": float_column(np.arange(50.0))}), path)
     whole = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What systems wrote: a row a memory, without its text, aligned with what is judged, and whether it is an echo."""
+"""Tables of writes: one row for each memory, without text, with alignment and echo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from lab.golden.align import Alignment
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Answered, Wrote
+from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import listed, receipts_table
 from lab.replay.writes import ECHO_CHARS, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
@@ -25,19 +25,19 @@ MEMORIES = (
     Memory("c/s/t1#0", "The train leaves at noon", "x", 2, 3),
 )
 RECORDING = Recording("c", TURNS, MEMORIES)
-# The last is judged to be wrong, and the one of the second turn is not judged.
+# The last one is judged misleading; that of the second turn is not judged.
 PROBES = (Probe("q", "c", None, "tea", (Judgement("c/s/t0#0"),), forbidden=(Judgement("c/s/t0#1"),)),)
 TEA = Stored("m1", "Tea at five for Anna, says Anna", ("c/s/t0",))
 BEES = Stored("m2", "Bees of Ben behind the barn", ("c/s/t0",))
 
 
-def wrote(turn: int, writes: Writes, context: str = "", arm: str = "mine") -> Wrote:
-    return Wrote(arm, TURNS[turn], writes, context)
+def wrote(turn: int, writes: Writes, context: str = "", arm: str = "mine") -> TurnWrites:
+    return TurnWrites(arm, TURNS[turn], writes, context)
 
 
-def test_what_is_judged_is_what_items_stand_for() -> None:
-    found = alignments(RECORDING, [wrote(0, Writes(created=(TEA, BEES))), wrote(0, Writes(created=(TEA,)), arm="b")])
-    assert {key: (one.memory, one.rule) for key, one in found.items()} == {
+def test_alignments_map_items_to_judged_memories() -> None:
+    result = alignments(RECORDING, [wrote(0, Writes(created=(TEA, BEES))), wrote(0, Writes(created=(TEA,)), arm="b")])
+    assert {key: (one.memory, one.rule) for key, one in result.items()} == {
         ("mine", "m1"): ("c/s/t0#0", "source"),
         ("mine", "m2"): ("c/s/t0#1", "source"),
         ("b", "m1"): ("c/s/t0#0", "source"),
@@ -46,7 +46,7 @@ def test_what_is_judged_is_what_items_stand_for() -> None:
     assert alignments(RECORDING, [wrote(2, Writes(created=(Stored("m", "Nobody said so", ("c/s/t2",)),)))]) == {}
 
 
-def test_the_last_text_of_an_id_decides_what_it_stands_for() -> None:
+def test_alignments_last_text_of_an_id_decides() -> None:
     first = wrote(0, Writes(created=(TEA,)))
     other = wrote(1, Writes(updated=(BEES._replace(id="m1"),)))
     nothing = wrote(2, Writes(updated=(Stored("m1", "Nobody said so", ("c/s/t2",)),)))
@@ -54,7 +54,7 @@ def test_the_last_text_of_an_id_decides_what_it_stands_for() -> None:
     assert alignments(RECORDING, [first, other, nothing]) == {}
 
 
-def test_a_row_a_write_comes_back_from_disk(tmp_path: Path) -> None:
+def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
     some = [
         wrote(0, Writes(created=(TEA, BEES)), "<b>\ntea at  five FOR Anna, says anna\n</b>"),
         wrote(1, Writes(updated=(Stored("m1", "茶\U0001f375", ()),), deleted=("m2",)), arm="other"),
@@ -74,14 +74,14 @@ def test_a_row_a_write_comes_back_from_disk(tmp_path: Path) -> None:
         ["mine", "c/s/t0", 0, "created", "m1", 31, ["c/s/t0"], True, "c/s/t0#0", "source"],
         ["mine", "c/s/t0", 0, "created", "m2", 27, ["c/s/t0"], False, None, None],
         ["other", "c/s/t1", 1, "updated", "m1", 2, [], False, None, None],
-        # What is gone stands for nothing any more.
+        # A deleted item is not aligned.
         ["other", "c/s/t1", 1, "deleted", "m2", 0, [], False, None, None],
     ]
     assert [row["score"] for row in rows] == [0.5, None, None, None]
     assert "Anna" not in json.dumps(rows, ensure_ascii=False)
 
 
-def test_a_table_without_writes_has_the_same_columns() -> None:
+def test_writes_table_without_writes_has_the_same_columns() -> None:
     table = writes_table([], {}, 3)
     assert table.num_rows == 0
     assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, 3).schema
@@ -94,28 +94,26 @@ def test_a_table_without_writes_has_the_same_columns() -> None:
         ("the red lamp is in the attic", "the red lamp is in the cellar", False),
         ("the red lamp is in the attic", "", False),
         ("", "the red lamp", False),
-        # A short text stands in many others by chance.
+        # Short texts occur in other texts by chance.
         ("x" * ECHO_CHARS, "x" * ECHO_CHARS, True),
         ("x" * (ECHO_CHARS - 1), "x" * ECHO_CHARS, False),
         (" " * ECHO_CHARS + "lamp", "lamp", False),
     ],
 )
-def test_an_echo_says_what_was_injected_but_for_case_and_spaces(text: str, context: str, echo: bool) -> None:
+def test_is_echo_ignores_case_and_spaces(text: str, context: str, echo: bool) -> None:
     assert is_echo(text, context) is echo
 
 
-def test_receipts_name_the_judged_memory_that_an_item_stands_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_receipts_table_names_the_aligned_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     twice, other = TEA._replace(id="m3"), Stored("m4", "of nothing", ("c/s/t2",))
     said = recall_of(*(Item(one.id, one.text) for one in (other, TEA, twice, BEES)))
     arm = FixedArm("mine", {"c/s/t1": said}, writes={"c/s/t0": Writes(created=(TEA, BEES, twice, other))})
-    heard: list[Wrote] = []
-    found: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", wrote=heard.append)
-    aligned = alignments(RECORDING, heard)
-    row = receipts_table(found, RECORDING, aligned).to_pylist()[1]
-    # The second that stands for the same, and what stands for nothing, can be no memory's key.
+    entries: list[TurnWrites] = []
+    result: list[Answered] = played(RECORDING, [arm], PROBES, source="captured", on_writes=entries.append)
+    aligned = alignments(RECORDING, entries)
+    row = receipts_table(result, RECORDING, aligned).to_pylist()[1]
+    # A second item aligned to the same memory, and an unaligned one, keep their own ids.
     assert row["item_key"] == ["own:m4", "c/s/t0#0", "own:m3", "c/s/t0#1"]
     assert row["item_id"] == ["m4", "m1", "m3", "m2"]
     assert listed(row, 1).key == "c/s/t0#0"

@@ -1,4 +1,4 @@
-"""Runs to report on, over small invented recordings in the shape of RealMem: its topics and categories are slices."""
+"""Runs for reports, over small synthetic recordings in RealMem's format, whose topics and categories are slices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.runs.directory import RunDirectory
 
 MakeRun = Callable[..., RunDirectory]
 POLICIES = ("tier_first_v1", "tier_quota_v1")
-# Words that occur in texts alone: none may reach a report.
+# Words that occur only in texts: none may appear in a report.
 TURN_WORD, MEMORY_WORD = "quokkaturn", "wombatmemory"
 
 
@@ -46,7 +46,7 @@ def _session(number: int, topic: str, category: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
-    """Replays one invented conversation a name; ``topic`` and ``category`` are those of every probe."""
+    """Replay one synthetic conversation per name; every probe has this ``topic`` and ``category``."""
 
     def make(
         *names: str, arms: tuple[str, ...] = POLICIES, topic: str = "lamps", category: str = "fact", sessions: int = 6
@@ -75,7 +75,7 @@ def secret_words() -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def copy_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RunDirectory], Path]:
-    """A copy of a run in a folder of its own."""
+    """Copy a run into a new folder."""
     import shutil
 
     def copy(run: RunDirectory) -> Path:

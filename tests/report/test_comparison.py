@@ -1,4 +1,4 @@
-"""A comparison in words and rows, and tables that survive what stands in their cells."""
+"""Comparisons as sentences and tables, and escaping of table cells."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def difference(
         (difference(-0.1, 0.02, "InjectedChars", holm=0.01), "less"),
         (difference(0.1, 0.2, holm=0.6), "no difference shown; MDE ±0.240"),
         (difference(0.1, 0.2), "no difference shown; MDE ±0.240"),
-        # An interval that ends at nothing holds it.
+        # An interval that ends at 0 contains it.
         (difference(0.1, 0.1), "no difference shown; MDE ±0.120"),
         (difference(0.1, 0.08, holm=0.07), "not significant among 3; MDE ±0.096"),
-        # Six conversations cannot give an adjusted p of 5 % among three, so the interval is all there is.
+        # Six conversations cannot give an adjusted p below 5 % among three measures, so the interval decides.
         (difference(0.1, 0.08, holm=0.094, n=6), "better, by its interval"),
         (replace(difference(0.0, 0.0), wins=0, losses=0), "identical everywhere"),
         (
@@ -48,7 +48,7 @@ def test_reading_states_the_conclusion(one: Difference, said: str) -> None:
 
 @pytest.fixture
 def found() -> Comparison:
-    """Two primary measures of three, one of them with places that were filled."""
+    """Two of three primary measures, one of them with filled values."""
     filled = replace(difference(-0.2, 0.3, "RepeatRate", holm=0.5), filled_candidate=7)
     dropped = replace(difference(0.1, 0.01, "Rprec"), left_out=4)
     differences = (difference(0.1, 0.02, holm=0.01), dropped, filled)
@@ -83,7 +83,7 @@ def test_notes_report_filled_and_left_out_values(found: Comparison) -> None:
     said = notes(found, shown(found, every=True))
     assert "RepeatRate: new has no value for 7 of 100 probes or turns, which count as 0." in said
     assert "Rprec: 4 probes or turns are left out: only one arm has a value." in said
-    # A cutoff beyond what an arm returns is known to whoever asked for the arm.
+    # Measures at cutoffs are not listed as missing.
     assert said[-1] == "Not compared, because old has no value: BackboneDuplication."
     assert not any("adjusted p below" in one for one in said)
     few = replace(found, differences=tuple(replace(one, conversations=5) for one in found.differences))
@@ -119,7 +119,7 @@ def test_markdown_table_escapes_cells() -> None:
     lines = table.splitlines()
     assert lines[:2] == ["| one | two |", "| :-- | --: |"]
     assert len(lines) == 4
-    # A bar that is not escaped would be a column more.
+    # An unescaped bar would add a column.
     assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines] == [3, 3, 3, 3]
     assert lines[2].startswith(r"| a\|b\\c\_d &amp; 50% $x^2~{y}# &lt;i&gt;\`z\` \[l\](u) \*e\* …±– |")
 
@@ -147,10 +147,10 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
     )
     all_told = replace(found, differences=(*found.differences, *worse))
     told = next(one for one in notes(all_told, ()) if one.startswith("Worse by the interval, but not primary"))
-    # Another cutoff says the same again, what is not decided is no harm, and what was declared has its own row.
+    # Other cutoffs, differences that are not significant, and primary measures are left out.
     assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present"]
     assert not any(one.startswith("Worse") for one in notes(found, ()))
-    # Who reads the first sentence alone learns it, too.
+    # The lead sentence names them, too.
     harms = (
         "; but worse outside the primary measures: a misleading memory is injected at 70% of the probes with one, "
         "against 50% (Forbidden@6), Present 0.500 → 0.400."

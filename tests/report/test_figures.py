@@ -1,4 +1,4 @@
-"""Figures draw what they are given, and equal data give equal bytes."""
+"""Figures: what they draw, and equal bytes for equal data."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ DRAW: dict[str, Callable[[], Figure]] = {
 
 @cache
 def drawn(name: str) -> Figure:
-    """One of the figures, drawn once."""
+    """Return one of the figures, drawn once."""
     return DRAW[name]()
 
 
@@ -106,7 +106,7 @@ def test_figures_of_equal_data_have_equal_bytes(name: str) -> None:
     first, second = (rendered(DRAW[name](), "svg") for _ in range(2))
     assert first == second
     assert first.startswith(b"<?xml")
-    # Neither a date nor a program's version may say when or where it was drawn.
+    # No date and no program version.
     assert b"<dc:date>" not in first
 
 
@@ -145,7 +145,7 @@ def test_forest_figure_draws_each_interval() -> None:
 
 
 def test_forest_figure_colours_by_direction_not_sign() -> None:
-    """An interval that crosses zero decides nothing, whatever its middle says."""
+    """An interval that contains zero is not significant, whatever its mean."""
     decided = [
         _difference("Success@6", 0.1, 0.05, 0.15),
         _difference("R@6", -0.1, -0.15, -0.05),
@@ -175,7 +175,7 @@ def test_figures_are_slides_with_a_finding(name: str) -> None:
     assert width / height == pytest.approx(16 / 9)
     assert len(words_of(figure).title) > 20
     assert alt_text(figure).startswith(words_of(figure).title)
-    # Read from the back of a room: a finding of 20 points, and nothing but the source below 12.
+    # Readable in a large room: a title of 20 points, nothing below 12 except the source.
     sizes = [
         text.get_fontsize() for text in figure.findobj(lambda one: hasattr(one, "get_fontsize") and one.get_text())
     ]
@@ -227,7 +227,7 @@ def test_timeline_figure_joins_consecutive_turns() -> None:
         "tier_first_v1: 2 different memories",
         "hybrid: 3 different memories",
     ]
-    # One scale for both, so that a short list of memories looks short.
+    # Both panels share a scale, so that fewer memories look fewer.
     assert {axes.get_ylim() for axes in figure.axes} == {(-1, 3)}
     assert alt_text(figure).split(". ")[1].startswith("den: the memories")
 
@@ -287,7 +287,7 @@ def test_figures_with_many_arms_show_some_and_count_all() -> None:
     named = [text.get_text().split()[0] for text in figure.axes[0].texts]
     assert (len(named), "tier_first_v1" in named, "none" in named) == (16, True, False)
     assert words_of(figure).subtitle.startswith("40 arms, 16 of them named.")
-    # A warning that nothing fits would be an error here.
+    # A layout warning would be an error here.
     assert rendered(figure, "svg")
 
 
@@ -325,7 +325,7 @@ def test_figures_draw_chinese_with_an_installed_font(tmp_path: Path) -> None:
         pytest.skip("no font with Chinese characters is installed")
     svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
     drawn = svg.read_text("utf-8")
-    # A glyph of the other font for every character.
+    # One glyph of the fallback font per character.
     fonts = re.findall(r'<path id="([A-Za-z]+)-\S*" d=', drawn)
     assert len([one for one in fonts if not one.startswith("DejaVu") and len(one) > 1]) == len("半山喝茶")
     assert "LastResort" not in drawn

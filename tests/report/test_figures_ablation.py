@@ -1,4 +1,4 @@
-"""The ablation chart draws every step that has a value, and says by colour and shape which way it went."""
+"""The ablation chart: marks of every step with a value, with colour and shape by significance."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def test_ablation_figure_marks_follow_the_interval() -> None:
     ]
     assert found == [
         [OPEN, BETTER, WORSE],
-        # An interval that crosses zero decides nothing, and neither does none.
+        # An interval that contains zero, or a missing one, is not significant.
         [OPEN, BETTER, OPEN, OPEN],
         [OPEN, BETTER, WORSE],
-        # Size has no direction.
+        # Sizes have no better direction.
         [OPEN, OPEN, OPEN, OPEN],
     ]
 

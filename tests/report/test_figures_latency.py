@@ -1,4 +1,4 @@
-"""The latency charts draw what was measured, with its intervals, and say where there was too little."""
+"""The latency charts: measured values with intervals, and a note if n is too small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report reads of a run, and the tables it is cut to."""
+"""The data of a report, and its tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.latency.turns import stages
 from lab.measures.score import score_run, summarise
 from lab.recordings.model import TIER_OF
 from lab.report import sections
-from lab.report.material import PARTS, busiest, places, timeline
+from lab.report.material import PARTS, busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table, write_table
@@ -31,11 +31,11 @@ def run(make_run: Callable[..., RunDirectory]) -> RunDirectory:
 
 
 def test_places_count_labels_of_injected_memories(run: RunDirectory) -> None:
-    found = places(run)
+    found = tier_shares(run)
     counts: dict[str, Counter[str]] = {arm: Counter() for arm in ARMS}
     for name in run.conversations:
         for row in read_table(run.receipts(name)).to_pylist():
-            if row["recalls"]:
+            if row["is_recall_turn"]:
                 counts[row["arm"]].update(TIER_OF[one] for one in row["item_label"][: row["injected"]])
     for arm, own in counts.items():
         total = own.total() or 1
@@ -49,7 +49,7 @@ def test_places_count_labels_of_injected_memories(run: RunDirectory) -> None:
 def test_timeline_holds_every_recall_turn(run: RunDirectory) -> None:
     found = timeline(run, "attic", ARMS[:2])
     assert {arm: len(turns) for arm, turns in found.turns.items()} == dict.fromkeys(
-        ARMS[:2], places(run).turns["attic"]
+        ARMS[:2], tier_shares(run).turns["attic"]
     )
     assert {key for turns in found.turns.values() for chosen in turns for key in chosen} <= set(found.tiers)
 
@@ -65,14 +65,14 @@ def test_stages_of_warm_turns_add_up(run: RunDirectory) -> None:
     assert found[ARMS[1], "select"].n == warm
     parts = [one.mean or 0.0 for (arm, stage), one in found.items() if arm == ARMS[1] and stage != "total"]
     assert found[ARMS[1], "total"].mean == pytest.approx(sum(parts))
-    # Too few turns for a quantile far out.
+    # Too few turns for a high quantile.
     assert found[ARMS[1], "total"].p99 is None
 
 
 def test_warm_times_do_not_depend_on_the_order_of_arms(
     run: RunDirectory, tmp_path: Path, resealed: Callable[[Path], RunDirectory]
 ) -> None:
-    """What arms share is booked to each of them (tests/replay/test_booking.py); the file's order says nothing."""
+    """Arms that share a search all include its time (tests/replay/test_shared_timings.py), in any order of the file."""
     shutil.copytree(run.path, tmp_path / "turned")
     turned = open_run(tmp_path / "turned")
     for name in turned.conversations:

@@ -1,4 +1,4 @@
-"""A run in a notebook: frames that agree with the files, and what shows itself."""
+"""Runs in notebooks: frames that agree with the files, and HTML display."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 
 class Tags(HTMLParser):
-    """The elements of a page, and its text."""
+    """Parse the elements and the text of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def test_turns_frame_has_the_rows_of_the_receipts(run: Run, directory: RunDirect
     kinds = {name: str(kind) for name, kind in turns.dtypes.items()}
     assert {kinds[name] for name in ("conversation", "arm")} == {"category"}
     assert {kinds[name] for name in ("seq", "injected", "pinned", "future", "outdated")} == {"int32"}
-    assert (kinds["recalls"], kinds["duplicates"], kinds["evicted"]) == ("bool", "float64", "float64")
+    assert (kinds["is_recall_turn"], kinds["duplicates"], kinds["evicted"]) == ("bool", "float64", "float64")
 
 
 def test_items_frame_has_grades(run: Run, directory: RunDirectory) -> None:
@@ -138,7 +138,7 @@ def test_notebook_frames_are_unaffected_by_edits(run: Run) -> None:
 def test_notebook_comparison_prints_the_table_of_lab_compare(run: Run, directory: RunDirectory) -> None:
     compared = run.compare(FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
     found = compare_arms(directory, FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
-    assert compared.found == found
+    assert compared.comparison == found
     shown = repr(compared)
     assert shown.startswith(f"{folded(TRIAL)}\n{QUOTA} minus {FIRST}\nmeasure")
     assert "R@6 by slice, worst first" in shown
@@ -201,7 +201,7 @@ def test_notebook_escapes_markup(run: Run) -> None:
     from lab.notebook import Explained
 
     probe = run.items.query("injected and grade > 0")["probe"].iloc[0]
-    found = run.explain(probe, QUOTA).found
+    found = run.explain(probe, QUOTA).explanation
     texts = dict.fromkeys(found.texts, f"</pre>{MARKUP}")
     page = Tags(Explained(replace(found, texts=texts), with_text=True, full=False)._repr_html_())
     assert MARKUP in page.text

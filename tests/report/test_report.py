@@ -1,4 +1,4 @@
-"""The report of a run: complete in itself, escaped, silent about texts, equal for equal runs."""
+"""The report of a run: self-contained, escaped, without texts, equal for equal runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LOADING = {"src", "srcset", "href", "xlink:href", "data", "action", "formaction"
 
 
 class Page(HTMLParser):
-    """Tags, attributes and visible text of a page."""
+    """Parse tags, attributes and visible text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def hostile(make_run: MakeRun) -> RunDirectory:
-    """A run whose conversation, topic and category would like to be markup, reported."""
+    """The report of a run whose conversation, topic and category contain markup."""
     run = make_run(HOSTILE, "plain", topic=HOSTILE, category=HOSTILE)
     points = [
         Point(mode, share, seed, arm, 10 * share, 0.5 + share / 10, 0.4, 0.3)
@@ -92,7 +92,7 @@ def hostile(make_run: MakeRun) -> RunDirectory:
 
 @pytest.fixture(scope="module")
 def html(hostile: RunDirectory) -> str:
-    """Its page."""
+    """The HTML page of the hostile run."""
     return (hostile.path / "report.html").read_text("utf-8")
 
 
@@ -112,7 +112,7 @@ def test_report_page_loads_nothing(html: str) -> None:
     loads = [
         (tag, name, value) for tag, name, value in page.attributes if name in LOADING and not value.startswith("#")
     ]
-    # The slides beside the page may be followed, and are not loaded.
+    # Links to the slides are allowed, because they load nothing.
     assert [one for one in loads if (one[0], one[1]) != ("a", "href") or not one[2].startswith("figures/")] == []
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     assert "@import" not in html
@@ -127,7 +127,7 @@ def test_report_page_forbids_loading_and_scripts(html: str) -> None:
     assert directives["default-src"] == "'none'"
     assert "script-src" not in directives
     assert (directives["base-uri"], directives["form-action"]) == ("'none'", "'none'")
-    # A policy rules what stands after it.
+    # A policy applies only to what follows it.
     assert html.index("Content-Security-Policy") < html.index("<style")
 
 
@@ -141,7 +141,7 @@ def test_report_escapes_names_of_recordings(html: str) -> None:
     assert "<script" not in html.lower()
     page = Page(html)
     words = [" ".join(data.split()) for data in page.words]
-    # As a value of the slices topic, category and conversation.
+    # As values of the slices topic, category and conversation.
     assert words.count(HOSTILE) >= 3
     labels = {value for _, name, value in page.attributes if name == "aria-label"}
     assert {"Scores of the arms", "Success@6 by topic", "Success@6 by category_name"} <= labels
@@ -200,13 +200,13 @@ def test_report_markdown_has_the_numbers_of_the_json(hostile: RunDirectory) -> N
     head = text[text.index("| arm |") :].splitlines()
     assert head[0].count("|") == head[1].count("|") == head[2].count("|")
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
-    # Timings are no part of what equal runs have in common.
+    # Equal runs have different timings, so they are left out.
     assert {"figures/forest.svg", "figures/timeline-2.svg"} <= set(pictures)
     assert "figures/stages.svg" not in pictures
     assert all((hostile.path / picture).is_file() for picture in pictures)
 
 
-# Names that a drawing library takes for formulas, letters that a default font lacks, names that are paths.
+# Names that matplotlib parses as formulas, characters missing in the default font, and names that are paths.
 NAMES = ("$\\frac{broken in $", "半山喝茶", "../_up")
 
 
@@ -228,11 +228,11 @@ def test_flipped_explains_turns_and_hides_texts_by_default(
     gained = silent.sides[0]
     assert (silent.problem, gained.total, len(gained.turns)) == (None, len(found.gained), 1)
     assert gained.more == gained.total - 1
-    # The arm that missed comes first; both tell the turn as `lab explain` does.
+    # The arm that missed comes first; both explanations equal `lab explain`.
     (one,) = gained.turns
     assert one.tries == HOSTILE
     assert [side.arm for side in one.sides] == list(POLICIES)
-    # The same turn is lost the other way round, and has the same arm first.
+    # With the arms reversed the turn is lost, with the same arm first.
     around = flipped(run, compare_arms(run, *reversed(POLICIES)), with_text=False, most=1).sides[1]
     assert (around.name, around.turns, around.total) == ("Lost", gained.turns, gained.total)
     assert [side.text for side in one.sides] == [
@@ -265,7 +265,7 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     assert stale is None
     assert model["headline"] == headline(verdict)
     assert len(model["rules"].rows) == len(verdict.lines)
-    # What fails and decides nothing stands beside the verdict all the same.
+    # Failing advisory rules are shown with the verdict.
     harm = Line("limit", "Forbidden@6", FAIL, False, "why")
     write_atomically(run.path / "verdict.json", dump_json(replace(verdict, lines=(*verdict.lines, harm)).as_json()))
     build_report(run)
@@ -322,7 +322,7 @@ def test_report_of_a_run_without_probes_is_written(make_run: MakeRun) -> None:
     data = json.loads((run.path / "report.json").read_text("utf-8"))
     assert data["facts"]["probes with gold"] == 0
     page = (run.path / "report.html").read_text("utf-8")
-    # Nothing is explained of what is not there, and no section is empty.
+    # Missing measures are not explained, and no section is empty.
     assert "Success is the hit rate" not in page
     assert 'id="slices"' not in page
 

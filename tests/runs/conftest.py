@@ -1,4 +1,4 @@
-"""A run of three shipped conversations through two policies and a random arm, to be tampered with."""
+"""Fixtures: a run of three shipped conversations under two policies and a random arm."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "random")
 
 
 @pytest.fixture(scope="session")
-def asked(operators: Path) -> ReplayRequest:
-    """What is replayed."""
+def replay_request(operators: Path) -> ReplayRequest:
+    """The request of the run."""
     golden = operators.parents[1] / "golden" / "operators"
     return ReplayRequest(str(operators), "lab", ARMS, golden=str(golden), scope="recorded", embedder="hashing", limit=3)
 
 
 @pytest.fixture(scope="session")
-def sound(asked: ReplayRequest, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """A run that nobody touched."""
-    return run_replay(asked, tmp_path_factory.mktemp("sound") / "run").run
+def sound(replay_request: ReplayRequest, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """The unmodified run, shared by all tests."""
+    return run_replay(replay_request, tmp_path_factory.mktemp("sound") / "run").run
 
 
 @pytest.fixture
 def run(sound: RunDirectory, tmp_path: Path) -> RunDirectory:
-    """A copy of it."""
+    """A copy of the run that a test may change."""
     shutil.copytree(sound.path, tmp_path / "run")
     return open_run(tmp_path / "run")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it printed."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -51,7 +51,7 @@ Lab = Callable[..., Ended]
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
-    """Runs a command as the console does, in this process."""
+    """Run a command in this process as its entry point does."""
     from lab.cli.main import main
 
     def call(*words: str | Path) -> Ended:

@@ -1,4 +1,4 @@
-"""What is said of arms that differ: their names, the keys and both values, in one short line."""
+"""Differences of arms in one short line: names, keys and both values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def arm(name: str = "mine", **fields: Any) -> dict[str, Any]:
     [
         ([arm()], [arm()], ""),
         ([arm("one")], [arm("two")], "one removed; two added"),
-        ([arm("one"), arm("two")], [arm("two"), arm("one")], "in the order one, two and not two, one"),
+        ([arm("one"), arm("two")], [arm("two"), arm("one")], "order: one, two -> two, one"),
         ([arm()], [arm(system="t")], 'mine: system "s" -> "t"'),
         ([arm()], [arm(version="2"), arm("new")], 'new added; mine: version "1" -> "2"'),
         ([arm()], [arm(config={"a": {"b": 2}, "list": (1, 2)})], "mine: config.a.b 1 -> 2"),
@@ -49,5 +49,5 @@ def arm(name: str = "mine", **fields: Any) -> dict[str, Any]:
         ("odd", [3], ""),
     ],
 )
-def test_differences_of_arms_are_named_with_both_values(before: Any, now: Any, said: str) -> None:
+def test_arms_differences_give_both_values(before: Any, now: Any, said: str) -> None:
     assert arms_differences(before, now) == said

@@ -1,4 +1,4 @@
-"""The manifest as a record, as JSON and as a schema, and records in general."""
+"""The manifest as a record, as JSON and as a schema; records in general."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def _validator() -> Any:
     return jsonschema.Draft202012Validator(manifest_schema())
 
 
-def test_manifest_is_the_same_after_json(sound: RunDirectory) -> None:
+def test_manifest_round_trip_through_json_is_equal(sound: RunDirectory) -> None:
     value = json.loads(json.dumps(to_json(sound.manifest)))
     assert from_json(Manifest, value, "manifest") == sound.manifest
 
 
-def test_written_manifest_is_valid_by_its_schema(sound: RunDirectory) -> None:
+def test_manifest_schema_accepts_a_written_manifest(sound: RunDirectory) -> None:
     _validator().validate(json.loads((sound.path / "manifest.json").read_bytes()))
     other = replace(sound.manifest, shard=Shard(1, 2, ("a",)), migrated=Migrated(3, "0.1.0", ("why",)))
     _validator().validate(json.loads(json.dumps(other.as_json())))
@@ -42,7 +42,7 @@ def test_written_manifest_is_valid_by_its_schema(sound: RunDirectory) -> None:
         {"files": {"golden.jsonl": 7}},
     ],
 )
-def test_schema_refuses_what_the_reader_refuses(sound: RunDirectory, change: dict[str, Any]) -> None:
+def test_manifest_schema_refuses_what_the_reader_refuses(sound: RunDirectory, change: dict[str, Any]) -> None:
     value = json.loads((sound.path / "manifest.json").read_bytes()) | change
     assert not _validator().is_valid(value)
 
@@ -51,7 +51,7 @@ def test_schema_command_prints_the_schema(lab: Any) -> None:
     assert json.loads(lab("runs", "schema").out) == json.loads(lab("runs", "schema", "--json").out) == manifest_schema()
 
 
-def test_manifest_says_what_the_issue_asks_of_an_arm(sound: RunDirectory) -> None:
+def test_manifest_describes_each_arm(sound: RunDirectory) -> None:
     arm = sound.arm("tier_quota_v1")
     assert (arm.system, arm.cutoff, arm.depth, arm.writes, arm.version) == ("tier_quota_v1", 6, 6, False, "")
     assert sound.manifest.resolved.source == "given"
@@ -63,7 +63,7 @@ def test_manifest_says_what_the_issue_asks_of_an_arm(sound: RunDirectory) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A record within another."""
+    """A nested record."""
 
     number: float
 
@@ -79,7 +79,7 @@ class Outer:
     flag: bool = False
 
 
-def test_records_of_every_kind_come_back() -> None:
+def test_from_json_reads_every_kind_of_field() -> None:
     one = Outer("x", (Inner(1), Inner(2.5)), {"a": 1, "b": None}, {"any": ["thing"]}, True)
     value = json.loads(json.dumps(to_json(one)))
     assert from_json(Outer, value, "here") == one
@@ -87,7 +87,7 @@ def test_records_of_every_kind_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"text": 7}, "here: field 'text': expected a string, found a number"),
         ({"many": [{}]}, r"here: field 'many'\[0\]: has no field 'number'"),
@@ -97,8 +97,8 @@ def test_records_of_every_kind_come_back() -> None:
         ({"other": 1}, "here: unknown key 'other'"),
     ],
 )
-def test_record_of_another_shape_is_refused_with_its_place(change: dict[str, Any], told: str) -> None:
+def test_from_json_wrong_shape_names_its_path(change: dict[str, Any], message: str) -> None:
     value = {"text": "x", "many": [], "by_name": {}} | change
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         from_json(Outer, value, "here")
     assert not jsonschema.Draft202012Validator(schema_of(Outer)).is_valid(value)

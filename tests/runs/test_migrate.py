@@ -1,4 +1,4 @@
-"""Runs, baselines, plans and policies of version 0.1, brought forward or refused with the reason."""
+"""Runs, baselines, plans and policies of version 0.1 are migrated, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from lab.runs.tables import read_table, write_table
 from lab.runs.trial import trial
 
 NEW = ("recall_points", "files", "sha256")
+OLD_COLUMNS = {"is_recall_turn": "recalls", "duplicate_items": "twins", "unescaped": "raw"}
 
 
 def _aged(run: RunDirectory, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Path:
-    """The run as version 0.1 wrote it: a manifest of schema 3."""
+    """Rewrite a run as version 0.1 wrote it: manifest and receipts of schema 3."""
     path = run.path / "manifest.json"
     manifest = json.loads(path.read_bytes())
     for name in NEW:
@@ -40,17 +41,25 @@ def _aged(run: RunDirectory, change: Callable[[dict[str, Any]], object] = lambda
     manifest["environment"]["git"] = None
     change(manifest)
     path.write_text(json.dumps(manifest, indent=2), "utf-8")
+    for receipts in (run.path / "receipts").glob("*.parquet"):
+        table = read_table(receipts)
+        table = table.rename_columns([OLD_COLUMNS.get(name, name) for name in table.column_names])
+        write_table(table.replace_schema_metadata({"kind": "lab.receipts", "schema_version": "3"}), receipts)
     return run.path
 
 
-def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+def test_migrate_run_of_version_0_1_scores_are_equal(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     source = _aged(run)
     before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
-    with pytest.raises(UnusableInput, match=r"schema_version 3, this version reads 4; `lab migrate .* OUT` brings it"):
+    with pytest.raises(UnusableInput, match=r"schema_version 3, this version reads 4; migrate it with `lab mi.* OUT`"):
         open_run(source)
     done = migrate(source, tmp_path / "new")
     brought = open_run(tmp_path / "new")
     assert list(score_run(brought)) == list(score_run(sound))
+    for name in sound.conversations:
+        receipts, expected = (read_table(which.receipts(name)) for which in (brought, sound))
+        assert receipts.equals(expected)
+        assert receipts.schema.metadata == expected.schema.metadata
     assert {path: path.read_bytes() for path in source.rglob("*") if path.is_file()} == before
     assert (done.kind, brought.manifest.recall_points) == ("run", sound.manifest.recall_points)
     assert brought.manifest.resolved == sound.manifest.resolved
@@ -60,44 +69,44 @@ def test_run_of_version_0_1_scores_as_it_did(run: RunDirectory, sound: RunDirect
     assert migrate(source, tmp_path / "new") == done
 
 
-def test_migrated_run_can_be_gone_on_with_by_the_code_that_made_it(
-    run: RunDirectory, asked: ReplayRequest, tmp_path: Path
+def test_migrate_run_can_be_resumed_by_the_same_code(
+    run: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
 ) -> None:
     brought = migrate(_aged(run), tmp_path / "new")
-    assert run_replay(asked, tmp_path / "new").skipped == tuple(run.conversations)
+    assert run_replay(replay_request, tmp_path / "new").skipped == tuple(run.conversations)
     assert brought.refused == ()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             lambda one: one.update(schema_version=2),
-            "schema_version 2, and receipts of before schema 3 do not hold",
+            "schema_version 2; receipts before schema 3 lack",
         ),
-        (lambda one: one.update(schema_version=9), "schema_version 9, and this version knows those up to 4"),
+        (lambda one: one.update(schema_version=9), "schema_version 9; this version migrates schema 3"),
         (lambda one: one.update(schema_version=None), "schema_version None"),
-        (lambda one: one.update(kind="lab.other"), "is no manifest of a run"),
-        (lambda one: one.update(status="started"), "is not finished; finish it with the version that began it"),
+        (lambda one: one.update(kind="lab.other"), "is not the manifest of a run"),
+        (lambda one: one.update(status="started"), "is not finished; finish it with the version that started it"),
         (lambda one: one["resolved"]["arms"][0].pop("config"), r"arms\[0\]: has no field 'config'"),
         (lambda one: one["resolved"].pop("labels"), "resolved: has no field 'labels'"),
     ],
 )
-def test_run_that_cannot_be_brought_forward_says_why(
-    run: RunDirectory, tmp_path: Path, change: Callable[[dict[str, Any]], object], told: str
+def test_migrate_unusable_run_gives_the_reason(
+    run: RunDirectory, tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         migrate(_aged(run, change), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_run_of_this_version_needs_no_migration(run: RunDirectory, tmp_path: Path) -> None:
+def test_migrate_run_of_this_version_is_refused(run: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="is a run of this version already"):
         migrate(run.path, tmp_path / "new")
 
 
 @pytest.mark.parametrize("keep", [lambda row: row["arm"] != "random" or row["seq"] > 9, lambda row: not row["probe"]])
-def test_run_with_rows_missing_is_not_brought_forward(
+def test_migrate_run_with_missing_rows_is_refused(
     run: RunDirectory, tmp_path: Path, keep: Callable[[dict[str, Any]], bool]
 ) -> None:
     source, path = _aged(run), run.receipts(run.conversations[0])
@@ -108,13 +117,13 @@ def test_run_with_rows_missing_is_not_brought_forward(
     assert not (tmp_path / "new").exists()
 
 
-def test_baselines_are_brought_forward_name_by_name(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+def test_migrate_baselines_name_by_name(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     folder = tmp_path / "old"
     approve(folder, run, "good", date="2026-01-01", note="why")
     approve(folder, run, "bad", date="2026-01-02")
-    # As version 0.1 kept it: the object is named by the digests of its files.
+    # Version 0.1 named an object by the digests of its files.
     aged = _aged(RunDirectory(get(folder, "good").path, run.manifest))
-    files = json.loads((aged / "object.json").read_bytes()) | {"manifest.json": sha256_file(aged / "manifest.json")}
+    files = {name: sha256_file(aged / name) for name in json.loads((aged / "object.json").read_bytes())}
     (aged / "object.json").write_text(json.dumps(files), "utf-8")
     key = digest(files)
     aged.rename(aged.with_name(key))
@@ -124,13 +133,13 @@ def test_baselines_are_brought_forward_name_by_name(run: RunDirectory, sound: Ru
     done = migrate(folder, tmp_path / "new")
     assert (done.names, [name for name, _ in done.refused]) == (("good",), ["bad"])
     assert "is missing" in done.refused[0][1]
-    found = get(tmp_path / "new", "good")
-    assert (found.now.date, found.now.note) == ("2026-01-01", "why")
-    assert list(score_run(open_baseline(found))) == list(score_run(sound))
+    result = get(tmp_path / "new", "good")
+    assert (result.now.date, result.now.note) == ("2026-01-01", "why")
+    assert list(score_run(open_baseline(result))) == list(score_run(sound))
 
 
 @pytest.mark.parametrize("source", [POLICIES / "rollout.toml", PLANS / "operators.toml"])
-def test_plan_or_policy_that_can_be_read_is_taken_as_it_is(tmp_path: Path, source: Path) -> None:
+def test_migrate_valid_plan_or_policy_is_copied(tmp_path: Path, source: Path) -> None:
     done = migrate(source, tmp_path / "new.toml")
     assert (tmp_path / "new.toml").read_bytes() == source.read_bytes()
     assert done.notes[0].startswith("its form has not changed")
@@ -139,16 +148,16 @@ def test_plan_or_policy_that_can_be_read_is_taken_as_it_is(tmp_path: Path, sourc
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [('name = "x"\n', "needs about"), ("name = \n", "not TOML"), ("[[set]]\n", "set")]
+    ("text", "message"), [('name = "x"\n', "needs about"), ("name = \n", "not TOML"), ("[[set]]\n", "set")]
 )
-def test_plan_or_policy_that_cannot_be_read_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_migrate_bad_plan_or_policy_gives_the_reason(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "old.toml").write_text(text, "utf-8")
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         migrate(tmp_path / "old.toml", tmp_path / "new.toml")
     assert not (tmp_path / "new.toml").exists()
 
 
-def test_policy_with_a_direction_against_its_measure_is_refused(tmp_path: Path, lab: Callable[..., Any]) -> None:
+def test_migrate_policy_with_a_wrong_direction_is_refused(tmp_path: Path, lab: Callable[..., Any]) -> None:
     rule = '[[guard]]\nmeasure = "Success@6"\nmargin = 0\ndirection = "lower"\n'
     (tmp_path / "old.toml").write_text(f'name = "x"\nabout = "y"\n{rule}', "utf-8")
     ended = lab("migrate", tmp_path / "old.toml", tmp_path / "new.toml")
@@ -156,12 +165,12 @@ def test_policy_with_a_direction_against_its_measure_is_refused(tmp_path: Path, 
     assert "old.toml:6: guard 1: direction 'lower': Success@6 is better when higher; remove the direction" in ended.err
 
 
-def test_folder_of_nothing_is_refused(tmp_path: Path) -> None:
+def test_migrate_unknown_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput, match="is no run, no folder of baselines, no plan and no policy"):
         migrate(tmp_path, tmp_path / "new")
 
 
-def test_command_says_what_it_did_and_ends_with_4_where_something_was_left(
+def test_migrate_command_with_refused_baselines_exits_with_4(
     run: RunDirectory, tmp_path: Path, lab: Callable[..., Any]
 ) -> None:
     approve(tmp_path / "old", run, "bad", date="2026-01-02")
@@ -169,4 +178,4 @@ def test_command_says_what_it_did_and_ends_with_4_where_something_was_left(
     assert (ended.code, json.loads(ended.out)["kind"]) == (0, "run")
     shutil.rmtree(tmp_path / "old" / "objects")
     ended = lab("migrate", tmp_path / "old", tmp_path / "none")
-    assert (ended.code, "not brought forward: bad:" in ended.out) == (4, True)
+    assert (ended.code, "not migrated: bad:" in ended.out) == (4, True)

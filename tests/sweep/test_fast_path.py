@@ -1,4 +1,4 @@
-"""Every policy that brings a fast path selects by it as by itself, on candidates that no recording has."""
+"""Fast paths of policies select as the plain policies do, on random candidates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIES = (0.1, 0.25, 0.25, 0.5)
 
 @dataclass(frozen=True)
 class Scored:
-    """A view with scores that were made up: many are equal."""
+    """A view with random scores, many of them equal."""
 
     memories: Sequence[Memory]
     worded: Sequence[float | None]
@@ -51,7 +51,7 @@ class Scored:
 
 @some.composite
 def conversations(draw: some.DrawFn) -> tuple[list[Memory], list[tuple[str, Scored]]]:
-    """Memories, and the session and the scores of some moments."""
+    """Memories, and the session and scores of some recall points."""
     memories = [
         Memory(
             f"c/s1/t1#{number}",

@@ -1,4 +1,4 @@
-"""The front: what nothing beats."""
+"""The Pareto front and the results of a sweep."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_pareto_returns_the_undominated_rows(rows: list[tuple[int, int, int]]) -
 
 
 def swept(hits: list[list[list[float]]], probes: list[list[int]]) -> Swept:
-    """Two configurations and the untiered one: hits by conversation, draw and configuration; probes by conversation."""
+    """Return two configurations and the reference: hits by conversation, draw and configuration."""
     grid = grid_of({"arm": "quota_repeat", "grid": {"autoRecall.maxItems": [4, 6]}}, "here")
     shape = (len(hits), len(hits[0]), 3, len(MEASURES))
     sums, counts = np.zeros(shape), np.zeros(shape, np.int64)
@@ -64,7 +64,7 @@ def test_configurations_ignore_conversations_without_relevant_memories() -> None
 
 
 def test_configurations_without_repeats_have_a_front() -> None:
-    """One recall a conversation has no RepeatRate."""
+    """Conversations with one recall have no RepeatRate."""
     found = swept([[[1, 3, 2]]], [[4]])
     found.counts[..., REPEAT] = 0
     found.sums[..., CHARS] = [50, 40, 60]

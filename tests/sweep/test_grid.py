@@ -1,4 +1,4 @@
-"""Grid files: what they say, and what is wrong with them."""
+"""Grid files: reading them, and the messages for invalid ones."""
 
 from __future__ import annotations
 

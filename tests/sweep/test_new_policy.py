@@ -1,4 +1,4 @@
-"""A policy that is registered as docs/extending.md says runs as itself wherever a policy runs."""
+"""A policy registered as in docs/extending.md works wherever a policy runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ print(json.dumps([told, decisions, swept, explained, grown]))
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, operators: Path) -> list[dict[str, Any]]:
-    """What a copy of the lab with the policy of the page says of it."""
+    """Return the results of a copy of the lab with the policy of the page."""
     folder = tmp_path_factory.mktemp("policy")
     shutil.copytree(ROOT / "lab", folder / "lab", ignore=shutil.ignore_patterns("__pycache__"))
     blocks = BLOCK.findall((ROOT / "docs" / "extending.md").read_text("utf-8"))
@@ -98,7 +98,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, operators: Path) -> list[dict
 def test_replay_runs_a_new_policy(told: list[dict[str, Any]]) -> None:
     decisions = told[1]
     assert decisions["best_first"] == ["best"]
-    # What is needed again is exempt from suppression, and says so in place of the policy's decision.
+    # Exempt memories have the decision repeat_exempt instead of the policy's decision.
     assert decisions["flow"] == ["best", "repeat_exempt"]
     assert "best" not in decisions["tier_first_v1"] + decisions["tier_quota_v1"]
 

@@ -1,4 +1,4 @@
-"""What a sweep cannot do or measure is told, and no figure comes of it."""
+"""Sweeps refuse what they cannot do or measure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRID = {"arm": "none", "grid": {"autoRecall.maxItems": [2, 4]}}
 
 @dataclass(frozen=True)
 class Raising:
-    """An arm that raises at one turn, and says a word of the recording in its error."""
+    """An arm that raises at one turn, with a text of the recording in its error."""
 
     name: str
 

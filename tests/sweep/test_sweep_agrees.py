@@ -1,4 +1,4 @@
-"""Many configurations at once select, pack and score as the engine does one by one, on real recordings."""
+"""Many configurations at once select, pack and score as each alone, on real recordings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lab.measures.score import score_run, summarise
-from lab.replay.candidates import from_kept, read_kept, save_kept
+from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
@@ -58,7 +58,7 @@ NO_DIGEST = {"workingSet": {"enabled": False}}
 
 
 def drawn_specs(count: int, seed: int) -> list[ArmSpec]:
-    """Configurations drawn from all axes at once; every third is selection alone."""
+    """Return configurations drawn from all axes; every third is selection-only."""
     chance = random.Random(seed)
     specs = []
     for number in range(count):
@@ -78,17 +78,17 @@ def with_arms(asked: ReplayRequest, specs: list[ArmSpec]) -> Plan:
 
 
 def both_ways(plan: Plan) -> tuple[int, int]:
-    """Hold every injected row and every length against the engine's; return how many blocks and groups there were."""
+    """Compare every injected row and length with the engine's; return the number of blocks and groups."""
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, lambda _: None)
     blocks = 0
     groups = [one for one in grouped(plan.arms) if one.together]
-    fast = [at for group in groups for at in group.places]
+    fast = [at for group in groups for at in group.indices]
     assert len(fast) > len(plan.arms) * 2 / 3
     alone = [Group((at,), together=False) for at in fast]
     for recording in plan.recordings:
-        kept = read_kept(plan, recording)
-        tools = tools_of(plan, recording, sources, from_kept(kept, lambda one: sources.retriever(one, "exact")))
+        kept = read_cached(plan, recording)
+        tools = tools_of(plan, recording, sources, from_cached(kept, lambda one: sources.retriever(one, "exact")))
         play = play_of(plan, recording, tools)
         done = []
         for some in (groups, alone):
@@ -97,8 +97,8 @@ def both_ways(plan: Plan) -> tuple[int, int]:
             for answered in replay(play, [book.arm for book in books]):
                 assert answered.failure is None
                 writer.take(answered)
-            done.append({place: (book, at) for book in books for at, place in enumerate(book.places)})
-        save_kept(plan, recording, kept)
+            done.append({place: (book, at) for book in books for at, place in enumerate(book.indices)})
+        save_cached(plan, recording, kept)
         many, single = done
         for place in fast:
             (group, at), (own, _) = many[place], single[place]
@@ -122,7 +122,7 @@ def test_selections_are_the_engines_on_the_shipped_set(operators: Path, scope: s
 
 
 def test_selections_are_the_engines_on_a_persona(realmem: Path) -> None:
-    # Vectors of the embedder for tests are sparse, and tie far more often than a model's.
+    # The hashing embedder's vectors are sparse and tie far more often than a model's.
     asked = ReplayRequest(
         *(str(realmem / "Kenta_Tanaka_dialogues_256k.json"), "realmem", ("tier_quota_v1",)),
         labels="sampled",

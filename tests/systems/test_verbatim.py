@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.recordings.model import Memory, Recording, Turn
-from lab.replay.loop import Wrote
+from lab.replay.loop import TurnWrites
 from lab.replay.plan import ReplayRequest
 from lab.replay.receipts import receipts_table
 from lab.replay.run import run_replay
@@ -60,8 +60,8 @@ RECORDING = Recording("c", TURNS, MEMORIES)
 
 def test_verbatim_stores_turns_as_said_and_searches_index_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    wrote: list[Wrote] = []
-    outcome = played(RECORDING, arms_named("verbatim"), source="captured", wrote=wrote.append)
+    wrote: list[TurnWrites] = []
+    outcome = played(RECORDING, arms_named("verbatim"), source="captured", on_writes=wrote.append)
     # Neither a tool's turn nor a blank one.
     assert [written.writes.created for written in wrote] == [
         (Stored("c/s/t1#0", "said", ("c/s/t1",)),),

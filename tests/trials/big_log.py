@@ -1,4 +1,4 @@
-"""A log of a gigabyte, generated and audited: lines a second, and the most memory that the audit held.
+"""Generate and audit a log of a gigabyte: lines per second and peak memory of the audit.
 
 python tests/trials/big_log.py --megabytes 1000 FOLDER
 """
@@ -25,7 +25,7 @@ TIERS = ("must", "nice", "unknown")
 
 
 def main() -> None:
-    """Write the log, audit it in a process of its own, print what it took."""
+    """Write the log, audit it in its own process, and print time and memory."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("folder", type=Path)
     asked.add_argument("--megabytes", type=int, default=1000)
@@ -61,7 +61,7 @@ def write_log(path: Path, size: int) -> tuple[int, int]:
 
 
 def _lines() -> Iterator[list[bytes]]:
-    """A receipt with its time and session, and the lines of others around it; every third is wrapped in JSON."""
+    """Return a receipt with time and session between unrelated lines; every third is wrapped in JSON."""
     draw = random.Random(7)
     pool = [f"{draw.getrandbits(128):032x}" for _ in range(600)]
     number = 0

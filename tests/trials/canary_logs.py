@@ -25,7 +25,7 @@ Pool = list[list[Recall]]
 Edit = Callable[[dict[str, Any]], dict[str, Any]]
 RECEIPT = "openclaw-mem-engine:autoRecall.receipt "
 POLICIES = ("tier_first_v1", "tier_quota_v1")
-# Replays: the faults and what the engine's configuration says beside the selection mode.
+# Replays: simulated faults, and the configuration of the engine besides the selection mode.
 REPLAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "sound": ((), {}),
     "dead text lane": (("fts_error",), {}),
@@ -40,7 +40,7 @@ REPLAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 def replayed(
     folder: Path, name: str, embedder: str = "all-MiniLM-L6-v2", conversations: int | None = None
 ) -> dict[str, Pool]:
-    """The pools of both policies of one of :data:`REPLAYS`, over the first conversations of the shipped operators.
+    """Return the pools of both policies of one of :data:`REPLAYS`, over the first shipped operators.
 
     The run is kept in ``folder``, and the same call again makes no other.
     """
@@ -75,7 +75,7 @@ def replayed(
 
 
 def edited(pool: Pool, edit: Edit) -> Pool:
-    """A pool whose receipts were edited; the receipts of skips are left alone."""
+    """Return a pool with edited receipts, except the receipts of skipped turns."""
 
     def line(text: str) -> str:
         if not text.startswith(RECEIPT):
@@ -87,7 +87,7 @@ def edited(pool: Pool, edit: Edit) -> Pool:
 
 
 def over_budget(receipt: dict[str, Any]) -> dict[str, Any]:
-    """Nothing is dropped or cut: every third block is longer than its budget."""
+    """Violate the budget: every third block is longer than its budget."""
     budget = receipt.get("budget")
     if budget and len(receipt["fusedTop"][0]) % 3 == int(receipt["fusedTop"][0][-1], 36) % 3:
         budget |= {"beforeChars": 2400, "afterChars": 2400, "droppedCount": 0, "droppedIds": []}
@@ -96,7 +96,7 @@ def over_budget(receipt: dict[str, Any]) -> dict[str, Any]:
 
 
 def no_limit(receipt: dict[str, Any]) -> dict[str, Any]:
-    """``maxItems`` is not kept: whatever a searched tier found is selected."""
+    """Violate ``maxItems``: select all hits of a searched tier."""
     more = 0
     for count in receipt["tierCounts"]:
         extra = count["candidates"] - count["selected"]
@@ -116,7 +116,7 @@ def no_limit(receipt: dict[str, Any]) -> dict[str, Any]:
 
 
 def no_quota(receipt: dict[str, Any]) -> dict[str, Any]:
-    """``mustMax`` is not kept: must takes the places of nice while it has candidates."""
+    """Violate ``mustMax``: must takes the slots of nice while it has candidates."""
     if not receipt.get("quota") or receipt["finalCount"] <= len(receipt["fusedTop"]):
         return receipt
     tiers = {count["tier"]: count for count in receipt["tierCounts"]}
@@ -130,7 +130,7 @@ def no_quota(receipt: dict[str, Any]) -> dict[str, Any]:
 
 
 def other_scope(receipt: dict[str, Any]) -> dict[str, Any]:
-    """An item of another scope comes though no fallback was consulted."""
+    """Add an item of another scope although no fallback was searched."""
     if receipt["whyTheseIds"]:
         receipt["whyTheseIds"][-1] |= {"scope": "elsewhere", "origin": "fallback"}
         receipt["whySummary"]["fromPrimaryScope"] -= 1
@@ -139,7 +139,7 @@ def other_scope(receipt: dict[str, Any]) -> dict[str, Any]:
 
 
 def frozen(pool: Pool) -> Pool:
-    """A cache that goes by scope and not by the prompt: the first answer that found something is given again."""
+    """Simulate a cache keyed by scope instead of the prompt: repeat the first result with hits."""
     first: dict[str, dict[str, Any]] = {}
 
     def edit(receipt: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def frozen(pool: Pool) -> Pool:
 
 
 def sampled(pool: Pool, recalls: int, draw: random.Random) -> Pool:
-    """So many recalls or a few more: sessions of the pool, drawn with replacement.
+    """Draw sessions of the pool with replacement until they have at least so many recalls.
 
     A session that is drawn again stands for another one like it, and not for the same words a second time: its scores
     differ in the fifth digit.
@@ -173,7 +173,7 @@ def _less(times: int) -> Edit:
 
 
 def lines_of(pool: Iterable[Sequence[Recall]], *, twice: float = 0.0, draw: random.Random | None = None) -> list[str]:
-    """The lines of ``logging.file``, as OpenClaw writes them: JSON with a time and a trace, and no session.
+    """Return the lines of ``logging.file`` as OpenClaw writes them: JSON with a time and a trace, without a session.
 
     In a share ``twice`` of the recalls a second hook recalls the same half a second later.
     """
@@ -192,7 +192,7 @@ def lines_of(pool: Iterable[Sequence[Recall]], *, twice: float = 0.0, draw: rand
 
 
 def console_of(lines: Iterable[str], hours: int) -> list[str]:
-    """What the console shows of such lines: coloured, with the time of day of a zone so many hours ahead."""
+    """Return these lines as on the console: coloured, with the time of day in a zone so many hours ahead."""
     shown = []
     for line in lines:
         said = json.loads(line)

@@ -43,12 +43,12 @@ from lab.gate.verdict import Verdict, judge
 SMALLEST, LARGEST = 300, 1000
 SEED = 20261122
 SAYS = {PASS: "GO", FAIL: "NO-GO", INCONCLUSIVE: "NO-GO YET"}
-# How a log is written of a pool: one file or several.
+# How a pool is written as a log: one file or several.
 Write = Callable[[Path, Pool, random.Random], list[Path]]
 
 
 class Kind(NamedTuple):
-    """A kind of log: the pools that sessions are drawn from by policy, what breaks in them, how they are written.
+    """A kind of log: the pools by policy that sessions are drawn from, their damage, and how they are written.
 
     ``then`` are the pools of the second half, where something breaks amid the log.
     """
@@ -59,17 +59,17 @@ class Kind(NamedTuple):
     then: Mapping[str, Pool] = MappingProxyType({})
 
     def whole(self, policy: str) -> Pool:
-        """All sessions."""
+        """Return all sessions."""
         return [*self.pools[policy], *self.then.get(policy, ())]
 
     def sampled(self, policy: str, recalls: int, draw: random.Random) -> Pool:
-        """So many recalls or a few more, of sessions drawn with replacement."""
+        """Return sessions drawn with replacement that have at least so many recalls."""
         if policy not in self.then:
             return sampled(self.pools[policy], recalls, draw)
         return [pool for half in (self.pools, self.then) for pool in sampled(half[policy], recalls // 2, draw)]
 
     def log(self, folder: Path, pool: Pool, draw: random.Random) -> list[Path]:
-        """The files of a log."""
+        """Return the files of a log."""
         return self.write(folder, self.edit(pool), draw)
 
 
@@ -84,7 +84,7 @@ def main() -> None:
     print("| log | tier_first_v1 | tier_quota_v1 | decided by | GO | NO-GO | NO-GO YET |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     kinds = {name: kind for name, kind in _kinds(given.folder).items() if given.only in name}
-    # Two trials may share the runs, and must not share the logs.
+    # Two trials may share runs but not logs.
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         for name, kind in kinds.items():
             _row(name, kind, Path(folder), given.logs)
@@ -96,10 +96,10 @@ def main() -> None:
 
 
 def _kinds(folder: Path) -> dict[str, Kind]:
-    """Every kind of log by its name."""
+    """Return every kind of log by name."""
     made = {name: Kind(replayed(folder / "runs", name)) for name in REPLAYS}
     sound = made["sound"]
-    # No quota is there to be broken under the other policy.
+    # The other policy has no quotas.
     quota = Kind({"tier_quota_v1": sound.pools["tier_quota_v1"]})
     return made | {
         "text lane dies half-way": sound._replace(then=made["dead text lane"].pools),
@@ -165,7 +165,7 @@ def _reasons(verdicts: list[Verdict]) -> str:
 
 
 def _live(folder: Path) -> list[list[Path]]:
-    """Logs of real gateways, each by itself and beside its console."""
+    """Return logs of real gateways, each alone and together with its console."""
     found = []
     for log in sorted(folder.glob("gateway-*.log")):
         console = folder / f"console-{log.stem.removeprefix('gateway-')}.txt"

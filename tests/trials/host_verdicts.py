@@ -31,7 +31,7 @@ ODD: list[Any] = [
 
 
 def main() -> None:
-    """Generate, ask both, print."""
+    """Generate configurations, check them with both, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("version", choices=KNOWN_HOSTS)
@@ -60,14 +60,14 @@ def main() -> None:
 
 
 def base(engine: Path) -> dict[str, Any]:
-    """A small configuration that both hosts accept."""
+    """Return a small configuration that both accept."""
     entry = {"enabled": True, "hooks": {"allowConversationAccess": True}, "config": {"autoRecall": {"maxItems": 4}}}
     plugins = {"load": {"paths": [str(engine)]}, "slots": {"memory": ENTRY}, "entries": {ENTRY: entry}}
     return {"gateway": {"mode": "local"}, "plugins": plugins}
 
 
 def change(config: dict[str, Any], dice: random.Random, version: str) -> str:
-    """Change one value, and say which."""
+    """Change one value, and return which."""
     roots: list[tuple[tuple[str, ...], Section]] = [(("plugins", "entries", ENTRY, "config"), ENGINE)] * 4
     roots += [(("plugins",), PLUGINS_OF[version]), (("meta",), META_OF[version])]
     start, section = dice.choice(roots)
@@ -75,7 +75,7 @@ def change(config: dict[str, Any], dice: random.Random, version: str) -> str:
     path, entry = dice.choice(entries)
     if dice.random() < 0.08:
         path, entry = (*path[:-1], dice.choice(("other", "lab", "enabled", "maxItems"))), None
-    # What the host finds on disk is not for the lab to know.
+    # The lab cannot know what the host finds on disk.
     if path[:3] in {("plugins", "load", "paths"), ("plugins", "slots", "memory")} or path == ("plugins", "load"):
         return "nothing"
     value = dice.choice(sound(entry, dice)) if isinstance(entry, Knob) and dice.random() < 0.5 else dice.choice(ODD)
@@ -89,7 +89,7 @@ def change(config: dict[str, Any], dice: random.Random, version: str) -> str:
 
 
 def places(section: Section, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Knob | Section]]:
-    """Every path below a section."""
+    """Return every path below a section."""
     for key, entry in section.keys.items():
         at = (*path, ENTRY if key == ANY_KEY and path[-1] == "entries" else "any" if key == ANY_KEY else key)
         if at[-2:] == (ENTRY, "config"):
@@ -100,7 +100,7 @@ def places(section: Section, path: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 
 def sound(knob: Knob, dice: random.Random) -> list[Any]:
-    """Values at and beyond the edges of what a key takes."""
+    """Return values at and beyond the limits of a key."""
     if knob.kind in ("whole", "number", "positive"):
         edges = [knob.low, min(knob.high, 1e7), *(knob.manifest or ()), knob.high_in(SEED) if knob.high < 1e7 else 1]
         near = [round(edge + step, 6) for edge in edges for step in (-1, -0.01, 0, 0.5, 1)]
@@ -115,7 +115,7 @@ def sound(knob: Knob, dice: random.Random) -> list[Any]:
 
 
 def validate(folder: Path, config: dict[str, Any], scratch: Path) -> bool:
-    """Whether ``openclaw config validate`` accepts a configuration."""
+    """Return whether ``openclaw config validate`` accepts a configuration."""
     file = scratch / "openclaw.json"
     file.write_text(json.dumps(config), "utf-8")
     state = {"HOME": str(scratch), "OPENCLAW_STATE_DIR": str(scratch / "state"), "OPENCLAW_CONFIG_PATH": str(file)}

@@ -1,4 +1,4 @@
-"""Kill a command at random moments, again and again, and see whether anything was lost.
+"""Kill a command at random times, repeatedly, and check that nothing is lost.
 
     python tests/trials/kills.py --kills 100 [--seed N] -- lab replay PATH --format lab --arm hybrid --out OUT
 
@@ -25,19 +25,19 @@ import time
 from pathlib import Path
 
 State = dict[str, bytes]
-# Never in the way of a measured end: a command that is not killed gets so many seconds.
+# A command that is not killed gets this many seconds, which is more than it needs.
 PATIENCE = 900
 
 
 def start(command: list[str], out: Path, cache: Path) -> subprocess.Popen[bytes]:
-    """The command in a group of its own."""
+    """Start the command in its own process group."""
     words = [str(out) if word == "OUT" else word for word in command]
     env = os.environ | {"LAB_CACHE_DIR": str(cache)}
     return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, env=env)
 
 
 def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether it came to its end within so many seconds; if not, it is killed with all its helpers."""
+    """Return whether it ended within so many seconds; if not, kill it and its child processes."""
     try:
         _, said = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -50,13 +50,13 @@ def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def state(out: Path, *, whole: bool) -> State:
-    """What counts of a folder."""
+    """Return the relevant content of a folder."""
     found = {}
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
         if path.is_dir() or name.startswith("latency/"):
             continue
-        # What goes at the end: files half written, and the digests that the manifest takes in.
+        # Removed at the end of a run: part files, and the digests that move into the manifest.
         if not whole and (path.suffix == ".part" or name.startswith("digests/")):
             continue
         data = path.read_bytes()
@@ -76,7 +76,7 @@ def state(out: Path, *, whole: bool) -> State:
 
 
 def compare(found: State, expected: State, *, before: State | None = None) -> None:
-    """End with what is wrong."""
+    """Exit with the problem."""
     for name, data in found.items():
         if expected.get(name) != data:
             sys.exit(f"{name}: is not what an unbroken run holds")
@@ -86,7 +86,7 @@ def compare(found: State, expected: State, *, before: State | None = None) -> No
 
 
 def main() -> None:
-    """Kill, count, tell."""
+    """Kill, count, and print."""
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
@@ -104,7 +104,7 @@ def main() -> None:
             rounds += 1
             out, cache, before = home / f"run{rounds}", home / f"cache{rounds}", State()
             while True:
-                # The last attempt of all is not killed.
+                # The last attempt is not killed.
                 wait = draw.uniform(0.0, 0.8 * seconds) if kills < asked.kills else PATIENCE
                 if ended(start(asked.command, out, cache), wait):
                     break

@@ -1,4 +1,4 @@
-"""How often the comparison cries wolf, and what it can see: simulated designs with an effect of the conversation.
+"""False alarms and power of the comparison: simulated designs with conversation effects.
 
 ``python tests/trials/nulls.py [--draws 2000]`` prints, for each design, the share of draws without any difference in
 which the clustered interval leaves out 0 and the sign-flip's p is below .05, and the same with a true difference: the
@@ -33,7 +33,7 @@ def draw(random: np.random.Generator, conversations: int, probes: int, shift: fl
 
 
 def rates(conversations: int, probes: int, shift: float, draws: int, seed: int = 0) -> tuple[float, float]:
-    """Shares of draws in which the interval leaves out 0, and in which p is below .05."""
+    """Return the shares of draws in which the interval excludes 0, and in which p is below .05."""
     random = np.random.default_rng(seed)
     outside = below = 0
     for _ in range(draws):

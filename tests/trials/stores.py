@@ -1,4 +1,4 @@
-"""The exact store against LanceDB, at length: whole recordings through both, and stores of 100,000 memories.
+"""Compare the exact store with LanceDB: whole recordings, and stores of 100,000 memories.
 
 ``python tests/trials/stores.py [--rows N] [--set FORMAT=PATH …]`` compares and prints what was compared; it ends with 1
 at the first difference. The suite does the same on less (``tests/retrieval/test_stores_agree.py``).
@@ -33,7 +33,7 @@ FILTERS = [
 
 
 def invented(count: int, dimension: int = 384) -> Any:
-    """Rows of real words in Zipf's proportions, some vectors and texts twice."""
+    """Return rows of real words in Zipf's proportions, with some duplicate vectors and texts."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
     from dataclasses import replace
 
@@ -46,7 +46,7 @@ def invented(count: int, dimension: int = 384) -> Any:
 
 
 def at_size(count: int, turns: int) -> int:
-    """Hits that were compared in stores of ``count`` rows, half of them added later."""
+    """Compare hits in stores of ``count`` rows, half of them added later; return how many."""
     rows, vectors = invented(count)
     words = Tokens(TextSettings())
     texts = [row.index_text for row in rows]
@@ -74,7 +74,7 @@ def at_size(count: int, turns: int) -> int:
 
 
 def of_recordings(format_name: str, path: str, more: dict[str, Any]) -> int:
-    """Receipts that were compared, of every arm over every moment of a set."""
+    """Compare the receipts of every arm at every recall point of a set; return how many."""
     with tempfile.TemporaryDirectory() as folder:
         tables = []
         for store in ("exact", "lancedb"):
@@ -89,7 +89,7 @@ def of_recordings(format_name: str, path: str, more: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    """Compare what is named."""
+    """Run the named comparisons."""
     set_up()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, nargs="*", default=[])

@@ -28,7 +28,7 @@ WAYS = {
 
 
 def replay(data: Path, out: Path, *words: str) -> tuple[float, float, dict[str, bytes]]:
-    """Seconds, CPU seconds, and the receipts."""
+    """Return seconds, CPU seconds, and the receipts."""
     arms = [word for arm in ARMS for word in ("--arm", arm)]
     command = [sys.executable, "-m", "lab", "replay", data, "--format", "locomo", "--recall-turns", "all", *arms]
     started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""A small run to walk, whose texts and keys are markup."""
+"""A small run to view, whose texts and keys contain markup."""
 
 from __future__ import annotations
 

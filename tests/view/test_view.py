@@ -1,4 +1,4 @@
-"""The pages of a run: what they say, what they keep to themselves, and what they refuse."""
+"""The pages of a run: content, privacy and errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lab.runs.gold import read_gold
 from lab.runs.receipts import read_receipts
 from lab.runs.tables import read_table, write_table
 from lab.view.app import Guard
-from lab.view.index import BETWEEN, FILTERS, NEEDLESS, Index, facts_of
-from lab.view.recorded import KEPT, Recorded, _kept
+from lab.view.index import FILTERS, NEEDLESS, PAIR_FILTERS, Index, facts_of
+from lab.view.recorded import KEPT, Recorded, _recently_used
 
 MakeClient = Callable[..., Any]
 NAME = 'shop & "<b>co<b>"'
@@ -54,7 +54,7 @@ def turn_address(index: Index, number: int, **more: str) -> str:
     return "/turn?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
 
 
-def test_flips_are_those_of_compare(index: Index, walked: RunDirectory) -> None:
+def test_flips_equal_those_of_compare(index: Index, walked: RunDirectory) -> None:
     for arms in (("tier_first_v1", "tier_quota_v1"), ("quota_repeat", "tier_first_v1")):
         found, pair = compare_arms(walked, *arms), index.pair(*arms)
         named = {name: [index.turns[one] for one in index.where(pair, name).nonzero()[0]] for name in FILTERS}
@@ -63,21 +63,21 @@ def test_flips_are_those_of_compare(index: Index, walked: RunDirectory) -> None:
     assert named["flipped"]
 
 
-def test_the_arm_that_is_named_is_not_taken_for_the_other(index: Index) -> None:
+def test_pair_with_one_named_arm_chooses_another(index: Index) -> None:
     assert index.pair(None, None).arms == ("tier_first_v1", "tier_quota_v1")
     assert index.pair(None, "tier_first_v1").arms == ("tier_quota_v1", "tier_first_v1")
     assert index.pair("tier_quota_v1", None).arms == ("tier_quota_v1", "tier_first_v1")
     assert index.pair(None, "quota_repeat").arms == ("tier_first_v1", "quota_repeat")
 
 
-def test_hit_rates_and_marks_are_those_of_the_measures(index: Index, walked: RunDirectory) -> None:
+def test_hit_rates_and_marks_equal_the_measures(index: Index, walked: RunDirectory) -> None:
     scores = score_run(walked)
     pair = index.pair(None, None)
     for arm in walked.arms:
         values = scores.of_arm(arm)
         hits = values[f"Success@{pair.cutoff}"]
         assert index.hits(arm, pair.cutoff).sum() == sum(hits.value)
-        assert index.wanting().sum() == len(hits.value)
+        assert index.with_gold().sum() == len(hits.value)
         for name, measure in MEASURED.items():
             seen = {at for at, value in zip(values[measure].at, values[measure].value, strict=True) if value > 0}
             assert seen == {index.turns[one] for one in range(len(index.turns)) if name in index.marks(one, arm)}
@@ -89,7 +89,7 @@ def test_hit_rates_and_marks_are_those_of_the_measures(index: Index, walked: Run
     assert sum(one.gained + one.lost for one in tallies) == sum(one.matching for one in tallies)
 
 
-def test_every_page_leads_to_the_next(client: Any, index: Index, walked: RunDirectory) -> None:
+def test_every_page_links_to_the_next(client: Any, index: Index, walked: RunDirectory) -> None:
     """From the list, by its links alone, to an explanation."""
     page = client.get("/")
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -110,7 +110,7 @@ def test_every_page_leads_to_the_next(client: Any, index: Index, walked: RunDire
     assert len(client.get(full.partition("#")[0]).text) > len(told.text)
 
 
-def test_a_filter_and_a_search_stay_in_the_links(client: Any, index: Index) -> None:
+def test_links_keep_filter_and_search(client: Any, index: Index) -> None:
     pair = index.pair("tier_first_v1", "quota_repeat")
     flipped = index.where(pair, "flipped").nonzero()[0]
     query = "show=flipped&cand=quota_repeat"
@@ -135,9 +135,7 @@ def test_a_filter_and_a_search_stay_in_the_links(client: Any, index: Index) -> N
     assert not any("base=" in link or "cand=" in link for link in links(usual))
 
 
-def test_a_memory_is_stale_or_merely_superseded_as_its_measure_says(
-    telling: Any, index: Index, walked: RunDirectory
-) -> None:
+def test_stale_and_superseded_marks_equal_the_measure(telling: Any, index: Index, walked: RunDirectory) -> None:
     """What stands before a memory decides: beside the one that replaces it it is superseded, without it stale."""
     seen = {"stale": 0, "superseded": 0}
     for conversation in walked.conversations:
@@ -154,7 +152,7 @@ def test_a_memory_is_stale_or_merely_superseded_as_its_measure_says(
     assert all(seen.values())
 
 
-def test_what_is_told_where_nothing_is_needed_is_needless_where_it_is_told(walked: RunDirectory) -> None:
+def test_injection_without_need_is_marked_needless(walked: RunDirectory) -> None:
     (conversation, *_) = walked.conversations
     receipts = read_receipts(walked, conversation)
     gold = {probe: one for probe, one in read_gold(walked).items() if not one.grades}
@@ -165,16 +163,16 @@ def test_what_is_told_where_nothing_is_needed_is_needless_where_it_is_told(walke
     assert not (facts_of(receipts, ["tier_first_v1"], gold).marks["tier_first_v1"] & NEEDLESS).any()
 
 
-def test_of_a_shelf_what_was_not_asked_for_longest_goes_first() -> None:
-    shelf = OrderedDict((number, str(number)) for number in range(KEPT))
-    assert _kept(shelf, 0) == "0"
-    assert len(shelf) == KEPT
-    shelf[KEPT] = "new"
-    assert _kept(shelf, KEPT) == "new"
-    assert [*shelf] == [*range(2, KEPT), 0, KEPT]
+def test_cache_drops_the_least_recently_used() -> None:
+    cache = OrderedDict((number, str(number)) for number in range(KEPT))
+    assert _recently_used(cache, 0) == "0"
+    assert len(cache) == KEPT
+    cache[KEPT] = "new"
+    assert _recently_used(cache, KEPT) == "new"
+    assert [*cache] == [*range(2, KEPT), 0, KEPT]
 
 
-def test_conversations_are_sorted_with_the_most_first(client: Any, index: Index) -> None:
+def test_conversations_sort_in_descending_order(client: Any, index: Index) -> None:
     tallies = index.tallies(index.pair(None, None), index.where(index.pair(None, None), "repeated"))
     counts = {
         "turns": {one.name: one.turns for one in tallies},
@@ -188,7 +186,7 @@ def test_conversations_are_sorted_with_the_most_first(client: Any, index: Index)
     assert len(set(counts["turns"].values())) == len(tallies)
 
 
-def test_a_search_finds_keys_of_turns_and_of_what_was_injected(index: Index, client: Any) -> None:
+def test_search_finds_keys_of_turns_and_injected_memories(index: Index, client: Any) -> None:
     memory = index.memories[0]
     found = index.search(memory).nonzero()[0]
     assert len(found)
@@ -199,7 +197,7 @@ def test_a_search_finds_keys_of_turns_and_of_what_was_injected(index: Index, cli
     assert not index.search("no such words").any()
 
 
-def test_texts_are_shown_and_searched_only_where_asked_for(client: Any, telling: Any, index: Index) -> None:
+def test_texts_are_shown_and_searched_only_with_text(client: Any, telling: Any, index: Index) -> None:
     addresses = ["/", "/turns?conversation=plain", turn_address(index, 5, arm="quota_repeat", full="1")]
     for address in addresses:
         assert "wombat" not in client.get(address).text
@@ -210,21 +208,21 @@ def test_texts_are_shown_and_searched_only_where_asked_for(client: Any, telling:
     assert "longlong" in telling.get(addresses[2]).text
 
 
-def test_what_was_wanted_and_not_injected_is_shown_with_its_words(
+def test_missed_relevant_memory_is_shown_with_its_text(
     client: Any, telling: Any, walked: RunDirectory, index: Index
 ) -> None:
-    heading = "Wanted, not injected"
+    heading = "Relevant, not injected"
     addresses = [turn_address(index, at) for at in range(len(index.turns))]
     address = next(one for one in addresses if heading in client.get(one).text)
     silent, said = (one.get(address).text.split(heading)[1].split("</ul>")[0] for one in (client, telling))
     lost = [unescape(key) for key in re.findall(r'<bdi class="key">([^<]+)</bdi>', silent)]
-    texts = Recorded(walked).told(lost[0].split("/")[0]).texts
+    texts = Recorded(walked).conversation(lost[0].split("/")[0]).texts
     for key in lost:
         assert texts[key] in unescape(said)
         assert texts[key] not in unescape(silent)
 
 
-def test_markup_in_texts_names_and_words_stays_text(telling: Any, index: Index) -> None:
+def test_markup_is_escaped_everywhere(telling: Any, index: Index) -> None:
     pages = ["/", f"/turns?conversation={quote(NAME)}", turn_address(index, 3, arm="tier_first_v1", full="1")]
     pages += ["/?q=<script>alert(1)</script>", "/turn?conversation=<script>&turn=<script>", "/<script>"]
     for address in pages:
@@ -235,7 +233,7 @@ def test_markup_in_texts_names_and_words_stays_text(telling: Any, index: Index) 
         assert "&lt;" in text
 
 
-def test_a_page_may_do_nothing_and_be_framed_by_nobody(client: Any) -> None:
+def test_security_headers_forbid_scripts_and_framing(client: Any) -> None:
     for address in ("/", "/nowhere", "/view.js", "/view.css"):
         headers = client.get(address).headers
         policy = headers["content-security-policy"].split("; ")
@@ -246,7 +244,7 @@ def test_a_page_may_do_nothing_and_be_framed_by_nobody(client: Any) -> None:
         assert not [name for name in headers if name.startswith("access-control")]
 
 
-def test_it_is_read_only_and_answers_to_its_own_name_alone(client: Any) -> None:
+def test_server_is_read_only_and_checks_the_host(client: Any) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         refused = client.request(method, "/")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
@@ -269,17 +267,17 @@ def test_it_is_read_only_and_answers_to_its_own_name_alone(client: Any) -> None:
         ("/turn?conversation=plain&turn=x", "no recall happened at 'x'"),
         ("/turn?conversation=plain&turn=../../etc", "no recall happened"),
         ("/?cand=nothing", "has no arm 'nothing'"),
-        ("/?base=tier_quota_v1&cand=tier_quota_v1", "beside itself"),
-        ("/?show=odd", "there is no filter 'odd'"),
-        ("/?page=99", "there is no page '99'"),
-        ("/?page=²", "there is no page"),
-        ("/?page=0", "there is no page '0'"),
-        ("/?page=0000000012", "there is no page '0000000012'"),
-        (f"/?page=000000001{'0' * 5000}", "there is no page"),
-        ("/?sort=odd", "cannot be sorted by 'odd'"),
+        ("/?base=tier_quota_v1&cand=tier_quota_v1", "is both baseline and candidate"),
+        ("/?show=odd", "no filter 'odd'"),
+        ("/?page=99", "no page '99'"),
+        ("/?page=²", "no page"),
+        ("/?page=0", "no page '0'"),
+        ("/?page=0000000012", "no page '0000000012'"),
+        (f"/?page=000000001{'0' * 5000}", "no page"),
+        ("/?sort=odd", "cannot sort conversations by 'odd'"),
     ],
 )
-def test_what_is_not_there_is_said_in_plain_words(client: Any, address: str, said: str) -> None:
+def test_unknown_page_gives_a_clear_message(client: Any, address: str, said: str) -> None:
     page = client.get(address)
     assert page.status_code == 404
     assert said in unescape(page.text)
@@ -288,7 +286,7 @@ def test_what_is_not_there_is_said_in_plain_words(client: Any, address: str, sai
     assert '<a data-up href="/">All conversations</a>' in page.text
 
 
-def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, copied: RunDirectory) -> None:
+def test_damaged_receipts_are_reported_and_others_shown(client_of: MakeClient, copied: RunDirectory) -> None:
     copied.receipts("plain").write_bytes(b"PAR1 nothing")
     copied.receipts("other").unlink()
     client = client_of(copied)
@@ -306,7 +304,7 @@ def test_damaged_receipts_are_told_and_the_others_shown(client_of: MakeClient, c
     assert "cannot be read" in told.text
 
 
-def test_without_its_recording_a_run_is_shown_and_not_explained(
+def test_run_without_recording_is_shown_without_explanation(
     client_of: MakeClient, copied: RunDirectory, index: Index
 ) -> None:
     copied.manifest = replace(copied.manifest, asked={**copied.manifest.asked, "path": str(copied.path / "gone")})
@@ -316,7 +314,7 @@ def test_without_its_recording_a_run_is_shown_and_not_explained(
     assert index.memories[0] in unescape(page.text)
 
 
-def test_a_run_without_gold_or_a_second_arm_has_pages(
+def test_run_without_gold_or_second_arm_has_pages(
     client_of: MakeClient, copied: RunDirectory, resealed: Callable[..., RunDirectory]
 ) -> None:
     (copied.path / "golden.jsonl").write_bytes(b"")
@@ -331,11 +329,14 @@ def test_a_run_without_gold_or_a_second_arm_has_pages(
         assert page.status_code == 200
         assert "Candidate" not in page.text
         # One arm neither gains nor loses.
-        assert re.findall('<option value="([^"]*)"', page.text) == ["", *(one for one in FILTERS if one not in BETWEEN)]
+        assert re.findall('<option value="([^"]*)"', page.text) == [
+            "",
+            *(one for one in FILTERS if one not in PAIR_FILTERS),
+        ]
     told = client.get("/?show=gained")
     assert (
         told.status_code,
-        "no filter 'gained' of tier_first_v1 alone; there are: missed" in unescape(told.text),
+        "no filter 'gained' with one arm, tier_first_v1; known: missed" in unescape(told.text),
     ) == (
         404,
         True,
@@ -355,7 +356,7 @@ def unquoted(text: str) -> str:
 
 
 @pytest.mark.parametrize("hosts", [[], [b"127.0.0.1:8642", b"evil.example"], [b"127.0.0.1:8642", b"127.0.0.1:8642"]])
-def test_a_request_names_its_host_once(hosts: list[bytes]) -> None:
+def test_request_without_exactly_one_host_is_refused(hosts: list[bytes]) -> None:
     """Which of two names a browser was led to by, nobody can tell."""
     said: list[Any] = []
 

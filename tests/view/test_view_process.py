@@ -1,4 +1,4 @@
-"""``lab view`` as a process: it says where it is, answers, and ends; and its pages in a real browser."""
+"""``lab view`` as a process: address, port, end; and its pages in a real browser."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def address(walked: RunDirectory) -> Iterator[str]:
     process.send_signal(signal.SIGINT)
     rest, complaints = process.communicate(timeout=10)
     assert (process.returncode, rest) == (0, "")
-    assert complaints == f"ended; {walked.path} was at {said['address']}\n"
+    assert complaints == f"stopped; {walked.path} was at {said['address']}\n"
 
 
-def test_it_answers_and_on_the_loopback_address_alone(address: str, walked: RunDirectory) -> None:
+def test_view_listens_on_loopback_only(address: str, walked: RunDirectory) -> None:
     before = {one: one.read_bytes() for one in walked.path.rglob("*") if one.is_file()}
     with urllib.request.urlopen(address + "turns?conversation=plain") as answer:
         assert answer.status == 200
@@ -53,16 +53,16 @@ def test_it_answers_and_on_the_loopback_address_alone(address: str, walked: RunD
             socket.create_connection((host, port), 1).close()
 
 
-def test_a_port_in_use_is_one_clear_line(walked: RunDirectory) -> None:
+def test_port_in_use_is_one_line(walked: RunDirectory) -> None:
     from lab.errors import UnusableInput
     from lab.view.serve import listen
 
-    with listen(0) as taken, pytest.raises(UnusableInput, match=r"in use\); --port names another") as caught:
+    with listen(0) as taken, pytest.raises(UnusableInput, match=r"in use\); choose another --port") as caught:
         listen(taken.getsockname()[1])
     assert caught.value.exit_code == 2
 
 
-def test_a_folder_that_is_no_run_is_refused_before_a_port_is_opened(tmp_path: Path) -> None:
+def test_folder_without_run_is_refused_before_listening(tmp_path: Path) -> None:
     from lab.cli.main import app
     from lab.errors import NotARun
 
@@ -71,7 +71,7 @@ def test_a_folder_that_is_no_run_is_refused_before_a_port_is_opened(tmp_path: Pa
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_pages_in_a_browser(browser: Any, address: str, width: int) -> None:
+def test_pages_load_in_a_browser(browser: Any, address: str, width: int) -> None:
     """Nothing runs but ours, nothing is asked for elsewhere, nothing overflows, in light and dark."""
     turn = f"turn?conversation=plain&turn={quote('plain/s04/t3', safe='')}&arm=quota_repeat&full=1"
     for page, dark in (("", False), ("turns?conversation=plain&show=stale", True), (turn, False)):
@@ -86,7 +86,7 @@ def test_pages_in_a_browser(browser: Any, address: str, width: int) -> None:
     assert browser.ask("getComputedStyle(document.body).backgroundColor") != light
 
 
-def test_a_run_is_walked_by_keys(browser: Any, address: str) -> None:
+def test_run_is_navigated_by_keys(browser: Any, address: str) -> None:
     focused = "document.activeElement.id"
     browser.open(address + "turns?conversation=plain", width=1280)
     browser.press("j")
@@ -114,7 +114,7 @@ def test_a_run_is_walked_by_keys(browser: Any, address: str) -> None:
     assert "plain/s00/t3" in browser.ask("document.querySelector('h1').textContent")
 
 
-def test_a_run_is_walked_without_scripts_by_tab_and_enter(browser: Any, address: str) -> None:
+def test_run_is_navigated_without_scripts(browser: Any, address: str) -> None:
     opened = "document.querySelector('#help:popover-open') !== null"
 
     def tab_to(selector: str) -> None:
@@ -130,7 +130,7 @@ def test_a_run_is_walked_without_scripts_by_tab_and_enter(browser: Any, address:
     tab_to("#ask")
     browser.press("Enter")
     assert browser.ask(opened)
-    assert "how much it is worth" in browser.ask("document.getElementById('help').innerText")
+    assert "the number of stars is its grade" in browser.ask("document.getElementById('help').innerText")
     browser.press("Escape")
     assert not browser.ask(opened)
     tab_to("a[href^='/turns?conversation=']")

@@ -1,4 +1,4 @@
-"""What is said of one turn and of each of its items, held against the receipts and the measures that say the same."""
+"""The content of turn pages, checked against receipts and measures."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def views(index: Index, pair: Pair) -> dict[str, TurnView]:
     return found
 
 
-def test_an_item_that_came_before_says_when_and_how_often(index: Index, views: dict[str, TurnView]) -> None:
+def test_repeated_item_shows_when_and_how_often(index: Index, views: dict[str, TurnView]) -> None:
     """By the receipts, recall turn after recall turn; of each turn the share that counts is its RepeatRate."""
     rates = score_run(index.run).of_arm(ARM)["RepeatRate"]
     expected = {at: value for at, value in zip(rates.at, rates.value, strict=True) if value == value}
     seen: set[int] = set()
     for conversation in index.conversations:
-        rows = read_table(index.run.receipts(conversation), ("arm", "turn", "recalls", "injected", "item_key"))
+        rows = read_table(index.run.receipts(conversation), ("arm", "turn", "is_recall_turn", "injected", "item_key"))
         before: list[list[str]] = []
-        for row in (one for one in rows.to_pylist() if one["arm"] == ARM and one["recalls"]):
+        for row in (one for one in rows.to_pylist() if one["arm"] == ARM and one["is_recall_turn"]):
             (side,) = (one for one in views[row["turn"]].sides if one.arm == ARM)
             for one in side.items:
                 gaps = [len(before) - at for at, keys in enumerate(before) if one.key in keys]
@@ -67,7 +67,7 @@ def test_an_item_that_came_before_says_when_and_how_often(index: Index, views: d
     assert [Again(ago, 1).counts for ago in (1, 6, 7)] == [True, True, False]
 
 
-def test_what_was_not_injected_is_lost_and_what_one_arm_has_is_alone(index: Index, views: dict[str, TurnView]) -> None:
+def test_missed_and_one_sided_memories_are_marked(index: Index, views: dict[str, TurnView]) -> None:
     lost = alone = 0
     for view in views.values():
         own = [{one.key for one in side.items} for side in view.sides]
@@ -75,13 +75,13 @@ def test_what_was_not_injected_is_lost_and_what_one_arm_has_is_alone(index: Inde
         for side, keys in zip(view.sides, own, strict=True):
             if view.key in gold:
                 wanted = gold[view.key].grades
-                assert {one.key: one.grade for one in side.lost} == {
+                assert {one.key: one.grade for one in side.missed} == {
                     key: grade for key, grade in wanted.items() if key not in keys
                 }
                 assert {one.key: one.grade for one in side.items if one.grade} == {
                     key: grade for key, grade in wanted.items() if key in keys
                 }
-            lost += len(side.lost)
+            lost += len(side.missed)
             for key in keys:
                 assert view.alone(key) == (not all(key in some for some in own))
                 alone += view.alone(key)
@@ -89,7 +89,7 @@ def test_what_was_not_injected_is_lost_and_what_one_arm_has_is_alone(index: Inde
     assert alone
 
 
-def test_items_of_another_scope_are_those_of_the_measure(index: Index, views: dict[str, TurnView]) -> None:
+def test_wrong_scope_marks_equal_the_measure(index: Index, views: dict[str, TurnView]) -> None:
     shares = score_run(index.run).of_arm(ARM)["WrongScope"]
     assert any(shares.value)
     for at, share in zip(shares.at, shares.value, strict=True):
@@ -102,14 +102,14 @@ def test_items_of_another_scope_are_those_of_the_measure(index: Index, views: di
     assert not any("wrong scope" in one.marks for one in everywhere)
 
 
-def test_what_was_said_before_ends_before_the_turn(views: dict[str, TurnView]) -> None:
+def test_earlier_turns_end_before_the_turn(views: dict[str, TurnView]) -> None:
     view = views["plain/s03/t3"]
     assert [who for who, _ in view.before] == ["user", "assistant"]
-    assert view.said == "which note 2 1 was it?"
-    assert view.said not in [text for _, text in view.before]
+    assert view.text == "which note 2 1 was it?"
+    assert view.text not in [text for _, text in view.before]
 
 
-def test_what_is_pinned_stands_before_every_item(index: Index, pair: Pair, views: dict[str, TurnView]) -> None:
+def test_pinned_memories_count_as_before_every_item(index: Index, pair: Pair, views: dict[str, TurnView]) -> None:
     """A stale memory is merely superseded where the Working Set holds the one that replaces it."""
     view, side, stale = next(
         (view, side, one)
@@ -121,7 +121,7 @@ def test_what_is_pinned_stands_before_every_item(index: Index, pair: Pair, views
     reader = next(one for one in readers(index, pair) if one.conversation == view.conversation)
     place = reader._rows[side.arm, view.key]
     row: dict[str, Any] = reader._table.slice(place, 1).to_pylist()[0]
-    told = reader._told()
+    told = reader._recorded_conversation()
     assert told
     newer = [one.key for one in told.recording.memories if stale.key in one.supersedes]
     for pinned, mark in (([], "stale"), (newer, "superseded")):
@@ -129,7 +129,7 @@ def test_what_is_pinned_stands_before_every_item(index: Index, pair: Pair, views
         assert next(one for one in again.items if one.key == stale.key).marks[-1] == mark
 
 
-def test_hits_of_two_arms_are_counted_where_both_go(copied: RunDirectory) -> None:
+def test_hits_of_two_arms_use_the_smaller_cutoff(copied: RunDirectory) -> None:
     resolved = copied.manifest.resolved
     arms = tuple(replace(arm, cutoff=3) if arm.name == "tier_quota_v1" else arm for arm in resolved.arms)
     copied.manifest = replace(copied.manifest, resolved=replace(resolved, arms=arms))

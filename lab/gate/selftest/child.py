@@ -37,7 +37,7 @@ def main(plan: Path) -> int:
         from lab.replay.run import run_replay
 
         for replay in task["replays"]:
-            outcome = run_replay(ReplayRequest.of_manifest(replay["asked"]), Path(replay["out"]), kept=False)
+            outcome = run_replay(ReplayRequest.of_manifest(replay["asked"]), Path(replay["out"]), use_cache=False)
             if outcome.failures:
                 # An error message may contain a text of the recording; its type does not.
                 return _failed(outcome.failures[0]["reason"].partition(":")[0])

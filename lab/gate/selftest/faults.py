@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import lab
 from lab.errors import UnusableInput
 from lab.files import read_toml, write_atomically
-from lab.shape import named, only_keys
+from lab.shape import json_type, only_keys
 
 PACKAGE = Path(lab.__file__).resolve().parent
 SHIPPED = Path(__file__).parent / "faults"
@@ -190,12 +190,12 @@ def _unformatted(what: str) -> str:
 
 def _fault(value: Any, where: str, group: str) -> Fault:
     if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {named(value)}")
+        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
     only_keys(value, _FAULT, where)
     name, about, within, what, to = (_text(value, key, where) for key in _FAULT[:5])
     why = value.get("equivalent")
     if why is not None and not isinstance(why, str):
-        raise UnusableInput(f"{where}: equivalent: expected text, found {named(why)}")
+        raise UnusableInput(f"{where}: equivalent: expected text, found {json_type(why)}")
     try:
         edit = change(within, what, to)
     except UnusableInput as error:
@@ -206,5 +206,5 @@ def _fault(value: Any, where: str, group: str) -> Fault:
 def _text(value: Mapping[str, Any], key: str, where: str) -> str:
     text = value.get(key)
     if not isinstance(text, str) or not text.strip():
-        raise UnusableInput(f"{where}: {key}: expected text, found {named(text)}")
+        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(text)}")
     return text

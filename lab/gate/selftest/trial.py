@@ -1,4 +1,4 @@
-"""One fault tried: what it changed, and what caught it."""
+"""Try one fault: what it changes, and which layers catch it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from lab.runs.directory import RunDirectory, open_run
 from lab.runs.scores import Values
 
 LAYERS = ("exact", "contract", "golden", "guard")
-# Promises, which a sound engine keeps at every turn. WrongScope is one where scopes are enforced and none falls back.
+# Safety checks, which hold at every turn of a sound engine; WrongScope only with enforced scopes and no fallback.
 CONTRACT = ("Future", "Duplicates", "Unescaped", "WrongScope", "HardRules")
 ROUNDING = 1e-9
-# By measure, NaN where there is no value.
+# Values by measure, NaN if there is none.
 OfArm = Mapping[str, Values]
 
 
 class Clean(NamedTuple):
-    """The sound run of one replay, and the values of each of its arms."""
+    """The unchanged run of one replay, and the values of each of its arms."""
 
     run: RunDirectory
     values: Mapping[str, OfArm]
 
 
 class Drop(NamedTuple):
-    """A measure of an arm that got worse, and by how much."""
+    """A measure of an arm that got worse, and the amount."""
 
     replay: str
     arm: str
@@ -48,11 +48,12 @@ class Drop(NamedTuple):
     by: float
 
 
-class Found(NamedTuple):
-    """What a faulty run differs in.
+class Effects(NamedTuple):
+    """The differences of a faulty run.
 
-    ``turns`` and how many of them ``changed``, each once an arm; promises that were ``broken``; the largest ``drop`` of
-    a measure over a golden set; rules of the policy that failed, and would not have without the fault.
+    ``turns`` and ``changed`` count turns and changed turns, once per arm; ``broken`` names failed safety checks;
+    ``drop`` is the largest drop of a measure over a golden set; ``rules`` fail with the fault and do not fail without
+    it.
     """
 
     turns: int = 0
@@ -64,45 +65,45 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of one fault.
+    """The result of one fault.
 
-    ``problem``: why it did not run through, which catches it, too. ``unseen``: its files that no replay loads.
+    ``problem`` says why its replay failed, which counts as caught. ``unseen`` lists its files that no replay loads.
     """
 
     fault: Fault
     problem: str | None
-    found: Found
+    found: Effects
     seconds: float
     unseen: tuple[str, ...] = ()
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """What caught it; all that look, where it does not run."""
-        found = self.found
-        guards = any(rule.startswith("guard") for rule in found.rules)
-        limits = any(rule.startswith("limit") for rule in found.rules)
-        seen = (found.changed > 0, bool(found.broken) or limits, found.drop is not None, guards)
+        """Return the layers that caught it; all layers if its replay failed."""
+        effects = self.found
+        guards = any(rule.startswith("guard") for rule in effects.rules)
+        limits = any(rule.startswith("limit") for rule in effects.rules)
+        seen = (effects.changed > 0, bool(effects.broken) or limits, effects.drop is not None, guards)
         return tuple(layer for layer, caught in zip(LAYERS, seen, strict=True) if caught or self.problem)
 
     @property
     def caught(self) -> bool:
-        """Whether anything caught it."""
+        """Return whether any layer caught it."""
         return bool(self.layers)
 
     @property
     def verdict(self) -> str:
-        """What the policy says of it: error where it does not run."""
+        """Return the verdict of the policy; error if its replay failed."""
         return "error" if self.problem else "fail" if self.found.rules else "pass"
 
     @property
     def why(self) -> str:
-        """Why nothing caught it, as far as that is known."""
+        """Return why nothing caught it, if known."""
         if self.fault.equivalent:
             return f"Equivalent: {self.fault.equivalent}"
         return f"No replay loads {', '.join(self.unseen)}." if self.unseen else "No reason is known."
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         drop = self.found.drop
         return {
             "fault": self.fault.name,
@@ -125,57 +126,57 @@ class Trial:
 
 
 def clean_run(path: Path) -> Clean:
-    """A sound run, scored."""
+    """Return an unchanged run with its values."""
     run = open_run(path)
     return Clean(run, _values(run))
 
 
 def try_fault(workshop: Workshop, fault: Fault, clean: Mapping[str, Clean], policy: Policy, out: Path) -> Trial:
-    """Replay with a fault into ``out``, and look at what came of it with the sound code; the runs go."""
+    """Replay with a fault into ``out``, and examine the result with the unchanged code; the runs are deleted."""
     started = time.perf_counter()
-    wanted = [one for one in workshop.replays if one.wanted(fault)]
+    replays = [replay for replay in workshop.replays if replay.wanted(fault)]
     try:
-        ended = workshop.replay(fault.name, fault, wanted, out)
-        problem, found = ended.problem, Found()
+        ended = workshop.replay(fault.name, fault, replays, out)
+        problem, effects = ended.problem, Effects()
         if problem is None:
             try:
-                found = _look(wanted, clean, policy, out)
+                effects = _effects(replays, clean, policy, out)
             except LabError as error:
-                # Faulty code wrote it: what cannot be read, or judges other things, is caught like what does not run.
+                # A run by faulty code that cannot be read or compared counts as caught.
                 problem = f"its run cannot be compared ({type(error).__name__})"
     finally:
         shutil.rmtree(out, ignore_errors=True)
     unseen = () if problem else tuple(file for file in fault.files if file not in ended.loaded)
-    return Trial(fault, problem, found, time.perf_counter() - started, unseen)
+    return Trial(fault, problem, effects, time.perf_counter() - started, unseen)
 
 
-def _look(wanted: Sequence[Replay], clean: Mapping[str, Clean], policy: Policy, out: Path) -> Found:
+def _effects(replays: Sequence[Replay], clean: Mapping[str, Clean], policy: Policy, out: Path) -> Effects:
     turns = changed = 0
     drops: list[Drop] = []
     broken: list[str] = []
     rules: list[str] = []
-    for replay in wanted:
+    for replay in replays:
         sound, run = clean[replay.name], open_run(out / replay.name)
         differing = changes(sound.run, run)
         turns, changed = turns + differing.turns, changed + differing.changed
         if differing.changed:
             after = _values(run)
-            for arm in _moved(differing):
+            for arm in _changed_arms(differing):
                 before, now = sound.values[arm], after[arm]
                 drops += [Drop(replay.name, arm, measure, by) for measure, by in worse(before, now).items()]
                 broken += [measure for measure in CONTRACT if _is_kept(measure, before) and not _is_kept(measure, now)]
                 rules += failing(policy, before, now, exact=True)
-    return Found(
+    return Effects(
         turns,
         changed,
         tuple(dict.fromkeys(broken)),
-        max((one for one in drops if is_golden(one.measure)), key=lambda one: one.by, default=None),
+        max((drop for drop in drops if is_golden(drop.measure)), key=lambda drop: drop.by, default=None),
         tuple(dict.fromkeys(rules)),
     )
 
 
-def _moved(differing: Changes) -> list[str]:
-    return [one.arm for one in differing.arms if one.changed]
+def _changed_arms(differing: Changes) -> list[str]:
+    return [arm.arm for arm in differing.arms if arm.changed]
 
 
 def _values(run: RunDirectory) -> dict[str, OfArm]:
@@ -184,37 +185,39 @@ def _values(run: RunDirectory) -> dict[str, OfArm]:
 
 
 def failing(policy: Policy, before: OfArm, after: OfArm, *, exact: bool) -> list[str]:
-    """Critical rules of a policy that fail for an arm beside its sound self, and do not fail for that beside itself.
+    """Return the critical rules that fail for an arm against its unchanged version, but not for that against itself.
 
-    ``exact``: its receipts differ.
+    ``exact`` says that its receipts differ.
     """
-    asked = decisive(policy, KINDS)
+    rules = decisive(policy, KINDS)
 
     def failed(values: OfArm) -> set[str]:
         evidence = Evidence(
             {measure: _known(values, measure) for measure in values},
-            paired(before, values, {rule.measure for rule in asked}),
+            paired(before, values, {rule.measure for rule in rules}),
             {},
         )
-        lines = judge_compared(policy, asked, evidence)
-        return {f"{one.kind} {one.measure}" for one in lines if one.critical and one.status == FAIL}
+        lines = judge_compared(policy, rules, evidence)
+        return {f"{line.kind} {line.measure}" for line in lines if line.critical and line.status == FAIL}
 
-    told = [f"{rule.kind} {rule.measure}" for rule in policy.rules if rule.kind == "exact" and rule.critical and exact]
-    return [*told, *sorted(failed(after) - failed(before))]
+    exact_rules = [
+        f"{rule.kind} {rule.measure}" for rule in policy.rules if rule.kind == "exact" and rule.critical and exact
+    ]
+    return [*exact_rules, *sorted(failed(after) - failed(before))]
 
 
 def decisive(policy: Policy, kinds: Sequence[str]) -> list[Rule]:
-    """The critical rules of some kinds, without their slices, which decide nothing."""
+    """Return the critical rules of some kinds, without their slices, which are advisory."""
     return [replace(rule, slices=()) for rule in policy.rules if rule.kind in kinds and rule.critical]
 
 
 def paired(before: OfArm, after: OfArm, measures: Iterable[str]) -> dict[str, Pairs]:
-    """Pairs by measure, of those that both have values of."""
-    found = {
+    """Return the pairs of the measures that both have."""
+    pairs_by_measure = {
         measure: pairs_of(measure, before[measure], after[measure])
         for measure in sorted({*measures} & before.keys() & after.keys())
     }
-    return {measure: pairs for measure, pairs in found.items() if pairs.at}
+    return {measure: pairs for measure, pairs in pairs_by_measure.items() if pairs.at}
 
 
 def _known(values: OfArm, measure: str) -> list[float]:
@@ -222,27 +225,27 @@ def _known(values: OfArm, measure: str) -> list[float]:
 
 
 def _is_kept(measure: str, values: OfArm) -> bool:
-    """Whether a promise is kept wherever it has a value."""
-    whole = 1.0 if direction(measure) == "higher" else 0.0
-    return all(value == whole for value in _known(values, measure))
+    """Return whether a safety check holds wherever it has a value."""
+    perfect = 1.0 if direction(measure) == "higher" else 0.0
+    return all(value == perfect for value in _known(values, measure))
 
 
 def is_golden(measure: str) -> bool:
-    """Whether a measure is a share taken over a golden set."""
+    """Return whether a measure is a share over a golden set."""
     entry = BY_NAME.get(measure.partition("@")[0])
     return entry is not None and entry.unit == "probe" and entry.better != "neither" and entry.range in (SHARE, YES)
 
 
 def worse(before: OfArm, after: OfArm) -> dict[str, float]:
-    """By how much the mean of each measure got worse, where it did; one without a value any more counts as 0."""
-    found = {}
+    """Return the measures whose mean got worse, with the amount; a mean without values counts as 0."""
+    drops = {}
     for measure in dict.fromkeys([*before, *after]):
         better = direction(measure)
         change = _mean(_known(after, measure)) - _mean(_known(before, measure))
         by = change if better == "lower" else -change
         if better != "neither" and by > ROUNDING:
-            found[measure] = by
-    return found
+            drops[measure] = by
+    return drops
 
 
 def _mean(values: Sequence[float]) -> float:

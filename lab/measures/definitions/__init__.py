@@ -1,4 +1,4 @@
-"""One file a measure: the function and all that is said of it. A file that is put here is a measure.
+"""One file for each measure, with its function and description.
 
-:mod:`lab.measures.catalogue` lists them.
+:mod:`lab.measures.catalogue` lists every file of this package.
 """

@@ -1,4 +1,4 @@
-"""AllGold@k: whether nothing that is relevant is missing."""
+"""AllGold@k: whether every relevant memory is returned."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lab.measures.ranking import Judged, first
 
 
 def all_gold(judged: Judged, k: int) -> Floats:
-    """Return 1 where every relevant memory is among the first k, else 0; 0 where there is none."""
+    """Return 1 where every relevant memory is among the first k, else 0; 0 where no memory is relevant."""
     import numpy as np
 
-    return np.where((judged.gold > 0) & (first(judged.found, k) == judged.gold), 1.0, 0.0)
+    return np.where((judged.gold > 0) & (first(judged.hits, k) == judged.gold), 1.0, 0.0)
 
 
 MEASURE = RankMeasure(
@@ -19,6 +19,6 @@ MEASURE = RankMeasure(
     values=all_gold,
     range=YES,
     source=ITSELF,
-    definition="Every relevant memory is among the first k; 0 where more are wanted than k.",
+    definition="Every relevant memory is among the first k; 0 where more than k are relevant.",
     order=30,
 )

@@ -1,4 +1,4 @@
-"""AnyWrongScope: whether anything of another scope was injected."""
+"""AnyWrongScope: whether a memory of another scope was injected."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=YES,
     source=SEED_001,
-    definition=(
-        "A memory of another scope than the turn's is injected. Where none is, the bound of 95 % is told, about 3/n."
-    ),
+    definition=("A memory of another scope than the turn's is injected. If none ever is, the 95 % bound is about 3/n."),
     order=150,
 )

@@ -11,7 +11,7 @@ def average_precision(judged: Judged, k: int) -> Floats:
     """Return the mean, over all relevant memories, of the precision at their rank."""
     import numpy as np
 
-    precisions = judged.found[:, 1:] / np.arange(1, judged.found.shape[1])
+    precisions = judged.hits[:, 1:] / np.arange(1, judged.hits.shape[1])
     return first(running(precisions * judged.relevant), k) / or_one(judged.gold)
 
 

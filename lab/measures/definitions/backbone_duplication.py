@@ -1,4 +1,4 @@
-"""BackboneDuplication: how much of the injected memories the Working Set says already."""
+"""BackboneDuplication: how much of the injected memories repeats the Working Set."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source=SEED_000,
-    definition="Share of the injected memories that say what the digest says already; null without a digest.",
+    definition="Share of the injected memories that repeat the Working Set; null without a Working Set.",
     order=60,
 )

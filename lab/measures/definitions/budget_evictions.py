@@ -1,4 +1,4 @@
-"""BudgetEvictions: what the budget of the block costs."""
+"""BudgetEvictions: how many items the budget drops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.measures.model import COUNT, SEED_001, TurnMeasure
 
 
 def budget_evictions(turns: Turns) -> Floats:
-    """Return how many items the budget dropped; NaN where no receipt says."""
+    """Return how many items the budget dropped; NaN where the receipt does not say."""
     return turns.evicted.astype(float)
 
 
@@ -19,7 +19,7 @@ MEASURE = TurnMeasure(
     range=COUNT,
     source=SEED_001,
     definition=(
-        "What the budget dropped of the block, in items, as the receipt says; null where no receipt says anything."
+        "Items that the budget dropped from the block, according to the receipt; null where the receipt does not say."
     ),
     order=160,
 )

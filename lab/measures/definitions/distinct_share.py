@@ -1,4 +1,4 @@
-"""DistinctShare: how varied the last selections are."""
+"""DistinctShare: how varied the recent selections are."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from lab.measures.repetition import NEXT_MEMORY, WINDOW, Selections, slots_of
 
 
 def distinct_share(chosen: Selections, window: int = WINDOW) -> Floats:
-    """Return distinct memories of the last ``window`` selections over their slots; NaN where all are empty."""
+    """Return the distinct memories of the last ``window`` selections, divided by their slots; NaN without slots."""
     import numpy as np
 
     distinct = np.zeros(len(chosen.sizes) + window, np.int64)
-    # A sight is the last of its memory in every window that ends before the next sight of it.
+    # A sight is its memory's last in every window that ends before the memory's next sight.
     until = np.append(chosen.gaps[1:], NEXT_MEMORY)[: len(chosen.sights)]
     for later in range(window):
         distinct += np.bincount(chosen.turns[until > later] + later, minlength=len(distinct))
@@ -25,6 +25,6 @@ MEASURE = TurnMeasure(
     better="higher",
     range=SHARE,
     source=SEED_000,
-    definition="Distinct memories of the last 6 selections, this one included, over the places that they took.",
+    definition="Distinct memories of the last 6 selections, this one included, divided by the slots that they filled.",
     order=30,
 )

@@ -1,4 +1,4 @@
-"""Duplicates: duplicates among the injected memories. 0 for a system that keeps its contract."""
+"""Duplicates: repetitions among the injected memories. A safety check: expected to be 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.measures.model import ITSELF, SHARE, TurnMeasure
 
 
 def duplicate_items(turns: Turns) -> Floats:
-    """Return the share of injected memories that repeat one before them; NaN for an empty selection."""
+    """Return the share of injected memories that repeat an earlier one; NaN for an empty selection."""
     return share(turns.duplicate_items, turns.injected)
 
 
@@ -19,7 +19,7 @@ MEASURE = TurnMeasure(
     range=SHARE,
     source=ITSELF,
     definition=(
-        "Share of the injected memories that say, but for case and spaces, what one before them says. A promise: 0."
+        "Share of the injected memories with the text of an earlier one, ignoring case and spaces. Expected: 0."
     ),
     order=120,
 )

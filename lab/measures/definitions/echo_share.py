@@ -1,4 +1,4 @@
-"""EchoShare: how much of what a system captures is what it had injected itself."""
+"""EchoShare: how much of what a system captures repeats what it injected itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.runs.writes import Written
 
 
 def echo_share(written: Written) -> float:
-    """Return the share of the created memories that stood in the block injected at their turn; NaN without any."""
+    """Return the share of the created memories whose text is in the block injected at their turn; NaN without any."""
     return written.echoes / written.created if written.created else math.nan
 
 
@@ -20,7 +20,7 @@ MEASURE = WritesMeasure(
     range=SHARE,
     source=ITSELF,
     definition=(
-        "Share of the memories created whose text, of 20 characters or more, stood in the block injected at their turn."
+        "Share of the created memories whose text, of 20 characters or more, is in the block injected at their turn."
     ),
     order=40,
 )

@@ -1,4 +1,4 @@
-"""FalseItems: how much was injected where nothing is needed."""
+"""FalseItems: how much was injected where nothing is relevant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURE = ProbeMeasure(
     better="lower",
     range=COUNT,
     source=ITSELF,
-    definition="Memories injected where nothing is needed; of the probes that want nothing.",
+    definition="Memories injected at probes without relevant memories.",
     probes="without gold",
     order=140,
 )

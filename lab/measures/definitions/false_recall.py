@@ -1,4 +1,4 @@
-"""FalseRecall: whether anything was injected where nothing is needed."""
+"""FalseRecall: whether anything was injected where nothing is relevant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.measures.model import ITSELF, YES, ProbeMeasure
 
 
 def false_recall(probes: Probes) -> Floats:
-    """Return 1 where the injected block holds anything, else 0."""
+    """Return 1 where the injected block is not empty, else 0."""
     return (probes.chars > 0).astype(float)
 
 
@@ -18,7 +18,7 @@ MEASURE = ProbeMeasure(
     better="lower",
     range=YES,
     source=ITSELF,
-    definition="Something was injected where nothing is needed; of the probes that want nothing.",
+    definition="Something is injected at a probe without relevant memories.",
     probes="without gold",
     sentence="something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
     order=130,

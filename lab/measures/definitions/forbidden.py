@@ -1,4 +1,4 @@
-"""Forbidden@k: whether a memory that misleads was injected."""
+"""Forbidden@k: whether a misleading memory was injected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEASURE = InjectedMeasure(
     better="lower",
     range=YES,
     source=ITSELF,
-    definition="A memory judged misleading is injected among the first k; null where none is judged so.",
+    definition="A memory judged misleading is injected among the first k; null where none is judged misleading.",
     probes="all",
     sentence="a misleading memory is injected at {candidate:.0%} of the probes with one, against {baseline:.0%}",
     order=120,

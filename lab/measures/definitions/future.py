@@ -1,4 +1,4 @@
-"""Future: memories of the future. 0 for a system that keeps its contract."""
+"""Future: memories that do not exist yet. A safety check: expected to be 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.measures.model import ITSELF, SHARE, TurnMeasure
 
 
 def future(turns: Turns) -> Floats:
-    """Return the share of injected and pinned memories that the turn could not know; NaN without any."""
+    """Return the share of injected and pinned memories that do not exist yet; NaN without any."""
     return share(turns.future, turns.injected + turns.pinned)
 
 
@@ -18,6 +18,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source=ITSELF,
-    definition="Share of the memories injected, or held by the digest, that the turn could not know yet. A promise: 0.",
+    definition="Share of the memories injected or in the Working Set that do not exist yet at the turn. Expected: 0.",
     order=110,
 )

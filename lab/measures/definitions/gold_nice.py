@@ -1,4 +1,7 @@
-"""GoldNice@k. NicePresence is 1 under tier_quota_v1 by construction; this is not."""
+"""GoldNice@k: whether relevant memories labelled nice_to_have are injected.
+
+Unlike NicePresence, it is not 1 by construction under tier_quota_v1.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,6 @@ MEASURE = InjectedMeasure(
     range=YES,
     source=SEED_000,
     definition="A relevant memory labelled nice_to_have is injected among the first k; null where none is visible.",
-    sentence="a wanted nice one on {candidate:.0%} against {baseline:.0%}",
+    sentence="a relevant nice_to_have memory on {candidate:.0%} against {baseline:.0%}",
     order=100,
 )

@@ -1,4 +1,7 @@
-"""HardRules: whether hard rules reach the prompt. A prompt that was passed over loses none: a missing value is 1."""
+"""HardRules: whether hard rules reach the prompt.
+
+A missing value counts as 1, because a skipped prompt loses no rule.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from lab.measures.model import SEED_000, SHARE, TurnMeasure
 
 
 def hard_rules(turns: Turns) -> Floats:
-    """Return the share of the hard rules in reach that stand in the block; NaN where none is in reach."""
+    """Return the share of the hard rules in reach whose text is in the block; NaN where none is in reach."""
     return share(turns.hard_kept, turns.hard_rules)
 
 
@@ -18,7 +21,7 @@ MEASURE = TurnMeasure(
     better="higher",
     range=SHARE,
     source=SEED_000,
-    definition="Share of the hard rules in reach whose text stands in the prompt; null where there are none.",
+    definition="Share of the hard rules in reach whose text is in the prompt; null where none is in reach.",
     missing=1.0,
     order=70,
 )

@@ -1,4 +1,4 @@
-"""InjectedTokens: what the injected block costs."""
+"""InjectedTokens: how many tokens the injected block takes."""
 
 from __future__ import annotations
 

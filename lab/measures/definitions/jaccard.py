@@ -1,4 +1,4 @@
-"""Jaccard: how alike neighbouring selections are."""
+"""Jaccard: similarity of consecutive selections."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from lab.measures.repetition import Selections
 
 
 def neighbour_jaccard(chosen: Selections) -> Floats:
-    """Return how alike each selection and the one before are; NaN for the first, and where both are empty."""
+    """Return the Jaccard index of each selection and the one before; NaN for the first, and where both are empty."""
     import numpy as np
 
     both = np.bincount(chosen.turns[chosen.gaps == 1], minlength=len(chosen.sizes))
-    alike = share(both, chosen.sizes + np.roll(chosen.sizes, 1) - both)
-    alike[:1] = np.nan
-    return alike
+    index = share(both, chosen.sizes + np.roll(chosen.sizes, 1) - both)
+    index[:1] = np.nan
+    return index
 
 
 MEASURE = TurnMeasure(
@@ -23,6 +23,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source="Jaccard 1901",
-    definition="How alike this selection and the one before are: what both hold over what either holds.",
+    definition="Jaccard index of this selection and the one before: memories in both, divided by memories in either.",
     order=40,
 )

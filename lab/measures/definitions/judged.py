@@ -1,4 +1,4 @@
-"""Judged@k, as ir_measures has it: how much of a ranking anybody has judged."""
+"""Judged@k, as in ir_measures: how much of a ranking is judged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.measures.ranking import Judged, first, or_one, running
 
 
 def judged_share(judged: Judged, k: int) -> Floats:
-    """Return the share of the first k, or of the fewer that there are, that has a judgement."""
+    """Return the judged share of the first k items, or of all items if there are fewer."""
     import numpy as np
 
     return first(running(~np.isnan(judged.grades)), k) / or_one(np.minimum(judged.sizes, k))
@@ -20,7 +20,7 @@ MEASURE = RankMeasure(
     better="neither",
     range=SHARE,
     source=IR_MEASURES,
-    definition="Share of the first k that is judged, wanted or not; where fewer came back, of those that did.",
+    definition="Share of the first k that is judged, relevant or not; of the returned items if there are fewer.",
     graded=False,
     order=80,
 )

@@ -1,4 +1,4 @@
-"""LongestStreak: how long one memory keeps coming back."""
+"""LongestStreak: how many turns in a row inject one memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.measures.repetition import Selections
 
 
 def longest_streak(chosen: Selections) -> float:
-    """Return the most recall turns in a row in which one memory was injected; NaN where none ever was."""
+    """Return the largest number of consecutive recall turns that injected one memory; NaN if none was injected."""
     import numpy as np
 
     begins = np.flatnonzero(chosen.gaps != 1)
@@ -20,6 +20,6 @@ MEASURE = ConversationMeasure(
     better="lower",
     range="1 …",
     source=ITSELF,
-    definition="Most recall turns in a row in which one memory was injected; null where none ever was.",
+    definition="Largest number of consecutive recall turns that inject one memory; null if none is ever injected.",
     order=10,
 )

@@ -1,4 +1,4 @@
-"""NicePresence: whether anything labelled nice_to_have was injected."""
+"""NicePresence: whether a memory labelled nice_to_have was injected."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ MEASURE = TurnMeasure(
     better="neither",
     range=YES,
     source=SEED_000,
-    definition="A memory labelled nice_to_have is injected, wanted or not; 1 under tier_quota_v1 by construction.",
+    definition="A memory labelled nice_to_have is injected, relevant or not; 1 under tier_quota_v1 by construction.",
     order=50,
 )

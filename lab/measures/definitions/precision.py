@@ -8,15 +8,15 @@ from lab.measures.ranking import Judged, first
 
 
 def precision(judged: Judged, k: int) -> Floats:
-    """Return the share of k places that hold a relevant memory."""
-    return first(judged.found, k) / k
+    """Return the share of the first k ranks that hold a relevant memory."""
+    return first(judged.hits, k) / k
 
 
 MEASURE = RankMeasure(
     name="P",
     values=precision,
     range=SHARE,
-    definition="Share of k places that hold a relevant memory; an empty place counts as a wrong one.",
+    definition="Share of the first k ranks with a relevant memory; a missing item counts as not relevant.",
     aliases=("precision",),
     needs_cutoff=True,
     order=40,

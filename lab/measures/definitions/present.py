@@ -18,6 +18,6 @@ MEASURE = ProbeMeasure(
     better="higher",
     range=YES,
     source=SEED_000,
-    definition="A relevant memory reached the prompt, as an item or as a line of the digest.",
+    definition="A relevant memory is in the prompt, as an item or as a line of the Working Set.",
     order=110,
 )

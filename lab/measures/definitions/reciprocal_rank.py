@@ -8,19 +8,19 @@ from lab.measures.ranking import Judged, first
 
 
 def reciprocal_rank(judged: Judged, k: int) -> Floats:
-    """Return one over the rank of the first relevant memory, 0 where none is among the first k."""
+    """Return 1 / rank of the first relevant memory, 0 if none is among the first k."""
     import numpy as np
 
-    # Of the columns 0, 1, 2 … as many hold no gold as the rank of the first one says.
-    rank = np.count_nonzero(judged.found == 0, axis=1)
-    return np.where(first(judged.found, k) > 0, 1.0 / rank, 0.0)
+    # The rank of the first hit is the number of columns (0, 1, 2 …) without hits.
+    rank = np.count_nonzero(judged.hits == 0, axis=1)
+    return np.where(first(judged.hits, k) > 0, 1.0 / rank, 0.0)
 
 
 MEASURE = RankMeasure(
     name="RR",
     values=reciprocal_rank,
     range=SHARE,
-    definition="One over the rank of the first relevant memory; 0 if none is among the first k.",
+    definition="1 / rank of the first relevant memory; 0 if none is among the first k.",
     aliases=("mrr",),
     order=60,
 )

@@ -1,4 +1,4 @@
-"""RepeatDominance, the Berger-Parker index of the last selections."""
+"""RepeatDominance: the Berger-Parker index of the recent selections."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from lab.measures.repetition import WINDOW, Selections, slots_of
 
 
 def dominance(chosen: Selections, window: int = WINDOW) -> Floats:
-    """Return the share of the slots of the last ``window`` selections that the commonest memory took.
+    """Return the share of the slots of the last ``window`` selections that the most frequent memory fills.
 
-    A selection lists a memory once, so the largest value is one over the mean selection size. NaN where all of them
-    are empty.
+    A selection lists a memory once, so the maximum is 1 / mean selection size. NaN where all selections are empty.
     """
     import numpy as np
 
     most = np.zeros(len(chosen.sizes) + window, np.int64)
     for later in range(window):
-        # Each sight, as the last of its memory in the window that ends ``later`` turns after it.
+        # Count each sight as its memory's last in the window that ends ``later`` turns after it.
         earlier = np.searchsorted(chosen.sights, chosen.sights + later - window, side="right")
         np.maximum.at(most, chosen.turns + later, np.arange(1, len(earlier) + 1) - earlier)
     return share(most[: len(chosen.sizes)], slots_of(chosen.sizes, window))
@@ -29,6 +28,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source="Berger and Parker 1970",
-    definition="Share of the places of the last 6 selections, this one included, that the commonest memory took.",
+    definition="Share of the slots of the last 6 selections, this one included, that the most frequent memory fills.",
     order=20,
 )

@@ -1,4 +1,4 @@
-"""RepeatRate: how much of a selection the turns before had already."""
+"""RepeatRate: how much of a selection recent turns injected already."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from lab.measures.repetition import WINDOW, Selections
 
 
 def repeat_rates(chosen: Selections, window: int = WINDOW) -> Floats:
-    """Return the share of a turn's items that were injected in any of the ``window`` recall turns before.
+    """Return the share of a turn's items that were injected in any of the ``window`` preceding recall turns.
 
-    NaN for an empty selection, and for the first turn that has one: nothing could have been repeated there.
+    NaN for an empty selection, and for the first one that is not empty, which cannot repeat anything.
     """
     import numpy as np
 
@@ -26,9 +26,9 @@ MEASURE = TurnMeasure(
     range=SHARE,
     source=SEED_000,
     definition=(
-        "Share of a turn's items that were injected in any of the 6 recall turns before; null for an empty selection."
+        "Share of a turn's items that any of the 6 preceding recall turns injected; null for an empty selection."
     ),
-    over_probes="RepeatRate over the judged turns alone.",
+    over_probes="RepeatRate over judged turns only.",
     sentence="{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
     order=10,
 )

@@ -1,4 +1,4 @@
-"""StaleRecall: whether a superseded memory misleads."""
+"""StaleRecall: whether a superseded memory is injected without its successor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.measures.model import ITSELF, YES, TurnMeasure
 
 
 def stale_recall(turns: Turns) -> Floats:
-    """Return 1 where a superseded memory came before what supersedes it, else 0; NaN where nothing is superseded."""
+    """Return 1 where a superseded memory is injected with no successor before it, else 0; NaN where there is none."""
     return where_any(turns.superseded, turns.stale > 0)
 
 
@@ -19,8 +19,8 @@ MEASURE = TurnMeasure(
     range=YES,
     source=ITSELF,
     definition=(
-        "A memory is injected that one born since supersedes, before that one or without it; null where none is yet."
+        "A superseded memory is injected with no superseding memory before it; null where none is superseded yet."
     ),
-    sentence="a superseded one at {candidate:.0%} of the turns with one, against {baseline:.0%}",
+    sentence="a superseded memory at {candidate:.0%} of the turns with one, against {baseline:.0%}",
     order=140,
 )

@@ -1,4 +1,4 @@
-"""StoreSize: how much a system that captures has piled up."""
+"""StoreSize: how many memories a capturing system holds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ MEASURE = WritesMeasure(
     better="neither",
     range=COUNT,
     source=ITSELF,
-    definition="Memories that a system which captures holds at the end of the conversation.",
+    definition="Memories that a capturing system holds at the end of the conversation.",
     order=30,
 )

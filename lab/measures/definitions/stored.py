@@ -1,4 +1,4 @@
-"""Stored: how much a system that captures writes."""
+"""Stored: how many memories a capturing system creates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.runs.writes import Written
 
 
 def stored(written: Written) -> float:
-    """Return the memories created a turn."""
+    """Return the memories created per turn."""
     return written.created / written.turns if written.turns else 0.0
 
 
@@ -17,6 +17,6 @@ MEASURE = WritesMeasure(
     better="neither",
     range=COUNT,
     source=ITSELF,
-    definition="Memories created a turn, of a system that captures.",
+    definition="Memories that a capturing system creates per turn.",
     order=20,
 )

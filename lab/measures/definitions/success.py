@@ -1,4 +1,4 @@
-"""Success@k, which is also called hit@k."""
+"""Success@k, also called hit@k."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.measures.ranking import Judged, first
 
 def success(judged: Judged, k: int) -> Floats:
     """Return 1 where any relevant memory is among the first k, else 0."""
-    return (first(judged.found, k) > 0).astype(float)
+    return (first(judged.hits, k) > 0).astype(float)
 
 
 MEASURE = RankMeasure(

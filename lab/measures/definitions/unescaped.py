@@ -1,4 +1,4 @@
-"""Unescaped: markup that reaches the prompt. 0 for a system that keeps its contract."""
+"""Unescaped: markup that reaches the prompt. A safety check: expected to be 0."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source=ITSELF,
-    definition="Share of the injected memories whose markup (< > &) stands in the block as it is. A promise: 0.",
+    definition="Share of the injected memories whose markup (< > &) is not escaped in the block. Expected: 0.",
     order=130,
 )

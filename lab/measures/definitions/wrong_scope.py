@@ -1,4 +1,4 @@
-"""WrongScope: how much of what was injected is of another scope."""
+"""WrongScope: how much of what was injected belongs to another scope."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source=SEED_001,
-    definition="Share of the injected memories of another scope than the turn's; global ones are of every scope.",
+    definition="Share of the injected memories of another scope than the turn's; global ones belong to every scope.",
     sentence="{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
     order=80,
 )

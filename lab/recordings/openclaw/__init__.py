@@ -1,9 +1,9 @@
-"""OpenClaw's sessions: transcripts of versions 1 to 4 as JSON Lines, and the SQLite databases of 2026.9 and later.
+"""Reader of OpenClaw's sessions: JSON Lines transcripts of versions 1 to 4, and the SQLite databases since 2026.9.
 
-One session is one conversation, named by its id. Its memories are those that the agent stored with ``memory_store``
-and that a result confirmed, born at that moment; ``memory_forget`` ends them.
+A session is a conversation, named by the session's id. Its memories are those that the agent stored with
+``memory_store``, created at the time of the confirming result; ``memory_forget`` ends them.
 
-A transcript is a log that was written while things went wrong: what cannot be read of it is skipped and counted.
+Transcripts may be damaged, because hosts crash while writing them. Unreadable parts are skipped and counted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lab.recordings.inventory import Inventory, passed_over, stocked
 from lab.recordings.model import Recording
 from lab.recordings.openclaw.copies import Session, distinct
 from lab.recordings.openclaw.database import StoredArchive, read_database
-from lab.recordings.openclaw.folders import Archive, Place, find
+from lab.recordings.openclaw.folders import Archive, Location, find
 from lab.recordings.openclaw.transcript import read_data, read_transcript, session_of
 
 ARCHIVED = "openclaw-archived"
-WITHOUT_TURN = "sessions in which nobody says anything"
+WITHOUT_TURN = "sessions without a turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Recordings by conversation, the files they came from, digests of those that are no plain files, and notes."""
+    """Recordings in order of conversation id, their files, the content digests of databases, notes and inventory."""
 
     recordings: tuple[Recording, ...]
     files: tuple[Path, ...]
@@ -39,84 +39,85 @@ class Gathered:
 
 @dataclass(slots=True)
 class _Reading:
-    """What was read so far, and the reasons why things were not."""
+    """The sessions that were read so far, and what was skipped and why."""
 
     sessions: list[Session] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     digests: dict[Path, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
-    left: list[str] = field(default_factory=list)
+    unread_archives: list[str] = field(default_factory=list)
     refused: list[UnusableInput] = field(default_factory=list)
 
 
 def gather(path: Path, *, archived: bool = False) -> Gathered:
-    """Read every session at a path; with ``archived`` those that were reset or deleted, too.
+    """Read every session at a path; with ``archived``, also sessions that were reset or deleted.
 
-    A file that is named itself is read whatever it is. In a folder, what cannot be read is passed over and noted.
-    Raises :class:`UnusableInput` where nothing is left, and for a database that cannot be read.
+    If ``path`` is a file, it is read whatever its name. In a folder, unreadable transcripts are skipped and noted.
+    Raises :class:`UnusableInput` if there is no readable session, and for an unreadable database.
     """
-    found = find(path)
-    reading = _Reading(notes=found.notes, passed=found.passed)
-    for place in found.places:
-        _read_place(place, reading, archived or path.is_file())
-    if reading.left:
-        reading.notes.append(_left(reading.left))
+    contents = find(path)
+    reading = _Reading(notes=contents.notes, passed=contents.passed)
+    for location in contents.locations:
+        _read_location(location, reading, archived or path.is_file())
+    if reading.unread_archives:
+        reading.notes.append(_unread_note(reading.unread_archives))
     sessions = distinct(reading.sessions, reading.notes, reading.passed)
     if not sessions:
-        raise _nothing(path, reading)
-    recordings = tuple(one.recording for one in sessions)
-    for one in sessions:
-        reading.passed.update(one.passed)
+        raise _nothing_to_read(path, reading)
+    recordings = tuple(session.recording for session in sessions)
+    for session in sessions:
+        reading.passed.update(session.passed)
     inventory = Inventory(
-        stocked((one.stored, one.origin, one.recording) for one in sessions), passed_over(reading.passed)
+        stocked((session.stored, session.origin, session.recording) for session in sessions),
+        passed_over(reading.passed),
     )
-    used = {one.file for one in sessions}
+    used = {session.file for session in sessions}
     return Gathered(
         recordings,
         tuple(file for file in reading.files if file in used),
         {file: digest for file, digest in reading.digests.items() if file in used},
-        (*reading.notes, *(note for one in recordings for note in one.notes)),
+        (*reading.notes, *(note for session in recordings for note in session.notes)),
         inventory,
     )
 
 
 def gather_all(path: Path) -> Gathered:
-    """Read every session at a path, those that were reset or deleted, too; see :func:`gather`."""
+    """Read every session at a path, including sessions that were reset or deleted; see :func:`gather`."""
     return gather(path, archived=True)
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read one file; see :func:`gather`."""
-    return [(one, GoldenSet(notes=one.notes)) for one in gather(path).recordings]
+    return [(recording, GoldenSet(notes=recording.notes)) for recording in gather(path).recordings]
 
 
-def _read_place(place: Place, reading: _Reading, archived: bool) -> None:
+def _read_location(location: Location, reading: _Reading, archived: bool) -> None:
     names: set[str] = set()
-    for database in place.databases:
-        names |= _read_database(database, place, reading, archived)
-    for file in place.transcripts:
-        _read_file(file, None, place, reading)
-    for archive in place.archives:
+    for database in location.databases:
+        names |= _read_database(database, location, reading, archived)
+    for file in location.transcripts:
+        _read_file(file, None, location, reading)
+    for archive in location.archives:
         if archive.path.name in names:
-            reading.passed["archived transcripts that the database holds, too"] += 1
+            reading.passed["archived transcripts that the database contains as well"] += 1
         elif archived:
-            _read_file(archive.path, archive, place, reading)
+            _read_file(archive.path, archive, location, reading)
         else:
-            _leave(archive.reason, archive.path.name, reading)
+            _skip_archive(archive.reason, archive.path.name, reading)
 
 
-def _leave(reason: str, name: str, reading: _Reading) -> None:
-    reading.passed[f"sessions that were {reason}, read with --format {ARCHIVED}"] += 1
-    reading.left.append(f"{name} ({reason})")
+def _skip_archive(reason: str, name: str, reading: _Reading) -> None:
+    reading.passed[f"sessions that were {reason}; --format {ARCHIVED} reads them"] += 1
+    reading.unread_archives.append(f"{name} ({reason})")
 
 
-def _left(names: list[str]) -> str:
+def _unread_note(names: list[str]) -> str:
     shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    return f"sessions that were reset or deleted, which --format {ARCHIVED} reads, too: {len(names)}: {shown}"
+    return f"skipped {len(names)} sessions that were reset or deleted ({shown}); --format {ARCHIVED} reads them"
 
 
-def _read_file(file: Path, archive: Archive | None, place: Place, reading: _Reading) -> None:
+def _read_file(file: Path, archive: Archive | None, location: Location, reading: _Reading) -> None:
     reading.files.append(file)
     try:
         session = read_transcript(file)
@@ -124,70 +125,79 @@ def _read_file(file: Path, archive: Archive | None, place: Place, reading: _Read
         _refuse(error, reading)
         return
     stored = f"{archive.reason}, {session.stored}" if archive else session.stored
-    origin = place.origins.get(session.recording.conversation, "")
+    origin = location.origins.get(session.recording.conversation, "")
     reading.sessions.append(
-        session._replace(agent=place.agent, stored=stored, origin=origin, archive=archive.path.name if archive else "")
+        session._replace(
+            agent=location.agent, stored=stored, origin=origin, archive=archive.path.name if archive else ""
+        )
     )
 
 
-def _read_database(file: Path, place: Place, reading: _Reading, archived: bool) -> set[str]:
-    """Take the sessions of a database; return the names of the archives that it holds."""
+def _read_database(file: Path, location: Location, reading: _Reading, archived: bool) -> set[str]:
+    """Read the sessions of a database; return the names of the archives that it contains."""
     database = read_database(file, archives=archived)
     reading.files.append(file)
     reading.digests[file] = database.digest
     reading.notes += [f"{file}: {note}" for note in database.notes]
     stored = f"SQLite {database.version}" + (f" ({database.host})" if database.host else "")
-    for one in database.sessions:
-        session = session_of(one.session, one.transcript, (one.branch, one.lost), one.notes, is_file=False)
+    for stored_session in database.sessions:
+        session = session_of(
+            stored_session.session,
+            stored_session.transcript,
+            (stored_session.branch, stored_session.lost),
+            stored_session.notes,
+            is_file=False,
+        )
         if not session.recording.turns:
             reading.passed[WITHOUT_TURN] += 1
             reading.passed.update(session.passed)
-            reading.notes.append(f"{file}: session {one.session}: nobody says anything in it, so it is passed over")
+            reading.notes.append(f"{file}: session {stored_session.session}: has no turn, skipped")
             continue
-        reading.sessions.append(session._replace(file=file, agent=place.agent, stored=stored, origin=one.origin))
-    for kept in database.archives:
-        if kept.data is None and kept.problem is None:
-            _leave(kept.reason, kept.name, reading)
+        reading.sessions.append(
+            session._replace(file=file, agent=location.agent, stored=stored, origin=stored_session.origin)
+        )
+    for stored_archive in database.archives:
+        if stored_archive.data is None and stored_archive.problem is None:
+            _skip_archive(stored_archive.reason, stored_archive.name, reading)
             continue
-        at = Path(f"{file}:{kept.name}")
+        at = Path(f"{file}:{stored_archive.name}")
         try:
-            session = _archived(kept, at)
+            session = _archived(stored_archive, at)
         except UnusableInput as error:
             _refuse(error, reading)
             continue
-        named = f"{kept.reason}, {session.stored} in {stored}"
-        reading.sessions.append(session._replace(file=file, agent=place.agent, stored=named, archive=kept.name))
-    return {kept.name for kept in database.archives}
+        named = f"{stored_archive.reason}, {session.stored} in {stored}"
+        reading.sessions.append(
+            session._replace(file=file, agent=location.agent, stored=named, archive=stored_archive.name)
+        )
+    return {stored_archive.name for stored_archive in database.archives}
 
 
-def _archived(kept: StoredArchive, at: Path) -> Session:
-    if kept.data is None:
-        raise UnusableInput(f"{at}: {kept.problem}")
-    return read_data(kept.data, at)
+def _archived(stored_archive: StoredArchive, at: Path) -> Session:
+    if stored_archive.data is None:
+        raise UnusableInput(f"{at}: {stored_archive.problem}")
+    return read_data(stored_archive.data, at)
 
 
 def _refuse(error: UnusableInput, reading: _Reading) -> None:
     reading.refused.append(error)
-    reading.passed["transcripts that cannot be read, or in which nobody says anything"] += 1
-    reading.notes.append(f"passed over: {error}")
+    reading.passed["transcripts that are unreadable or have no turn"] += 1
+    reading.notes.append(f"skipped: {error}")
 
 
-def _nothing(path: Path, reading: _Reading) -> UnusableInput:
-    """Why there is nothing to read at a path."""
+def _nothing_to_read(path: Path, reading: _Reading) -> UnusableInput:
+    """Return the error that says why there is no readable session at a path."""
     if path.is_file() and reading.refused:
         return reading.refused[0]
-    if reading.left:
+    if reading.unread_archives:
         return UnusableInput(
-            f"{path}: holds only sessions that were reset or deleted ({len(reading.left)}); "
+            f"{path}: has only sessions that were reset or deleted ({len(reading.unread_archives)}); "
             f"--format {ARCHIVED} reads them"
         )
     if reading.files:
         more = f"; the first: {reading.refused[0]}" if reading.refused else ""
-        return UnusableInput(
-            f"{path}: holds {counted(len(reading.files), 'file')} of sessions, and nobody says anything that can be "
-            f"read in them{more}"
-        )
-    places = "a host's home (~/.openclaw), an agent's folder, a folder of sessions, a .sqlite or a .jsonl file"
+        return UnusableInput(f"{path}: has {counted(len(reading.files), 'session file')}, but no readable turn{more}")
+    accepted = "a host's home (~/.openclaw), an agent's folder, a sessions folder, or a .sqlite or .jsonl file"
     return UnusableInput(
-        f"{path}: no *.jsonl or openclaw-agent.sqlite here, which format 'openclaw' reads; give {places}"
+        f"{path}: has no *.jsonl or openclaw-agent.sqlite file, which format 'openclaw' reads; give {accepted}"
     )

@@ -1,10 +1,10 @@
-"""The active branch of a transcript as a recording: its turns, and what was passed over (E-63).
+"""Convert the active branch of a transcript to turns, and count the skipped entries (E-63).
 
-What is replayed are the messages of people and the replies to them. A compaction changes what the model sees, not what
-was said, so nothing is left out for it; a ``reset`` begins another session, ``<id>#2``. The host's own messages are no
-turns: heartbeats and the replies to them, the commands that it answers itself, and its notices.
+A replay contains the messages of people and the replies to them. A compaction changes only what the model sees, so it
+removes no turn. A ``reset`` begins a new session, ``<id>#2``. The host's messages are not turns: heartbeats and the
+replies to them, the commands that the host answers, and its notices.
 
-Every entry is a turn or falls into one category of ``passed``. What a reader should know of is also a note.
+Every entry is either a turn or counted in one category of ``passed``. Categories that users should know are also notes.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from typing import Any
 from lab.recordings.cleaning import clean_assistant_text, clean_user_text
 from lab.recordings.model import Turn
 from lab.recordings.openclaw.entries import LEAF, Entry
-from lab.recordings.openclaw.tools import NESTED, MemoryTools, Moment
+from lab.recordings.openclaw.tools import NESTED, MemoryTools, ResultTime
 
-# Entries that say nothing about what was said.
+# Entry types without conversation content.
 SILENT = ("model_change", "thinking_level_change", "custom", "label", "session_info", LEAF)
 HEARTBEAT = "[OpenClaw heartbeat poll]"
-# The name that the host gives as the model of a reply that it wrote itself.
+# The model name of a reply that the host wrote.
 HOST_MODEL = "gateway-injected"
-# A command is one word after the slash; a path has another slash, or a dot.
+# A command is one word after a slash; a path has another slash or a dot.
 COMMAND = re.compile(r"/[a-z][a-z0-9_-]*:?(?=\s|\Z)", re.IGNORECASE)
-# Commands that every host answers itself, whether its answer was written down or not.
-OWN_COMMANDS = ("/compact", "/new", "/reset")
-# The first moment that counts as no time, 9999-01-01 in epoch milliseconds: calendars end a year later, and turns of
-# one moment are counted on from it by the millisecond.
+# Commands that every host answers, whether or not it records the answer.
+HOST_COMMANDS = ("/compact", "/new", "/reset")
+# Times from 9999-01-01 on (epoch milliseconds) are invalid: datetime ends a year later, and turns with equal times are
+# spread by a millisecond each.
 NO_TIME_FROM = 253370764800000
 
 
 class Branch:
-    """Walks the entries of an active branch; holds what was said, what was stored, and what was passed over."""
+    """Converter of the entries of an active branch; collects turns, memories and counts of skipped entries."""
 
     def __init__(self, conversation: str) -> None:
         self.conversation = conversation
         self.turns: list[Turn] = []
         self.tools = MemoryTools()
         self.messages = 0
-        # Entries that are no turn, by why.
+        # Number of entries that are not turns, by reason.
         self.passed: Counter[str] = Counter()
         self._resets = 0
         self._clock = -1
         self._for_host = False
-        self._stripped: Counter[str] = Counter()
+        self._removed: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
 
     @property
@@ -56,24 +56,24 @@ class Branch:
         return f"{self.conversation}#{self._resets + 1}" if self._resets else self.conversation
 
     def walk(self, entries: Sequence[Entry]) -> None:
-        """Take the entries in their order."""
-        said = [place for place, entry in enumerate(entries) if _role(entry) in ("user", "assistant")]
-        follows = dict(pairwise(said))
-        for place, entry in enumerate(entries):
-            following = entries[follows[place]] if place in follows else None
+        """Convert the entries, which must be in order."""
+        messages = [index for index, entry in enumerate(entries) if _role(entry) in ("user", "assistant")]
+        follows = dict(pairwise(messages))
+        for index, entry in enumerate(entries):
+            following = entries[follows[index]] if index in follows else None
             self._take(entry, following)
 
     def notes(self) -> list[str]:
-        """What was taken off, left out, or done by tools, a sentence each."""
-        pieces = ", ".join(f"{name} {count}" for name, count in sorted(self._stripped.items()))
+        """Return one note per kind of removed text, skipped entry and memory-tool call."""
+        pieces = ", ".join(f"{name} {count}" for name, count in sorted(self._removed.items()))
         counts = Counter(self._noted) + Counter(self.tools.counts())
         return [
-            *([f"taken off user messages: {pieces}"] if pieces else []),
+            *([f"removed from user messages: {pieces}"] if pieces else []),
             *(f"{what}: {count}" for what, count in sorted(counts.items())),
         ]
 
     def _pass(self, why: str, *, note: bool = True) -> None:
-        """Count an entry that is no turn; without ``note`` it is what every transcript holds."""
+        """Count an entry that is not a turn; ``note`` is False for kinds that every transcript contains."""
         self.passed[why] += 1
         if note:
             self._noted[why] += 1
@@ -83,23 +83,23 @@ class Branch:
         if kind == "message":
             self._take_message(entry, following)
         elif kind == "reset":
-            # Two in a row clear what was clear already.
+            # Consecutive resets have the effect of one.
             self._resets += bool(self.turns) and self.turns[-1].session == self._session
-            self._pass("resets, which begin another session", note=False)
+            self._pass("resets, each of which begins a new session", note=False)
         elif kind == "compaction":
-            self._pass("compactions, which leave nothing out of a replay")
+            self._pass("compactions, which remove nothing from a replay")
         elif kind in ("branch_summary", "custom_message"):
-            self._pass("texts that the host wrote for the model left out")
+            self._pass("texts of the host for the model, skipped")
         elif kind in SILENT:
-            self._pass(f"entries that say nothing: {kind}", note=False)
+            self._pass(f"entries without conversation content: {kind}", note=False)
         else:
-            self._pass(f"entries of the unknown type {kind!r} left out")
+            self._pass(f"entries of the unknown type {kind!r}, skipped")
 
     def _take_message(self, entry: Entry, following: Entry | None) -> None:
         message = entry.value.get("message")
         role = _role(entry)
         if not isinstance(message, dict) or role is None:
-            self._pass("messages without a role left out")
+            self._pass("messages without a role, skipped")
         elif role == "user":
             self.messages += 1
             self._take_user(entry, message, following)
@@ -107,15 +107,15 @@ class Branch:
             self.messages += 1
             self._take_reply(entry, message)
         elif role == "toolResult":
-            self.tools.answered(message, self._moment(entry))
-            self._pass("results of tools", note=False)
+            self.tools.take_result(message, self._result_time(entry))
+            self._pass("tool results", note=False)
         elif role == "custom" and message.get("customType") == NESTED:
             details = message.get("details")
             if isinstance(details, dict):
-                self.tools.nested(details, self._key(entry), self._moment(entry))
-            self._pass("effects of calls through tool search", note=False)
+                self.tools.take_nested_result(details, self._key(entry), self._result_time(entry))
+            self._pass("effects of tool-search calls", note=False)
         else:
-            self._pass(f"messages of the role {role!r}", note=False)
+            self._pass(f"messages with the role {role!r}", note=False)
 
     def _take_user(self, entry: Entry, message: dict[str, Any], following: Entry | None) -> None:
         text = _text(message.get("content"))
@@ -123,34 +123,34 @@ class Branch:
         source = provenance.get("kind") if isinstance(provenance, dict) else None
         self._for_host = source == "internal_system" or text.strip().startswith(HEARTBEAT)
         if self._for_host:
-            self._pass("messages of the host itself, such as heartbeats, left out")
+            self._pass("messages of the host, such as heartbeats, skipped")
             return
         cleaned = clean_user_text(text)
         if _is_command(cleaned.text, following):
-            self._pass("commands that the host answers itself left out")
+            self._pass("commands that the host answers, skipped")
             return
-        self._stripped.update(cleaned.stripped)
+        self._removed.update(cleaned.stripped)
         if not cleaned.text:
-            self._pass("user messages without a word of the user left out")
+            self._pass("user messages without any text of the user, skipped")
             return
         if source == "inter_session":
-            self._noted["messages that another session sent, replayed as turns"] += 1
+            self._noted["messages from another session, replayed as turns"] += 1
         self._say(entry, "user", cleaned.text)
 
     def _take_reply(self, entry: Entry, message: dict[str, Any]) -> None:
         content = message.get("content")
-        said = clean_assistant_text(_text(content))
+        reply = clean_assistant_text(_text(content))
         if message.get("model") == HOST_MODEL:
-            self._pass("replies of the host itself left out")
+            self._pass("replies by the host, skipped")
         elif self._for_host:
-            self._pass("replies to messages of the host left out")
-        elif said:
-            self._say(entry, "assistant", said)
-        elif said is None:
-            self._pass("silent replies left out")
+            self._pass("replies to messages of the host, skipped")
+        elif reply:
+            self._say(entry, "assistant", reply)
+        elif reply is None:
+            self._pass("silent replies, skipped")
         else:
-            self._pass("replies without words, such as calls of tools", note=False)
-        self.tools.called(content, self._key(entry))
+            self._pass("replies without text, such as tool calls", note=False)
+        self.tools.take_calls(content, self._key(entry))
 
     def _say(self, entry: Entry, role: str, text: str) -> None:
         self._clock = max(self._clock + 1, self._time(entry))
@@ -159,24 +159,24 @@ class Branch:
     def _key(self, entry: Entry) -> str:
         return f"{self.conversation}/{self._session}/{entry.id}"
 
-    def _moment(self, entry: Entry) -> Moment:
-        """When a result came: before the turn that is next, and no earlier than the one before."""
-        return Moment(len(self.turns), max(self._clock, self._time(entry, told=False)))
+    def _result_time(self, entry: Entry) -> ResultTime:
+        """Return when a result arrived: before the next turn and no earlier than the previous one."""
+        return ResultTime(len(self.turns), max(self._clock, self._time(entry, note=False)))
 
-    def _time(self, entry: Entry, *, told: bool = True) -> int:
-        """Return when an entry was written, in epoch milliseconds; the time before it where it does not say."""
+    def _time(self, entry: Entry, *, note: bool = True) -> int:
+        """Return the time of an entry in epoch milliseconds, or the previous turn's time if it has none."""
         message = entry.value.get("message")
-        for moment in (entry.value.get("timestamp"), message.get("timestamp") if isinstance(message, dict) else None):
-            if isinstance(moment, str):
+        for recorded in (entry.value.get("timestamp"), message.get("timestamp") if isinstance(message, dict) else None):
+            if isinstance(recorded, str):
                 try:
-                    parsed = datetime.fromisoformat(moment)
-                    moment = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+                    parsed = datetime.fromisoformat(recorded)
+                    recorded = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
                 except (ValueError, OverflowError):
                     continue
-            if isinstance(moment, int | float) and not isinstance(moment, bool) and 0 <= moment < NO_TIME_FROM:
-                return int(moment)
-        if told:
-            self._noted["entries without a time, which take that of the one before"] += 1
+            if isinstance(recorded, int | float) and not isinstance(recorded, bool) and 0 <= recorded < NO_TIME_FROM:
+                return int(recorded)
+        if note:
+            self._noted["entries without a time, which get the time of the previous turn"] += 1
         return max(self._clock, 0)
 
 
@@ -187,19 +187,19 @@ def _role(entry: Entry) -> str | None:
 
 
 def _is_command(text: str, following: Entry | None) -> bool:
-    """Tell whether a message is a command that the host answered itself, and no path or sentence with a slash."""
-    found = COMMAND.match(text)
-    if found is None:
+    """Return whether a message is a command that the host answered, not a path or a sentence with a slash."""
+    match = COMMAND.match(text)
+    if match is None:
         return False
     message = following.value["message"] if following is not None else {}
     if message.get("role") == "assistant":
         return bool(message.get("model") == HOST_MODEL)
-    # Its answer was not written down: nobody but the host can have taken it.
-    return found[0].rstrip(":").lower() in OWN_COMMANDS
+    # No answer was recorded, so only the commands that every host answers are certain.
+    return match[0].rstrip(":").lower() in HOST_COMMANDS
 
 
 def _text(content: Any) -> str:
-    """Return the words of a message: a string, or the text among its parts."""
+    """Return the text of a message, whose content is a string or a list of parts."""
     if isinstance(content, str):
         return content
     parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []

@@ -1,4 +1,4 @@
-"""Sessions that were found more than once: which copy is read, and what the others are called."""
+"""Deduplicate sessions: choose the copy of a session to read, and rename sessions whose ids collide."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lab.recordings.model import Recording
 class Session(NamedTuple):
     """A session that was read.
 
-    ``ids`` are the marks of its entries, ``passed`` its entries that are no turn, ``entries`` how many lines or events
-    it has. ``archive`` is the name of what a reset or a deletion left; "" for a session that is in use.
+    ``ids`` are the marks of its entries, ``passed`` counts the entries that are not turns by reason, and ``entries`` is
+    the number of lines or events. ``archive`` is the file name of a session that was reset or deleted, else "".
     """
 
     recording: Recording
@@ -31,52 +31,59 @@ class Session(NamedTuple):
 
 
 def distinct(sessions: Iterable[Session], notes: list[str], passed: Counter[str]) -> list[Session]:
-    """Return each session once, by conversation; what was passed over is noted and counted.
+    """Return each session once, in order of conversation id; add skipped copies to ``notes`` and ``passed``.
 
-    Of copies (a file that a migration left, a backup that was restored), the one with the most entry ids is read. An
-    archive that shares no entry with the session of its id is a conversation of its own: the id was used again. Agents
-    that hold one id have it qualified by their names.
+    Of several copies (left by a migration or a restored backup), the one with the most entry ids is read. If an archive
+    shares no entry with the session of the same id, the id was reused and the archive is a separate conversation. If
+    several agents use the same id, the agent's name is appended to it.
     """
     groups: dict[tuple[str | None, str], list[Session]] = {}
-    for one in sessions:
-        groups.setdefault((one.agent, one.recording.conversation), []).append(one)
-    chosen = [one for group in groups.values() for one in _once(group, notes, passed)]
+    for session in sessions:
+        groups.setdefault((session.agent, session.recording.conversation), []).append(session)
+    chosen = [session for group in groups.values() for session in _readable_copies(group, notes, passed)]
     agents: Counter[str] = Counter()
     for _, name in groups:
         agents[name] += 1
     for name, count in sorted(agents.items()):
         if count > 1:
-            notes.append(f"{name}: {count} agents hold a session of this id; each is called by its agent, too")
+            notes.append(f"{name}: {count} agents have a session with this id, so the agent's name is appended")
     qualified = [
-        _called(one, f"{one.recording.conversation}@{one.agent}") if _shared(one, agents) else one for one in chosen
+        _renamed(session, f"{session.recording.conversation}@{session.agent}") if _shared(session, agents) else session
+        for session in chosen
     ]
-    return sorted(qualified, key=lambda one: one.recording.conversation)
+    return sorted(qualified, key=lambda session: session.recording.conversation)
 
 
 def _shared(session: Session, agents: Counter[str]) -> bool:
-    # An archive may have been called otherwise already: its name begins with the id.
+    # An archive may already have been renamed to <id>@<archive>.
     name = session.recording.conversation
-    return session.agent is not None and any(count > 1 and name.split("@")[0] == one for one, count in agents.items())
+    return session.agent is not None and any(
+        count > 1 and name.split("@")[0] == shared_id for shared_id, count in agents.items()
+    )
 
 
-def _once(group: list[Session], notes: list[str], passed: Counter[str]) -> list[Session]:
-    """The copies of one session of one agent that are read."""
+def _readable_copies(group: list[Session], notes: list[str], passed: Counter[str]) -> list[Session]:
+    """Return the copies of one agent's session that are read."""
     chosen: list[Session] = []
-    # Sessions in use first, then the most entry ids, then databases before files.
-    order = sorted(group, key=lambda one: (bool(one.archive), -len(one.ids), not one.stored.startswith("SQLite")))
-    for one in order:
-        same = next((other for other in chosen if one.ids & other.ids or not (one.archive or other.archive)), None)
+    # Active sessions before archives, then by number of entry ids, then databases before files.
+    order = sorted(
+        group, key=lambda session: (bool(session.archive), -len(session.ids), not session.stored.startswith("SQLite"))
+    )
+    for session in order:
+        same = next(
+            (other for other in chosen if session.ids & other.ids or not (session.archive or other.archive)), None
+        )
         if same is not None:
-            lacking = len(one.ids - same.ids)
-            more = f"; entries that only this copy holds: {lacking}" if lacking else ""
-            notes.append(f"{one.recording.conversation}: found again in {_where(one)}, which is passed over{more}")
+            lacking = len(session.ids - same.ids)
+            more = f"; entries only in this copy: {lacking}" if lacking else ""
+            notes.append(f"{session.recording.conversation}: duplicate in {_where(session)}, skipped{more}")
             passed["copies of sessions"] += 1
         elif chosen:
-            name = f"{one.recording.conversation}@{one.archive.partition('.jsonl.')[2] or one.archive}"
-            notes.append(f"{name}: shares no entry with the session of its id, so it is a conversation of its own")
-            chosen.append(_called(one, name))
+            name = f"{session.recording.conversation}@{session.archive.partition('.jsonl.')[2] or session.archive}"
+            notes.append(f"{name}: shares no entry with the session of the same id, so it is a separate conversation")
+            chosen.append(_renamed(session, name))
         else:
-            chosen.append(one)
+            chosen.append(session)
     return chosen
 
 
@@ -88,8 +95,8 @@ def _where(session: Session) -> str:
     )
 
 
-def _called(session: Session, name: str) -> Session:
-    """The same session under another name; its keys begin with it."""
+def _renamed(session: Session, name: str) -> Session:
+    """Return the session under another name, with its keys and notes renamed to match."""
     recording = session.recording
     old = len(recording.conversation)
     return session._replace(

@@ -1,7 +1,6 @@
-"""Sessions in ``agents/<id>/agent/openclaw-agent.sqlite``, which OpenClaw writes since it left JSON Lines files.
+"""Read sessions from ``agents/<id>/agent/openclaw-agent.sqlite``, where OpenClaw stores them since 2026.9.
 
-Only what is needed is required of the schema: a version other than the known one is read where its columns are there,
-with a note on what differs.
+A database with another schema version is read if it has the required columns; a note lists the differences.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpac
 
 KNOWN_VERSION = 23
 EVENTS = "transcript_events"
-# What is read of each table, and whether it has to be there.
+# The columns that are read. Only those of EVENTS are required.
 COLUMNS: dict[str, tuple[str, ...]] = {
     EVENTS: ("session_id", "seq", "event_json", "event_zstd", "event_utf8_bytes"),
     "session_transcript_index_state": ("session_id", "indexed_seq", "leaf_event_id", "needs_rebuild"),
@@ -37,7 +36,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "schema_meta": ("meta_key", "app_version"),
 }
-# All columns that the tables above have in the known version: another one is named.
+# All columns of these tables in the known version; others are reported as new.
 ALL_COLUMNS: dict[str, tuple[str, ...]] = {
     EVENTS: (*COLUMNS[EVENTS], "created_at", "navigation_json"),
     "session_transcript_index_state": (
@@ -57,7 +56,7 @@ ALL_COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 class StoredSession(NamedTuple):
-    """A session of the database: its transcript, its active branch, how it began, and what was noticed."""
+    """A session of the database: transcript, active branch, entries without a parent, origin and notes."""
 
     session: str
     transcript: Transcript
@@ -68,7 +67,7 @@ class StoredSession(NamedTuple):
 
 
 class StoredArchive(NamedTuple):
-    """A transcript that the database keeps of a session that was reset or deleted; ``data`` only on request."""
+    """The archived transcript of a session that was reset or deleted; ``data`` is None unless requested."""
 
     name: str
     session: str
@@ -79,7 +78,7 @@ class StoredArchive(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """What was read: sessions, archives, the version of schema and host, notes, and a digest of the events."""
+    """The sessions and archives of a database, its schema and host versions, notes, and the events' content digest."""
 
     sessions: tuple[StoredSession, ...]
     archives: tuple[StoredArchive, ...]
@@ -90,10 +89,10 @@ class Database:
 
 
 def read_database(path: Path, *, archives: bool = False) -> Database:
-    """Read all sessions of one moment, and with ``archives`` what is kept of those that were reset or deleted.
+    """Read a consistent snapshot of all sessions; with ``archives``, also the data of reset and deleted sessions.
 
-    Raises :class:`UnusableInput` for what is no such database, is damaged, or has a schema that lacks something, and
-    :class:`lab.errors.CannotMeasure` where another process holds it locked.
+    Raises :class:`UnusableInput` for a file that is not an agent's database, is damaged, or lacks a required column,
+    and :class:`lab.errors.CannotMeasure` if another process holds a lock.
     """
     return read_sqlite(path, lambda connection: _read(path, connection, archives))
 
@@ -105,7 +104,7 @@ def _read(path: Path, connection: sqlite3.Connection, archives: bool) -> Databas
         "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'"
     ):
         tables.setdefault(_word(table), set()).add(_word(column))
-    notes = _compared(path, version, tables)
+    notes = _check_schema(path, version, tables)
     has = {name for name, columns in COLUMNS.items() if name in tables and set(columns) <= tables[name]}
     host = _host(connection) if "schema_meta" in has else ""
     origins = _origins(connection, has)
@@ -120,50 +119,52 @@ def _read(path: Path, connection: sqlite3.Connection, archives: bool) -> Databas
         lines = _events(connection, raw, _word(kind), hashed)
         transcript = parse(lines)
         leaf, indexed = leaves.get(session, (None, -1))
-        branch, lost, told = _branch(transcript, leaf if indexed >= transcript.lines - 1 else None, active.get(session))
+        branch, lost, branch_notes = _branch(
+            transcript, leaf if indexed >= transcript.lines - 1 else None, active.get(session)
+        )
         hashed.update(repr((session, leaf)).encode())
-        sessions.append(StoredSession(session, transcript, branch, lost, origins.get(session, ""), tuple(told)))
-    kept = tuple(_archives(connection, archives, hashed)) if "session_transcript_archives" in has else ()
+        sessions.append(StoredSession(session, transcript, branch, lost, origins.get(session, ""), tuple(branch_notes)))
+    archived = tuple(_archives(connection, archives, hashed)) if "session_transcript_archives" in has else ()
     notes += [
-        f"table {name} holds rows that this version does not read: {count}"
+        f"table {name} has rows that the lab does not read: {count}"
         for name in sorted(tables)
         if name.startswith("session_transcript_") and name.endswith("archives") and name not in COLUMNS
         if (count := connection.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchone()[0])  # noqa: S608 - its own name
     ]
-    return Database(tuple(sessions), kept, version, host, tuple(notes), hashed.hexdigest())
+    return Database(tuple(sessions), archived, version, host, tuple(notes), hashed.hexdigest())
 
 
-def _compared(path: Path, version: int, tables: dict[str, set[str]]) -> list[str]:
-    """Notes on a schema that is not the known one; refuse one that cannot be read."""
+def _check_schema(path: Path, version: int, tables: dict[str, set[str]]) -> list[str]:
+    """Return a note if the schema differs from the known one. Raises :class:`UnusableInput` if it is unreadable."""
     if EVENTS not in tables:
         named = ", ".join(sorted(tables)[:5]) or "none"
         raise UnusableInput(
-            f"{path}: has no table {EVENTS}, so it is no database of an OpenClaw agent "
+            f"{path}: has no table {EVENTS}, so it is not the database of an OpenClaw agent "
             f"(user_version {version}; tables: {named}); give agents/<id>/agent/openclaw-agent.sqlite"
         )
-    missing = [one for one in COLUMNS[EVENTS] if one not in tables[EVENTS]]
+    missing = [column for column in COLUMNS[EVENTS] if column not in tables[EVENTS]]
     differs = [f"no table {table}" for table in COLUMNS if table not in tables]
     differs += [
-        f"no column {table}.{one}"
+        f"no column {table}.{column}"
         for table in COLUMNS
         if table in tables
-        for one in COLUMNS[table]
-        if one not in tables[table]
+        for column in COLUMNS[table]
+        if column not in tables[table]
     ]
     differs += [
-        f"a new column {table}.{one}"
-        for table, columns in ALL_COLUMNS.items()
-        for one in sorted(tables.get(table, set()) - set(columns))
+        f"a new column {table}.{column}"
+        for table, known_columns in ALL_COLUMNS.items()
+        for column in sorted(tables.get(table, set()) - set(known_columns))
     ]
     if missing:
         raise UnusableInput(
             f"{path}: schema version {version} (known: {KNOWN_VERSION}) lacks {', '.join(missing)} in {EVENTS}, so its "
-            f"events cannot be read; it differs in: {', '.join(differs)}"
+            f"events cannot be read; differences: {', '.join(differs)}"
         )
     if version != KNOWN_VERSION or differs:
         return [
-            f"schema version {version} (known: {KNOWN_VERSION}) differs in: "
-            + (", ".join(differs) or "nothing that is read")
+            f"schema version {version} (known: {KNOWN_VERSION}); differences: "
+            + (", ".join(differs) or "none in the columns that are read")
         ]
     return []
 
@@ -174,19 +175,19 @@ def _host(connection: sqlite3.Connection) -> str:
 
 
 def _origins(connection: sqlite3.Connection, has: set[str]) -> dict[str, str]:
-    """How each session began, as far as its rows tell: a sub-agent, a scheduled job, or what created it."""
+    """Return what started each session (a sub-agent, a scheduled job, or its creator), by session id; "" if unknown."""
     if "session_windows" not in has:
         return {}
     via: dict[str, str] = {}
     if "session_nodes" in has:
         rows = connection.execute("SELECT session_key, created_via FROM session_nodes")
-        via = {_word(key): _word(made) for key, made in rows}
+        via = {_word(key): _word(created) for key, created in rows}
     rows = connection.execute("SELECT session_id, session_key FROM session_windows")
     return {_word(session): origin_of(_word(key), via.get(_word(key), "")) for session, key in rows}
 
 
 def origin_of(key: str, created_via: str = "") -> str:
-    """Return how a session began, by its key ``agent:<agent>:<rest>`` or by what the host says; "" if unknown."""
+    """Return what started a session, from its key ``agent:<agent>:<rest>``, else ``created_via``; "" if unknown."""
     rest = key.split(":")[2:]
     return rest[0] if rest and rest[0] in ("subagent", "cron", "hook", "acp") else created_via
 
@@ -194,7 +195,7 @@ def origin_of(key: str, created_via: str = "") -> str:
 def _indexed(
     connection: sqlite3.Connection, has: set[str]
 ) -> tuple[dict[str, tuple[str | None, int]], dict[str, set[int]]]:
-    """The end of each session's active branch with how far it was indexed, and the events that are listed as active."""
+    """Return, by session, the end of the active branch with the last indexed event, and the set of active events."""
     leaves: dict[str, tuple[str | None, int]] = {}
     active: dict[str, set[int]] = {}
     if "session_transcript_index_state" not in has:
@@ -212,27 +213,27 @@ def _indexed(
 
 
 def _branch(transcript: Transcript, leaf: str | None, active: set[int] | None) -> tuple[list[Entry], int, list[str]]:
-    """The active branch, and notes where the database and the entries disagree on it.
+    """Return the active branch, the number of missing parents, and notes on disagreements with the database.
 
-    The end that the database names is taken where it is an entry: somebody may have gone back in the conversation.
+    The database's end of the branch is used if it is an entry, because a user may have gone back in the conversation.
     """
-    entries = [one for one in transcript.entries if one.value["type"] != "session"]
-    known = {str(one.value.get("id", one.id)) for one in entries}
+    entries = [entry for entry in transcript.entries if entry.value["type"] != "session"]
+    known = {str(entry.value.get("id", entry.id)) for entry in entries}
     notes = []
     if leaf is not None and leaf not in known:
-        notes.append(f"the end of the active branch is {leaf!r}, which no event is; the last event was taken")
+        notes.append(f"the end of the active branch is {leaf!r}, which is not an event; the last event is used")
         leaf = None
     branch, lost = active_branch(entries, leaf)
     if leaf is not None and entries:
         last, _ = active_branch(entries)
-        if (others := len({one.line for one in last} ^ {one.line for one in branch})) > 0:
+        if (others := len({entry.line for entry in last} ^ {entry.line for entry in branch})) > 0:
             notes.append(
-                f"the active branch ends before the last event, as the database says; events that differ: {others}"
+                f"according to the database, the active branch ends before the last event; events that differ: {others}"
             )
-        walked = {one.line - 1 for one in branch}
-        if active and (differing := len((active ^ walked) - {one.line - 1 for one in transcript.spoilt})):
+        walked = {entry.line - 1 for entry in branch}
+        if active and (differing := len((active ^ walked) - {entry.line - 1 for entry in transcript.spoilt})):
             notes.append(
-                f"events that the database lists as active and the walk does not find, or the reverse: {differing}"
+                f"events that are active according to only one of the database and the parent links: {differing}"
             )
     return branch, lost, notes
 
@@ -240,11 +241,12 @@ def _branch(transcript: Transcript, leaf: str | None, active: set[int] | None) -
 def _events(
     connection: sqlite3.Connection, session: object, kind: str, hashed: Any
 ) -> Iterator[tuple[int, bytes | Spoilt]]:
-    """The lines of a session as they would stand in a file, each with its number; ``kind`` is SQLite's type of its id.
+    """Yield the events of a session as numbered lines of a transcript file; ``kind`` is SQLite's type of the id.
 
-    One that does not unpack is replaced by the reason; so is one without a number, and these come first, as line 0.
+    An event that cannot be unpacked is replaced by the reason. So is an event without a number; these come first, as
+    line 0.
     """
-    # Texts are read as bytes, and bytes are a blob to SQLite, which no text equals.
+    # The connection returns text as bytes, which SQLite would compare as a blob, and a blob never equals a text.
     given = "CAST(? AS TEXT)" if kind == "text" else "?"
     columns = "seq, event_json, event_zstd, event_utf8_bytes"
     order = "typeof(seq) = 'integer', seq"
@@ -256,7 +258,7 @@ def _events(
         line: bytes | Spoilt
         number = seq + 1 if isinstance(seq, int) else 0
         if not isinstance(seq, int):
-            line = Spoilt(0, f"has a seq that is no whole number ({'NULL' if seq is None else _word(seq)[:20]!r})")
+            line = Spoilt(0, f"has a seq that is not an integer ({'NULL' if seq is None else _word(seq)[:20]!r})")
         elif plain is not None:
             line = plain if isinstance(plain, bytes) else str(plain).encode()
         else:
@@ -269,23 +271,23 @@ def _events(
         yield number, line
 
 
-def _archives(connection: sqlite3.Connection, wanted: bool, hashed: Any) -> Iterator[StoredArchive]:
+def _archives(connection: sqlite3.Connection, include_data: bool, hashed: Any) -> Iterator[StoredArchive]:
     rows = connection.execute(
         "SELECT archive_name, session_id, reason, encoding, CASE WHEN ? THEN archive_blob END, archive_sha256 "
         "FROM session_transcript_archives ORDER BY archive_name",
-        (wanted,),
+        (include_data,),
     )
     for name, session, reason, encoding, data, digest in rows:
-        problem, found = None, None
-        if wanted:
+        problem, content = None, None
+        if include_data:
             hashed.update(repr((name, digest)).encode())
-            found, problem = _archived(data, _word(encoding))
-        yield StoredArchive(_word(name), _word(session), _word(reason), found, problem)
+            content, problem = _archived(data, _word(encoding))
+        yield StoredArchive(_word(name), _word(session), _word(reason), content, problem)
 
 
 def _archived(data: object, encoding: str) -> tuple[bytes | None, str | None]:
     if not isinstance(data, bytes):
-        return None, "holds nothing"
+        return None, "is empty"
     if encoding == "identity":
         return data, None
     if encoding != "zstd":

@@ -1,4 +1,4 @@
-"""Entries of a transcript: how a file's lines become entries, and which of them are on the active branch."""
+"""Parse the lines of a transcript into entries, and find the entries of the active branch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-# An entry that selects another one as the end of the active branch: ``{"type": "leaf", "targetId": …}``.
+# The type of an entry that selects another entry as the end of the active branch: ``{"type": "leaf", "targetId": …}``.
 LEAF = "leaf"
 
 
 class Entry(NamedTuple):
     """One line of a transcript (counted from 1) with its id.
 
-    The id is made of the line's number where the entry has none, or that of another. ``mark`` is what the entry is
-    known by in another copy of the transcript: the id that it was given, or the sha256 of its line.
+    If the recorded id is missing, invalid or a duplicate, ``id`` is derived from the line number. ``mark`` identifies
+    the entry across copies of the transcript: the recorded id, or the SHA-256 of the line.
     """
 
     line: int
@@ -25,40 +25,40 @@ class Entry(NamedTuple):
 
 
 class Spoilt(NamedTuple):
-    """A line that is no entry: its number (0 for an event of a database that has none) and why."""
+    """A line that is not an entry: its number (0 for a database event without a number) and the reason."""
 
     line: int
     reason: str
 
 
 class Transcript(NamedTuple):
-    """The entries of one session in order, the lines that are none, and how many lines there are."""
+    """The entries of one session in order, the invalid lines, and the number of lines."""
 
     entries: list[Entry]
     spoilt: list[Spoilt]
     lines: int
 
     def spoilt_notes(self, *, is_file: bool) -> list[str]:
-        """Sentences on the lines that are no entries; the last line of a file may have been cut off."""
-        lines = [one.line for one in self.spoilt]
+        """Return notes on the invalid lines; the last line of a file may be truncated."""
+        lines = [spoilt.line for spoilt in self.spoilt]
         if not is_file:
             return [
-                f"{f'event {one.line - 1} (seq)' if one.line else 'an event'} {one.reason} and was skipped"
-                for one in self.spoilt
+                f"{f'event {spoilt.line - 1} (seq)' if spoilt.line else 'an event'} {spoilt.reason} and was skipped"
+                for spoilt in self.spoilt
             ]
         notes = []
         if lines and lines[-1] == self.lines:
-            notes.append(f"the last line, {lines.pop()}, is cut off and was skipped")
+            notes.append(f"the last line, {lines.pop()}, is truncated and was skipped")
         if lines:
-            notes.append(f"lines that are no JSON entries skipped (first line {lines[0]}): {len(lines)}")
+            notes.append(f"lines that are not JSON entries, skipped (first: line {lines[0]}): {len(lines)}")
         return notes
 
 
 def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
-    """Parse numbered lines of JSON. What is no object with a ``type`` is kept apart; blank lines are no lines."""
+    """Parse numbered lines of JSON. A line that is not an object with a ``type`` is spoilt; blank lines are ignored."""
     entries: list[Entry] = []
     spoilt: list[Spoilt] = []
-    known: set[str] = set()
+    seen: set[str] = set()
     number = 0
     for number, line in lines:
         if isinstance(line, Spoilt):
@@ -73,12 +73,12 @@ def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
         if isinstance(value, dict) and isinstance(value.get("type"), str):
             given = value.get("id")
             given = given if isinstance(given, str) else ""
-            # Half a character or a control character can stand in JSON, and in no key of a turn.
-            identity = given if given and given.isprintable() and given not in known else f"line{number}"
-            known.add(identity)
+            # JSON may contain lone surrogates and control characters, but the key of a turn may not.
+            identity = given if given and given.isprintable() and given not in seen else f"line{number}"
+            seen.add(identity)
             entries.append(Entry(number, identity, value, given or hashlib.sha256(line.strip()).hexdigest()))
         else:
-            spoilt.append(Spoilt(number, "is no JSON object with a type"))
+            spoilt.append(Spoilt(number, "is not a JSON object with a type"))
     return Transcript(entries, spoilt, number)
 
 
@@ -88,30 +88,30 @@ def parse_file(data: bytes) -> Transcript:
 
 
 def active_branch(entries: list[Entry], leaf: str | None = None) -> tuple[list[Entry], int]:
-    """Return the entries from the root to the end of the active branch, and how many name a parent that is missing.
+    """Return the entries of the active branch, root first, and the number of entries whose parent is missing.
 
-    The end is the entry with the id ``leaf``, else the last one. An entry of type ``leaf`` leads to the one that it
-    selects. A log only grows, so a parent stands before its children. Where it is missing (its line was spoilt), and
-    in files of version 1, which know no parents, the entry before is taken.
+    The branch ends at the entry with the id ``leaf``, else at the last entry. The parent of a ``leaf`` entry is the
+    entry that it selects. Parents come before their children, because a log is append-only. The previous entry replaces
+    a missing parent, whose line was spoilt; it is also the parent in files of version 1, which have no parent ids.
     """
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     parents: list[int] = []
     lost = 0
-    for place, entry in enumerate(entries):
+    for position, entry in enumerate(entries):
         field = "targetId" if entry.value["type"] == LEAF and "targetId" in entry.value else "parentId"
         parent = entry.value.get(field, "")
-        before = place - 1
+        before = position - 1
         if parent is None:
             before = -1
-        elif isinstance(parent, str) and parent in places:
-            before = places[parent]
+        elif isinstance(parent, str) and parent in positions:
+            before = positions[parent]
         elif field in entry.value:
             lost += 1
         parents.append(before)
-        places[str(entry.value.get("id", entry.id))] = place
+        positions[str(entry.value.get("id", entry.id))] = position
     branch: list[Entry] = []
-    place = len(entries) - 1 if leaf is None else places.get(leaf, len(entries) - 1)
-    while place >= 0:
-        branch.append(entries[place])
-        place = parents[place]
+    position = len(entries) - 1 if leaf is None else positions.get(leaf, len(entries) - 1)
+    while position >= 0:
+        branch.append(entries[position])
+        position = parents[position]
     return branch[::-1], lost

@@ -1,9 +1,9 @@
-"""Where OpenClaw keeps sessions: a host's home, an agent's folder, a folder of sessions, or one file.
+"""Find OpenClaw's sessions in a host's home, an agent's folder, a sessions folder, or one file.
 
 ~/.openclaw/agents/<agent>/agent/openclaw-agent.sqlite    sessions, since 2026.9
-~/.openclaw/agents/<agent>/sessions/<id>.jsonl            sessions before; <id>-topic-<n>.jsonl for a topic
-…/sessions/<id>.jsonl.reset.<time>                        what /new left
-…/sessions/<id>.jsonl.deleted.<time>[.<id>.zst]           what deleting a session left
+~/.openclaw/agents/<agent>/sessions/<id>.jsonl            sessions before 2026.9; <id>-topic-<n>.jsonl for a topic
+…/sessions/<id>.jsonl.reset.<time>                        a session that /new reset
+…/sessions/<id>.jsonl.deleted.<time>[.<id>.zst]           a deleted session
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.recordings.openclaw.sqlite import is_database
 DATABASE = "openclaw-agent*.sqlite"
 INDEX = "sessions.json"
 ARCHIVE = re.compile(r"\.(reset|deleted)\.")
-# Files of a sessions folder that are no transcripts, by what their names hold.
+# Files of a sessions folder that are not transcripts, by a part of their names.
 OTHERS = (
     (".trajectory", "trajectories of sessions, which repeat their transcripts"),
     (".bak", "backups of transcripts"),
@@ -32,15 +32,15 @@ OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A transcript that a reset or a deletion left."""
+    """The transcript of a session that was reset or deleted."""
 
     path: Path
     reason: str
 
 
 @dataclass(slots=True)
-class Place:
-    """What one agent's folders hold. ``origins`` says of session ids how they began, where an index knows."""
+class Location:
+    """The files of one agent. ``origins`` maps session ids to what started them, as far as an index lists it."""
 
     agent: str | None = None
     databases: list[Path] = field(default_factory=list)
@@ -50,57 +50,57 @@ class Place:
 
 
 @dataclass(slots=True)
-class Found:
-    """The agents' folders found at a path, counts of ignored files by kind, and notes."""
+class Contents:
+    """The contents of a path: the agents' folders, counts of ignored files by kind, and notes."""
 
-    places: list[Place]
+    locations: list[Location]
     passed: Counter[str]
     notes: list[str]
 
 
-def find(path: Path) -> Found:
-    """Return what a path holds. Raises :class:`UnusableInput` where there is nothing at it."""
-    found = Found([], Counter(), [])
+def find(path: Path) -> Contents:
+    """Return the contents of a path. Raises :class:`UnusableInput` if the path does not exist."""
+    contents = Contents([], Counter(), [])
     if path.is_file():
-        found.places.append(_of_file(path))
+        contents.locations.append(_of_file(path))
     elif not path.is_dir():
         raise UnusableInput(f"{path}: no such file or folder")
     elif agents := _agents(path):
         for agent in agents:
-            place = Place(agent.name)
-            _take_agent(agent, place, found)
-            found.places.append(place)
-        _note_elsewhere(path, agents, found)
+            location = Location(agent.name)
+            _take_agent(agent, location, contents)
+            contents.locations.append(location)
+        _note_elsewhere(path, agents, contents)
     else:
-        place = Place(_agent_of(path))
+        location = Location(_agent_of(path))
         if (path / "sessions").is_dir() or any((path / "agent").glob(DATABASE)):
-            place.agent = path.name
-            _take_agent(path, place, found)
+            location.agent = path.name
+            _take_agent(path, location, contents)
         else:
-            _take_folder(path, place, found)
-        found.places.append(place)
-    return found
+            _take_folder(path, location, contents)
+        contents.locations.append(location)
+    return contents
 
 
 def archive_reason(path: Path) -> str | None:
-    """Return ``reset`` or ``deleted`` where the name of a file says so."""
+    """Return ``reset`` or ``deleted`` if the file name says so, else None."""
     matched = ARCHIVE.search(path.name)
     return matched[1] if matched else None
 
 
-def _of_file(path: Path) -> Place:
-    place = Place(_agent_of(path.absolute().parent))
+def _of_file(path: Path) -> Location:
+    location = Location(_agent_of(path.absolute().parent))
     if is_database(path):
-        place.databases.append(path)
+        location.databases.append(path)
     elif reason := archive_reason(path):
-        place.archives.append(Archive(path, reason))
+        location.archives.append(Archive(path, reason))
     else:
-        place.transcripts.append(path)
-    return place
+        location.transcripts.append(path)
+    return location
 
 
 def _agents(path: Path) -> list[Path]:
-    """The agents' folders of a home, or of its ``agents`` folder."""
+    """Return the agents' folders of a home or of its ``agents`` folder."""
     for folder in (path / "agents", path):
         if folder.is_dir():
             agents = [
@@ -114,46 +114,46 @@ def _agents(path: Path) -> list[Path]:
 
 
 def _agent_of(folder: Path) -> str | None:
-    """The agent whose ``sessions`` or ``agent`` folder this is, by the names on the way."""
+    """Return the agent whose ``sessions`` or ``agent`` folder this is, judged by the path, else None."""
     folder = folder.absolute()
     known = folder.name in ("sessions", "agent") and folder.parent.parent.name == "agents"
     return folder.parent.name if known else None
 
 
-def _take_agent(folder: Path, place: Place, found: Found) -> None:
-    place.databases += sorted((folder / "agent").glob(DATABASE))
+def _take_agent(folder: Path, location: Location, contents: Contents) -> None:
+    location.databases += sorted((folder / "agent").glob(DATABASE))
     if (folder / "sessions").is_dir():
-        _take_folder(folder / "sessions", place, found)
+        _take_folder(folder / "sessions", location, contents)
 
 
-def _take_folder(folder: Path, place: Place, found: Found) -> None:
-    """Sort the files of a folder of sessions; a database there is read, too."""
+def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
+    """Sort the files of a sessions folder by kind; databases are also accepted there."""
     for child in sorted(folder.iterdir()):
         kind = next((what for part, what in OTHERS if part in child.name), None)
         if not child.is_file():
-            found.passed["folders among the sessions"] += child.is_dir()
+            contents.passed["folders among the sessions"] += child.is_dir()
         elif child.name.startswith("."):
-            found.passed["hidden files"] += 1
+            contents.passed["hidden files"] += 1
         elif child.name == INDEX:
-            place.origins.update(_index(child, found))
+            location.origins.update(_index(child, contents))
         elif kind:
-            found.passed[kind] += 1
+            contents.passed[kind] += 1
         elif reason := archive_reason(child):
-            place.archives.append(Archive(child, reason))
+            location.archives.append(Archive(child, reason))
         elif child.name.endswith((".jsonl", ".jsonl.zst")):
-            place.transcripts.append(child)
+            location.transcripts.append(child)
         elif child.match(DATABASE):
-            place.databases.append(child)
+            location.databases.append(child)
         else:
-            found.passed["other files among the sessions"] += 1
+            contents.passed["other files among the sessions"] += 1
 
 
-def _index(path: Path, found: Found) -> dict[str, str]:
-    """How sessions began, by the keys of the index; no session depends on it."""
+def _index(path: Path, contents: Contents) -> dict[str, str]:
+    """Return what started each session, by session id, from the index; an unreadable index is only noted."""
     try:
         entries = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        found.notes.append(f"{path}: the index of sessions cannot be read; no session depends on it")
+        contents.notes.append(f"{path}: the session index is unreadable; the sessions are read without it")
         return {}
     return {
         value["sessionId"]: origin_of(key)
@@ -162,12 +162,12 @@ def _index(path: Path, found: Found) -> dict[str, str]:
     }
 
 
-def _note_elsewhere(path: Path, agents: list[Path], found: Found) -> None:
-    """Name folders with JSON Lines that are no agent's: they may be copies of sessions."""
+def _note_elsewhere(path: Path, agents: list[Path], contents: Contents) -> None:
+    """Count the JSON Lines files outside the agents' folders: they may be copies of sessions."""
     for folder in _others(path, agents):
         count = sum(child.is_file() for child in folder.glob("*.jsonl"))
         if count:
-            found.passed[f"JSON Lines files in {folder.name}/, which is no agent's folder of sessions"] += count
+            contents.passed[f"JSON Lines files in {folder.name}/, which is not an agent's sessions folder"] += count
 
 
 def _others(path: Path, agents: list[Path]) -> Iterator[Path]:

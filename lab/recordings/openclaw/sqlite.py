@@ -1,13 +1,13 @@
-"""Read an SQLite database in place, while another process may hold it, and leave nothing behind.
+"""Read an SQLite database that another process may be using, without writing any file beside it.
 
-* With a write-ahead log and its index beside it (a gateway has it open, or was killed), SQLite reads both and is told
-  not to write the index, which a reader otherwise does.
-* Without a log it is opened as one that nobody changes, because SQLite would otherwise create an empty log; that it did
-  not change is checked afterwards.
-* With a log and no index (somebody copied it without), or with a journal that has to be rolled back, a copy is read,
-  because SQLite would have to write beside the original.
+* With a write-ahead log and its index (a gateway has the database open, or was killed), SQLite reads both. The option
+  ``readonly_shm`` keeps it from writing the index, as readers normally do.
+* Without a log, the database is opened as immutable, because SQLite would otherwise create an empty log. Afterwards the
+  reader checks that the database did not change.
+* With a log but no index (an incomplete copy), or with a journal to roll back, a temporary copy is read, because SQLite
+  would have to write beside the original.
 
-All that is read is of one moment: it is read in one transaction.
+Everything is read in one transaction, which gives a consistent snapshot.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from urllib.parse import quote
 from lab.errors import CannotMeasure, UnusableInput
 
 MAGIC = b"SQLite format 3\0"
-# How long to wait for a writer, and how often to read again what changed meanwhile.
+# How long to wait for a writer, and how often to retry after the database changed during a read.
 BUSY_SECONDS = 2.0
 ATTEMPTS = 5
 WRITTEN_BESIDE = ("-wal", "-journal")
-# Opened so, SQLite writes neither the database nor the index of its log.
+# With these options, SQLite writes neither the database nor the index of its log.
 IN_PLACE = "mode=ro&readonly_shm=1"
 T = TypeVar("T")
 
 
 class _Changed(Exception):
-    """The database changed under a reading that relied on nobody writing."""
+    """The database changed during a read that requires it to be unchanged."""
 
 
 def is_database(path: Path) -> bool:
-    """Tell whether a file is to be read as SQLite: by its first bytes, or by its name where it is empty or damaged.
+    """Return whether to read a file as SQLite: by its first bytes, or by its suffix in case it is empty or damaged.
 
-    Raises :class:`UnusableInput` for a file that cannot be read.
+    Raises :class:`UnusableInput` for an unreadable file.
     """
     try:
         with path.open("rb") as file:
@@ -50,10 +50,10 @@ def is_database(path: Path) -> bool:
 
 
 def read_sqlite(path: Path, read: Callable[[sqlite3.Connection], T]) -> T:
-    """Return what ``read`` makes of a connection, which gives texts as bytes.
+    """Return the result of ``read``, which is given a connection whose texts are bytes and may be called several times.
 
-    Raises :class:`UnusableInput` for what is no database, or a damaged one, and :class:`CannotMeasure` where another
-    process holds it locked.
+    Raises :class:`UnusableInput` for a file that is not a database or is damaged, and :class:`CannotMeasure` if another
+    process holds a lock.
     """
     _check_header(path)
     for _ in range(ATTEMPTS):
@@ -63,15 +63,15 @@ def read_sqlite(path: Path, read: Callable[[sqlite3.Connection], T]) -> T:
         except _Changed:
             continue
         except sqlite3.Error as error:
-            # The index could be read a moment ago: whoever keeps it went or came.
+            # Retry: the index was readable a moment ago, so another process opened or closed the database meanwhile.
             if not getattr(error, "sqlite_errorname", "").startswith("SQLITE_READONLY"):
                 raise _refusal(path, error) from None
         except UnicodeDecodeError:
-            # What SQLite says of a damaged file may quote its bytes.
+            # SQLite's message about a damaged file may quote its bytes.
             raise UnusableInput(f"{path}: is damaged; restore it from a backup") from None
         except OSError as error:
-            raise CannotMeasure(f"{path}: cannot be copied to be read: {error.strerror}") from None
-    raise CannotMeasure(f"{path}: changed each time while it was read; run the command again")
+            raise CannotMeasure(f"{path}: cannot be copied for reading: {error.strerror}") from None
+    raise CannotMeasure(f"{path}: changed during each of {ATTEMPTS} reads; run the command again")
 
 
 def _check_header(path: Path) -> None:
@@ -82,13 +82,13 @@ def _check_header(path: Path) -> None:
     except OSError as error:
         raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
     if not header.startswith(MAGIC) or len(header) < 100:
-        what = "is empty, so it is no SQLite database" if size == 0 else "is no SQLite database"
+        what = "is empty, so it is not an SQLite database" if size == 0 else "is not an SQLite database"
         raise UnusableInput(f"{path}: {what}; give the agent's openclaw-agent.sqlite")
     page = int.from_bytes(header[16:18], "big")
     expected = (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
-    # A log may hold the rest.
+    # The log may contain the missing pages.
     if size < expected and not _size(path, "-wal"):
-        raise UnusableInput(f"{path}: is cut off: {size} of {expected} bytes; restore it from a backup")
+        raise UnusableInput(f"{path}: is truncated: {size} of {expected} bytes; restore it from a backup")
 
 
 def _beside(path: Path, end: str) -> Path:
@@ -96,7 +96,7 @@ def _beside(path: Path, end: str) -> Path:
 
 
 def _size(path: Path, end: str) -> int:
-    """Return the size of a file that SQLite keeps beside the database; 0 where there is none."""
+    """Return the size in bytes of a file that SQLite keeps beside the database, or 0 if there is none."""
     try:
         return _beside(path, end).stat().st_size
     except OSError:
@@ -104,9 +104,9 @@ def _size(path: Path, end: str) -> int:
 
 
 def _state(path: Path) -> tuple[Any, ...]:
-    """What changes when somebody writes."""
-    found = [_beside(path, end) for end in ("", *WRITTEN_BESIDE)]
-    return tuple((one.stat().st_mtime_ns, one.stat().st_size) if one.exists() else None for one in found)
+    """Return the times and sizes of the database files, which change with every write."""
+    paths = [_beside(path, end) for end in ("", *WRITTEN_BESIDE)]
+    return tuple((file.stat().st_mtime_ns, file.stat().st_size) if file.exists() else None for file in paths)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _is_readable(path: Path) -> bool:
-    """Tell whether SQLite can read in place; a lock is an error, and what would need a write is not possible."""
+    """Return whether SQLite can read the database in place, without writing. A locked database raises."""
     try:
         with _connected(path, IN_PLACE) as connection:
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -146,7 +146,7 @@ def _is_readable(path: Path) -> bool:
 def _connected(path: Path, how: str) -> Iterator[sqlite3.Connection]:
     uri = f"file:{quote(str(path.absolute()))}?{how}"
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
-        # Texts are decoded one by one: a spoilt one must not end the reading.
+        # Texts are decoded later, one by one, because an invalid text must not abort the read.
         connection.text_factory = bytes
         connection.execute("BEGIN")
         yield connection
@@ -154,7 +154,7 @@ def _connected(path: Path, how: str) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _copied(path: Path) -> Iterator[Path]:
-    """Copy the database with its log or journal while neither changes."""
+    """Copy the database with its log or journal; raise :class:`_Changed` if either changes meanwhile."""
     with tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
         before = _state(path)
         copy = Path(folder) / path.name
@@ -167,12 +167,12 @@ def _copied(path: Path) -> Iterator[Path]:
 
 
 def _refusal(path: Path, error: sqlite3.Error) -> UnusableInput | CannotMeasure:
-    """What a fault of SQLite means for whoever gave the path."""
+    """Return the error to raise for an error of SQLite."""
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return CannotMeasure(
-            f"{path}: another process holds it locked; try again when that is done, or stop the gateway"
+            f"{path}: is locked by another process; try again when it has finished, or stop the gateway"
         )
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_SHORT_READ")):
-        return UnusableInput(f"{path}: is damaged or cut off ({error}); restore it from a backup")
-    return CannotMeasure(f"{path}: cannot be read as SQLite: {error}; a copy of its folder may be readable")
+        return UnusableInput(f"{path}: is damaged or truncated ({error}); restore it from a backup")
+    return CannotMeasure(f"{path}: cannot be read as SQLite: {error}; try a copy of its folder")

@@ -1,4 +1,4 @@
-"""One transcript as a recording, from a file or from the rows of a database."""
+"""Convert a transcript, from a file or from a database, to a recording."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def read_transcript(path: Path) -> Session:
-    """Read one file. Raises :class:`UnusableInput` where it has no header, or no message on its active branch."""
+    """Read one file. Raises :class:`UnusableInput` if it has no header, or no message on its active branch."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -34,11 +34,11 @@ def read_transcript(path: Path) -> Session:
 
 
 def read_data(data: bytes, path: Path) -> Session:
-    """Read the bytes of a file; ``path`` is where they came from. Raises as :func:`read_transcript`."""
+    """Read the content of a file; ``path`` is for messages. Raises like :func:`read_transcript`."""
     transcript = parse_file(data)
     if not transcript.entries or transcript.entries[0].value.get("type") != "session":
         raise UnusableInput(
-            f'{path}:1: is no session header; the first line of a transcript is {{"type": "session", "id": …}}'
+            f'{path}:1: is not a session header; the first line of a transcript is {{"type": "session", "id": …}}'
         )
     header, *entries = transcript.entries
     version = header.value.get("version", 1)
@@ -48,39 +48,39 @@ def read_data(data: bytes, path: Path) -> Session:
     session = session_of(name, transcript, active_branch(entries), (), is_file=True)
     if not session.messages:
         raise UnusableInput(
-            f"{path}: holds no message of user or assistant on its active branch; move it out of the folder"
+            f"{path}: has no message of a user or an assistant on its active branch; move it out of the folder"
         )
     if not session.recording.turns:
-        raise UnusableInput(f"{path}: conversation {name!r} has no turns: nothing to replay")
+        raise UnusableInput(f"{path}: conversation {name!r} has no turns, so it cannot be replayed")
     return session._replace(file=path, stored=f"JSON Lines {version}")
 
 
 def session_of(
-    name: str, transcript: Transcript, active: tuple[list[Entry], int], told: Sequence[str], *, is_file: bool
+    name: str, transcript: Transcript, active: tuple[list[Entry], int], extra_notes: Sequence[str], *, is_file: bool
 ) -> Session:
-    """Return a transcript as a session: the recording of its active branch, and what was passed over.
+    """Return a transcript as a session: the recording of its active branch and the counts of skipped entries.
 
-    ``active`` is the branch, and how many entries name a parent that is missing.
+    ``active`` is the result of :func:`active_branch`. ``is_file`` is false for the events of a database.
     """
     branch, lost = active
     conversation = re.sub(r"[/#]", "_", name.strip()) or "session"
     walker = Branch(conversation)
     walker.walk(branch)
-    headers = [one for one in transcript.entries if one.value["type"] == "session"]
-    on_branch = {one.line for one in branch}
-    away = [one for one in transcript.entries if one.line not in on_branch and one.value["type"] != "session"]
-    left = sum(one.value["type"] == "message" for one in away)
+    headers = [entry for entry in transcript.entries if entry.value["type"] == "session"]
+    on_branch = {entry.line for entry in branch}
+    away = [entry for entry in transcript.entries if entry.line not in on_branch and entry.value["type"] != "session"]
+    left_messages = sum(entry.value["type"] == "message" for entry in away)
     notes = [
-        *told,
+        *extra_notes,
         *transcript.spoilt_notes(is_file=is_file),
-        *([f"entries whose parent the file does not hold, joined to the one before: {lost}"] if lost else []),
-        *([f"messages on branches that were left, not replayed: {left}"] if left else []),
+        *([f"entries whose parent is missing, attached to the previous entry: {lost}"] if lost else []),
+        *([f"messages on abandoned branches, not replayed: {left_messages}"] if left_messages else []),
         *walker.notes(),
     ]
     passed = Counter(walker.passed)
     passed["session headers"] = len(headers)
-    passed["entries on branches that were left"] = len(away)
-    passed["lines or events that are no entries"] = len(transcript.spoilt)
+    passed["entries on abandoned branches"] = len(away)
+    passed["lines or events that are not entries"] = len(transcript.spoilt)
     recording = Recording(
         conversation,
         tuple(walker.turns),
@@ -88,12 +88,12 @@ def session_of(
         notes=tuple(f"{conversation}: {note}" for note in notes),
     )
     entries = len(transcript.entries) + len(transcript.spoilt)
-    ids = frozenset(one.mark for one in transcript.entries if one.value["type"] != "session")
+    ids = frozenset(entry.mark for entry in transcript.entries if entry.value["type"] != "session")
     return Session(recording, ids, +passed, walker.messages, entries)
 
 
 def _conversation(path: Path, header: dict[str, Any]) -> str:
-    """The session's id; a file for one topic of it, or with an id that is no name, is called by its own name."""
+    """Return the session's id, or the file's stem if the file holds a single topic or the id is not a valid name."""
     identity = header.get("id")
     stem = path.name.partition(".jsonl")[0]
     if not isinstance(identity, str) or not identity.strip() or "/" in identity or not identity.isprintable():

@@ -1,18 +1,18 @@
-"""Unpack what OpenClaw compresses with zstd: single events, and whole transcripts. What is unpacked is bounded."""
+"""Decompress the zstd data of OpenClaw (single events and transcripts), with limits on the size of the result."""
 
 from __future__ import annotations
 
-# OpenClaw packs events of at most 4 MiB; a transcript holds many, and reading it takes some three times its size.
+# OpenClaw compresses events of at most 4 MiB. Reading a transcript takes about three times its size in memory.
 EVENT_LIMIT = 16 << 20
 TRANSCRIPT_LIMIT = 256 << 20
 
 
 class CannotUnpack(ValueError):
-    """The bytes are no zstd frame, end too early, or hold more than they may."""
+    """The data is not a zstd frame, is truncated, or exceeds the size limit."""
 
 
 def unpack(data: bytes, limit: int) -> bytes:
-    """Return the unpacked bytes. Raises :class:`CannotUnpack`, also where they are more than ``limit``."""
+    """Return the decompressed data. Raises :class:`CannotUnpack`, also for more than ``limit`` bytes."""
     import pyarrow as pa
 
     parts = bytearray()
@@ -22,19 +22,19 @@ def unpack(data: bytes, limit: int) -> bytes:
                 parts += part
                 if len(parts) > limit:
                     most = f"{limit >> 20} MiB" if limit % (1 << 20) == 0 else f"{limit} bytes"
-                    raise CannotUnpack(f"holds more than {most}")
+                    raise CannotUnpack(f"decompresses to more than {most}")
     except OSError as error:
-        raise CannotUnpack(f"does not unpack ({str(error).rstrip('.')})") from None
+        raise CannotUnpack(f"cannot be decompressed ({str(error).rstrip('.')})") from None
     if data and not parts:
-        raise CannotUnpack("does not unpack (nothing came out)")
+        raise CannotUnpack("cannot be decompressed (no output)")
     return bytes(parts)
 
 
 def unpack_event(data: bytes, size: object) -> bytes:
-    """Return an event that was packed from ``size`` bytes. Raises :class:`CannotUnpack` where the size is another."""
+    """Return the decompressed event. Raises :class:`CannotUnpack` if it does not have exactly ``size`` bytes."""
     if not isinstance(size, int) or not 1 <= size <= EVENT_LIMIT:
-        raise CannotUnpack(f"has a size that cannot be: {size!r} bytes")
-    found = unpack(data, size)
-    if len(found) != size:
-        raise CannotUnpack(f"unpacks to {len(found)} bytes instead of {size}")
-    return found
+        raise CannotUnpack(f"has an invalid size: {size!r} bytes")
+    content = unpack(data, size)
+    if len(content) != size:
+        raise CannotUnpack(f"decompresses to {len(content)} bytes instead of {size}")
+    return content

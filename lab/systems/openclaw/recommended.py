@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.shape import laid_over
+from lab.shape import deep_merge
 from lab.systems.openclaw.config.missing import only_here
 
 ARM = "recommended"
@@ -39,4 +39,4 @@ CONFIG: dict[str, Any] = {
 
 def recommended(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the recommended configuration, overridden by the operator's ``config``."""
-    return laid_over(CONFIG, only_here(config or {}))
+    return deep_merge(CONFIG, only_here(config or {}))

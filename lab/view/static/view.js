@@ -1,4 +1,4 @@
-// Keys for whoever walks a run; without this file every page works by its links and forms.
+// Keyboard shortcuts. Every page also works without this file, by its links and forms.
 "use strict";
 
 const help = document.getElementById("help");
@@ -15,7 +15,7 @@ function step(by) {
   if (!next) return follow(by > 0 ? "a[rel=next]" : "a[rel=prev]");
   next.focus();
   next.scrollIntoView({ block: next.matches("tr") ? "nearest" : "start" });
-  // The address says where one is, and the way back does not fill with steps.
+  // Keep the current turn in the address without adding steps to the history.
   history.replaceState(null, "", `#${next.id}`);
 }
 

@@ -1,4 +1,4 @@
-"""The ratios that say whether the lab is fast: ``python tests/benchmarks/ratios``, or ``nox -s bench``.
+"""Benchmark ratios of the lab's speed: ``python tests/benchmarks/ratios``, or ``nox -s bench``.
 
 Each divides a time by another of the same run, both measured by turns, so that a ratio means the same on any machine.
 Nothing here fails on a time: what a target says is told, and the exit code is 0.
@@ -16,20 +16,20 @@ from lab.cli.output import announce, complain
 from lab.errors import LabError
 from lab.processes import set_up
 
-# Before numpy is loaded: BLAS has one thread here, as it has in every process of the lab.
+# Set before numpy is loaded: one BLAS thread, as in every process of the lab.
 set_up()
 
 from beside import beside_checkout, beside_stored, tell_beside  # noqa: E402 - after set_up()
 from harness import PROJECT, RATIOS, Bench, chosen, load, measured  # noqa: E402 - after set_up()
 from shown import read_result, result, tell, write_result  # noqa: E402 - after set_up()
 
-# Each lists its ratios, in the order in which they are measured and told.
+# Each module registers its ratios, in the order in which they are measured and printed.
 for room in ("turns", "commands", "others", "million"):
     import_module(room)
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    """What was asked."""
+    """Parse the arguments."""
     parser = argparse.ArgumentParser(
         prog="nox -s bench --",
         description="Ratios of times of one run.",
@@ -49,7 +49,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> int:
-    """Measure, write and tell."""
+    """Measure, write and print."""
     given = arguments(words)
     ratios = chosen(given.only)
     stored = given.compare is not None and not given.compare.is_dir()
@@ -64,7 +64,7 @@ def main(words: list[str]) -> int:
             return 0
         for one in measured(ratios, bench, given.repeats):
             done.append(one)
-            # What is measured is kept, whatever becomes of the rest.
+            # Results so far are kept even if a later ratio fails.
             found = result(done, given.repeats, before)
             write_result(given.out, found)
     tell(found)

@@ -1,4 +1,4 @@
-"""A result beside another: a stored one, or that of another checkout, measured by turns with this one.
+"""Compare a result with a stored one, or with another checkout, measured alternately with this one.
 
 Times of two sessions cannot be compared: another machine, or the same one under other work. Ratios of a stored result
 can, for both their sides were measured in one session. What another checkout's code takes can be compared in time as
@@ -24,7 +24,7 @@ from lab.errors import UnusableInput
 
 
 def beside_stored(found: Found, path: Path) -> dict[str, Any]:
-    """What each ratio was and is. ``apart``: their ranges have nothing in common."""
+    """Each ratio before and now; ``apart``: their ranges do not overlap."""
     before = {one["name"]: one for one in read_result(path)["ratios"] if not one["skipped"]}
     rows = []
     for one in found["ratios"]:
@@ -46,7 +46,7 @@ def beside_stored(found: Found, path: Path) -> dict[str, Any]:
 
 
 def beside_checkout(ratios: Sequence[Ratio], repeats: int, folder: Path, bench: Bench) -> dict[str, Any]:
-    """Ratios of both checkouts, and how our time of the upper side stands to theirs: median and range over rounds."""
+    """Return the ratios of both checkouts, and of our numerator time to theirs: median and range over rounds."""
     if not (folder / "lab" / "__init__.py").is_file():
         raise UnusableInput(f"{folder}: is no checkout of the project (it has no lab/), and no file of a result")
     trees = (Path(lab.__file__).parents[1], folder.resolve())
@@ -84,7 +84,7 @@ def _summary(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _apart(one: Ratio, tree: Path, bench: Bench) -> dict[str, Any]:
-    """One round of a ratio in a process that takes ``lab`` from ``tree``; these benchmarks themselves stay ours."""
+    """Measure one round of a ratio in a process that imports ``lab`` from ``tree``, with this checkout's benchmarks."""
     out = bench.new_folder()
     words = [sys.executable, str(Path(__file__).parent), "--only", one.name, "--repeats", "1"]
     done = subprocess.run(
@@ -102,7 +102,7 @@ def _apart(one: Ratio, tree: Path, bench: Bench) -> dict[str, Any]:
 
 
 def tell_beside(compared: Found) -> None:
-    """Both beside each other."""
+    """Return both results side by side."""
     stored = compared["kind"] == "stored"
     emit()
     emit(f"beside {compared['with']}")

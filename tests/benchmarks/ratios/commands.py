@@ -1,4 +1,4 @@
-"""Whole commands, each a process of its own from its start to its end, over what importing its libraries takes.
+"""Ratios of whole commands, each in its own process, to the time of importing their libraries.
 
 Caches are warm: the first round does not count. Every round writes to a new folder, for a run that is there would be
 skipped.
@@ -21,7 +21,7 @@ from lab.sweep.grid import DEFAULT
 
 ARMS = ("--arm", "tier_first_v1", "--arm", "tier_quota_v1")
 OWN = PROJECT / "datasets" / "operators"
-# A sweep as the command does it, charts left out.
+# A sweep as in the command, without charts.
 SWEEP_ALONE = (
     "import sys, pathlib; from lab.processes import set_up; set_up(); "
     "from lab.replay.plan import ReplayRequest; "
@@ -32,8 +32,8 @@ SWEEP_ALONE = (
 
 
 def python(bench: Bench, *words: str | Path) -> None:
-    """Run Python to its end, with the lab that is measured here, in the bench's folder."""
-    # Compiled once, by the round that does not count, on both sides: as what is installed is.
+    """Run Python with the measured lab in the folder of the benchmark."""
+    # Bytecode is compiled in the warm-up round on both sides, as in an installed package.
     compiled = {"PYTHONPYCACHEPREFIX": str(bench.folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
     known = os.environ | {"PYTHONPATH": str(Path(lab.__file__).parents[1])} | compiled
     done = subprocess.run(
@@ -45,13 +45,13 @@ def python(bench: Bench, *words: str | Path) -> None:
 
 
 def importing(bench: Bench, *names: str) -> Side:
-    """A Python that imports libraries and ends."""
+    """Import libraries and exit."""
     statement = f"import {', '.join(names)}" if names else "pass"
     return Side(f"python -c '{statement}'", lambda: python(bench, "-c", statement))
 
 
 def replay_and_score(bench: Bench, path: Path, format_name: str) -> Side:
-    """Both policies replayed and scored, in one process."""
+    """Replay and score both policies in one process."""
 
     def work() -> None:
         out = bench.new_folder()
@@ -75,12 +75,12 @@ def own_set(bench: Bench) -> Sides:
 
 @ratio("help", about="lab --help over a Python that does nothing.")
 def shows_help(bench: Bench) -> Sides:
-    """How long one waits for the list of commands."""
+    """The time of ``lab --help``."""
     return Sides(Side("lab --help", lambda: python(bench, "-m", "lab", "--help")), importing(bench))
 
 
 def grids(bench: Bench) -> tuple[Path, Path]:
-    """The default grid, and the first configuration of it, as files."""
+    """Write the default grid, and its first configuration, as files."""
     one = {"arm": DEFAULT["arm"], "grid": {path: values[:1] for path, values in DEFAULT["grid"].items()}}
     paths = (bench.folder / "many.json", bench.folder / "one.json")
     for path, grid in zip(paths, (DEFAULT, one), strict=True):
@@ -90,7 +90,7 @@ def grids(bench: Bench) -> tuple[Path, Path]:
 
 @ratio("sweep", at_most=10, about="lab sweep of the 200 configurations over lab sweep of one, RealMem's dev personas.")
 def sweep(bench: Bench) -> Sides:
-    """The command with all that it writes, charts among it."""
+    """The command with all its outputs, including charts."""
     data = bench.public("realmem")
     return sweeps(bench, lambda grid: ("-m", "lab", "sweep", data, "--format", "realmem", "--grid", grid, "--out"))
 
@@ -101,13 +101,13 @@ def sweep(bench: Bench) -> Sides:
     about="The same without the table and the charts, which cost one grid what they cost all.",
 )
 def sweep_alone(bench: Bench) -> Sides:
-    """The sweep itself."""
+    """The sweep without outputs."""
     data = bench.public("realmem")
     return sweeps(bench, lambda grid: ("-c", SWEEP_ALONE, data, grid))
 
 
 def sweeps(bench: Bench, words: Callable[[Path], Sequence[str | Path]]) -> Sides:
-    """All configurations, over one."""
+    """All configurations relative to one."""
     many, one = grids(bench)
     return Sides(
         Side("200 configurations", lambda: python(bench, *words(many), bench.new_folder())),

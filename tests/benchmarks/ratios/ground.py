@@ -1,4 +1,4 @@
-"""Stores of any size, made of the recordings that the project ships, and the turns that are asked of them.
+"""Stores of any size made from the shipped recordings, and the turns to run on them.
 
 Texts, vectors and prompts are real; what lies beyond them is resampled from them, as ``lab latency`` does it, whose
 stores and turns these are. Nothing is embedded while it is measured.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness import PROJECT, Bench, Side
 
 from lab.latency.bench import (
+    LoadedStore,
     Question,
-    Shelf,
     Subject,
     ask,
     ask_together,
@@ -38,13 +38,13 @@ from lab.systems.openclaw.select.policies import POLICIES
 if TYPE_CHECKING:
     import numpy as np
 
-# Turns of a sample: whole blocks of the exact store, so that every turn bears its share of a product. A live table,
-# where a turn takes a hundred times as long, is asked fewer.
+# Turns per sample: whole blocks of the exact store, so that every turn includes its share of a product. Fewer for a
+# live table, where a turn takes a hundred times as long.
 TURNS, LIVE_TURNS = 2 * BLOCK, 16
 
 
 class Pack(NamedTuple):
-    """What stores are made of: the plan of both policies, its memories and their words, and turns."""
+    """The material of stores: the plan of both policies, its memories and their tokens, and turns."""
 
     plan: Plan
     sources: Sources
@@ -53,7 +53,7 @@ class Pack(NamedTuple):
 
 
 def shipped(bench: Bench) -> Pack:
-    """The recordings that the project ships, with everything embedded."""
+    """Return the shipped recordings with everything embedded."""
 
     def make() -> Pack:
         plan = make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(POLICIES)))
@@ -66,11 +66,11 @@ def shipped(bench: Bench) -> Pack:
     return found
 
 
-def filled(bench: Bench, kind: str, size: int) -> Shelf:
-    """A store of ``size`` memories, compacted if it is a table. The one before it of its kind goes."""
+def filled(bench: Bench, kind: str, size: int) -> LoadedStore:
+    """Return a store of ``size`` memories, compacted if it is a table, replacing the previous one of its kind."""
     pack = shipped(bench)
 
-    def make() -> Shelf:
+    def make() -> LoadedStore:
         bench.announce(f"building the {kind} store of {size} memories")
         settings, dimension = retrieval_of(pack.plan).text, pack.pool.dimension
         store: Store
@@ -79,31 +79,31 @@ def filled(bench: Bench, kind: str, size: int) -> Shelf:
             bench.close_later(live.close)
         else:
             store = make_store(kind, dimension, settings)
-        shelf = Shelf(kind, store, tools_over(pack.plan, pack.sources, kind, pack.pool, size))
-        shelf.fill(pack.pool, 0, size, None if kind == "lancedb" else pack.words)
+        loaded = LoadedStore(kind, store, tools_over(pack.plan, pack.sources, kind, pack.pool, size))
+        loaded.fill(pack.pool, 0, size, None if kind == "lancedb" else pack.words)
         if kind == "lancedb":
             live.compact()
-        return shelf
+        return loaded
 
-    found: Shelf = bench.keep(kind, size, make)
+    found: LoadedStore = bench.keep(kind, size, make)
     return found
 
 
 def questions(bench: Bench, count: int) -> list[Question]:
-    """Turns of all recordings."""
+    """Return turns of all recordings."""
     pack = shipped(bench)
     return questions_of(pack.plan, pack.sources, count)
 
 
 def policies(bench: Bench, *names: str) -> Plan:
-    """Arms of selection alone; both without names."""
+    """Return selection-only arms; both by default."""
     plan = shipped(bench).plan
     chosen = [number for number, arm in enumerate(plan.arms) if not names or arm.name in names]
     return replace(plan, arms=tuple(plan.arms[one] for one in chosen), infos=tuple(plan.infos[one] for one in chosen))
 
 
 def whole_flow(bench: Bench) -> Plan:
-    """Both policies within the whole flow of a turn."""
+    """Return both policies with the whole flow of a turn."""
     specs = []
     for policy in POLICIES:
         path = bench.folder / f"{policy}.json"
@@ -114,56 +114,56 @@ def whole_flow(bench: Bench) -> Plan:
     return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs)))
 
 
-def together(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -> Side:
-    """Turns of arms that share one view, as in a replay, which says what it will ask."""
+def together(what: str, loaded: LoadedStore, arms: Plan, asked: Sequence[Question]) -> Side:
+    """Run turns of arms that share one view, as in a replay, which announces its queries."""
 
     def work(subjects: Sequence[Subject]) -> None:
         seats = [one.seat for one in subjects]
         for question in asked:
-            ask_together(shelf, seats, question)
+            ask_together(loaded, seats, question)
 
-    return over(what, shelf, arms, asked, expected(asked), work)
+    return over(what, loaded, arms, asked, expected(asked), work)
 
 
-def each_alone(what: str, shelf: Shelf, arms: Plan, asked: Sequence[Question]) -> Side:
-    """Turns of arms of which each makes its own searches, as it would live."""
+def each_alone(what: str, loaded: LoadedStore, arms: Plan, asked: Sequence[Question]) -> Side:
+    """Run turns of arms that each search by themselves, as in live use."""
 
     def work(subjects: Sequence[Subject]) -> None:
         for question in asked:
             for subject in subjects:
                 ask(subject, question)
 
-    return over(what, shelf, arms, asked, expected([question for question in asked for _ in arms.arms]), work)
+    return over(what, loaded, arms, asked, expected([question for question in asked for _ in arms.arms]), work)
 
 
 def over(
     what: str,
-    shelf: Shelf,
+    loaded: LoadedStore,
     arms: Plan,
     asked: Sequence[Question],
     vectors: np.ndarray,
     work: Callable[[Sequence[Subject]], None],
 ) -> Side:
-    """Turns of arms without a past, which are opened and fed before it counts."""
+    """Run turns of arms without history, which are opened and filled before timing."""
     stack, ready = ExitStack(), list[Subject]()
 
     def before() -> None:
         stack.close()
-        ready[:] = stack.enter_context(opened([shelf], arms))
-        shelf.store.expect(vectors)
+        ready[:] = stack.enter_context(opened([loaded], arms))
+        loaded.store.expect(vectors)
 
     return Side(what, lambda: work(ready), len(asked), before=before)
 
 
 def expected(asked: Sequence[Question]) -> np.ndarray:
-    """float32 ``[turns, dimension]``."""
+    """Return float32 ``[turns, dimension]``."""
     import numpy as np
 
     return np.asarray([question.query.vector for question in asked], np.float32)
 
 
 def matrix(pool: Pool, size: int) -> np.ndarray:
-    """float32 ``[size, dimension]``: the vectors of the first memories."""
+    """Return the vectors of the first memories, float32 ``[size, dimension]``."""
     import numpy as np
 
     return np.concatenate([part.vectors for part in pool.parts(0, size)])

@@ -1,4 +1,4 @@
-"""What a ratio is, how its two sides are measured by turns, and what comes of that.
+"""Ratios: their definition, the alternating measurement of both sides, and the results.
 
 A ratio is one function that makes two sides ready, and a line above it that names it::
 
@@ -26,7 +26,7 @@ from lab.errors import LabError, UnusableInput
 
 PROJECT = Path(__file__).resolve().parents[3]
 Announce = Callable[[str], None]
-# Milliseconds of a sample at least, so that a busy machine disturbs all of them.
+# Minimum milliseconds of a sample, so that a busy machine disturbs all samples alike.
 LEAST = 200.0
 
 
@@ -35,7 +35,7 @@ class Absent(Exception):
 
 
 class Side(NamedTuple):
-    """One side: what it is, its work, and how many turns (or whatever is counted) that does.
+    """One side: its description, its work, and the number of turns (or other units) of that work.
 
     The work is timed, in milliseconds for one of them; in any other unit it returns the value itself. What stands
     ``before`` it is done each time, and does not count.
@@ -49,14 +49,14 @@ class Side(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One measurement of a side: its value, and milliseconds of processor time, those of ended children among them."""
+    """One measurement of a side: its value, and CPU milliseconds including finished children."""
 
     value: float
     cpu: float
 
 
 class Sides(NamedTuple):
-    """What is divided by what. ``notes`` are read after the last sample: further figures of the same run."""
+    """Numerator and denominator; ``notes`` are further figures, read after the last sample."""
 
     over: Side
     under: Side
@@ -65,7 +65,7 @@ class Sides(NamedTuple):
 
 @dataclass(slots=True)
 class Bench:
-    """What ratios are measured with: where public data is, a folder that goes at the end, and what several share."""
+    """The context of measurements: the public data, a temporary folder, and shared objects."""
 
     data: Path
     announce: Announce
@@ -82,26 +82,26 @@ class Bench:
         self._stack.close()
 
     def public(self, *parts: str) -> Path:
-        """A file or folder of the public data."""
+        """Return a file or folder of the public data."""
         path = self.data.joinpath(*parts)
         if not path.exists():
             raise Absent(f"public data {'/'.join(parts)} is not at hand; --data names the folder that holds it")
         return path
 
     def new_folder(self) -> Path:
-        """A path where nothing is yet."""
+        """Return a new path."""
         self._count += 1
         return self.folder / str(self._count)
 
     def keep(self, place: str, key: Any, make: Callable[[], Any]) -> Any:
-        """What was made last for a place if it was made for this key; else it is made, and the other goes."""
+        """Return the cached object of a slot if its key matches; else make it and drop the old one."""
         if place not in self._kept or self._kept[place][0] != key:
             self._kept.pop(place, None)
             self._kept[place] = (key, make())
         return self._kept[place][1]
 
     def close_later(self, close: Callable[[], object]) -> None:
-        """Call something when all is measured."""
+        """Register a function to call at the end."""
         self._stack.callback(close)
 
 
@@ -123,13 +123,13 @@ class Ratio:
     warm: bool = True
 
     def target(self) -> dict[str, float] | None:
-        """As plain values."""
+        """Return plain values."""
         if self.at_most is not None:
             return {"at_most": self.at_most}
         return None if self.at_least is None else {"at_least": self.at_least}
 
     def met(self, value: float) -> bool | None:
-        """Whether a value is within the target; None without one."""
+        """Return whether a value meets the target; None without a target."""
         if self.at_most is not None:
             return value <= self.at_most
         return None if self.at_least is None else value >= self.at_least
@@ -139,7 +139,7 @@ RATIOS: list[Ratio] = []
 
 
 def ratio(name: str, **more: Any) -> Callable[[Callable[[Bench], Sides]], Callable[[Bench], Sides]]:
-    """List a function as a ratio."""
+    """Register a function as a ratio."""
 
     def listed(sides: Callable[[Bench], Sides]) -> Callable[[Bench], Sides]:
         RATIOS.append(Ratio(name, sides=sides, **more))
@@ -149,7 +149,7 @@ def ratio(name: str, **more: Any) -> Callable[[Callable[[Bench], Sides]], Callab
 
 
 def chosen(names: Sequence[str], ratios: Sequence[Ratio] | None = None) -> list[Ratio]:
-    """The ratios of these names, or whose names begin so; without any all that are not run on demand alone."""
+    """Return the ratios with these names or prefixes; by default all but the on-demand ones."""
     known = RATIOS if ratios is None else ratios
     if not names:
         return [one for one in known if not one.asked_only]
@@ -160,7 +160,7 @@ def chosen(names: Sequence[str], ratios: Sequence[Ratio] | None = None) -> list[
 
 
 def measure(one: Ratio, bench: Bench, repeats: int) -> dict[str, Any]:
-    """Measure a ratio: plain values, ``skipped`` with a reason where it cannot be measured here."""
+    """Measure a ratio; return plain values, with ``skipped`` and a reason if it cannot be measured here."""
     started = time.perf_counter()
     found: dict[str, Any] = {"name": one.name, "about": one.about, "target": one.target(), "skipped": None}
     count = repeats if one.repeats is None else min(repeats, one.repeats)
@@ -190,7 +190,7 @@ def measure(one: Ratio, bench: Bench, repeats: int) -> dict[str, Any]:
 
 
 def by_turns(over: Side, under: Side, repeats: int, *, warm: bool = True) -> tuple[list[Sample], list[Sample]]:
-    """Samples of both sides, A B, B A, A B …
+    """Return samples of both sides in the order A B, B A, A B …
 
     One of each before them does not count (``warm``), and says how often work that is soon done must be done in a
     sample.
@@ -224,13 +224,13 @@ def _sample(side: Side, loops: int) -> Sample:
 
 
 def _processor() -> float:
-    """Seconds of processor time of this process and of those that it waited for."""
+    """Return CPU seconds of this process and its finished children."""
     ended = os.times()
     return time.process_time() + ended.children_user + ended.children_system
 
 
 def load() -> float | None:
-    """The load average of the last minute, where the system tells."""
+    """Return the load average of the last minute; None if unknown."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
@@ -238,7 +238,7 @@ def load() -> float | None:
 
 
 def measured(ratios: Sequence[Ratio], bench: Bench, repeats: int) -> Iterator[dict[str, Any]]:
-    """Measure one after the other."""
+    """Measure ratios one after the other."""
     for number, one in enumerate(ratios, 1):
         bench.announce(f"{one.name} ({number} of {len(ratios)})")
         yield measure(one, bench, repeats)

@@ -1,4 +1,4 @@
-"""A million memories, a thousand turns of both policies, exact, in a process of its own: its time and its memory.
+"""Time and memory of a thousand turns of both policies over a million memories in the exact store, in its own process.
 
 ``python million.py MEMORIES TURNS`` does it and prints what it took as JSON.
 """
@@ -16,25 +16,25 @@ from typing import Any
 from harness import Bench, Side, Sides, ratio
 
 MEMORIES, TURNS = 1_000_000, 1_000
-# Bytes that it may take: 4 GB, and not the larger GiB.
+# The memory limit in bytes: 4 GB, not GiB.
 ALLOWED = 4_000_000_000
 
 
 def peak() -> int:
-    """Bytes of memory that this process held at most."""
+    """Return the peak memory of this process in bytes."""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
 def run(memories: int, turns: int) -> dict[str, Any]:
-    """Build the store from vectors made some at a time, then ask it turn by turn."""
+    """Build the store from vectors made in batches, then run the turns."""
     from ground import filled, policies, questions, together
 
     with Bench(Path(), lambda text: sys.stderr.write(f"{text}\n") and None) as bench:
         started = time.perf_counter()
-        shelf, arms, asked = filled(bench, "exact", memories), policies(bench), questions(bench, turns)
+        loaded, arms, asked = filled(bench, "exact", memories), policies(bench), questions(bench, turns)
         ready, built = time.perf_counter(), peak()
-        together("", shelf, arms, asked).work()
+        together("", loaded, arms, asked).work()
         ended = time.perf_counter()
     return {
         "memories": memories,
@@ -55,13 +55,13 @@ def run(memories: int, turns: int) -> dict[str, Any]:
     about="Peak memory of a million memories and a thousand turns, exact.",
 )
 def million(bench: Bench) -> Sides:
-    """Over 4 GB. The time is among the notes."""
+    """Peak memory relative to 4 GB; the time is in the notes."""
     from ground import shipped
 
     found: dict[str, Any] = {}
 
     def work() -> float:
-        # What is embedded here, in case nothing is yet, does not count there.
+        # Texts not yet embedded are embedded here, outside the measured process.
         shipped(bench)
         words = [sys.executable, str(Path(__file__)), str(MEMORIES), str(TURNS)]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)

@@ -1,4 +1,4 @@
-"""Ratios whose work stands elsewhere in the tests: scoring beside other evaluators, and two processes beside one."""
+"""Ratios with work from other test modules: scoring against other evaluators, and two processes against one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 from harness import PROJECT, Absent, Bench, Side, Sides, ratio
 
-# Of LoCoMo, so that one process takes a minute.
+# Copies of LoCoMo, so that one process takes a minute.
 COPIES = 4
 
 
@@ -29,7 +29,7 @@ def module_at(*parts: str) -> ModuleType:
 
 
 def scored(bench: Bench, theirs: str) -> Sides:
-    """Ten measures of 10,000 probes × 20 items, over another evaluator's time for the same."""
+    """Ten measures of 10,000 probes × 20 items, relative to another evaluator."""
     scoring = module_at("benchmarks", "scoring.py")
     found = bench.keep("scoring", None, lambda: scoring.contestants(*scoring.invented(10_000, 20)))
     other = getattr(scoring, theirs)

@@ -1,4 +1,4 @@
-"""Results on disk and in a terminal of 80 columns."""
+"""Benchmark results on disk and in a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Found = Mapping[str, Any]
 
 
 def result(ratios: Sequence[Found], repeats: int, before: float | None) -> dict[str, Any]:
-    """Everything that was measured, and where."""
+    """Return all results and the machine."""
     return {
         "kind": KIND,
         "schema_version": VERSION,
@@ -33,12 +33,12 @@ def result(ratios: Sequence[Found], repeats: int, before: float | None) -> dict[
 
 
 def write_result(path: Path, found: Found) -> None:
-    """Write a result, whole or not at all."""
+    """Write a result atomically."""
     write_atomically(path, dump_json(found))
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A stored result; :class:`UnusableInput` for anything else."""
+    """Return a stored result; raise :class:`UnusableInput` for anything else."""
     found = read_json(path)
     if not isinstance(found, dict) or found.get("kind") != KIND or found.get("schema_version") != VERSION:
         raise UnusableInput(f"{path}: is no result of these benchmarks; nox -s bench writes one")
@@ -46,7 +46,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def tell(found: Found) -> None:
-    """The table, what its rows are, and under which load they were measured."""
+    """Return the table with an explanation of its rows and the load during the measurement."""
     done = [one for one in found["ratios"] if not one["skipped"]]
     emit_table(
         ["ratio", "this", "over", "is", "range", "cpu", "n", "target", "met"],
@@ -80,7 +80,7 @@ def tell(found: Found) -> None:
 
 
 def amount(side: Found) -> str:
-    """A median with its unit: milliseconds as they read best."""
+    """Return a median with its unit."""
     value = side["median"]
     if side["unit"] != "ms":
         return f"{value:.2f} {side['unit']}"
@@ -89,16 +89,16 @@ def amount(side: Found) -> str:
 
 
 def plain(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Return a number with three significant digits, or all integer digits."""
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def noted(value: object) -> str:
-    """A note: bytes and counts whole, seconds to a tenth."""
+    """Return a note: bytes and counts as integers, seconds to a tenth."""
     return f"{value:.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def target(one: Found) -> str | None:
-    """``≤ 3`` or ``≥ 50``."""
+    """Return a target as ``≤ 3`` or ``≥ 50``."""
     aim = one["target"] or {}
     return next((f"{'≤' if name == 'at_most' else '≥'} {value:g}" for name, value in aim.items()), None)

@@ -1,4 +1,4 @@
-"""Turns: the exact store against the bare product of its size and against LanceDB, both policies against one."""
+"""Ratios of turns: the exact store to a bare matrix product and to LanceDB, both policies to one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness import Bench, Side, Sides, ratio
 from lab.recordings.model import LABELS
 from lab.retrieval.exact import BLOCK
 
-# Size, and how often a turn may take as long as the product of its size.
+# Store sizes, and how many matrix products of that size a turn may take.
 SIZES = {1_000: None, 10_000: 5.0, 100_000: 3.0}
 MIDDLE = 10_000
 # Of each tier, as both policies search them.
@@ -33,12 +33,12 @@ BOTH = "tier_first_v1 and tier_quota_v1 over one view, exact"
 
 
 def name_of(size: int) -> str:
-    """10000 as ``10k``."""
+    """Return 10000 as ``10k``."""
     return f"{size // 1_000}k"
 
 
 def product(bench: Bench, size: int, *, ranked: bool = False) -> Side:
-    """The blocked product alone; ``ranked``: and the best of each label's rows."""
+    """The blocked product alone, or with ``ranked`` the best rows of each label as well."""
     import numpy as np
 
     vectors = bench.keep("matrix", size, lambda: matrix(shipped(bench).pool, size))
@@ -58,13 +58,13 @@ def product(bench: Bench, size: int, *, ranked: bool = False) -> Side:
 
 
 def turn(bench: Bench, size: int, *, ranked: bool = False) -> Sides:
-    """Selection alone, over the product."""
+    """Selection only, relative to the product."""
     over = together(BOTH, filled(bench, "exact", size), policies(bench), questions(bench, TURNS))
     return Sides(over, product(bench, size, ranked=ranked))
 
 
 def flow(bench: Bench, size: int) -> Sides:
-    """The whole flow, over the product."""
+    """The whole flow, relative to the product."""
     what = "both policies in the whole flow over one view, exact"
     over = together(what, filled(bench, "exact", size), whole_flow(bench), questions(bench, TURNS))
     return Sides(over, product(bench, size))
@@ -87,7 +87,7 @@ for size, most in SIZES.items():
 
 @ratio("live-10k", at_least=50, about="A live turn of both policies, each with its own searches, over an exact one.")
 def live(bench: Bench) -> Sides:
-    """As a gateway asks LanceDB, over as a replay asks the exact store."""
+    """LanceDB as used by a gateway, relative to the exact store as used by a replay."""
     over = each_alone(LIVE, filled(bench, "lancedb", MIDDLE), policies(bench), questions(bench, LIVE_TURNS))
     under = together(BOTH, filled(bench, "exact", MIDDLE), policies(bench), questions(bench, TURNS))
     return Sides(over, under)
@@ -95,7 +95,7 @@ def live(bench: Bench) -> Sides:
 
 @ratio("live-alike-10k", about="The same where each policy makes its own searches in the exact store, too.")
 def live_alike(bench: Bench) -> Sides:
-    """The stores alone: nothing is shared, on either side."""
+    """The stores alone, without shared views on either side."""
     over = each_alone(LIVE, filled(bench, "lancedb", MIDDLE), policies(bench), questions(bench, LIVE_TURNS))
     under = each_alone("the same, exact", filled(bench, "exact", MIDDLE), policies(bench), questions(bench, TURNS))
     return Sides(over, under)
@@ -114,9 +114,9 @@ def both_live(bench: Bench) -> Sides:
 
 
 def both(bench: Bench, kind: str, turns: int) -> Sides:
-    """Two arms over one, each over one view."""
-    shelf, asked = filled(bench, kind, MIDDLE), questions(bench, turns)
+    """Two arms relative to one, each on one view."""
+    loaded, asked = filled(bench, kind, MIDDLE), questions(bench, turns)
     return Sides(
-        together(f"both policies over one view, {kind}", shelf, policies(bench), asked),
-        together("tier_quota_v1 alone", shelf, policies(bench, "tier_quota_v1"), asked),
+        together(f"both policies over one view, {kind}", loaded, policies(bench), asked),
+        together("tier_quota_v1 alone", loaded, policies(bench, "tier_quota_v1"), asked),
     )

@@ -1,4 +1,4 @@
-"""Writes OpenClaw's sessions in the shapes of its versions: JSON Lines files, and the database of an agent."""
+"""Fixtures that write OpenClaw's sessions in the formats of its versions: JSON Lines files and agent databases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PRAGMA user_version = 23;
 
 
 class Log:
-    """Entries of one branch, each a child of the one before, five seconds later."""
+    """A builder of one branch: each entry is a child of the previous one, five seconds later."""
 
     def __init__(self, identity: str = ID, version: int = 4) -> None:
         self.id = identity
@@ -114,13 +114,13 @@ MakeDatabase = Callable[..., Path]
 
 @pytest.fixture
 def new_log() -> type[Log]:
-    """Makes a transcript to write on."""
+    """Return a function that creates a transcript builder."""
     return Log
 
 
 @pytest.fixture
 def make_database() -> MakeDatabase:
-    """Writes the database of an agent from logs; ``packed`` are the events that are compressed."""
+    """Return a function that writes an agent's database; ``packed`` lists the compressed events."""
 
     def make(
         path: Path, *logs: Log, packed: Sequence[int] = (), keys: dict[str, str] | None = None, via: str | None = None

@@ -1,4 +1,4 @@
-"""Sessions in SQLite: what is read, while others write, and what is said of a database that cannot be read."""
+"""Tests of sessions in SQLite: reading, also during writes, and messages about unreadable databases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(path: Path) -> Library:
 
 
 def said(library: Library) -> list[list[str]]:
-    return [[turn.text for turn in one.turns] for one in library.recordings]
+    return [[turn.text for turn in recording.turns] for recording in library.recordings]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -45,7 +45,7 @@ def change(path: Path, *statements: tuple[Any, ...]) -> None:
 
 @contextmanager
 def holding(path: Path, code: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the database open as ``db`` and says a line when it is ready."""
+    """Start another process that opens the database as ``db`` and prints a line when it is ready."""
     begin = "import sqlite3, sys, time\ndb = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
     process = subprocess.Popen(
         [sys.executable, "-c", begin + code, str(path)], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
@@ -85,7 +85,7 @@ def test_database_is_read_while_another_process_writes(
     other = new_log("3b0d5a52-0000-4000-8000-000000000002")
     other.says("user", "elsewhere")
     path = make_database(tmp_path / NAME, talk, other)
-    # Each transaction adds an event to both sessions: a reading of one moment has as many of one as of the other.
+    # Each transaction adds an event to both sessions, so a consistent snapshot has equally many events of both.
     code = """
 db.execute("PRAGMA journal_mode = WAL")
 n = 100
@@ -116,9 +116,7 @@ while True:
 
 
 @pytest.mark.process
-def test_log_that_a_killed_process_left_is_read_and_stays(
-    tmp_path: Path, talk: Any, make_database: MakeDatabase
-) -> None:
+def test_log_of_a_killed_process_is_read_and_kept(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     code = """
 db.execute("PRAGMA journal_mode = WAL")
@@ -141,7 +139,7 @@ time.sleep(60)
 
 
 @pytest.mark.process
-def test_write_that_was_killed_is_rolled_back_in_a_copy(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_interrupted_write_is_rolled_back_in_a_copy(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     code = """
 db.execute("PRAGMA cache_size = 1")
@@ -171,7 +169,7 @@ def test_database_without_a_log_leaves_nothing_beside_it(
 
 
 @pytest.mark.process
-def test_locked_database_is_told(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_locked_database_is_reported(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     with (
         holding(path, 'db.execute("BEGIN EXCLUSIVE")\nprint("ready", flush=True)\ntime.sleep(60)'),
@@ -179,46 +177,46 @@ def test_locked_database_is_told(tmp_path: Path, talk: Any, make_database: MakeD
     ):
         read(path)
     assert str(caught.value) == (
-        f"{path}: another process holds it locked; try again when that is done, or stop the gateway"
+        f"{path}: is locked by another process; try again when it has finished, or stop the gateway"
     )
 
 
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"", "is empty, so it is no SQLite database"),
-        (b'{"type": "session"}\n', "is no SQLite database"),
-        (b"SQLite format 3\0", "is no SQLite database"),
+        (b"", "is empty, so it is not an SQLite database"),
+        (b'{"type": "session"}\n', "is not an SQLite database"),
+        (b"SQLite format 3\0", "is not an SQLite database"),
     ],
 )
-def test_file_that_is_no_database_is_told(tmp_path: Path, data: bytes, what: str) -> None:
+def test_file_that_is_not_a_database_is_refused(tmp_path: Path, data: bytes, what: str) -> None:
     (tmp_path / NAME).write_bytes(data)
     with pytest.raises(UnusableInput) as caught:
         read(tmp_path / NAME)
     assert str(caught.value) == f"{tmp_path / NAME}: {what}; give the agent's openclaw-agent.sqlite"
 
 
-def test_cut_database_is_told_wherever_it_is_cut(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_database_truncated_anywhere_is_refused(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     whole = make_database(tmp_path / "whole.sqlite", talk).read_bytes()
     path = tmp_path / NAME
     for size in range(100, len(whole), 1000):
         path.write_bytes(whole[:size])
-        with pytest.raises(UnusableInput, match="is cut off") as caught:
+        with pytest.raises(UnusableInput, match="is truncated") as caught:
             read(path)
         assert "\n" not in str(caught.value)
 
 
-def test_damaged_database_is_told(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_damaged_database_is_refused(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     data = bytearray(path.read_bytes())
     for place in range(4096, len(data), 4096):
         data[place : place + 200] = b"\xff" * 200
     path.write_bytes(data)
-    with pytest.raises(UnusableInput, match=r"is damaged or cut off \(.*\); restore it from a backup"):
+    with pytest.raises(UnusableInput, match=r"is damaged or truncated \(.*\); restore it from a backup"):
         read(path)
 
 
-def test_later_schema_is_read_with_what_differs(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_later_schema_is_read_and_differences_noted(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     change(
         path,
@@ -232,8 +230,8 @@ def test_later_schema_is_read_with_what_differs(tmp_path: Path, talk: Any, make_
     differs = ("no table session_transcript_archives", "a new column transcript_events.shard")
     assert said(library) == [["one", "two"]]
     assert library.golden.notes[:2] == (
-        f"{path}: schema version 27 (known: 23) differs in: {', '.join(differs)}",
-        f"{path}: table session_transcript_cold_archives holds rows that this version does not read: 1",
+        f"{path}: schema version 27 (known: 23); differences: {', '.join(differs)}",
+        f"{path}: table session_transcript_cold_archives has rows that the lab does not read: 1",
     )
 
 
@@ -244,7 +242,7 @@ def test_schema_that_lacks_a_column_is_refused(tmp_path: Path, talk: Any, make_d
         read(path)
     assert str(caught.value) == (
         f"{path}: schema version 31 (known: 23) lacks event_zstd in transcript_events, so its events cannot be read; "
-        "it differs in: no column transcript_events.event_zstd, a new column transcript_events.event_br"
+        "differences: no column transcript_events.event_zstd, a new column transcript_events.event_br"
     )
 
 
@@ -254,30 +252,30 @@ def test_database_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         read(path)
     assert str(caught.value) == (
-        f"{path}: has no table transcript_events, so it is no database of an OpenClaw agent (user_version 0; tables: "
-        "songs); give agents/<id>/agent/openclaw-agent.sqlite"
+        f"{path}: has no table transcript_events, so it is not the database of an OpenClaw agent (user_version 0; "
+        "tables: songs); give agents/<id>/agent/openclaw-agent.sqlite"
     )
 
 
 @pytest.mark.parametrize(
     ("packed", "size", "why"),
     [
-        (b"no frame at all", 10, "does not unpack (ZSTD decompress failed: Unknown frame descriptor)"),
+        (b"no frame at all", 10, "cannot be decompressed (ZSTD decompress failed: Unknown frame descriptor)"),
         (
             pa.compress(b"x" * 500, codec="zstd", asbytes=True)[:-4],
             500,
-            "does not unpack (Truncated compressed stream)",
+            "cannot be decompressed (Truncated compressed stream)",
         ),
-        (pa.compress(b"x" * 500, codec="zstd", asbytes=True), 499, "holds more than 499 bytes"),
-        (pa.compress(b"x" * 500, codec="zstd", asbytes=True), 501, "unpacks to 500 bytes instead of 501"),
-        (pa.compress(b"x" * (1 << 20), codec="zstd", asbytes=True), 9, "holds more than 9 bytes"),
-        (b"", 10, "unpacks to 0 bytes instead of 10"),
-        (b"x", 1 << 40, "has a size that cannot be: 1099511627776 bytes"),
-        (b"x", None, "has a size that cannot be: None bytes"),
-        (pa.compress(b"not json", codec="zstd", asbytes=True), 8, "is no JSON object with a type"),
+        (pa.compress(b"x" * 500, codec="zstd", asbytes=True), 499, "decompresses to more than 499 bytes"),
+        (pa.compress(b"x" * 500, codec="zstd", asbytes=True), 501, "decompresses to 500 bytes instead of 501"),
+        (pa.compress(b"x" * (1 << 20), codec="zstd", asbytes=True), 9, "decompresses to more than 9 bytes"),
+        (b"", 10, "decompresses to 0 bytes instead of 10"),
+        (b"x", 1 << 40, "has an invalid size: 1099511627776 bytes"),
+        (b"x", None, "has an invalid size: None bytes"),
+        (pa.compress(b"not json", codec="zstd", asbytes=True), 8, "is not a JSON object with a type"),
     ],
 )
-def test_event_that_does_not_unpack_is_skipped_and_told(
+def test_event_that_cannot_be_decompressed_is_skipped(
     tmp_path: Path, talk: Any, make_database: MakeDatabase, packed: bytes, size: int | None, why: str
 ) -> None:
     path = make_database(tmp_path / NAME, talk)
@@ -287,7 +285,9 @@ def test_event_that_does_not_unpack_is_skipped_and_told(
     assert said(library) == [["two"]]
     assert f"{talk.id}: event 1 (seq) {why} and was skipped" in library.golden.notes
     assert library.inventory is not None
-    assert {one.what: one.count for one in library.inventory.passed}["lines or events that are no entries"] == 1
+    assert {skipped.what: skipped.count for skipped in library.inventory.passed}[
+        "lines or events that are not entries"
+    ] == 1
 
 
 def test_leaf_of_the_database_ends_the_branch(tmp_path: Path, new_log: Any, make_database: MakeDatabase) -> None:
@@ -299,9 +299,9 @@ def test_leaf_of_the_database_ends_the_branch(tmp_path: Path, new_log: Any, make
     library = read(path)
     assert said(library) == [["one"]]
     assert library.golden.notes[0].endswith(
-        "the active branch ends before the last event, as the database says; events that differ: 1"
+        "according to the database, the active branch ends before the last event; events that differ: 1"
     )
-    assert library.golden.notes[1].endswith("the walk does not find, or the reverse: 1")
+    assert library.golden.notes[1].endswith("the database and the parent links: 1")
     for unsound in (
         "SET needs_rebuild = 1",
         "SET needs_rebuild = 0, indexed_seq = 1",
@@ -311,32 +311,30 @@ def test_leaf_of_the_database_ends_the_branch(tmp_path: Path, new_log: Any, make
         assert said(read(path)) == [["one", "taken back"]]
 
 
-def test_session_without_a_turn_is_passed_over(
+def test_session_without_a_turn_is_skipped(
     tmp_path: Path, talk: Any, new_log: Any, make_database: MakeDatabase
 ) -> None:
     silent = new_log("3b0d5a52-0000-4000-8000-000000000002")
     silent.says("user", "[OpenClaw heartbeat poll]")
     library = read(make_database(tmp_path / NAME, talk, silent))
-    assert [one.conversation for one in library.recordings] == [talk.id]
+    assert [recording.conversation for recording in library.recordings] == [talk.id]
     assert library.inventory is not None
-    passed = {one.what: one.count for one in library.inventory.passed}
-    assert passed["sessions in which nobody says anything"] == 1
+    passed = {skipped.what: skipped.count for skipped in library.inventory.passed}
+    assert passed["sessions without a turn"] == 1
 
 
-def test_origin_is_told_by_key_and_creation(
-    tmp_path: Path, talk: Any, new_log: Any, make_database: MakeDatabase
-) -> None:
+def test_origin_of_uses_key_then_creation(tmp_path: Path, talk: Any, new_log: Any, make_database: MakeDatabase) -> None:
     job = new_log("3b0d5a52-0000-4000-8000-000000000002")
     job.says("user", "nightly")
     keys = {talk.id: "agent:main:garden", job.id: "agent:main:cron:nightly"}
     library = read(make_database(tmp_path / NAME, talk, job, keys=keys, via="channel"))
     assert library.inventory is not None
-    found = [(one.stored, one.origin, one.turns) for one in library.inventory.stocks]
+    found = [(stock.stored, stock.origin, stock.turns) for stock in library.inventory.stocks]
     assert found == [("SQLite 23 (2026.9.6)", "channel", 2), ("SQLite 23 (2026.9.6)", "cron", 1)]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_log_in_a_folder_that_is_read_only_is_read(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_log_in_a_read_only_folder_is_read(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / "in" / NAME, talk)
     with holding(path, 'db.execute("PRAGMA journal_mode = WAL")\nprint("ready", flush=True)\ntime.sleep(60)'):
         shutil.copytree(tmp_path / "in", tmp_path / "copy")
@@ -347,7 +345,7 @@ def test_log_in_a_folder_that_is_read_only_is_read(tmp_path: Path, talk: Any, ma
         (tmp_path / "copy").chmod(0o755)
 
 
-def test_spoilt_text_ends_no_reading(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_spoilt_text_does_not_stop_reading(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     path = make_database(tmp_path / NAME, talk)
     change(path, ("UPDATE transcript_events SET event_json = CAST(? AS TEXT) WHERE seq = 1", b'{"type": "\xff"}'))
     assert said(read(path)) == [["two"]]

@@ -1,4 +1,4 @@
-"""Sessions that real hosts wrote: turns and memories as they were counted by hand."""
+"""Tests of sessions of real hosts: turns and memories match manual counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from lab.recordings.readers import Library, read_library
 
 Shared = Callable[..., Path]
-# By the first letters of the session: user turns, replies, memories.
+# First letters of a session -> numbers of user turns, replies and memories.
 NEW = {"a1eda9b8": (11, 14, 3), "add43651": (3, 4, 1), "b96e7239": (1, 1, 0), "dc41cebe": (11, 13, 2)}
 DELETED = {"aaa016e4": (1, 1, 0)}
 OLD = {"8110468b": (11, 13, 2), "af92bee6": (1, 1, 0)}
@@ -19,12 +19,12 @@ RESET = {"bfd6d0a7": (10, 13, 3)}
 
 def counts(library: Library) -> dict[str, tuple[int, int, int]]:
     return {
-        one.conversation[:8]: (
-            sum(turn.role == "user" for turn in one.turns),
-            sum(turn.role == "assistant" for turn in one.turns),
-            len(one.memories),
+        recording.conversation[:8]: (
+            sum(turn.role == "user" for turn in recording.turns),
+            sum(turn.role == "assistant" for turn in recording.turns),
+            len(recording.memories),
         )
-        for one in library.recordings
+        for recording in library.recordings
     }
 
 
@@ -38,7 +38,7 @@ def counts(library: Library) -> dict[str, tuple[int, int, int]]:
         ("sessions-2026.6.11", "openclaw-archived", OLD | RESET),
     ],
 )
-def test_live_sessions_hold_what_was_counted_by_hand(
+def test_live_sessions_match_manual_counts(
     shared: Shared, folder: str, form: str, expected: dict[str, tuple[int, int, int]]
 ) -> None:
     assert counts(read_library(shared("live", *folder.split("/")), form)) == expected
@@ -50,24 +50,24 @@ def test_live_database_reads_as_its_json_lines(shared: Shared) -> None:
     assert database.recordings == lines.recordings
     assert database.inventory is not None
     assert lines.inventory is not None
-    own = {"JSON Lines files in as-jsonl/, which is no agent's folder of sessions"}
-    own |= {"sessions that were deleted, read with --format openclaw-archived"}
-    assert [one for one in database.inventory.passed if one.what not in own] == list(lines.inventory.passed)
+    own = {"JSON Lines files in as-jsonl/, which is not an agent's sessions folder"}
+    own |= {"sessions that were deleted; --format openclaw-archived reads them"}
+    assert [skipped for skipped in database.inventory.passed if skipped.what not in own] == list(lines.inventory.passed)
 
 
 def test_live_reset_begins_a_second_session(shared: Shared) -> None:
     library = read_library(shared("live", "sessions-2026.9.6"), "openclaw")
-    (talk,) = [one for one in library.recordings if one.conversation.startswith("a1eda9b8")]
+    (talk,) = [recording for recording in library.recordings if recording.conversation.startswith("a1eda9b8")]
     assert talk.sessions == (talk.conversation, f"{talk.conversation}#2")
     assert [turn.session for turn in talk.turns].count(talk.sessions[1]) == 2
 
 
-def test_live_memories_are_those_of_the_store(shared: Shared) -> None:
+def test_live_memories_match_the_store(shared: Shared) -> None:
     told = {
         memory.text: memory.label
         for folder in ("sessions-2026.9.6", "sessions-2026.6.11")
-        for one in read_library(shared("live", folder), "openclaw-archived").recordings
-        for memory in one.memories
+        for recording in read_library(shared("live", folder), "openclaw-archived").recordings
+        for memory in recording.memories
     }
     assert len(told) == 6
     assert sorted(label or "" for label in told.values()) == ["must_remember"] * 3 + ["nice_to_have"] * 3

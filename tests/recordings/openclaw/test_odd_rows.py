@@ -1,4 +1,4 @@
-"""Rows of a database that hold other types than they should: nothing of them ends the reading of the rest."""
+"""Tests of database rows with wrong types: they never prevent the other rows from being read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def talk(new_log: Any) -> Any:
 
 
 def untyped(path: Path) -> Path:
-    """The same tables without types and keys, so that a column holds anything."""
+    """Recreate the tables without types and keys, so that a column accepts any value."""
     for table in ("transcript_events", "session_transcript_active_events", "session_transcript_index_state"):
         with closing(sqlite3.connect(path)) as connection:
             columns = connection.execute(f"SELECT group_concat(name) FROM pragma_table_info('{table}')").fetchone()[0]
@@ -39,29 +39,31 @@ def untyped(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("seq", "shown"), [(None, "NULL"), ("x", "x"), (1.5, "1.5"), (float("inf"), "inf"), (b"\xff", "\ufffd")]
 )
-def test_event_whose_seq_is_no_number_is_skipped_and_told(
+def test_event_with_invalid_seq_is_skipped_and_noted(
     tmp_path: Path, talk: Any, make_database: MakeDatabase, seq: object, shown: str
 ) -> None:
     path = untyped(make_database(tmp_path / NAME, talk))
     change(path, ("UPDATE transcript_events SET seq = ? WHERE seq = 1", seq))
     library = read(path)
     assert said(library) == [["two"]]
-    why = f"{talk.id}: an event has a seq that is no whole number ({shown!r}) and was skipped"
+    why = f"{talk.id}: an event has a seq that is not an integer ({shown!r}) and was skipped"
     assert why in library.golden.notes
     assert library.inventory is not None
-    assert {one.what: one.count for one in library.inventory.passed}["lines or events that are no entries"] == 1
+    assert {skipped.what: skipped.count for skipped in library.inventory.passed}[
+        "lines or events that are not entries"
+    ] == 1
 
 
 @pytest.mark.parametrize(
     ("session", "name"), [(None, "session"), (7, "7"), (b"blob", "blob"), (1.5, "1.5"), ("\u00e9", "\u00e9")]
 )
-def test_session_whose_id_is_no_text_is_read(
+def test_session_whose_id_is_not_text_is_read(
     tmp_path: Path, talk: Any, make_database: MakeDatabase, session: object, name: str
 ) -> None:
     path = untyped(make_database(tmp_path / NAME, talk))
     change(path, ("UPDATE transcript_events SET session_id = ?", session))
     library = read(path)
-    assert [one.conversation for one in library.recordings] == [name]
+    assert [recording.conversation for recording in library.recordings] == [name]
     assert said(library) == [["one", "two"]]
 
 
@@ -80,7 +82,9 @@ def test_event_that_is_a_blob_of_json_is_read(tmp_path: Path, talk: Any, make_da
     assert said(read(path)) == [["one", "two"]]
 
 
-def test_index_that_holds_anything_ends_no_reading(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_index_with_invalid_values_does_not_stop_reading(
+    tmp_path: Path, talk: Any, make_database: MakeDatabase
+) -> None:
     path = untyped(make_database(tmp_path / NAME, talk))
     for value in (None, b"\xff", "x", 1.5):
         change(

@@ -1,4 +1,4 @@
-"""What memory tools did: direct calls, calls through tool search, failures, and memories that were forgotten."""
+"""Tests of memory-tool calls: direct calls, calls through tool search, failures, and forgotten memories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def notes(recording: Recording) -> list[str]:
 
 
 def spans(recording: Recording) -> list[tuple[str, int, int | None]]:
-    return [(one.text, one.visible_from, one.visible_until) for one in recording.memories]
+    return [(memory.text, memory.visible_from, memory.visible_until) for memory in recording.memories]
 
 
 def test_store_through_tool_search_counts_once(read: Read, new_log: Any) -> None:
@@ -55,7 +55,7 @@ def test_store_whose_wrapper_answers_first_counts_once(read: Read, new_log: Any)
     assert spans(read(log)) == [("x y", 1, None)]
 
 
-def test_store_told_by_the_wrapper_alone_counts(read: Read, new_log: Any) -> None:
+def test_store_confirmed_only_by_the_wrapper_counts(read: Read, new_log: Any) -> None:
     log = new_log()
     log.says("user", "one")
     log.calls("memory_store", "c", {"text": "x y"}, wrapped=True)
@@ -64,14 +64,14 @@ def test_store_told_by_the_wrapper_alone_counts(read: Read, new_log: Any) -> Non
     assert (memory.text, memory.category) == ("x y", "fact")
 
 
-def test_several_effects_of_one_call_are_memories_of_their_own(read: Read, new_log: Any) -> None:
+def test_several_effects_of_one_call_are_separate_memories(read: Read, new_log: Any) -> None:
     log = new_log()
     log.says("user", "one")
     log.says("assistant", [{"type": "toolCall", "id": "c", "name": "tool_search_code", "arguments": {"code": "…"}}])
     first = log.effect("c", "memory_store", {"text": "a b"}, {"action": "created", "id": "row-1"}, 1)
     second = log.effect("c", "memory_store", {"text": "c d"}, {"action": "created", "id": "row-2"}, 2)
     recording = read(log)
-    assert [one.key for one in recording.memories] == [f"{log.id}/{log.id}/{one}#0" for one in (first, second)]
+    assert [memory.key for memory in recording.memories] == [f"{log.id}/{log.id}/{one}#0" for one in (first, second)]
 
 
 def test_effect_that_failed_stores_nothing(read: Read, new_log: Any) -> None:
@@ -86,13 +86,13 @@ def test_effect_that_failed_stores_nothing(read: Read, new_log: Any) -> None:
     assert (recording.memories, notes(recording)) == ((), ["calls of memory_store that stored nothing: 3"])
 
 
-def test_id_of_a_call_that_comes_again_is_another_call(read: Read, new_log: Any) -> None:
+def test_repeated_call_id_is_another_call(read: Read, new_log: Any) -> None:
     log = new_log()
     log.says("user", "one")
     for number in (1, 2):
         log.calls("memory_store", "call_1", {"text": f"text {number}"}, wrapped=True)
         log.effect("call_1", "memory_store", {"text": f"text {number}"}, {"action": "created", "id": f"row-{number}"})
-    assert [one.text for one in read(log).memories] == ["text 1", "text 2"]
+    assert [memory.text for memory in read(log).memories] == ["text 1", "text 2"]
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -110,7 +110,7 @@ def test_forgotten_memory_is_invisible_from_the_next_turn(read: Read, new_log: A
     log.says("user", "three")
     recording = read(log)
     assert spans(recording) == [("The gate sticks", 1, 2), ("The roof leaks", 1, None)]
-    assert notes(recording) == ["memories forgotten, which no turn recalls from then on: 1"]
+    assert notes(recording) == ["memories forgotten, which later turns cannot recall: 1"]
 
 
 def test_forget_that_deletes_nothing_is_counted(read: Read, new_log: Any) -> None:
@@ -151,7 +151,7 @@ def test_forget_finds_a_row_by_what_recall_listed(read: Read, new_log: Any) -> N
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-def test_memory_that_no_turn_can_recall_is_left_out(read: Read, new_log: Any, turns: int) -> None:
+def test_memory_that_no_turn_can_recall_is_dropped(read: Read, new_log: Any, turns: int) -> None:
     log = new_log()
     for _ in range(turns):
         log.says("user", "one")
@@ -162,5 +162,5 @@ def test_memory_that_no_turn_can_recall_is_left_out(read: Read, new_log: Any, tu
     log.says("user", "two")
     recording = read(log)
     assert spans(recording) == [("The gate of row-2 sticks", turns, None)]
-    assert notes(recording) == ["memories forgotten before a turn could recall them, left out: 1"]
+    assert notes(recording) == ["memories forgotten before a turn could recall them, dropped: 1"]
     assert b"The gate of row-2 sticks" in recording_lines(recording)

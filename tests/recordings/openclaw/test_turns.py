@@ -1,4 +1,4 @@
-"""Which messages are turns, which are the host's own, and that every entry is counted."""
+"""Tests of which messages are turns, which belong to the host, and that every entry is counted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def recorded(tmp_path: Path, log: Any) -> Recording:
     gathered = gather(path)
     (recording,) = gathered.recordings
     entries = sum(1 for line in log.lines if not isinstance(line, str) or line.strip())
-    assert len(recording.turns) + sum(one.count for one in gathered.inventory.passed) == entries
+    assert len(recording.turns) + sum(skipped.count for skipped in gathered.inventory.passed) == entries
     return recording
 
 
@@ -28,7 +28,7 @@ def said(recording: Recording) -> list[str]:
     return [turn.text for turn in recording.turns]
 
 
-def test_heartbeat_and_its_reply_are_no_turns(tmp_path: Path, new_log: Any) -> None:
+def test_heartbeat_and_its_reply_are_not_turns(tmp_path: Path, new_log: Any) -> None:
     log = new_log()
     log.says("user", "one")
     log.says("user", "[OpenClaw heartbeat poll]", provenance={"kind": "internal_system", "sourceTool": "heartbeat"})
@@ -40,14 +40,14 @@ def test_heartbeat_and_its_reply_are_no_turns(tmp_path: Path, new_log: Any) -> N
     log.says("assistant", "three")
     recording = recorded(tmp_path, log)
     assert said(recording) == ["one", "two", "three"]
-    assert [one.visible_from for one in recording.memories] == [1]
+    assert [memory.visible_from for memory in recording.memories] == [1]
     assert recording.notes == (
-        f"{log.id}: messages of the host itself, such as heartbeats, left out: 2",
-        f"{log.id}: replies to messages of the host left out: 3",
+        f"{log.id}: messages of the host, such as heartbeats, skipped: 2",
+        f"{log.id}: replies to messages of the host, skipped: 3",
     )
 
 
-def test_command_with_the_reply_of_the_host_is_no_turn(tmp_path: Path, new_log: Any) -> None:
+def test_command_that_the_host_answers_is_not_a_turn(tmp_path: Path, new_log: Any) -> None:
     log = new_log()
     log.says("user", "one")
     log.says("user", "/compact")
@@ -59,8 +59,8 @@ def test_command_with_the_reply_of_the_host_is_no_turn(tmp_path: Path, new_log: 
     recording = recorded(tmp_path, log)
     assert said(recording) == ["one"]
     assert recording.notes == (
-        f"{log.id}: commands that the host answers itself left out: 3",
-        f"{log.id}: replies of the host itself left out: 3",
+        f"{log.id}: commands that the host answers, skipped: 3",
+        f"{log.id}: replies by the host, skipped: 3",
     )
 
 
@@ -112,11 +112,11 @@ def test_message_of_another_session_is_a_turn_with_a_note(tmp_path: Path, new_lo
     log.says("user", "from afar", provenance={"kind": "inter_session"})
     recording = recorded(tmp_path, log)
     assert said(recording) == ["from afar"]
-    assert recording.notes == (f"{log.id}: messages that another session sent, replayed as turns: 1",)
+    assert recording.notes == (f"{log.id}: messages from another session, replayed as turns: 1",)
 
 
 @pytest.mark.parametrize("late", [999999999999999, 253402300799999, 1e300, "9999-12-31T23:59:59-12:00", -1])
-def test_time_that_no_calendar_holds_counts_as_none(tmp_path: Path, new_log: Any, late: object) -> None:
+def test_entry_with_out_of_range_time_has_no_time(tmp_path: Path, new_log: Any, late: object) -> None:
     log = new_log()
     log.says("user", "one")
     log.says("user", "two")
@@ -128,12 +128,12 @@ def test_time_that_no_calendar_holds_counts_as_none(tmp_path: Path, new_log: Any
     recording = recorded(tmp_path, log)
     first, last = 1788249605000, 253370764799999
     assert [turn.time_ms for turn in recording.turns] == [first, first + 1, last, last + 1]
-    assert recording.notes == (f"{log.id}: entries without a time, which take that of the one before: 2",)
+    assert recording.notes == (f"{log.id}: entries without a time, which get the time of the previous turn: 2",)
     assert b"9998-12-31T23:59:59.999+00:00" in recording_lines(recording)
 
 
 @pytest.mark.parametrize("identity", ["\\ud800", "\\u001b[2J", "\\u0000"])
-def test_entry_whose_id_is_no_name_is_keyed_by_its_line(tmp_path: Path, identity: str) -> None:
+def test_entry_with_invalid_id_is_keyed_by_its_line(tmp_path: Path, identity: str) -> None:
     head = '{"type":"session","version":3,"id":"s1","timestamp":"2026-04-02T01:00:00Z"}'
     line = '{"type":"message","id":"%s","parentId":null,"message":{"role":"user","content":"hello there"}}'
     path = tmp_path / "a.jsonl"
@@ -141,4 +141,4 @@ def test_entry_whose_id_is_no_name_is_keyed_by_its_line(tmp_path: Path, identity
     (recording,) = gather(path).recordings
     assert [turn.key for turn in recording.turns] == ["s1/s1/line2"]
     path.write_text(f"{head.replace('s1', identity)}\n{line % 'm1'}\n", "utf-8")
-    assert [one.conversation for one in gather(path).recordings] == ["a"]
+    assert [recording.conversation for recording in gather(path).recordings] == ["a"]

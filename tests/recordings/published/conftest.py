@@ -1,4 +1,4 @@
-"""A small set of every public format, exactly as its authors publish it: paths, keys, types, line layout, encoding.
+"""Samples of every public format, exactly as published: paths, keys, types, line layout and encoding.
 
 The words are this project's own. ``test_shapes.py`` compares each file with the published ones where they are at hand.
 The samples in ``../conftest.py`` hold faults and other layouts instead, to show how a reader repairs or refuses them.
@@ -28,7 +28,7 @@ def _value(path: Path, value: Any, *, indent: int, ascii_only: bool = False, end
 
 def _lines(path: Path, values: list[Any], *, end: str = "\n") -> None:
     """Write a JSON value per line."""
-    _write(path, "\n".join(json.dumps(one, ensure_ascii=False) for one in values) + end)
+    _write(path, "\n".join(json.dumps(value, ensure_ascii=False) for value in values) + end)
 
 
 def _realmem(root: Path) -> None:
@@ -88,7 +88,7 @@ def _realmem(root: Path) -> None:
     metadata = {"person_name": "Ada_Clay", "total_sessions": 3, "total_tokens": 120}
     persona = {"_metadata": metadata, "dialogues": dialogues}
     _value(root / "dataset" / "Ada_Clay_dialogues_256k.json", persona, indent=2)
-    # It lies in a folder beside them and is none of them.
+    # A file in the same folder that does not belong to the set.
     _value(root / "dataset" / "all_persona_topic" / "persona_all.json", {"Ada_Clay": {}}, indent=2)
 
 
@@ -387,7 +387,7 @@ SAMPLES: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture(scope="session")
 def clone_sample() -> Sample:
-    """Write the sample of a format under a folder as a clone of its authors' repository would hold it."""
+    """Write the sample of a format into a folder with the layout of a clone of its authors' repository."""
 
     def write(format_name: str, folder: Path) -> Path:
         SAMPLES[format_name](folder)

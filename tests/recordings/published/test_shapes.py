@@ -1,4 +1,4 @@
-"""Every public set is read as its authors publish it.
+"""Tests that every public data set is read as its authors publish it.
 
 The hermetic tests read small files of the published shape (``conftest.py``). The others hold those files against the
 published ones: set ``LAB_PUBLISHED`` to a folder with clones of the repositories that ``lab recordings list`` names
@@ -109,7 +109,7 @@ def fields_of(values: Iterable[Any], names: Collection[str] = ()) -> Shape:
     for path, count in having.items():
         if count < objects[path.rpartition(".")[0]]:
             types[path].add("absent")
-    return {path: frozenset(found) for path, found in types.items() if not path.startswith(OPAQUE)}
+    return {path: frozenset(result) for path, result in types.items() if not path.startswith(OPAQUE)}
 
 
 def layout_of(text: str) -> str:
@@ -137,8 +137,8 @@ def markdown_of(text: str) -> Shape:
     ]
 
     def kind(line: str) -> str:
-        found = next((name for pattern, name in kinds if re.fullmatch(pattern, line.rstrip("\n"))), "agent")
-        return f"{found}{', ends in blanks' if found in ('user', 'aider') and line.endswith('  ') else ''}"
+        result = next((name for pattern, name in kinds if re.fullmatch(pattern, line.rstrip("\n"))), "agent")
+        return f"{result}{', ends in blanks' if result in ('user', 'aider') and line.endswith('  ') else ''}"
 
     lines = text.split("\n")
     return {FIRST: frozenset({kind(lines[0])}), "lines": frozenset(map(kind, lines))}
@@ -163,13 +163,13 @@ def shape_of(paths: Iterable[Path]) -> tuple[Shape, set[str]]:
 
 
 def beyond(shape: Shape, other: Shape) -> Shape:
-    """Return what a shape has and another one has not."""
+    """Return the parts of a shape that another shape lacks."""
     rest = {path: types - other.get(path, frozenset()) for path, types in shape.items()}
     return {path: types for path, types in rest.items() if types}
 
 
 def _clone(format_name: str) -> Path | None:
-    """The clone of the repository of a format, if there is one; a folder without any is an error."""
+    """Return the clone of a format's repository, or None; a folder without any clone is an error."""
     folder = os.environ.get("LAB_PUBLISHED")
     if not folder:
         return None
@@ -196,7 +196,7 @@ def test_sample_has_exactly_the_published_shape(
         assert (beyond(theirs, sample), beyond(sample, theirs)) == ({}, {})
     else:
         # A part may be indented otherwise, and begin elsewhere.
-        assert {PER_LINE in one for one in layout} == {PER_LINE in one for one in layouts}
+        assert {PER_LINE in one for one in layout} == {PER_LINE in layout for layout in layouts}
         assert {path for path in beyond(theirs, sample) if path != FIRST} == set()
 
 
@@ -241,8 +241,11 @@ WHOLE = {
 }
 
 
-def _counts(found: Validation) -> tuple[int, ...]:
-    each = [(one.sessions, one.turns, one.memories, one.probes) for one in found.conversations]
+def _counts(result: Validation) -> tuple[int, ...]:
+    each = [
+        (conversation.sessions, conversation.turns, conversation.memories, conversation.probes)
+        for conversation in result.conversations
+    ]
     return (len(each), *map(sum, zip(*each, strict=True)))
 
 
@@ -252,49 +255,49 @@ def test_every_set_of_the_catalogue_has_a_sample() -> None:
 
 
 @pytest.mark.parametrize("name", IN_SAMPLE)
-def test_sample_of_a_set_is_read_whole_and_imported(clone_sample: Sample, tmp_path: Path, name: str) -> None:
+def test_sample_of_each_set_is_read_and_imported(clone_sample: Sample, tmp_path: Path, name: str) -> None:
     source = clone_sample(name, tmp_path / "clone") / ("chats" if name == "beam" else WHOLE[name][0])
-    found = validate(source, name)
-    assert found.errors == ()
-    assert _counts(found) == IN_SAMPLE[name]
+    result = validate(source, name)
+    assert result.errors == ()
+    assert _counts(result) == IN_SAMPLE[name]
     taken = take(source, name, tmp_path / "out")
     assert (taken.conversations, taken.probes) == (IN_SAMPLE[name][0], IN_SAMPLE[name][-1])
     assert read_library(tmp_path / "out", name).recordings == read_library(source, name).recordings
 
 
 @pytest.mark.parametrize("name", ["aider", "hermes", "locomo", "realmem", "realtalk"])
-def test_clone_of_a_set_is_answered_with_its_folder(clone_sample: Sample, tmp_path: Path, name: str) -> None:
+def test_read_clone_of_a_set_names_its_data_folder(clone_sample: Sample, tmp_path: Path, name: str) -> None:
     clone_sample(name, tmp_path)
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path, name)
     assert str(caught.value).endswith(f"which format {name!r} reads; they are in {tmp_path / entry_of(name).path}")
 
 
-def test_beam_chat_cut_to_length_is_read_where_it_is_named(clone_sample: Sample, tmp_path: Path) -> None:
+def test_beam_truncated_chat_is_read_when_named(clone_sample: Sample, tmp_path: Path) -> None:
     place = clone_sample("beam", tmp_path) / "chats" / "100K" / "7"
     (whole,) = read_library(place, "beam").recordings
     library = read_library(place / "chat_trunecated.json", "beam")
-    assert [one.turns for one in library.recordings] == [whole.turns[:4]]
-    assert "100K-7/knowledge_update-1: sources [4] are no messages" in library.golden.notes
+    assert [recording.turns for recording in library.recordings] == [whole.turns[:4]]
+    assert "100K-7/knowledge_update-1: sources [4] are not messages of this chat" in library.golden.notes
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_published_set_is_read_whole_and_known(name: str) -> None:
+def test_published_set_is_complete_and_known(name: str) -> None:
     clone = _clone(name)
     if not clone:
         pytest.skip("LAB_PUBLISHED is not set")
     folder, counts = WHOLE[name]
     library = read_library(clone / folder, name)
     known = identified(entry_of(name), map(sha256_file, library.names.values()))
-    assert [(one.name, one.part) if one else None for one in known] == [(as_listed(one), "") for one in library.names]
-    found = validate(clone / folder, name)
-    assert found.errors == ()
-    assert _counts(found) == counts
-    assert not [one for one in found.warnings if "not the published file" in one]
+    assert [(one.name, one.part) if one else None for one in known] == [(as_listed(name), "") for name in library.names]
+    result = validate(clone / folder, name)
+    assert result.errors == ()
+    assert _counts(result) == counts
+    assert not [warning for warning in result.warnings if "differs from the published file" in warning]
 
 
-def test_ikat_as_published_needs_nothing_on_520_of_833_turns() -> None:
+def test_ikat_published_set_has_520_of_833_turns_without_need() -> None:
     clone = _clone("ikat")
     if not clone:
         pytest.skip("LAB_PUBLISHED is not set")
-    assert sum(not one.relevant for one in read_library(clone, "ikat").golden.probes) == 520
+    assert sum(not probe.relevant for probe in read_library(clone, "ikat").golden.probes) == 520

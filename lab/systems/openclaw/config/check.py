@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from lab.shape import named
+from lab.shape import json_type
 from lab.systems.openclaw.config.table import SEED, Knob, Section
 from lab.systems.openclaw.config.values import finite
 from lab.utf16 import WHITESPACE
@@ -21,7 +21,7 @@ def complaints(section: Section, raw: object, path: str, profile: str) -> Iterat
         words = ["true", "false"] if section.boolean else list(section.presets)
         expected = f"{', '.join(words)} or an object" if words else "an object"
         # Do not repeat a string in place of a section: it may be a provider's key.
-        yield path, f"expected {expected}, found {in_short(raw) if section.presets else named(raw)}"
+        yield path, f"expected {expected}, found {in_short(raw) if section.presets else json_type(raw)}"
         return
     known = sorted(key for key, entry in section.keys.items() if profile == SEED or not entry.only_seed)
     for key, value in raw.items():
@@ -57,13 +57,13 @@ def _complaint(knob: Knob, value: object) -> str | None:
         wrong = ((number, _complaint(Knob("text"), item)) for number, item in enumerate(value, 1))
         return next((f"item {number}: {what}" for number, what in wrong if what), None)
     if not isinstance(value, str):
-        return f"expected a string, found {named(value) if knob.kind == 'secret' else in_short(value)}"
+        return f"expected a string, found {json_type(value) if knob.kind == 'secret' else in_short(value)}"
     return None if value.strip(WHITESPACE) else "is blank"
 
 
 def in_short(value: object) -> str:
     """Return a value as JSON on one short line."""
     if isinstance(value, Mapping | list):
-        return named(value)
+        return json_type(value)
     text = repr(value) if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"

@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import parse_json, read_text
-from lab.shape import named
+from lab.shape import json_type
 from lab.systems.openclaw.config.table import PLUGIN
 
 ENTRY = "openclaw-mem-engine"
@@ -64,7 +64,7 @@ def locate(value: object, where: str) -> Any:
         path.append(key)
         value = value[key]
         if not isinstance(value, Mapping):
-            raise UnusableInput(f"{where}: {'.'.join(path)}: expected an object, found {named(value)}")
+            raise UnusableInput(f"{where}: {'.'.join(path)}: expected an object, found {json_type(value)}")
     if isinstance(value, Mapping) and (path or "config" in value):
         misplaced = [key for key in value if key in PLUGIN]
         if misplaced:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings
-from lab.shape import named
+from lab.shape import json_type
 from lab.systems.openclaw.config.check import complaints, in_short
 from lab.systems.openclaw.config.file import locate
 from lab.systems.openclaw.config.missing import NOT_HERE, missing, only_here, refused
@@ -198,7 +198,7 @@ def _expanded(section: Section, raw: object) -> Any:
 def _problems(given: object, profile: str, where: str) -> Iterator[str]:
     """Yield what is wrong, one line each, with the path of the key."""
     if not isinstance(given, Mapping):
-        yield f"{where}: expected an object, found {named(given)}"
+        yield f"{where}: expected an object, found {json_type(given)}"
         return
     for path, complaint in complaints(_WHOLE, given, "", profile):
         yield f"{where}: {path}: {complaint}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lab.shape import named
+from lab.shape import json_type
 from lab.systems.openclaw.config.check import in_short
 from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN, Knob, Section
 from lab.systems.openclaw.config.values import finite
@@ -92,7 +92,7 @@ def refusals(section: Section, raw: object, path: str) -> Iterator[tuple[str, st
         return
     if not isinstance(raw, Mapping):
         words = "true, false or an object" if section.boolean and not section.only_object else "an object"
-        yield path, f"expected {words}, found {named(raw)}"
+        yield path, f"expected {words}, found {json_type(raw)}"
         return
     known = sorted(key for key, entry in section.keys.items() if not entry.only_seed)
     for key, value in raw.items():
@@ -141,10 +141,10 @@ def _refusal(knob: Knob, value: object) -> str | None:
         if not isinstance(value, list):
             return f"expected a list of strings, found {in_short(value)}"
         wrong_item = next((number for number, item in enumerate(value, 1) if not isinstance(item, str)), None)
-        return f"item {wrong_item}: expected a string, found {named(value[wrong_item - 1])}" if wrong_item else None
+        return f"item {wrong_item}: expected a string, found {json_type(value[wrong_item - 1])}" if wrong_item else None
     if isinstance(value, str):
         return None
-    return f"expected a string, found {named(value) if knob.kind == 'secret' else in_short(value)}"
+    return f"expected a string, found {json_type(value) if knob.kind == 'secret' else in_short(value)}"
 
 
 def _number_refusal(knob: Knob, value: object) -> str | None:

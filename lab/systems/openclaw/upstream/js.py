@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeAlias
 
-from lab.utf16 import HALF, WHITESPACE
+from lab.utf16 import LONE_SURROGATE, WHITESPACE
 
 # A value that JSON can hold.
 Json: TypeAlias = "str | float | bool | Sequence[Json] | Mapping[str, Json] | None"
@@ -38,7 +38,7 @@ def round6(value: float) -> float:
 def js_json(value: Json) -> str:
     """Return a value as JavaScript's ``JSON.stringify`` does: no spaces, 2 instead of 2.0, lone surrogates escaped."""
     if isinstance(value, str):
-        return HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
+        return LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(value, ensure_ascii=False))
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float):

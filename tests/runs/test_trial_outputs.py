@@ -1,4 +1,4 @@
-"""What every face says first of a run that is a trial, and what becomes of a verdict that is stale."""
+"""Every output marks a trial first, and outdated verdicts are not shown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _unfolded(text: str) -> str:
         ("gate",),
     ],
 )
-def test_first_line_of_a_command_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
+def test_trial_is_in_the_first_line_of_every_command(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
     command, *options = words
     ended = lab(command, run.path, *options)
     lines = ended.out.splitlines()
@@ -59,21 +59,22 @@ def test_first_line_of_a_command_says_that_it_is_a_trial(run: RunDirectory, lab:
 
 
 @pytest.mark.parametrize("words", [("score",), ("compare",), ("gate",)])
-def test_json_says_that_it_is_a_trial(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
+def test_trial_is_in_json_outputs(run: RunDirectory, lab: Lab, words: tuple[str, ...]) -> None:
     value = json.loads(lab(*words, run.path, "--json").out)
     assert value["trial"] == list(trial(run.manifest))
 
 
-def test_replay_and_list_say_that_it_is_a_trial(run: RunDirectory, asked: ReplayRequest, lab: Lab) -> None:
-    words = ["replay", asked.path, "--format", "lab", "--golden", str(asked.golden), "--scope", "recorded"]
-    words += [word for arm in asked.arms for word in ("--arm", arm)]
+def test_trial_is_shown_by_replay_and_list(run: RunDirectory, replay_request: ReplayRequest, lab: Lab) -> None:
+    golden = str(replay_request.golden)
+    words = ["replay", replay_request.path, "--format", "lab", "--golden", golden, "--scope", "recorded"]
+    words += [word for arm in replay_request.arms for word in ("--arm", arm)]
     ended = lab(*words, "--embedder", "hashing", "--limit", "3", "--out", run.path)
     assert _unfolded(ended.out).startswith(SAID)
     assert "0 done, 3 skipped" in ended.out
     assert "complete (trial)" in lab("runs", "list", run.path.parent).out
 
 
-def test_verdict_files_say_that_it_is_a_trial(run: RunDirectory, tmp_path: Path) -> None:
+def test_trial_is_in_verdict_files(run: RunDirectory, tmp_path: Path) -> None:
     verdict = judge(read_policy("rollout"), run)
     write_verdict(verdict, tmp_path / "verdict")
     assert list(json.loads((tmp_path / "verdict" / "verdict.json").read_bytes()))[:2] == ["schema", "trial"]
@@ -83,7 +84,7 @@ def test_verdict_files_say_that_it_is_a_trial(run: RunDirectory, tmp_path: Path)
     assert said == list(trial(run.manifest))
 
 
-def test_pages_say_that_it_is_a_trial(run: RunDirectory) -> None:
+def test_trial_is_shown_on_pages(run: RunDirectory) -> None:
     build_report(run)
     markdown = (run.path / "report.md").read_text("utf-8")
     assert markdown.splitlines()[0] == f"# Recall report ({SAID})"
@@ -95,7 +96,7 @@ def test_pages_say_that_it_is_a_trial(run: RunDirectory) -> None:
     assert SAID in repr(open_notebook(run.path).compare("tier_first_v1", "tier_quota_v1"))
 
 
-def test_reasons_of_a_trial_are_all_told(sound: RunDirectory) -> None:
+def test_trial_line_lists_all_reasons(sound: RunDirectory) -> None:
     manifest = sound.manifest
     resolved = replace(
         manifest.resolved,
@@ -105,17 +106,17 @@ def test_reasons_of_a_trial_are_all_told(sound: RunDirectory) -> None:
         categories="detected",
         store="lancedb",
     )
-    asked = {**manifest.asked, "arms": ["tier_first_v1", "mine=mine.json"], "max_items": 6, "conversation": ["a"]}
-    other = replace(manifest, resolved=resolved, asked=asked, migrated=Migrated(3, "0.1.0", ()), status="incomplete")
+    given = {**manifest.asked, "arms": ["tier_first_v1", "mine=mine.json"], "max_items": 6, "conversation": ["a"]}
+    other = replace(manifest, resolved=resolved, asked=given, migrated=Migrated(3, "0.1.0", ()), status="incomplete")
     assert trial_line(trial(other)) == (
         "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
-        "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules a conversation drawn; categories "
-        "detected; store lancedb; own configuration of mine; at most 6 items asked for; migrated from schema 3, "
-        "digests taken then; not complete"
+        "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules per conversation sampled; "
+        "categories detected; store lancedb; own configuration of mine; at most 6 items requested; "
+        "migrated from schema 3, digests taken then; not complete"
     )
 
 
-def test_run_under_real_conditions_is_no_trial(sound: RunDirectory) -> None:
+def test_trial_of_real_conditions_has_no_reasons(sound: RunDirectory) -> None:
     resolved = replace(sound.manifest.resolved, embedder={"kind": "sentence-transformers", "model": "m"})
     manifest = replace(sound.manifest, resolved=resolved, asked={**sound.manifest.asked, "limit": None})
     assert trial(manifest) == ()
@@ -137,33 +138,35 @@ def _pages(run: RunDirectory) -> str:
     return (run.path / "report.md").read_text("utf-8")
 
 
-def test_current_verdict_is_shown(run: RunDirectory) -> None:
+def test_report_current_verdict_is_shown(run: RunDirectory) -> None:
     _judged(run)
     text = _pages(run)
     assert "## INCONCLUSIVE: rollout" in text
     assert "stale" not in text
 
 
-def test_verdict_of_what_the_run_held_before_is_not_shown(run: RunDirectory, asked: ReplayRequest) -> None:
+def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, replay_request: ReplayRequest) -> None:
     _judged(run)
     run.receipts(run.conversations[0]).unlink()
-    again = run_replay(asked, run.path).run
+    again = run_replay(replay_request, run.path).run
     text = _pages(again)
     assert "INCONCLUSIVE: rollout" not in text
     assert "verdict.json is stale and is not shown: the run has changed since" in text
-    assert "Judge again with lab gate" in text
+    assert "Run lab gate again" in text
     _judged(again)
     assert "INCONCLUSIVE: rollout" in _pages(again)
 
 
-def test_verdict_of_another_run_is_not_shown(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
-    other = run_replay(replace(asked, limit=2), tmp_path / "other").run
+def test_report_verdict_of_another_run_is_not_shown(
+    run: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
+) -> None:
+    other = run_replay(replace(replay_request, limit=2), tmp_path / "other").run
     _judged(other)
     shutil.copyfile(other.path / "verdict.json", run.path / "verdict.json")
     assert "the run has changed since" in _pages(run)
 
 
-def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
+def test_report_verdict_of_a_changed_policy_is_not_shown(run: RunDirectory, tmp_path: Path) -> None:
     policy = tmp_path / "mine.toml"
     policy.write_bytes((SHIPPED / "rollout.toml").read_bytes().replace(b'name = "rollout"', b'name = "mine"'))
     _judged(run, str(policy))
@@ -172,19 +175,19 @@ def test_verdict_by_a_policy_that_has_changed_is_not_shown(run: RunDirectory, tm
     assert "is not shown: policy mine has changed since" in _pages(run)
 
 
-def test_verdict_against_a_run_that_has_changed_is_not_shown(
-    run: RunDirectory, sound: RunDirectory, asked: ReplayRequest, tmp_path: Path
+def test_report_verdict_against_a_changed_run_is_not_shown(
+    run: RunDirectory, sound: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
 ) -> None:
     shutil.copytree(sound.path, tmp_path / "base")
     base = open_run(tmp_path / "base")
     write_verdict(judge(read_policy("nightly"), run, against=base), run.path)
     assert ": nightly, tier_quota_v1 against" in _pages(run).replace("\\", "")
     base.receipts(base.conversations[0]).unlink()
-    run_replay(asked, base.path)
+    run_replay(replay_request, base.path)
     assert f"{base.path}, the run that it was compared with, has changed since" in _pages(run).replace("\\", "")
 
 
-def test_verdict_that_does_not_say_what_it_was_made_from_is_not_shown(run: RunDirectory) -> None:
+def test_report_verdict_without_its_inputs_is_not_shown(run: RunDirectory) -> None:
     _judged(run)
     path = run.path / "verdict.json"
     value = json.loads(path.read_bytes())

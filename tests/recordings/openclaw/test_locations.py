@@ -1,4 +1,4 @@
-"""Where sessions lie: homes, agents and folders, what is found twice, and what was reset or deleted."""
+"""Tests of finding sessions: homes, agents and folders, duplicates, and reset or deleted sessions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DATABASE = "openclaw-agent.sqlite"
 
 
 def said(library: Library) -> dict[str, list[str]]:
-    return {one.conversation: [turn.text for turn in one.turns] for one in library.recordings}
+    return {recording.conversation: [turn.text for turn in recording.turns] for recording in library.recordings}
 
 
 def passed(library: Library) -> dict[str, int]:
     assert library.inventory is not None
-    return {one.what: one.count for one in library.inventory.passed}
+    return {skipped.what: skipped.count for skipped in library.inventory.passed}
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def pack(path: Path, log: Any) -> Path:
 
 
 @pytest.mark.parametrize("where", ["", "agents", "agents/main", "agents/main/agent", f"agents/main/agent/{DATABASE}"])
-def test_session_of_a_home_is_found_from_every_folder_above(
+def test_find_session_of_a_home_from_every_parent_folder(
     tmp_path: Path, talk: Any, make_database: MakeDatabase, where: str
 ) -> None:
     make_database(tmp_path / "agents/main/agent" / DATABASE, talk("one"))
@@ -65,56 +65,56 @@ def test_session_of_a_home_is_found_from_every_folder_above(
     assert (said(library), list(library.names)) == ({FIRST: ["one"]}, [DATABASE])
 
 
-def test_agents_of_a_home_keep_sessions_of_one_id_apart(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
+def test_sessions_with_equal_ids_of_two_agents_stay_separate(
+    tmp_path: Path, talk: Any, make_database: MakeDatabase
+) -> None:
     make_database(tmp_path / "agents/main/agent" / DATABASE, talk("of main"), talk("alone", identity=SECOND))
     make_database(tmp_path / "agents/work/agent" / DATABASE, talk("of work"))
     library = read_library(tmp_path, "openclaw")
     assert said(library) == {f"{FIRST}@main": ["of main"], f"{FIRST}@work": ["of work"], SECOND: ["alone"]}
     assert library.recordings[0].turns[0].key == f"{FIRST}@main/{FIRST}/0001-0001"
     assert sorted(library.names) == [f"main/agent/{DATABASE}", f"work/agent/{DATABASE}"]
-    assert library.golden.notes[0] == f"{FIRST}: 2 agents hold a session of this id; each is called by its agent, too"
+    assert library.golden.notes[0] == f"{FIRST}: 2 agents have a session with this id, so the agent's name is appended"
 
 
-def test_file_that_a_migration_left_is_not_counted_twice(
-    tmp_path: Path, talk: Any, make_database: MakeDatabase
-) -> None:
+def test_file_left_by_a_migration_is_not_counted_twice(tmp_path: Path, talk: Any, make_database: MakeDatabase) -> None:
     old, new = talk("one"), talk("one", "two", version=4)
     make_database(tmp_path / "agents/main/agent" / DATABASE, new)
     write(tmp_path / f"agents/main/sessions/{FIRST}.jsonl", old)
     library = read_library(tmp_path, "openclaw")
     assert (said(library), list(library.names)) == ({FIRST: ["one", "two"]}, [DATABASE])
     assert passed(library)["copies of sessions"] == 1
-    assert library.golden.notes[0] == f"{FIRST}: found again in {FIRST}.jsonl, which is passed over"
+    assert library.golden.notes[0] == f"{FIRST}: duplicate in {FIRST}.jsonl, skipped"
     write(tmp_path / f"agents/main/sessions/{FIRST}.jsonl", talk("one", "two", "three"))
     library = read_library(tmp_path, "openclaw")
     assert said(library) == {FIRST: ["one", "two", "three"]}
 
 
-def test_reset_and_deleted_sessions_are_told_and_read_on_request(tmp_path: Path, talk: Any) -> None:
+def test_reset_and_deleted_sessions_are_noted_and_readable(tmp_path: Path, talk: Any) -> None:
     write(tmp_path / f"{FIRST}.jsonl", talk("now"))
     write(tmp_path / f"{SECOND}.jsonl.reset.2026-09-01T09-00-00.000Z", talk("before", identity=SECOND))
     third = SECOND.replace("2", "3", 1)
     pack(tmp_path / f"{third}.jsonl.deleted.2026-09-01T10-00-00.000Z.0a.zst", talk("gone", identity=third))
     library = read_library(tmp_path, "openclaw")
     assert said(library) == {FIRST: ["now"]}
-    assert passed(library)["sessions that were reset, read with --format openclaw-archived"] == 1
-    assert passed(library)["sessions that were deleted, read with --format openclaw-archived"] == 1
-    assert "which --format openclaw-archived reads, too: 2" in library.golden.notes[0]
+    assert passed(library)["sessions that were reset; --format openclaw-archived reads them"] == 1
+    assert passed(library)["sessions that were deleted; --format openclaw-archived reads them"] == 1
+    assert "skipped 2 sessions that were reset or deleted (" in library.golden.notes[0]
     every = read_library(tmp_path, "openclaw-archived")
     assert said(every) == {FIRST: ["now"], SECOND: ["before"], third: ["gone"]}
     assert every.inventory is not None
-    stored = sorted(one.stored for one in every.inventory.stocks)
+    stored = sorted(stock.stored for stock in every.inventory.stocks)
     assert stored == ["JSON Lines 3", "deleted, JSON Lines 3", "reset, JSON Lines 3"]
 
 
-def test_archive_that_is_named_itself_is_read(tmp_path: Path, talk: Any) -> None:
+def test_archive_given_as_path_is_read(tmp_path: Path, talk: Any) -> None:
     path = write(tmp_path / f"{FIRST}.jsonl.reset.2026-09-01T09-00-00.000Z", talk("before"))
     assert said(read_library(path, "openclaw")) == {FIRST: ["before"]}
     with pytest.raises(UnusableInput, match=r"only sessions that were reset or deleted \(1\); --format openclaw-arch"):
         read_library(tmp_path, "openclaw")
 
 
-def test_archive_of_the_same_entries_is_a_copy_and_of_others_is_not(tmp_path: Path, talk: Any, new_log: Any) -> None:
+def test_archive_with_the_same_entries_is_a_copy(tmp_path: Path, talk: Any, new_log: Any) -> None:
     write(tmp_path / f"{FIRST}.jsonl", talk("one", "two"))
     write(tmp_path / f"{FIRST}.jsonl.reset.1", talk("one"))
     other = new_log(FIRST)
@@ -125,7 +125,7 @@ def test_archive_of_the_same_entries_is_a_copy_and_of_others_is_not(tmp_path: Pa
     assert passed(library)["copies of sessions"] == 1
 
 
-def test_archive_without_ids_is_told_apart_by_its_lines(tmp_path: Path, talk: Any) -> None:
+def test_archive_without_ids_is_identified_by_its_lines(tmp_path: Path, talk: Any) -> None:
     def without_ids(*texts: str) -> Any:
         log = talk(*texts, version=1)
         for line in log.lines[1:]:
@@ -141,7 +141,7 @@ def test_archive_without_ids_is_told_apart_by_its_lines(tmp_path: Path, talk: An
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "identity"])
-def test_archive_of_a_database_is_read_on_request_once(
+def test_archive_in_a_database_is_read_once_on_request(
     tmp_path: Path, talk: Any, make_database: MakeDatabase, encoding: str
 ) -> None:
     path = make_database(tmp_path / "agents/main/agent" / DATABASE, talk("now"))
@@ -159,13 +159,13 @@ def test_archive_of_a_database_is_read_on_request_once(
     (tmp_path / "agents/main/sessions" / name).write_bytes(blob)
     library = read_library(tmp_path, "openclaw")
     assert said(library) == {FIRST: ["now"]}
-    assert passed(library)["sessions that were deleted, read with --format openclaw-archived"] == 1
+    assert passed(library)["sessions that were deleted; --format openclaw-archived reads them"] == 1
     every = read_library(tmp_path, "openclaw-archived")
     assert said(every) == {FIRST: ["now"], SECOND: ["gone"]}
-    assert passed(every)["archived transcripts that the database holds, too"] == 1
+    assert passed(every)["archived transcripts that the database contains as well"] == 1
 
 
-def test_spoilt_file_of_a_folder_is_passed_over_and_told(tmp_path: Path, talk: Any) -> None:
+def test_spoilt_file_of_a_folder_is_skipped_and_noted(tmp_path: Path, talk: Any) -> None:
     write(tmp_path / "a.jsonl", talk("one"))
     (tmp_path / "b.jsonl").write_text("{}\n")
     write(tmp_path / "c.jsonl", talk(identity=SECOND))
@@ -182,36 +182,36 @@ def test_spoilt_file_of_a_folder_is_passed_over_and_told(tmp_path: Path, talk: A
         "other files among the sessions": 1,
         "session headers": 1,
         "trajectories of sessions, which repeat their transcripts": 1,
-        "transcripts that cannot be read, or in which nobody says anything": 3,
+        "transcripts that are unreadable or have no turn": 3,
     }
     assert [note.split(": ")[0] for note in library.golden.notes] == [
         str(tmp_path / "sessions.json"),
-        *["passed over"] * 3,
+        *["skipped"] * 3,
     ]
 
 
-def test_packed_transcript_is_bounded(tmp_path: Path, talk: Any) -> None:
+def test_compressed_transcript_has_a_size_limit(tmp_path: Path, talk: Any) -> None:
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(pa.compress(bytes((256 << 20) + 1), codec="zstd", asbytes=True))
     with pytest.raises(UnusableInput) as caught:
         read_library(path, "openclaw")
-    assert str(caught.value) == f"{path}: holds more than 256 MiB"
+    assert str(caught.value) == f"{path}: decompresses to more than 256 MiB"
 
 
-def test_index_tells_how_sessions_of_files_began(tmp_path: Path, talk: Any) -> None:
+def test_index_gives_the_origin_of_file_sessions(tmp_path: Path, talk: Any) -> None:
     write(tmp_path / f"{FIRST}.jsonl", talk("one"))
     (tmp_path / "sessions.json").write_text(json.dumps({"agent:main:subagent:7": {"sessionId": FIRST}}))
     library = read_library(tmp_path, "openclaw")
     assert library.inventory is not None
-    assert [one.origin for one in library.inventory.stocks] == ["subagent"]
+    assert [stock.origin for stock in library.inventory.stocks] == ["subagent"]
 
 
-def test_folder_without_sessions_is_told(tmp_path: Path) -> None:
+def test_folder_without_sessions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path, "openclaw")
     assert str(caught.value) == (
-        f"{tmp_path}: no *.jsonl or openclaw-agent.sqlite here, which format 'openclaw' reads; give a host's home "
-        "(~/.openclaw), an agent's folder, a folder of sessions, a .sqlite or a .jsonl file"
+        f"{tmp_path}: has no *.jsonl or openclaw-agent.sqlite file, which format 'openclaw' reads; give a host's home "
+        "(~/.openclaw), an agent's folder, a sessions folder, or a .sqlite or .jsonl file"
     )
 
 
@@ -229,10 +229,10 @@ def test_forgotten_memories_and_agents_survive_a_conversion(
     convert(tmp_path / "home", "openclaw", tmp_path / "out", name="mine")
     again = read_library(tmp_path / "out/datasets/mine", "lab")
     assert again.recordings == read_library(tmp_path / "home", "openclaw").recordings
-    assert [one.visible_until for one in again.recordings[0].memories] == [2]
+    assert [memory.visible_until for memory in again.recordings[0].memories] == [2]
 
 
-def test_validation_says_what_is_there(tmp_path: Path, talk: Any) -> None:
+def test_validation_includes_the_inventory(tmp_path: Path, talk: Any) -> None:
     write(tmp_path / f"{FIRST}.jsonl", talk("one", "two"))
     found = validate(tmp_path, "openclaw").as_json()
     assert list(found["inventory"]["stocks"]) == [

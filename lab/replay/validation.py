@@ -1,6 +1,6 @@
-"""What a system of another package says, looked at before anybody reads it: types, ranges, and what can be written.
+"""Validate answers of systems from other packages: types, ranges, and encodable texts.
 
-Systems of this project are typed and tested; theirs may say anything.
+Systems of this project are typed and tested, and need no validation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ STATUSES = ("ok", "skipped", "degraded")
 
 
 class Broken(Exception):
-    """A system said what cannot be; its one argument names it."""
+    """A breach of the contract by a system; the only argument is its kind."""
 
 
 def require_recall(answer: object) -> None:
-    """Refuse a recall with anything in it that is not what the contract says."""
+    """Raise :class:`Broken` for a recall whose fields do not match the contract."""
     import orjson
 
     if not isinstance(answer, Recall):
@@ -43,7 +43,7 @@ def require_recall(answer: object) -> None:
 
 
 def require_writes(writes: object) -> None:
-    """Refuse writes that are none, or whose memories are none."""
+    """Raise :class:`Broken` for writes whose fields do not match the contract."""
     _require(isinstance(writes, Writes), "no_writes")
     if isinstance(writes, Writes):
         _require(all(map(_is_stored, (*writes.created, *writes.updated))), "bad_write")
@@ -56,7 +56,7 @@ def _require(holds: bool, kind: str) -> None:
 
 
 def _is_text(value: object) -> bool:
-    """A text that can be written as UTF-8."""
+    """Return whether a value is a text that UTF-8 can encode."""
     if not isinstance(value, str):
         return False
     try:
@@ -74,16 +74,16 @@ def _is_count(value: object) -> bool:
     return value is None or (type(value) is int and 0 <= value < 1 << 31)
 
 
-def _is_stored(one: object) -> bool:
-    return isinstance(one, Stored) and _is_text(one.id) and _is_text(one.text) and _are_texts(one.sources)
+def _is_stored(value: object) -> bool:
+    return isinstance(value, Stored) and _is_text(value.id) and _is_text(value.text) and _are_texts(value.sources)
 
 
-def _is_item(one: object) -> bool:
-    if not (isinstance(one, Item) and _is_text(one.id) and _is_text(one.text) and _are_texts(one.sources)):
+def _is_item(value: object) -> bool:
+    if not (isinstance(value, Item) and _is_text(value.id) and _is_text(value.text) and _are_texts(value.sources)):
         return False
-    signals = one.signals
-    if not (isinstance(signals, Signals) and isinstance(one.score, int | float) and math.isfinite(one.score)):
+    signals = value.signals
+    if not (isinstance(signals, Signals) and isinstance(value.score, int | float) and math.isfinite(value.score)):
         return False
-    texts = (one.tier, signals.id, signals.label, signals.scope, signals.decision)
+    texts = (value.tier, signals.id, signals.label, signals.scope, signals.decision)
     ranks = (signals.fts_rank, signals.vec_rank)
     return all(text is None or _is_text(text) for text in texts) and all(map(_is_count, ranks))

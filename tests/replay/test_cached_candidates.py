@@ -1,4 +1,4 @@
-"""Kept candidates: named by all code on the way, and left alone by a replay that is to be made anew."""
+"""Cached candidates: keyed by all code that they depend on, and ignored on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.runs.code import PASSED, READERS, code_key
+from lab.runs.code import READERS, RECEIPT_SOURCES, code_key
 
 Read = Callable[[Path], dict[str, bytes]]
 
@@ -35,11 +35,9 @@ Read = Callable[[Path], dict[str, bytes]]
         "replay/loop.py",
     ],
 )
-def test_an_edit_anywhere_on_the_way_is_another_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str
-) -> None:
+def test_code_key_any_edited_source_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str) -> None:
     source = Path(str(lab.__file__)).parent
-    for part in PASSED:
+    for part in RECEIPT_SOURCES:
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy
         copy(source / part, tmp_path / part)
     ours = code_key.__wrapped__()
@@ -50,11 +48,9 @@ def test_an_edit_anywhere_on_the_way_is_another_name(
     assert code_key.__wrapped__() != ours
 
 
-def test_code_key_is_the_same_after_an_edit_of_what_only_reads_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_key_edited_reader_of_runs_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Path(str(lab.__file__)).parent
-    for part in PASSED:
+    for part in RECEIPT_SOURCES:
         copy = shutil.copytree if (source / part).is_dir() else shutil.copy
         copy(source / part, tmp_path / part)
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
@@ -65,10 +61,12 @@ def test_code_key_is_the_same_after_an_edit_of_what_only_reads_runs(
     assert code_key.__wrapped__() == before
 
 
-def test_no_code_of_a_replay_imports_what_only_reads_runs() -> None:
+def test_readers_of_runs_are_not_imported_by_a_replay() -> None:
     source = Path(str(lab.__file__)).parent
     files = [
-        file for part in PASSED for file in ([source / part] if part.endswith(".py") else (source / part).rglob("*.py"))
+        file
+        for part in RECEIPT_SOURCES
+        for file in ([source / part] if part.endswith(".py") else (source / part).rglob("*.py"))
     ]
     modules = [name.removesuffix(".py").replace("/", ".") for name in READERS]
     importing = re.compile(
@@ -87,29 +85,33 @@ def test_no_code_of_a_replay_imports_what_only_reads_runs() -> None:
 
 
 @pytest.mark.process
-def test_whatever_a_replay_loads_is_on_the_way_or_only_words() -> None:
+def test_code_key_covers_every_module_that_a_replay_loads() -> None:
     command = "import sys, lab.replay.executors; print(*(one for one in sys.modules if one.startswith('lab.')))"
     loaded = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in loaded}
-    assert parts - {part.removesuffix(".py") for part in PASSED} == {"callable_package", "errors", "formatting"}
+    assert parts - {part.removesuffix(".py") for part in RECEIPT_SOURCES} == {
+        "callable_package",
+        "errors",
+        "formatting",
+    }
 
 
-def test_a_replay_without_kept_candidates_neither_reads_nor_writes_them(desk: Any, files_of: Read) -> None:
+def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of: Read) -> None:
     desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
-    asked, kept = desk.asked("hybrid"), desk.home / "cache" / "candidates"
-    fresh = run_replay(asked, desk.home / "fresh", kept=False).run
+    asked, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
+    fresh = run_replay(asked, desk.home / "fresh", use_cache=False).run
     assert not kept.exists()
     run_replay(asked, desk.home / "usual")
     plan = make_plan(asked)
     (recording,) = plan.recordings
     rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
-    # Another answer than the true one, whole and sound: as stale code would have left it.
+    # A valid file with a wrong answer, as outdated code would have written it.
     stale = Candidates()
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
     stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
     before = files_of(kept)
-    again = run_replay(asked, desk.home / "again", kept=False).run
+    again = run_replay(asked, desk.home / "again", use_cache=False).run
     assert files_of(kept) == before
     assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
-    # The test can fail: who reads what is kept is told the stale answer.
+    # Control: a replay with the cache does return the outdated answer.
     assert run_replay(asked, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()

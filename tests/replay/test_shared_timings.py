@@ -1,4 +1,4 @@
-"""What an arm is booked depends on no other arm, and not on their order."""
+"""The timings of an arm do not depend on other arms or their order."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from lab.systems.openclaw.recall import retrieve
 from lab.systems.openclaw.seed import hot_lane
 
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "tier_quota_v1", "bm25")
-# Nanoseconds of each piece of work. Whatever else is done takes none: sums say what was booked, and how often.
+# Nanoseconds of each kind of work; all else takes none, so that sums show what was timed, and how often.
 VIEW, TEXT, FUSE, CHOOSE, WRAP = 10_000_000, 100_000, 7_000, 300, 11
 
 
 class Hands:
-    """A clock that goes on where it is told to."""
+    """A clock that advances only on request."""
 
     def __init__(self) -> None:
         self.now = 0
 
     def slow(self, patch: pytest.MonkeyPatch, place: Any, name: str, spent: int) -> None:
-        """Let a function take its time, each time it is called."""
+        """Make each call of a function take this time."""
         work = getattr(place, name)
 
         def slowly(*given: Any, **named: Any) -> Any:
@@ -54,7 +54,7 @@ def timings(operators: Path, arms: tuple[str, ...]) -> dict[tuple[str, str], dic
         return {(one.point.key, one.arm): one.recall.timings for one in replay(play, plan.arms)}
 
 
-def test_every_arm_is_booked_what_it_would_have_taken_alone(operators: Path) -> None:
+def test_replay_arms_sharing_a_search_are_timed_as_if_alone(operators: Path) -> None:
     arms = ARMS
     alone = {key: spent for arm in arms for key, spent in timings(operators, (arm,)).items()}
     for order in (arms, arms[::-1], arms[2:] + arms[:2]):
@@ -65,7 +65,7 @@ def test_every_arm_is_booked_what_it_would_have_taken_alone(operators: Path) -> 
     assert searched
     for spent in searched:
         assert spent["retrieve"] == VIEW
-        # A search for every tier, and as many fusions; nothing else was waited for.
+        # One search and one fusion for every tier, and no other waiting.
         assert spent["search"] % (TEXT + FUSE) == 0
         assert spent["select"] == 0
         assert spent["wrap"] == WRAP

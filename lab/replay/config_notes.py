@@ -1,4 +1,4 @@
-"""Notes on configurations: they name another embedding model than the run used, or what nothing here has."""
+"""Notes on configurations: they name another embedder than the run used, or settings that are not implemented."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lab.systems.contract import ArmInfo
 
 
 def embedder_notes(resolved: Resolved, arms: Collection[str] | None = None) -> tuple[str, ...]:
-    """One sentence for each embedder that configurations name and the run did not use, with the arms that name it.
+    """Return a sentence for each embedder that configurations name and the run did not use, with its arms.
 
-    ``resolved`` is that of a manifest; ``arms`` are those to look at, by default all. Empty where nothing differs, and
-    where no configuration speaks of an embedder. Model names are compared, for that is all that a configuration says.
+    ``resolved`` comes from a manifest; ``arms`` defaults to all. Only model names are compared, because configurations
+    say no more. Empty where nothing differs or no configuration names an embedder.
     """
     named = [(arm.name, arm.embedder) for arm in resolved.arms if arms is None or arm.name in arms]
     return other_embedders(resolved.embedder_model, named)
 
 
 def other_embedders(used: str, named: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
-    """The same of arms by name, each with the model that its configuration names, where ``used`` was the embedder."""
+    """Return the notes of :func:`embedder_notes` from pairs of an arm and the model that its configuration names."""
     by_model: dict[str, list[str]] = {}
     for arm, model in named:
         if model and model != used:
@@ -29,7 +29,7 @@ def other_embedders(used: str, named: Iterable[tuple[str, str | None]]) -> tuple
 
 
 def config_note(named: str | None) -> str | None:
-    """The same of a configuration by itself, before any replay; None where it names no embedder, or the default."""
+    """Return the note on one configuration before any replay; None if it names no embedder, or the default one."""
     if named in (None, DEFAULT_MODEL):
         return None
     return (
@@ -39,15 +39,15 @@ def config_note(named: str | None) -> str | None:
 
 
 def _note(arms: list[str], named: str, used: str) -> str:
-    one = len(arms) == 1
+    arm, engine = ("arm", "that engine") if len(arms) == 1 else ("arms", "these engines")
     return (
-        f"embedder: the configuration of {'arm' if one else 'arms'} {', '.join(arms)} names {named}; this run used "
-        f"{used}, so its figures are not those of {'that engine' if one else 'these engines'}"
+        f"embedder: the configuration of {arm} {', '.join(arms)} names {named}; this run used {used}, "
+        f"so its figures are not those of {engine}"
     )
 
 
 def missing_notes(infos: Iterable[ArmInfo]) -> tuple[str, ...]:
-    """One sentence on what the configurations of arms ask for and nothing here has; empty where there is nothing."""
+    """Return one sentence that lists the settings of arms which are not implemented here; empty if there are none."""
     by_path: dict[str, list[str]] = {}
     for info in infos:
         for path in info.missing:

@@ -1,8 +1,7 @@
-"""Attempts to make a bad candidate pass by changing the files of a run: each is refused, on every face.
+"""Changes to the files of a run that would make a bad candidate pass are refused by every command.
 
-Where an attempt is ``covered`` its digests are taken anew afterwards, as a careless copy or a tool would leave them, so
-that the digests do not refuse it: what is refused then is refused for what it holds. Somebody who writes consistent
-files, counts and digests cannot be told from a replay; docs/replay.md says so.
+After a ``covered`` change the digests are computed again, as a tool might do, so that the refusal comes from the
+contents. Consistent files, counts and digests cannot be distinguished from a replay; docs/replay.md says so.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ AGAIN = r"(delete it and run the same replay again|run the same replay again to 
 
 
 def _rewrite(path: Path, rows: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
-    """Other rows in a Parquet file, its schema and metadata as they were."""
+    """Replace the rows of a Parquet file, keeping its schema and metadata."""
     table = read_table(path)
     write_table(pa.Table.from_pylist(rows(table.to_pylist()), table.schema), path)
 
 
 def _losing(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the candidate at which it injects nothing that is wanted, roughly: every other one of its probes."""
+    """Return every other row of the candidate's probes, roughly those without relevant items."""
     return [row for row in rows if row["arm"] == CANDIDATE and row["probe"]][::2]
 
 
@@ -106,15 +105,15 @@ def _of_another_conversation(run: RunDirectory) -> None:
 
 
 def _gold_that_random_finds(run: RunDirectory) -> None:
-    path, found = run.path / "golden.jsonl", {}
+    path, result = run.path / "golden.jsonl", {}
     for conversation in run.conversations:
         for row in read_table(run.receipts(conversation)).to_pylist():
             if row["arm"] == "random" and row["probe"]:
-                found[row["probe"]] = row["item_key"][:1]
+                result[row["probe"]] = row["item_key"][:1]
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for line in lines:
         line["relevant"] = [
-            {"memory": key, "grade": 1, "label": "nice_to_have", "visible": True} for key in found[line["probe"]]
+            {"memory": key, "grade": 1, "label": "nice_to_have", "visible": True} for key in result[line["probe"]]
         ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 
@@ -167,7 +166,7 @@ PLAIN: dict[str, Attempt] = {
     "other code": _manifest(lambda one: one["environment"].update(code="0" * 64)),
     "no digest": _manifest(lambda one: one["files"].popitem()),
 }
-# What is refused for what it holds, digests or not.
+# Refused for their contents, whatever the digests say.
 COVERED = (
     *("losing rows of one arm deleted", "losing turns of every arm deleted", "a winning row twice"),
     *("winning rows in place of losing ones", "probes hidden in the receipts"),
@@ -206,7 +205,7 @@ FACES: dict[str, Callable[[RunDirectory], object]] = {
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("attempt", PLAIN)
-def test_run_that_was_tampered_with_is_refused_on_every_face(run: RunDirectory, attempt: str, face: str) -> None:
+def test_altered_run_is_refused_by_every_command(run: RunDirectory, attempt: str, face: str) -> None:
     PLAIN[attempt](run)
     with pytest.raises(LabError, match=AGAIN) as refused:
         FACES[face](open_run(run.path))
@@ -216,7 +215,7 @@ def test_run_that_was_tampered_with_is_refused_on_every_face(run: RunDirectory, 
 
 @pytest.mark.parametrize("face", ["score", "compare", "gate", "report", "notebook"])
 @pytest.mark.parametrize("attempt", COVERED)
-def test_rows_must_be_whole_even_where_digests_agree(
+def test_incomplete_rows_with_matching_digests_are_refused(
     run: RunDirectory, resealed: Callable[[Path], RunDirectory], attempt: str, face: str
 ) -> None:
     PLAIN[attempt](run)
@@ -226,7 +225,7 @@ def test_rows_must_be_whole_even_where_digests_agree(
 
 
 @pytest.mark.parametrize("attempt", ["a conversation deleted", "losing rows of one arm deleted", "no gold"])
-def test_kept_scores_do_not_hide_what_was_changed_since(run: RunDirectory, attempt: str) -> None:
+def test_stored_scores_do_not_hide_altered_files(run: RunDirectory, attempt: str) -> None:
     score_and_write(run)
     assert (run.path / "scores.parquet").is_file()
     PLAIN[attempt](run)
@@ -237,9 +236,7 @@ def test_kept_scores_do_not_hide_what_was_changed_since(run: RunDirectory, attem
 
 @pytest.mark.parametrize("name", ["arm", "conversation", "at", "measure", "value"])
 @pytest.mark.parametrize("cell", [None, 2**62, ""])
-def test_kept_scores_with_a_column_of_nonsense_are_made_again(
-    run: RunDirectory, name: str, cell: str | int | None
-) -> None:
+def test_stored_scores_with_altered_values_are_recomputed(run: RunDirectory, name: str, cell: str | int | None) -> None:
     score_and_write(run)
     kept = (run.path / "scores.parquet").read_bytes()
     table = parquet.read_table(run.path / "scores.parquet")
@@ -250,8 +247,8 @@ def test_kept_scores_with_a_column_of_nonsense_are_made_again(
     assert (run.path / "scores.parquet").read_bytes() == kept
 
 
-def test_no_flipped_bit_changes_a_score(run: RunDirectory, sound: RunDirectory) -> None:
-    """A hundred and fifty bits, spread over all files that measures are computed from."""
+def test_flipped_bits_change_no_score(run: RunDirectory, sound: RunDirectory) -> None:
+    """150 bits, spread over all files that measures read."""
     expected = list(score_run(sound))
     files = [run.path / "golden.jsonl", run.path / "manifest.json", *map(run.receipts, run.conversations)]
     silent, codes = [], set()
@@ -267,13 +264,13 @@ def test_no_flipped_bit_changes_a_score(run: RunDirectory, sound: RunDirectory) 
             codes.add(error.exit_code)
         path.write_bytes(data)
     assert silent == []
-    # A manifest that is no JSON any more is unusable; all the rest could not be measured.
+    # A manifest that is not JSON is unusable (2); all else could not be measured (4).
     assert codes <= {2, 4}
     assert list(score_run(open_run(run.path))) == expected
 
 
 @pytest.mark.parametrize("kind", ["latency", "receipts"])
-def test_slow_conversations_cannot_be_left_out_of_a_latency_rule(run: RunDirectory, kind: str) -> None:
+def test_latency_rule_missing_conversations_are_refused(run: RunDirectory, kind: str) -> None:
     from lab.latency.turns import warm_times
 
     path = run.path / kind / run.latency(run.conversations[0]).name
@@ -286,7 +283,7 @@ def test_slow_conversations_cannot_be_left_out_of_a_latency_rule(run: RunDirecto
             judge(read_policy("rollout"), open_run(run.path))
 
 
-def test_timings_that_were_rewritten_are_refused(run: RunDirectory) -> None:
+def test_altered_timings_are_refused(run: RunDirectory) -> None:
     from lab.latency.turns import warm_times
 
     _rewrite(run.latency(run.conversations[0]), lambda rows: [row | {"ns": 1} for row in rows])
@@ -294,7 +291,7 @@ def test_timings_that_were_rewritten_are_refused(run: RunDirectory) -> None:
         warm_times(open_run(run.path))
 
 
-def test_scores_of_another_run_are_not_read_back(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
+def test_read_scores_of_another_run_are_ignored(run: RunDirectory, sound: RunDirectory, tmp_path: Path) -> None:
     expected = list(score_and_write(run))
     path = run.path / "scores.parquet"
     table = read_table(path)

@@ -1,4 +1,4 @@
-"""A run is of one engine: it is not gone on with under other code or packages."""
+"""A run is not resumed with other code or packages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _packages(**changes: str | None) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("done", [0, 2, 3])
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"code": "0" * 64}, "another code [0-9a-f]{12} -> 000000000000"),
         ({"packages": _packages(numpy="1.0")}, "another numpy .* -> 1.0"),
@@ -38,20 +38,20 @@ def _packages(**changes: str | None) -> dict[str, str | None]:
         ({"python": "3.99.0"}, "another Python 3.11 -> 3.99"),
     ],
 )
-def test_resume_on_another_engine_is_refused(
+def test_resume_with_other_code_is_refused(
     run: RunDirectory,
-    asked: ReplayRequest,
+    replay_request: ReplayRequest,
     monkeypatch: pytest.MonkeyPatch,
     done: int,
     changes: dict[str, object],
-    told: str,
+    message: str,
 ) -> None:
     for conversation in run.conversations[done:]:
         run.receipts(conversation).unlink()
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     _elsewhere(monkeypatch, **changes)
-    with pytest.raises(OtherArguments, match=rf"{told}.*choose another --out, or `lab runs rm") as refused:
-        run_replay(asked, run.path)
+    with pytest.raises(OtherArguments, match=rf"{message}.*choose another --out, or `lab runs rm") as refused:
+        run_replay(replay_request, run.path)
     assert refused.value.exit_code == 2
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
@@ -66,20 +66,20 @@ def test_resume_on_another_engine_is_refused(
         {"git": None},
     ],
 )
-def test_resume_elsewhere_is_tolerated_and_told(
-    run: RunDirectory, asked: ReplayRequest, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+def test_resume_in_another_environment_is_allowed_with_a_note(
+    run: RunDirectory, replay_request: ReplayRequest, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     run.receipts(run.conversations[1]).unlink()
     _elsewhere(monkeypatch, **changes)
-    heard: list[str] = []
-    outcome = run_replay(asked, run.path, announce=heard.append)
+    messages: list[str] = []
+    outcome = run_replay(replay_request, run.path, announce=messages.append)
     assert outcome.done == (run.conversations[1],)
-    told = [line for line in heard if "goes on elsewhere than it began" in line]
-    assert len(told) == sum(name in changes for name in ("platform", "machine", "python"))
+    message = [line for line in messages if "continues in another environment" in line]
+    assert len(message) == sum(name in changes for name in ("platform", "machine", "python"))
     assert open_run(run.path).manifest.environment == run.manifest.environment
 
 
-def test_every_difference_of_two_machines_is_named_once() -> None:
+def test_environments_every_difference_is_listed_once() -> None:
     other = Environment("3.99.1", "Plan9", "m68k", {}, "0" * 64)
     names = [one.split()[0] for one in (*decisive(NOW, other), *tolerated(NOW, other))]
     known = [name for name in ("recall-lab", "torch", "numpy", "pyarrow", "orjson", "pyuca") if NOW.packages[name]]
@@ -89,14 +89,14 @@ def test_every_difference_of_two_machines_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["receipts", "latency"])
-def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: ReplayRequest, kind: str) -> None:
+def test_resume_damaged_file_is_refused(run: RunDirectory, replay_request: ReplayRequest, kind: str) -> None:
     path = run.path / kind / run.receipts(run.conversations[0]).name
     path.write_bytes(path.read_bytes()[:-1])
     run.receipts(run.conversations[1]).unlink()
     with pytest.raises(Altered, match=rf"{path.name}: damaged or altered .*; delete it and run the same replay again"):
-        run_replay(asked, run.path)
+        run_replay(replay_request, run.path)
     path.unlink()
-    outcome = run_replay(asked, run.path)
+    outcome = run_replay(replay_request, run.path)
     assert set(outcome.done) == set(run.conversations[:2])
     after = open_run(run.path)
     for conversation in after.conversations:
@@ -104,19 +104,21 @@ def test_resume_does_not_build_on_a_damaged_file(run: RunDirectory, asked: Repla
         assert after.read_latency(conversation) is not None
 
 
-def test_golden_set_that_was_altered_is_not_resumed(run: RunDirectory, asked: ReplayRequest) -> None:
+def test_resume_altered_golden_set_is_refused(run: RunDirectory, replay_request: ReplayRequest) -> None:
     path = run.path / "golden.jsonl"
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"grade": 1', b'"grade": 2', 1))
     with pytest.raises(Altered, match=r"golden\.jsonl: damaged or altered"):
-        run_replay(asked, run.path)
+        run_replay(replay_request, run.path)
     path.unlink()
-    run_replay(asked, run.path)
+    run_replay(replay_request, run.path)
     assert path.read_bytes() == data
 
 
-def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: ReplayRequest, tmp_path: Path) -> None:
-    """So it is where the power went between two files, and where somebody put receipts into an unfinished run."""
+def test_resume_receipts_without_digest_are_replayed(
+    run: RunDirectory, replay_request: ReplayRequest, tmp_path: Path
+) -> None:
+    """This happens after a loss of power between two files, or if somebody adds receipts."""
     conversation = run.conversations[0]
     receipts = run.receipts(conversation).read_bytes()
     begun = RunDirectory(
@@ -125,16 +127,16 @@ def test_receipts_without_a_digest_are_replayed_again(run: RunDirectory, asked: 
     shutil.copytree(run.path, begun.path)
     resume._write_manifest(begun)
     assert open_run(begun.path).done() == []
-    outcome = run_replay(asked, begun.path)
+    outcome = run_replay(replay_request, begun.path)
     assert (outcome.done, outcome.skipped) == (tuple(run.conversations), ())
     assert begun.receipts(conversation).read_bytes() == receipts
     assert open_run(begun.path).manifest.resolved == run.manifest.resolved
 
 
-def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
-    sound: RunDirectory, asked: ReplayRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_keep_writes_digests_before_receipts(
+    sound: RunDirectory, replay_request: ReplayRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed after any file, a run is open to the same command, and what is in it by then can be trusted."""
+    """A run killed after any file can be resumed, and its files can be trusted."""
     written: list[Path] = []
     real: Callable[..., None] = resume.write_atomically
 
@@ -152,7 +154,7 @@ def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
         out = tmp_path / f"killed{limit}"
         written.clear()
         try:
-            run_replay(asked, out)
+            run_replay(replay_request, out)
         except Killed:
             pass
         else:
@@ -163,7 +165,7 @@ def test_digests_are_recorded_before_receipts_say_that_a_conversation_is_done(
                 left.read_receipts(conversation)
                 left.read_latency(conversation)
         monkeypatch.setattr(resume, "write_atomically", real)
-        ended = run_replay(asked, out).run
+        ended = run_replay(replay_request, out).run
         monkeypatch.setattr(resume, "write_atomically", write)
         assert ended.manifest.status == "complete"
         assert not (out / "digests").exists()
