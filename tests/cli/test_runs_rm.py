@@ -34,7 +34,7 @@ def test_runs_rm_keeps_and_names_foreign_files(run: Path, tmp_path: Path, lab: L
     assert sorted(done.stdout.splitlines()[1:]) == sorted(f"run/{name}" for name in foreign)
     there = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     assert there == set(foreign)
-    assert "no run directory" in lab("runs", "rm", "run", cwd=tmp_path).stderr
+    assert "is not a run directory" in lab("runs", "rm", "run", cwd=tmp_path).stderr
 
 
 def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
