@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
+from lab.recordings.model import Recording
 from lab.recordings.readers import FORMATS, VARIANTS, check_probes, files_of, format_named, read_library, with_golden
 from lab.recordings.validate import Counts, validate
 
@@ -270,3 +272,12 @@ def test_shipped_recordings_are_valid(operators: Path) -> None:
         min(conversation.sessions, conversation.turns, conversation.memories) > 0
         for conversation in validation.conversations
     )
+
+
+def test_validate_warns_of_notes_of_recordings_once(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noted(path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
+        ((recording, _),) = FORMATS["lab"].read(path, memories)
+        return [(replace(recording, notes=("both", "recording only")), GoldenSet(notes=("both", "golden only")))]
+
+    monkeypatch.setitem(FORMATS, "noted", replace(FORMATS["lab"], name="noted", read=noted))
+    assert validate(write("one.jsonl"), "noted").warnings == ("both", "golden only", "recording only")
