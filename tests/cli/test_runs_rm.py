@@ -43,7 +43,7 @@ def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
     (tmp_path / "gold.jsonl").write_text("mine")
     (run / "golden.jsonl").unlink()
     (run / "golden.jsonl").symlink_to(tmp_path / "gold.jsonl")
-    assert remove_run(open_run(run)) == [run / "latency"]
+    assert remove_run(open_run(run), ["forest"]) == [run / "latency"]
     assert len(list((tmp_path / "elsewhere").iterdir())) == 2
     assert (tmp_path / "gold.jsonl").read_text() == "mine"
 
