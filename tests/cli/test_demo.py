@@ -17,6 +17,7 @@ from lab.cli.main import main
 from lab.set_registry import DEMO, shipped
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+ROOT = Path(__file__).parents[2]
 STEPS = ["replay", "scores", "saturation", "report"]
 
 
@@ -32,8 +33,19 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
     assert hits["none"] == 0.0 < hits["random"] < hits["tier_first_v1"] < hits["tier_quota_v1"] < hits["oracle"]
     assert found["comparison"]["differences"]["Success@6"]["n"] == 264
     assert all((tmp_path / file).is_file() for file in found["files"])
+    # The README shows the same figures.
+    readme = (ROOT / "README.md").read_text("utf-8")
+    measures = ("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate")
+    for arm, scores in found["scores"]["arms"].items():
+        means = [scores["measures"][measure] for measure in measures]
+        row = " | ".join(map(_shown, means))
+        assert f"| `{arm}` | {row} | " in readme
     assert list(found["seconds"]) == STEPS
     assert min(found["seconds"].values()) >= 0
+
+
+def _shown(mean: float | None) -> str:
+    return "–" if mean is None else f"{mean:.3f}"
 
 
 def test_demo_list_names_shipped_conversations_once() -> None:
