@@ -36,9 +36,10 @@ MEASURES = f"""# Measures
 `lab measures` prints the same tables. [Statistics](../statistics.md) explains how two arms are compared by these
 measures, and the [glossary](../glossary.md) explains the terms. A measure with `@k` uses the first k memories and is
 written with the number: `Success@6`. `(rel=2)` counts only memories of grade 2. `lab score -m` and `lab compare
---primary` take rank measures at any cutoff and level of relevance: `R@7`, `"P(rel=2)@6"`. Beyond the number of memories
-that an arm can return, the value is null. *Missing* is the value used for an arm without a value if the other arm has
-one; with a dash, the probe or turn is left out of both arms.
+--primary` take rank measures at any cutoff and level of relevance: `R@7`, `"P(rel=2)@6"`. If k is larger than the
+number of memories that an arm can return, the value is null. *Missing* is the number used for a null in one arm if the
+other arm has a value; a dash means that the probe or turn is then left out of both arms. *Seed 000* to *seed 004* are
+[design documents](../design/coverage.md).
 """
 KNOBS = f"""# Knobs
 

@@ -1,8 +1,9 @@
-"""The public Python API: one function per command, with the command's name and over the same code.
+"""The public Python API: the main commands as functions, which run the same code as the commands.
 
-``read -> replay -> score -> compare -> judge -> report``: each function takes what the one before it returns. All
-raise the exceptions of :mod:`lab.errors`, which also define the exit codes of the command line. Heavy imports are
-inside the functions.
+:func:`replay` takes recordings (:func:`lab.recordings.read`) and returns a run. :func:`score`, :func:`compare`,
+:func:`judge`, :func:`explain` and :func:`report` take that run, or the path of a run directory. All raise the
+exceptions of :mod:`lab.errors`, which also define the exit codes of the command line. Heavy imports are inside the
+functions, so that ``import lab`` is fast.
 """
 
 from __future__ import annotations
@@ -73,12 +74,18 @@ def replay(
     announce: Callable[[str], None] = lambda _: None,
     **options: Unpack[Options],
 ) -> Run:
-    """Replay recordings through arms into the run directory ``out``. Repeating the call finishes an interrupted run.
+    """Replay recordings through arms into the run directory ``out`` and return the run.
 
-    An arm is a name, ``NAME=FILE``, or an object (:class:`lab.systems.contract.Arm`), which must be picklable if
-    ``jobs`` is greater than 1. Raises :class:`lab.errors.CannotMeasure` if a conversation failed.
+    Repeating the call finishes an interrupted run. ``recordings`` is a path, ``shipped:NAME``, or what
+    :func:`lab.recordings.read` returns. An arm is a name, ``NAME=FILE`` for an arm with its own configuration, or an
+    object (:class:`lab.systems.contract.Arm`), which must be picklable if ``jobs``, the number of processes, is greater
+    than 1. ``announce`` receives progress messages.
+
+    Raises :class:`lab.errors.UnusableInput` for unusable arguments or files, :class:`lab.errors.OtherArguments` if
+    ``out`` was made with different arguments, and :class:`lab.errors.CannotMeasure` if a conversation failed.
     """
     from lab.errors import CannotMeasure
+    from lab.formatting import counted
     from lab.notebook import Run
     from lab.recordings.readers import Library
     from lab.replay.plan import ReplayRequest
@@ -98,7 +105,8 @@ def replay(
     outcome = run_replay(request, Path(out), jobs=jobs, announce=announce, made=made)
     if outcome.failures:
         first = outcome.failures[0]
-        raise CannotMeasure(f"{out}: {len(outcome.failures)} conversations failed, the first: {first['reason']}")
+        failed = counted(len(outcome.failures), "conversation")
+        raise CannotMeasure(f"{out}: {failed} failed; the first error: {first['reason']}")
     return Run(outcome.run)
 
 
@@ -110,7 +118,10 @@ def open_run(path: str | Path) -> Run:
 
 
 def score(run: str | Path | Run) -> Scored:
-    """Score a run and write every value to its ``scores.parquet``."""
+    """Return the mean scores of a run, and write every value to its ``scores.parquet``.
+
+    Raises :class:`lab.errors.Incomplete` if the run is not finished.
+    """
     from lab.measures.score import score_and_write, summarise
     from lab.runs.gold import read_gold
 
@@ -119,7 +130,11 @@ def score(run: str | Path | Run) -> Scored:
 
 
 def compare(run: str | Path | Run, baseline: str, candidate: str, *, primary: Sequence[str] = ()) -> Comparison:
-    """Compare two arms over the same turns. An arm is one of this run, or ``DIR:ARM`` of another."""
+    """Compare two arms over the same turns. An arm is one of this run, or ``DIR:ARM`` of another run.
+
+    ``primary`` names the measures to test, at most five. Raises :class:`lab.errors.NotComparable` if two runs differ in
+    recordings, golden set, labels, scopes or turns.
+    """
     from lab.compare.paired import compare_arms
 
     return compare_arms(_directory(run), baseline, candidate, primary=primary)
@@ -132,7 +147,12 @@ def judge(
     against: str | Path | Run | None = None,
     receipts: str | Path | None = None,
 ) -> Verdict:
-    """Judge a run, an audit of live receipts, or both, by a policy. Write no files."""
+    """Judge a run, an audit of live receipts, or both, by a gate policy. No file is written.
+
+    ``policy`` is the name of a shipped policy or a file. ``against`` is another run: its arm with the candidate's name
+    replaces the baseline. ``receipts`` is an audit that ``lab receipts audit`` wrote. Raises
+    :class:`lab.errors.UnusableInput` if no rule has its input.
+    """
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
     from lab.gate.verdict import judge as judge_by_policy
@@ -148,14 +168,17 @@ def judge(
 def report(
     run: str | Path | Run, baseline: str | None = None, candidate: str | None = None, *, with_text: bool = False
 ) -> list[Path]:
-    """Write report.html, report.md and figures/ into a run and return the paths of the files."""
+    """Write ``report.html``, ``report.md``, ``report.json`` and the figures into a run; return their paths, HTML first.
+
+    ``with_text`` includes the texts of turns and memories.
+    """
     from lab.report.build import build_report
 
     return list(build_report(_directory(run), baseline, candidate, with_text=with_text))
 
 
 def explain(run: str | Path | Run, turn: str, arm: str | None = None) -> Explanation:
-    """Explain the rank of each memory at one turn. The arm defaults to the first of the run."""
+    """Explain why memories were injected or dropped at one turn. The default arm is the first one of the run."""
     from lab.replay.explain import explain as explain_turn
 
     directory = _directory(run)

@@ -1,14 +1,14 @@
 """The exceptions of the lab, and the exit code of each.
 
     LabError                      4   could not measure (the default: a fault while measuring)
-    ├── CheckFailed               1   the checked thing failed: validate, lint
+    ├── CheckFailed               1   a check found errors: validate, lint
     ├── UnusableInput             2   the arguments or the input files cannot be used
     │   ├── NotARun               2   the folder is not a run directory
     │   └── OtherArguments        2   the run directory was made with different arguments
     ├── NotComparable             3   two arms cannot be compared; the message lists the reasons
-    └── CannotMeasure             4   a model, a store or a file failed
+    └── CannotMeasure             4   a model, a store, a file or a conversation failed
         ├── Altered               4   a file of a run has changed since it was written
-        ├── Incomplete            4   a run lacks conversations, or rows of one
+        ├── Incomplete            4   a run lacks conversations or rows
         ├── CannotWrite           4   the disk is full or read-only
         └── InUse                 4   another process is writing the same folder
 
@@ -28,7 +28,7 @@ class LabError(Exception):
 
 
 class CheckFailed(LabError):
-    """The thing that a command checked has errors."""
+    """A check found errors in what it was given."""
 
     exit_code = 1
 
@@ -54,11 +54,11 @@ class NotComparable(LabError):
 
 
 class CannotMeasure(LabError):
-    """A dependency failed: model weights do not match, a store fails, a file cannot be written."""
+    """Something that the measurement needs failed: a model, a store, a file or a conversation."""
 
 
 class Altered(CannotMeasure):
-    """A file of a run does not have its recorded checksum: it was damaged or edited."""
+    """A file of a run does not match its recorded checksum: it was damaged or edited."""
 
 
 class Incomplete(CannotMeasure):
@@ -76,7 +76,8 @@ class InUse(CannotMeasure):
 def describe_unexpected(error: Exception) -> str:
     """Return a one-line summary of an unexpected exception: its type and where it was raised.
 
-    The exception's message is left out because it may quote a text of the recording. An OSError's message is safe.
+    The message of the exception is left out because it may quote a recording, except that of an OSError, which names
+    only a file.
     """
     kind = type(error).__name__
     if isinstance(error, OSError):

@@ -39,7 +39,7 @@ def compare(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Show every measure, not only the primary ones.")] = False,
     slices: Annotated[bool, typer.Option("--slices", help="Also show the primary measures by subgroup.")] = False,
-    flips: Annotated[int, typer.Option(min=0, help="Number of gained and of lost probes to list.")] = 3,
+    flips: Annotated[int, typer.Option(min=0, help="How many gained and how many lost probes to list.")] = 3,
     format: Annotated[  # noqa: A002 - the name of the option
         str, typer.Option("--format", help="text, markdown, latex or json.")
     ] = "text",
@@ -48,8 +48,8 @@ def compare(
 ) -> None:
     """Compare two arms over the same turns.
 
-    Shows differences with clustered confidence intervals and exact sign-flip tests; the conversation is the unit of
-    inference. Where no difference is shown, the minimum detectable effect is.
+    Prints each difference with a confidence interval clustered by conversation and a sign-flip test. If no difference
+    is shown, prints the minimum detectable effect.
     """
     from lab.compare.paired import compare_arms, locate
     from lab.report.comparison import shown

@@ -1,4 +1,4 @@
-"""Command-line options of a replay, defined once. Commands that replay take the ones they need."""
+"""The command-line options of a replay, defined once for all commands that replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.cli import options
 
 
 class Option(NamedTuple):
-    """An option: name, annotation, default, field of ``ReplayRequest``, and whether it may be repeated (``many``)."""
+    """An option that sets ``field`` of ``ReplayRequest``. ``annotation`` is Typer's; ``many``: it may be repeated."""
 
     name: str
     annotation: Any
@@ -66,10 +66,10 @@ LABELLED = (
 def takes_replay_options(
     *fields: str, arms: Sequence[str] = (), fixed: bool = False, default_arms: str = ""
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the arguments PATH and --format and the options of ``fields`` to a command.
+    """Return a decorator that adds the argument PATH, --format and the options of ``fields`` to a command.
 
     The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
-    their description in the help. With ``fixed`` there is no --arm.
+    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm.
     """
     chosen = [OPTIONS[field] for field in fields]
 

@@ -1,8 +1,8 @@
 """The turn loop: replay one conversation through every arm, with every turn of every role.
 
-It uses only the contract of systems (:mod:`lab.systems.contract`). Two text rules of openclaw apply to every arm: how a
-prompt names its scope in tags, and how a hard rule is escaped in a block. Arms with equal retrieval keys share
-candidates.
+It calls systems only through their contract (:mod:`lab.systems.contract`). Two text rules of openclaw apply to every
+arm: how a prompt names its scope in tags, and how a hard rule is escaped in the injected text. Arms with equal
+retrieval keys share candidates.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ SOURCES: tuple[Source, ...] = ("given", "tools", "captured")
 class Answered(NamedTuple):
     """The answer of one arm at one recall point.
 
-    ``scope`` is that of the turn. ``visible`` counts memories in reach, ``visible_nice`` and ``hard_rules`` those of
-    them labelled nice_to_have and hard rules; ``hard_kept`` counts hard rules in the injected text. ``failure`` is None
-    unless the recall failed. ``fed``: the arm receives memories from outside.
+    ``scope`` is the turn's. ``visible`` is the number of memories that the arm could recall, including those that it
+    captured; ``visible_nice`` is how many of the provided ones are labelled nice_to_have. ``hard_rules`` is the number
+    of visible hard rules (0 if the recall was skipped or failed), ``hard_kept`` how many of them are in the injected
+    text. ``failure`` is None unless the recall failed. ``fed``: the arm receives memories from outside.
     """
 
     point: RecallPoint
@@ -48,7 +49,7 @@ class Answered(NamedTuple):
 
 
 class TurnWrites(NamedTuple):
-    """What one arm wrote at a turn; ``context`` is the text injected before, blank if none."""
+    """What one arm wrote at a turn; ``context`` is the text that it had injected at that turn, blank if none."""
 
     arm: str
     turn: Turn
@@ -82,7 +83,7 @@ class Play:
 
 
 class Reach:
-    """Counts and hard rules of the visible memories, by scope (None: all scopes)."""
+    """The visible memories: their keys and, by scope (None: all scopes), their counts and hard rules."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
@@ -120,10 +121,10 @@ def _as_injected(memory: Memory) -> str:
 
 
 def births(memories: Sequence[Memory]) -> Callable[[int], tuple[list[Memory], list[Memory]]]:
-    """Return a function of ascending turn numbers, which returns memories created and forgotten since its last call.
+    """Return a function that returns the memories created and the memories forgotten since its last call.
 
-    A memory is visible if ``visible_from <= seq < visible_until``. A memory that is stored and forgotten within one
-    turn is returned in both lists.
+    Its argument ``seq`` is a turn number and must not decrease from call to call. A memory is visible if
+    ``visible_from <= seq < visible_until``. A memory created and forgotten within one turn is in both lists.
     """
     coming = deque(memories)
     ends = deque(
@@ -159,7 +160,7 @@ def replay(
     every recall, before its answer is yielded.
 
     At each turn, systems receive created and forgotten memories, answer, and observe the turn. Unless the source is
-    ``captured``, no system writes and turns without a recall are skipped.
+    ``captured``, no system may write, and memories are passed on only at turns with a recall point.
     """
     reach = Reach()
     given = Given({memory.key for memory in play.memories}, reach.keys)
@@ -202,7 +203,7 @@ def replay(
 
 
 class _Stage:
-    """The seats of one conversation and the retrievers that they share."""
+    """The arms of one conversation, one :class:`Seat` each, and the retrievers that they share."""
 
     def __init__(
         self, play: Play, seats: Sequence[Seat], reach: Reach, on_recall: Callable[[RecallCall], None]
@@ -217,13 +218,13 @@ class _Stage:
                 self._searches[shared.retrieval_key] = SharedSearch(shared)
 
     def expect(self, recall_points: Sequence[RecallPoint]) -> None:
-        """Announce the queries to come to all retrievers."""
+        """Give all retrievers the texts of the coming queries."""
         texts = [point.text for point in recall_points]
         for search in self._searches.values():
             search.expect(texts)
 
     def advance(self, seq: int) -> None:
-        """Pass on the memories created and forgotten by a turn."""
+        """Pass on the memories created and forgotten since the last call, up to turn ``seq``."""
         born, gone = self._until(seq)
         if born:
             for search in self._searches.values():
@@ -244,7 +245,7 @@ class _Stage:
         ask = ask_of(point, self._play.tools.scoping, self._play.faults, items_only=self._play.items_only)
         graded = replace(ask, grades=point.probe.grades) if self._needs_gold and point.probe else ask
         reachable, nice, rules = self._reach.of(ask.scope)
-        # Without enforced scopes, the recorded scope still decides which memories are foreign.
+        # If scopes are not enforced, the recorded scope still decides which memories count as of another scope.
         home = ask.scope or point.scope or GLOBAL
         for seat in self._seats:
             shared = seat.shared
@@ -259,7 +260,7 @@ class _Stage:
             kept = 0
             expected = rules if seat.fed and recall.status not in ("skipped", "failed") else []
             if expected:
-                # A Working Set joins the lines of a text.
+                # The Working Set writes each text on one line, so line breaks are ignored.
                 injected = " ".join(recall.context.split())
                 kept = sum(rule in injected for rule in expected)
             given = (reachable, nice) if seat.fed else (0, 0)
@@ -277,7 +278,7 @@ class _Stage:
 def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: bool = False) -> Ask:
     """Return the query of a recall point.
 
-    A probe from outside has no recorded scope, so it reaches all scopes; under ``tags`` its text decides.
+    A probe outside the conversation has no recorded scope, so it reaches all scopes; under ``tags``, its text decides.
     """
     scope, how = None, "open"
     if scoping == "tags":

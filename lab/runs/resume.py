@@ -1,9 +1,9 @@
-"""Write a run so that, after a kill at any time, the same command finishes it.
+"""Write a run such that it can be killed at any time and the same command then finishes it.
 
-The order of writes ensures this. The manifest comes first, with the digest of the golden set, which follows. Each
-conversation then gets its timings and writes, ``digests/<conversation>.json`` with the sha256 of all its files, and its
-receipts last: receipts mark a conversation as done. At the end all digests move into the manifest. Receipts without a
-digest count as not done, so the digests need not survive a loss of power.
+The order of writes ensures this. The manifest, with the digest of the golden set, is written first, then the golden
+set. For each conversation, its timings and writes come first, then ``digests/<conversation>.json`` with the sha256 of
+all its files, then its receipts, which mark the conversation as done. At the end all digests are moved into the
+manifest. A conversation whose receipts have no digest is replayed again, so digests may be lost in a power failure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def create_or_resume(
 
     ``fresh`` returns what a new run starts with. Raises :class:`OtherArguments` if arguments, code or packages differ
     (the message says which), :class:`UnusableInput` for a folder that holds something else, and :class:`Altered` for a
-    file that is not as it was written.
+    file that has changed since it was written.
     """
     manifest = Manifest(
         STARTED,
@@ -89,7 +89,7 @@ def resume_or_begin(
             (path / GOLDEN).unlink(missing_ok=True)
         else:
             for note in tolerated(run.manifest.environment, manifest.environment):
-                announce(f"{path}: continues in another environment: {note}")
+                announce(f"{path}: resuming in a different environment: {note}")
             return _reopened(run, fresh)
     elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is not a run directory; choose another --out")
@@ -102,12 +102,14 @@ def resume_or_begin(
 
 
 def _reopened(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
-    """Return an existing run, its golden set restored if missing, and the files of done conversations checked."""
+    """Restore the golden set of a run if it is missing, check the files of done conversations, and return the run."""
     path = run.path / GOLDEN
     if not path.exists():
         data = fresh().golden
         if sha256_bytes(data) != run.digests.get(GOLDEN):
-            raise Altered(f"{path}: is missing and cannot be restored; choose another --out")
+            raise Altered(
+                f"{path}: is missing, and the golden set has changed since the run was made; choose another --out"
+            )
         write_atomically(path, data)
     run.check(path)
     for conversation in run.done():
@@ -122,15 +124,15 @@ def _reopened(run: RunDirectory, fresh: Callable[[], Fresh]) -> RunDirectory:
 
 
 def _require_same(run: RunDirectory, manifest: Manifest) -> None:
-    """Raise :class:`OtherArguments` if a run was made with other arguments, code or packages."""
+    """Raise :class:`OtherArguments` if a run was made with different arguments, code or packages."""
     before, now = ({**to_json(made.resolved), "shard": _shard(made)} for made in (run.manifest, manifest))
     remedy = f"`lab runs rm {run.path}`"
     require_same_arguments(run.path, before, now, remedy)
     differs = decisive(run.manifest.environment, manifest.environment)
     if differs:
         raise OtherArguments(
-            f"{run.path}: this run was made with another {'; another '.join(differs)}; one run must not mix receipts "
-            f"of two versions: choose another --out, or {remedy} and replay it again"
+            f"{run.path}: this run was made with different versions ({', '.join(differs)}), and a run must not mix "
+            f"receipts of two versions; choose another --out, or {remedy} and replay it again"
         )
 
 
@@ -139,7 +141,7 @@ def _shard(manifest: Manifest) -> dict[str, object] | None:
 
 
 def require_same_arguments(path: Path, before: Mapping[str, object], now: Mapping[str, object], remedy: str) -> None:
-    """Raise :class:`OtherArguments`, naming the differences, if a folder was made with other arguments.
+    """Raise :class:`OtherArguments`, naming the differences, if a folder was made with different arguments.
 
     Arguments are compared as JSON, so a tuple equals a list.
     """
@@ -149,12 +151,13 @@ def require_same_arguments(path: Path, before: Mapping[str, object], now: Mappin
         arms = arms_differences(before.get("arms"), now.get("arms")) if "arms" in differs else ""
         differs = [f"arms ({arms})" if name == "arms" and arms else name for name in differs]
         raise OtherArguments(
-            f"{path}: this run was made with other {', '.join(differs)}; choose another --out, or {remedy}"
+            f"{path}: this run was made with different arguments: {', '.join(differs)}; "
+            f"choose another --out, or {remedy}"
         )
 
 
 def keep(run: RunDirectory, conversation: str, files: Mapping[Path, bytes]) -> None:
-    """Write the files of a conversation: first all others, then the digests, then the receipts."""
+    """Write the files of a conversation, with the digests next to last and the receipts last."""
     last = run.receipts(conversation)
     for path, data in files.items():
         if path != last:
@@ -166,7 +169,7 @@ def keep(run: RunDirectory, conversation: str, files: Mapping[Path, bytes]) -> N
 
 
 def finish(run: RunDirectory, failures: Sequence[Mapping[str, str]] = ()) -> None:
-    """Write the failures, and the manifest with every digest, unless both exist and are current."""
+    """Write the failures, and the manifest with all digests; skip a file that is already current."""
     path = run.path / FAILURES
     recalls = run.failed_recalls()
     lines = [*failures, *({"phase": "recall", **recall._asdict()} for recall in recalls)]

@@ -26,23 +26,23 @@ Status = Literal["ok", "skipped", "degraded", "failed"]
 class ArmInfo:
     """What the lab needs to know about an arm; the content of ``config`` is opaque to the lab.
 
-    ``cutoff``: the number of items it intends to inject, where headline measures cut. ``at_most``: the number that it
-    promises never to exceed (None: no promise). ``depth``: how many ranks of its ranking are meaningful; measures with
-    a larger cutoff are null. ``writes``: it captures memories itself. ``stateful``: earlier queries change later
-    answers. ``needs_gold``: it receives the grades of relevant memories (:attr:`Ask.grades`). ``labelled``: importance
-    labels change what it recalls. ``config``: resolved, in plain JSON values, without secrets; it makes the same arm
-    again. ``inputs``: the sha256 of each file it reads, by name. ``embedder``: the embedding model that the
-    configuration names, if any. ``seed``: the seed of its random numbers, if any. ``missing``: configuration keys that
-    the lab's implementation does not support.
+    ``cutoff``: the number of items that it intends to inject, which is the k of the headline measures. ``at_most``: the
+    largest number of items that it may inject; a recall that injects more has failed (None: no limit). ``depth``: how
+    many ranks of its ranking are meaningful; measures with a larger cutoff are null. ``writes``: it captures memories
+    itself. ``stateful``: earlier queries change later answers. ``needs_gold``: it receives the grades of relevant
+    memories (:attr:`Ask.grades`). ``labelled``: importance labels change what it recalls. ``config``: its resolved
+    configuration in plain JSON values, without secrets, from which the same arm can be made. ``inputs``: the sha256 of
+    each file it reads, by name. ``embedder``: the embedding model that the configuration names, if any. ``seed``: the
+    seed of its random numbers, if any. ``missing``: configuration keys that the lab's implementation does not support.
     """
 
     name: str
     system: str
-    cutoff: int = field(metadata={"about": "items that it is meant to inject"})
-    depth: int = field(metadata={"about": "ranks that are meaningful"})
+    cutoff: int = field(metadata={"about": "number of items that it intends to inject"})
+    depth: int = field(metadata={"about": "number of meaningful ranks"})
     config: Mapping[str, object] = field(default_factory=dict, metadata={"about": "opaque to the lab"})
-    version: str = field(default="", metadata={"about": "package, version and hash of sources, if from elsewhere"})
-    at_most: int | None = field(default=None, metadata={"about": "items that it promises never to exceed"})
+    version: str = field(default="", metadata={"about": "name, version and source hash of another package, if any"})
+    at_most: int | None = field(default=None, metadata={"about": "largest number of items that it may inject"})
     writes: bool = field(default=False, metadata={"about": "whether it captures memories"})
     stateful: bool = True
     needs_gold: bool = False
@@ -55,13 +55,14 @@ class ArmInfo:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One query to a memory system: the user's text at ``turn``, at ``now_ms`` of the recording's clock.
+    """One query to a memory system: the user's text at ``turn``.
 
-    ``scope`` None: scopes are not enforced. ``scoping``: where the scope comes from: ``given`` in ``scope``, the
-    ``tags`` of the text, or nowhere (``open``). ``session`` None: the query belongs to no session. A ``probe`` belongs
-    to no conversation and must not change the system's state. ``faults``: injected faults
-    (:mod:`lab.retrieval.faults`). ``items_only``: the block, the receipt and the log are not used, so a system may
-    leave them out. ``grades``: grades of the relevant memories, if :attr:`ArmInfo.needs_gold`.
+    ``now_ms``: the time in the recording, in milliseconds since the epoch. ``scope`` None: scopes are not enforced.
+    ``scoping``: where the scope comes from: ``given`` in ``scope``, the ``tags`` of the text, or nowhere (``open``).
+    ``session`` None: the query belongs to no session. A ``probe`` belongs to no conversation and must not change the
+    system's state. ``faults``: injected faults (:mod:`lab.retrieval.faults`). ``items_only``: the injected text, the
+    receipt and the log are not used, so a system may leave them out. ``grades``: grades of the relevant memories, if
+    :attr:`ArmInfo.needs_gold`.
     """
 
     turn: str
@@ -79,7 +80,8 @@ class Ask:
 class Signals(NamedTuple):
     """Why an item has its rank, as far as the system reports it; fields that it does not report are None.
 
-    ``id`` is the system's own id of the item. Ranks count from 1; None: the lane did not return it.
+    ``id`` is the system's own id of the item. ``fts_rank`` and ``vec_rank`` are its ranks in the searches by words and
+    by vectors, from 1; None: that search did not return it.
     """
 
     id: str | None = None
@@ -177,7 +179,7 @@ class Arm(Protocol):
 
 
 class MemorySystem(Protocol):
-    """One arm in one conversation. Subclasses override only the methods that they need."""
+    """One arm in one conversation. Subclasses must override :meth:`recall`; the other methods are optional."""
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Receive memories of the recording created since the last call."""
@@ -188,7 +190,7 @@ class MemorySystem(Protocol):
         return
 
     def recall(self, ask: Ask) -> Recall:
-        """Answer a query. An exception makes a failed recall."""
+        """Answer a query. If it raises, the recall counts as failed."""
         raise TypeError(f"{type(self).__name__} has no recall()")
 
     def observe(self, turn: Turn) -> Writes:
@@ -235,7 +237,7 @@ class Retriever(Protocol):
 class SharedRetrieval(Protocol):
     """A system that shares one search per turn with all arms of equal key; the loop calls ``select``, not ``recall``.
 
-    ``retrieval_key`` is None if the system writes to what it searches, which must not be shared.
+    ``retrieval_key`` is None if the system writes to the store that it searches; such a store cannot be shared.
     """
 
     retrieval_key: Hashable | None
@@ -254,7 +256,7 @@ class Searches(Protocol):
     """An arm that states its search settings, so that texts can be embedded and split into words in bulk.
 
     ``retrieval`` is a :class:`lab.retrieval.query_context.Retrieval`. ``shares``: its systems share their search, with
-    ``retrieval`` as the key, so that candidates may be cached from run to run.
+    ``retrieval`` as the key, so that candidates can be cached between runs.
     """
 
     @property
@@ -276,14 +278,14 @@ class Prepares(Protocol):
     """
 
     def prepare(self, workshop: Workshop) -> bytes | None:
-        """Build it once for all conversations, on the machine with the caches."""
+        """Return the prepared data, or None; called once for all conversations, on the machine with the caches."""
         ...
 
 
 class Standing(NamedTuple):
-    """The standing of a memory: its tier, its rank among the tier's candidates (None: not a candidate), its score.
+    """Where a memory ranked: its tier, its rank among the tier's candidates (None: not a candidate) and its score.
 
-    ``fts`` and ``vec`` are its ranks in the two lanes, over the whole tier.
+    ``fts`` and ``vec`` are its ranks in the searches by words and by vectors, over the whole tier.
     """
 
     tier: str | None = None

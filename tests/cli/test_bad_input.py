@@ -142,7 +142,8 @@ def test_run_with_other_arguments_is_left_unchanged(
     before = {file: file.read_bytes() for file in (here / "run").rglob("*") if file.is_file()}
     common = ("replay", "datasets/tiny", "--format", "lab", "--out", "run", "--embedder", "hashing")
     asked = changed if "--arm" in changed and named.startswith("arms") else (*arms, *changed[2:])
-    assert re.search(f"run: this run was made with other {named}; choose another --out", refused(*common, *asked))
+    message = f"run: this run was made with different arguments: {named}; choose another --out"
+    assert re.search(message, refused(*common, *asked))
     assert {file: file.read_bytes() for file in (here / "run").rglob("*") if file.is_file()} == before
 
 

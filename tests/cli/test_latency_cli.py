@@ -38,7 +38,7 @@ def test_latency_tables_fit_80_columns_and_match_json(installed: Callable[..., o
     ]
     other = installed(*command, "--seed", "1", cwd=home)
     assert (other.returncode, other.stdout) == (2, "")
-    assert "this run was made with other resampling" in other.stderr
+    assert "this run was made with different arguments: resampling" in other.stderr
     assert "choose another --out, or remove the folder" in other.stderr
 
 

@@ -49,7 +49,7 @@ def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tm
     assert {part.name: part.read_bytes() for part in sorted((tmp_path / "out" / "parts").iterdir())} == before
     other = swept("--hard-rules", "1")
     assert other.returncode == 2
-    assert "made with other" in other.stderr
+    assert "made with different arguments" in other.stderr
     assert "hard_rules" in other.stderr
 
 

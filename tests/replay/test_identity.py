@@ -13,7 +13,7 @@ from lab.measures.score import score_run
 
 # Messages shorten the differing hashes.
 ANOTHER = (
-    r"was made with other arms \(engine: inputs\.local:docs/pears\.md "
+    r"was made with different arguments: arms \(engine: inputs\.local:docs/pears\.md "
     r'"[0-9a-f]{31}… -> "[0-9a-f]{31}…\); choose another --out'
 )
 

@@ -165,7 +165,7 @@ def test_resume_other_arguments_are_refused_with_differences(
 ) -> None:
     first = talk.run()
     before = files_of(first.run.path)
-    with pytest.raises(OtherArguments, match=f"was made with other {differs}; choose another --out, or `lab runs rm "):
+    with pytest.raises(OtherArguments, match=f"different arguments: {differs}; choose another --out, or `lab runs rm "):
         talk.run(**changes)
     assert files_of(first.run.path) == before
 
@@ -173,7 +173,7 @@ def test_resume_other_arguments_are_refused_with_differences(
 def test_resume_changed_recording_is_refused(talk: Any) -> None:
     talk.run()
     talk.say("four", ("global", [("user", "hello")]))
-    with pytest.raises(OtherArguments, match="other conversations, recordings;"):
+    with pytest.raises(OtherArguments, match="different arguments: conversations, recordings;"):
         talk.run()
 
 
@@ -371,5 +371,5 @@ def test_resume_failed_start_without_results_accepts_other_arguments(talk: Any) 
     again = created(path, "two")
     assert (again.manifest.resolved.embedder_model, (path / "golden.jsonl").read_bytes()) == ("two", b"{}\n")
     keep(again, "a", {again.latency("a"): b"timed", again.receipts("a"): b"measured"})
-    with pytest.raises(OtherArguments, match="was made with other embedder"):
+    with pytest.raises(OtherArguments, match="was made with different arguments: embedder"):
         created(path, "three")

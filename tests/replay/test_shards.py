@@ -96,10 +96,10 @@ def test_shard_is_resumed_only_by_the_same_shard(talk: Any) -> None:
     again = run_replay(talk.request(), first, shard=Shard(1, 2))
     assert (again.done, list(again.skipped)) == ((), run.assigned)
     for other in (Shard(2, 2), Shard(1, 3), None):
-        with pytest.raises(OtherArguments, match="was made with other shard;"):
+        with pytest.raises(OtherArguments, match="was made with different arguments: shard;"):
             run_replay(talk.request(), first, shard=other)
     talk.run(out="whole")
-    with pytest.raises(OtherArguments, match="was made with other shard;"):
+    with pytest.raises(OtherArguments, match="was made with different arguments: shard;"):
         run_replay(talk.request(), talk.home / "whole", shard=Shard(1, 2))
 
 
@@ -156,7 +156,7 @@ def test_merge_folder_of_another_run_is_named(talk: Any) -> None:
     run_replay(talk.request(), talk.home / "half", shard=Shard(2, 2))
     with pytest.raises(UnusableInput, match=r"half: is shard 2/2, but .*shard1 is shard 1/3"):
         merge(out, [first, talk.home / "half", third])
-    with pytest.raises(OtherArguments, match="shard1: this run was made with other shard"):
+    with pytest.raises(OtherArguments, match="shard1: this run was made with different arguments: shard"):
         merge(first, [first, second, third])
     assert not out.exists()
 

@@ -152,18 +152,18 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
     assert not any(one.startswith("Worse") for one in notes(found, ()))
     # The lead sentence names them, too.
     harms = (
-        "; but worse outside the primary measures: a misleading memory is injected at 70% of the probes with one, "
+        "; but worse outside the primary measures: a misleading memory is injected at 70% of the probes that have one, "
         "against 50% (Forbidden@6), Present 0.500 → 0.400."
     )
     assert sentence(all_told, "recorded").endswith(harms)
     assert "primary" not in sentence(found, "recorded")
     assert sentence(found, "recorded") == (
-        "new against old, 8 conversations, labels recorded: a relevant memory is injected on 60% of the probes "
-        "against 50% (better: +0.10, 95 % interval +0.08 to +0.12); 30% of the injected items are repeats against 50% "
+        "new against old, 8 conversations, labels recorded: a relevant memory is injected at 60% of the probes, "
+        "against 50% (better: +0.10, 95 % interval +0.08 to +0.12); 30% of the injected items are repeats, against 50% "
         "(not significant: -0.20, 95 % interval -0.50 to +0.10)."
     )
     more = replace(found, differences=(found.differences[0], difference(0.1, 0.02, "RepeatRate", holm=0.01)))
-    assert "repeats against 50% (worse: +0.10, " in sentence(more, "recorded")
+    assert "repeats, against 50% (worse: +0.10, " in sentence(more, "recorded")
     many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
     long = sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
     assert re.search(r"\(Forbidden@6\), Present .* and \d more\.$", long)

@@ -32,10 +32,10 @@ def _packages(**changes: str | None) -> dict[str, str | None]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"code": "0" * 64}, "another code [0-9a-f]{12} -> 000000000000"),
-        ({"packages": _packages(numpy="1.0")}, "another numpy .* -> 1.0"),
-        ({"packages": _packages(torch=None)}, "another torch .* -> none"),
-        ({"python": "3.99.0"}, "another Python 3.11 -> 3.99"),
+        ({"code": "0" * 64}, "different versions .code [0-9a-f]{12} -> 000000000000"),
+        ({"packages": _packages(numpy="1.0")}, "different versions .numpy .* -> 1.0"),
+        ({"packages": _packages(torch=None)}, "different versions .torch .* -> none"),
+        ({"python": "3.99.0"}, "different versions .Python 3.11 -> 3.99"),
     ],
 )
 def test_resume_with_other_code_is_refused(
@@ -74,7 +74,7 @@ def test_resume_in_another_environment_is_allowed_with_a_note(
     messages: list[str] = []
     outcome = run_replay(replay_request, run.path, announce=messages.append)
     assert outcome.done == (run.conversations[1],)
-    message = [line for line in messages if "continues in another environment" in line]
+    message = [line for line in messages if "resuming in a different environment" in line]
     assert len(message) == sum(name in changes for name in ("platform", "machine", "python"))
     assert open_run(run.path).manifest.environment == run.manifest.environment
 

@@ -18,6 +18,9 @@ MEASURE = TurnMeasure(
     better="lower",
     range=YES,
     source=SEED_001,
-    definition=("A memory of another scope than the turn's is injected. If none ever is, the 95 % bound is about 3/n."),
+    definition=(
+        "A memory of another scope than the turn's is injected. If it happens at none of n turns, the 95 % upper bound "
+        "is about 3/n."
+    ),
     order=150,
 )

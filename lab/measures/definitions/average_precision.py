@@ -20,7 +20,7 @@ MEASURE = RankMeasure(
     values=average_precision,
     range=SHARE,
     definition=(
-        "Mean, over the relevant memories, of the precision at their rank; 0 for one that is not among the first k."
+        "Mean, over the relevant memories, of the precision at their rank; a memory outside the first k counts as 0."
     ),
     aliases=("map",),
     order=70,

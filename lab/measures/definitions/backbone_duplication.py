@@ -1,4 +1,4 @@
-"""BackboneDuplication: how much of the injected memories repeats the Working Set."""
+"""BackboneDuplication: the share of the injected memories that repeat the Working Set."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source=SEED_000,
-    definition="Share of the injected memories that repeat the Working Set; null without a Working Set.",
+    definition="Share of the injected memories that repeat the Working Set; null without a Working Set or injections.",
     order=60,
 )

@@ -8,7 +8,7 @@ from lab.measures.model import COUNT, SEED_001, TurnMeasure
 
 
 def budget_evictions(turns: Turns) -> Floats:
-    """Return how many items the budget dropped; NaN where the receipt does not say."""
+    """Return how many items the budget dropped; NaN where the receipt does not report it."""
     return turns.evicted.astype(float)
 
 
@@ -18,8 +18,6 @@ MEASURE = TurnMeasure(
     better="lower",
     range=COUNT,
     source=SEED_001,
-    definition=(
-        "Items that the budget dropped from the block, according to the receipt; null where the receipt does not say."
-    ),
+    definition=("Number of items that the budget dropped from the block; null where the receipt does not report it."),
     order=160,
 )

@@ -12,7 +12,7 @@ def distinct_share(chosen: Selections, window: int = WINDOW) -> Floats:
     import numpy as np
 
     distinct = np.zeros(len(chosen.sizes) + window, np.int64)
-    # A sight is its memory's last in every window that ends before the memory's next sight.
+    # A sight (a memory at a turn) is the memory's last in every window that ends before its next sight.
     until = np.append(chosen.gaps[1:], NEXT_MEMORY)[: len(chosen.sights)]
     for later in range(window):
         distinct += np.bincount(chosen.turns[until > later] + later, minlength=len(distinct))

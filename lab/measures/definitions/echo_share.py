@@ -1,4 +1,4 @@
-"""EchoShare: how much of what a system captures repeats what it injected itself."""
+"""EchoShare: the share of captured memories that repeat what the system itself injected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURE = WritesMeasure(
     range=SHARE,
     source=ITSELF,
     definition=(
-        "Share of the created memories whose text, of 20 characters or more, is in the block injected at their turn."
+        "Share of the created memories whose text (at least 20 characters) is in the block injected at their turn."
     ),
     order=40,
 )

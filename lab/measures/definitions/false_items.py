@@ -1,4 +1,4 @@
-"""FalseItems: how much was injected where nothing is relevant."""
+"""FalseItems: how many memories were injected where none is relevant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURE = ProbeMeasure(
     better="lower",
     range=COUNT,
     source=ITSELF,
-    definition="Memories injected at probes without relevant memories.",
+    definition="Number of memories injected at a probe without relevant memories.",
     probes="without gold",
     order=140,
 )

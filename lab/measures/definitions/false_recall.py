@@ -20,6 +20,6 @@ MEASURE = ProbeMeasure(
     source=ITSELF,
     definition="Something is injected at a probe without relevant memories.",
     probes="without gold",
-    sentence="something is injected at {candidate:.0%} of the probes that need nothing, against {baseline:.0%}",
+    sentence="something is injected at {candidate:.0%} of the probes without relevant memories, against {baseline:.0%}",
     order=130,
 )

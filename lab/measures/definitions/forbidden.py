@@ -21,6 +21,6 @@ MEASURE = InjectedMeasure(
     source=ITSELF,
     definition="A memory judged misleading is injected among the first k; null where none is judged misleading.",
     probes="all",
-    sentence="a misleading memory is injected at {candidate:.0%} of the probes with one, against {baseline:.0%}",
+    sentence="a misleading memory is injected at {candidate:.0%} of the probes that have one, against {baseline:.0%}",
     order=120,
 )

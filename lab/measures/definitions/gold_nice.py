@@ -12,7 +12,7 @@ from lab.measures.ranking import Judged
 
 
 def gold_nice(nice: Judged, k: int) -> Floats:
-    """Return 1 where gold labelled nice_to_have is among the first k, else 0; NaN where there is no such gold."""
+    """Return 1 where a memory of ``nice`` is among the first k, else 0; NaN where there is none."""
     return where_any(nice.gold, success(nice, k))
 
 
@@ -23,6 +23,9 @@ MEASURE = InjectedMeasure(
     range=YES,
     source=SEED_000,
     definition="A relevant memory labelled nice_to_have is injected among the first k; null where none is visible.",
-    sentence="a relevant nice_to_have memory on {candidate:.0%} against {baseline:.0%}",
+    sentence=(
+        "a relevant nice_to_have memory is injected at {candidate:.0%} of the probes that have one, "
+        "against {baseline:.0%}"
+    ),
     order=100,
 )

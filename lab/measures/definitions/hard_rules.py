@@ -11,7 +11,7 @@ from lab.measures.model import SEED_000, SHARE, TurnMeasure
 
 
 def hard_rules(turns: Turns) -> Floats:
-    """Return the share of the hard rules in reach whose text is in the block; NaN where none is in reach."""
+    """Return the share of the visible hard rules whose text is in the block; NaN where none is visible."""
     return share(turns.hard_kept, turns.hard_rules)
 
 
@@ -21,7 +21,7 @@ MEASURE = TurnMeasure(
     better="higher",
     range=SHARE,
     source=SEED_000,
-    definition="Share of the hard rules in reach whose text is in the prompt; null where none is in reach.",
+    definition="Share of the visible hard rules whose text is in the prompt; null where none is visible.",
     missing=1.0,
     order=70,
 )

@@ -18,6 +18,6 @@ MEASURE = TurnMeasure(
     better="neither",
     range=COUNT,
     source=ITSELF,
-    definition="Memories injected.",
+    definition="Number of memories injected.",
     order=90,
 )

@@ -17,9 +17,9 @@ MEASURE = TurnMeasure(
     values=injected_tokens,
     better="neither",
     range=COUNT,
-    source="rsclaw",
+    source="seed 002",
     definition=(
-        "Tokens of the injected block, estimated: a quarter of ASCII characters, two thirds of CJK, half of others."
+        "Estimated tokens of the injected block: 1/4 for each ASCII character, 2/3 for each CJK one, 1/2 for others."
     ),
     order=170,
 )

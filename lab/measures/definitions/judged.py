@@ -1,4 +1,4 @@
-"""Judged@k, as in ir_measures: how much of a ranking is judged."""
+"""Judged@k, as in ir_measures: the share of a ranking that is judged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURE = RankMeasure(
     better="neither",
     range=SHARE,
     source=IR_MEASURES,
-    definition="Share of the first k that is judged, relevant or not; of the returned items if there are fewer.",
+    definition="Share of the first k items, or of all if there are fewer, that are judged, as relevant or not.",
     graded=False,
     order=80,
 )

@@ -1,4 +1,4 @@
-"""LongestStreak: how many turns in a row inject one memory."""
+"""LongestStreak: how many turns in a row inject the same memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.measures.repetition import Selections
 
 
 def longest_streak(chosen: Selections) -> float:
-    """Return the largest number of consecutive recall turns that injected one memory; NaN if none was injected."""
+    """Return the largest number of consecutive recall turns that injected the same memory; NaN if none was injected."""
     import numpy as np
 
     begins = np.flatnonzero(chosen.gaps != 1)
@@ -20,6 +20,6 @@ MEASURE = ConversationMeasure(
     better="lower",
     range="1 …",
     source=ITSELF,
-    definition="Largest number of consecutive recall turns that inject one memory; null if none is ever injected.",
+    definition="Largest number of consecutive recall turns that inject the same memory; null if none is ever injected.",
     order=10,
 )

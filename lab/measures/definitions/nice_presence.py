@@ -18,6 +18,9 @@ MEASURE = TurnMeasure(
     better="neither",
     range=YES,
     source=SEED_000,
-    definition="A memory labelled nice_to_have is injected, relevant or not; 1 under tier_quota_v1 by construction.",
+    definition=(
+        "A memory labelled nice_to_have is injected, relevant or not; 1 under tier_quota_v1 by construction; "
+        "null where none is visible."
+    ),
     order=50,
 )

@@ -1,4 +1,4 @@
-"""RepeatRate: how much of a selection recent turns injected already."""
+"""RepeatRate: the share of a selection that recent turns already injected."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ MEASURE = TurnMeasure(
     range=SHARE,
     source=SEED_000,
     definition=(
-        "Share of a turn's items that any of the 6 preceding recall turns injected; null for an empty selection."
+        "Share of a turn's items that were injected in any of the 6 preceding recall turns; null for an empty "
+        "selection and for the first that is not empty."
     ),
     over_probes="RepeatRate over judged turns only.",
-    sentence="{candidate:.0%} of the injected items are repeats against {baseline:.0%}",
+    sentence="{candidate:.0%} of the injected items are repeats, against {baseline:.0%}",
     order=10,
 )

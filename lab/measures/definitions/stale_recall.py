@@ -8,7 +8,7 @@ from lab.measures.model import ITSELF, YES, TurnMeasure
 
 
 def stale_recall(turns: Turns) -> Floats:
-    """Return 1 where a superseded memory is injected with no successor before it, else 0; NaN where there is none."""
+    """Return 1 where a superseded memory is injected with no successor before it, else 0; NaN if none is superseded."""
     return where_any(turns.superseded, turns.stale > 0)
 
 
@@ -19,8 +19,11 @@ MEASURE = TurnMeasure(
     range=YES,
     source=ITSELF,
     definition=(
-        "A superseded memory is injected with no superseding memory before it; null where none is superseded yet."
+        "A superseded memory is injected, with none of its successors before it; null where no memory is superseded."
     ),
-    sentence="a superseded memory at {candidate:.0%} of the turns with one, against {baseline:.0%}",
+    sentence=(
+        "a superseded memory is injected before or without its successor at {candidate:.0%} of the turns "
+        "that have one, against {baseline:.0%}"
+    ),
     order=140,
 )

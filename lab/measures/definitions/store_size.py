@@ -10,6 +10,6 @@ MEASURE = WritesMeasure(
     better="neither",
     range=COUNT,
     source=ITSELF,
-    definition="Memories that a capturing system holds at the end of the conversation.",
+    definition="Number of memories that a capturing system holds at the end of the conversation.",
     order=30,
 )

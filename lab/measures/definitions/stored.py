@@ -7,7 +7,7 @@ from lab.runs.writes import Written
 
 
 def stored(written: Written) -> float:
-    """Return the memories created per turn."""
+    """Return the number of memories created per turn; 0 without turns."""
     return written.created / written.turns if written.turns else 0.0
 
 
@@ -17,6 +17,6 @@ MEASURE = WritesMeasure(
     better="neither",
     range=COUNT,
     source=ITSELF,
-    definition="Memories that a capturing system creates per turn.",
+    definition="Number of memories that a capturing system creates per turn.",
     order=20,
 )

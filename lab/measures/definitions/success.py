@@ -18,6 +18,6 @@ MEASURE = RankMeasure(
     range=YES,
     definition="A relevant memory is among the first k; also called hit@k.",
     aliases=("hit",),
-    sentence="a relevant memory is injected on {candidate:.0%} of the probes against {baseline:.0%}",
+    sentence="a relevant memory is injected at {candidate:.0%} of the probes, against {baseline:.0%}",
     order=10,
 )

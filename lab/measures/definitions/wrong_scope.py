@@ -1,4 +1,4 @@
-"""WrongScope: how much of what was injected belongs to another scope."""
+"""WrongScope: the share of the injected memories that belong to another scope."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURE = TurnMeasure(
     better="lower",
     range=SHARE,
     source=SEED_001,
-    definition="Share of the injected memories of another scope than the turn's; global ones belong to every scope.",
-    sentence="{candidate:.0%} of the injected items are of another scope, against {baseline:.0%}",
+    definition="Share of the injected memories of another scope than the turn's; a global one belongs to all scopes.",
+    sentence="{candidate:.0%} of the injected items belong to another scope, against {baseline:.0%}",
     order=80,
 )

@@ -1,7 +1,7 @@
-"""The stages of the seeds (seed 000, phases 2 and 3; E-54): the Working Set and the scored hot lane.
+"""The stages of a turn in profile ``seed`` (seed 000, phases 2 and 3; E-54): Working Set, scored selection, budget.
 
-They are active only under ``tier_quota_v1``. Switching ``selectionMode`` back to ``tier_first_v1`` disables all of
-them, which is the one-line rollback.
+They run only under ``tier_quota_v1``. Switching ``selectionMode`` back to ``tier_first_v1`` disables all of them, so a
+rollback changes one line of the configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lab.utf16 import js_length
 
 
 def add_working_set(turn: SeedTurn) -> None:
-    """Build the Working Set from the store; collect the hard rules that must be injected as items (E-58, E-59)."""
+    """Build the Working Set from the store, and collect the hard rules to inject as separate items (E-58, E-59)."""
     settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
     barred = {QUARANTINED} if phases.trust == "soft" else set()
     rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []
@@ -62,7 +62,7 @@ def _pinned(turn: SeedTurn, rule: Row) -> bool:
 def select(turn: SeedTurn) -> None:
     """Search, score and select; then select again without each suppression to report its effect."""
     phases = turn.config.active_phases
-    # With pinned_counts "inside" the Working Set takes a slot; hard rules take theirs before other memories.
+    # With pinned_counts "inside", the Working Set takes one slot. Hard rules take their slots before other memories.
     inside = turn.pinned is not None and phases.pinned_counts == "inside"
     limit = max(0, turn.config.max_items - inside - len(turn.hard))
     times = Counter[str]()
@@ -144,7 +144,7 @@ def _shorter(slot: Slot, built: WorkingSet, units: int, *, rules: bool) -> Slot 
 
 
 def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantined: bool) -> None:
-    """Add the receipts of seed 000: what was pinned, and what would have been selected without each suppression."""
+    """Add receipt fields of seed 000: what was pinned, and what would have been selected without each suppression."""
     listed = most_listed(turn.config.receipts)
     chosen = {pick.candidate.id for pick in turn.hits}
     penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]

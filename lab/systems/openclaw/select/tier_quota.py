@@ -21,16 +21,16 @@ def tier_quota_v1(
     *,
     strict_caps: bool,
 ) -> Selection:
-    """Select with quotas.
+    """Select at most ``limit`` candidates with quotas for each tier.
 
-    Slots are reserved for nice first, then for must up to its maximum, then for unknown up to its maximum. Wildcards
-    fill the remaining slots from all candidates not yet selected: by fused score, then newest, then id, then tier name.
-    The result is ordered must, nice, unknown, wildcard.
+    Slots are reserved for nice first, up to its minimum, then for must and for unknown, up to their maxima. Wildcards,
+    the best candidates not yet selected from any tier, fill the remaining slots; they are ranked by fused score, then
+    newest first, then by id and tier name. The result is ordered must, nice, unknown, wildcard.
 
     ``strict_caps`` follows seed 000 ("mustMax is a cap, not a target"): wildcards exceed the maximum of must or unknown
     only if no other candidate is left. Without it the maxima apply to the first pass only, as in the public plugin.
     """
-    # If two plans have the same tier, the quotas use the last one and the wildcards both. Unnamed tiers are ignored.
+    # Unnamed tiers are ignored. If two plans have the same tier, the quotas use the last one, the wildcards both.
     plans = [plan for plan in plans if plan.tier]
     tiers = [(plan.tier, list(search(plan))) for plan in plans]
     buckets = dict(tiers)
@@ -95,10 +95,10 @@ def _wildcards(
 def _contenders(
     tiers: Sequence[tuple[str, list[Candidate]]], seen: set[str], slots: int
 ) -> list[tuple[str, Candidate]]:
-    """Return the candidates that could fill ``slots``: the best of each bucket not yet selected, with ties of the last.
+    """Return the candidates that could fill ``slots``: the best of each bucket that are not yet selected.
 
-    This is faster than sorting the whole pool. An id that occurs in several buckets takes one slot, so as many more
-    contenders are kept.
+    This is faster than sorting all candidates. Candidates that tie with the last one are included. An id that occurs in
+    several buckets takes only one slot, so one more candidate is kept for each repetition.
     """
     repeated = sum(len(bucket) for _, bucket in tiers) - len({hit.id for _, bucket in tiers for hit in bucket})
     contenders = []
