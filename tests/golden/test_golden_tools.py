@@ -240,7 +240,7 @@ def test_open_judging_foreign_work_is_refused(out: Path) -> None:
     open_judging(POOL, out, "ann").decide(Decision(SECOND, "skip"))
     with pytest.raises(UnusableInput, match="belongs to judge 'ann'"):
         open_judging(POOL, out, "bob")
-    with pytest.raises(UnusableInput, match=f"judges {SECOND}, which this pool does not have"):
+    with pytest.raises(UnusableInput, match=f"judges {SECOND}, which is not in this pool"):
         open_judging(replace(POOL, turns=POOL.turns[:1]), out, "ann")
     side_file(out).unlink()
     with pytest.raises(UnusableInput, match=r"already exists, without gold\.judging"):

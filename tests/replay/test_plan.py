@@ -49,7 +49,7 @@ def garden(desk: Any) -> Any:
         ({"limit": 0}, "limit 0"),
         ({"limit": -1}, "limit -1"),
         ({"conversation": ("cellar",)}, "no conversation 'cellar'; known: garden, kitchen"),
-        ({"memories": "turns"}, "has no memories 'turns'; it has: recorded"),
+        ({"memories": "turns"}, "has no memories 'turns'; choose from: recorded"),
         ({"format": "csv"}, "unknown format 'csv'"),
         ({"profile": "downstream"}, "unknown profile 'downstream'; known: seed, upstream"),
         ({"max_items": 7}, r"max-items 7 is not in 1\.\.6"),
