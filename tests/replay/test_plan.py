@@ -124,7 +124,7 @@ def test_replay_request_of_manifest_is_equal() -> None:
         ({"faults": ("embedder_down",)}, {"faults"}, True),
         ({"faults": ("embedder_down=0.5", "fts_error=garden/s1/t2")}, {"faults"}, True),
         ({"recall_turns": "all"}, {"recall_turns"}, False),
-        # The two conversations are equal; one alone is equal to none.
+        # The two conversations have equal turns; without one of them, the other has no equal.
         ({"limit": 1}, {"conversations", "equal_conversations"}, False),
         ({"conversation": ("kitchen",)}, {"conversations", "equal_conversations"}, False),
         ({"golden": None}, {"golden"}, False),
