@@ -1,4 +1,4 @@
-"""Audit the logs of a live engine: check every receipt and aggregate them (seed 001, Stage B)."""
+"""Audit the logs of a live engine: check and aggregate its receipts (Stage B of the design document seed 001)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"'
 def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Read logs (``-`` is stdin) and return the content of ``audit.json``.
 
-    Logs with more information per line are read first (:mod:`lab.canary.order`), else in the order given. All damaged
-    lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress messages. Raises
+    Logs with more information per line are read first (:mod:`lab.canary.order`), and otherwise in the given order. All
+    damaged lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress messages. Raises
     :class:`UnusableInput` for a missing or unreadable file.
     """
     _require_readable(logs)
@@ -84,7 +84,7 @@ def _is_audit(path: Path) -> bool:
 
 
 class _Reading:
-    """The state of an audit: everything that was counted so far."""
+    """The state of an audit: the counts so far."""
 
     def __init__(self, listed: int, *, several: bool) -> None:
         self._files: dict[str, dict[str, Any]] = {}
@@ -162,7 +162,7 @@ class _Reading:
             self._tally.health.add_message(entry.rest)
             failed = entry.rest.lstrip().startswith(FAILED)
             name = FAILED if failed else "sentences"
-        # Only sound lines reach this point, so damaged lines do not count as timed.
+        # Only valid lines reach this point, so damaged lines do not count as timed.
         if entry.time is not None:
             self._timed += 1
             self._first = entry.time if self._first is None else min(self._first, entry.time)

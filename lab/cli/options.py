@@ -108,7 +108,7 @@ Seed = Annotated[int, typer.Option(help="Seed of sampled labels and of the rando
 Scope = Annotated[
     str,
     typer.Option(
-        help="none: ignore scopes. recorded: a turn sees memories of its own scope and global ones. tags: scopes are "
+        help="none: ignore scopes. recorded: a turn can recall only memories of its own scope. tags: scopes are "
         "read from [SCOPE: …] tags."
     ),
 ]

@@ -1,4 +1,4 @@
-"""Run vector files against the engine and collect the results."""
+"""Check the engine against vector files, which hold recorded calls of the plugin, and collect the results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ SUFFIX = ".jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """The results by file, in name order, and the agreement with LanceDB (or the error that prevented the run)."""
+    """The results by file, in name order.
+
+    ``lancedb`` is the agreement with LanceDB, or the error that prevented the comparison, or None without one.
+    """
 
     files: tuple[FileResult, ...]
     lancedb: Agreement | str | None
 
     @property
     def passed(self) -> int:
-        """The number of records that agree."""
+        """The number of records whose output equals the recorded one."""
         return sum(file.passed for file in self.files)
 
     @property

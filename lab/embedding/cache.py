@@ -1,9 +1,9 @@
-"""A content-addressed cache on disk of values that are computed from texts.
+"""A content-addressed cache on disk for values that are computed from texts.
 
-A folder contains chunks (:mod:`lab.embedding.chunks`), which are written atomically and never changed. Readers need no
-lock: they map the existing chunks, and a reader that misses a new chunk computes the same value again. Everything else
-that a value depends on (model, settings) determines the folder's name and is described in its ``about.json``. Only the
-owner may read the files, because tokens and vectors reveal the texts.
+A folder contains chunks: files of values (:mod:`lab.embedding.chunks`) that are written atomically and never changed.
+Readers need no lock: they map the existing chunks, and a reader that misses a new chunk computes the same value again.
+Everything else that a value depends on (model, settings) determines the folder's name and is described in its
+``about.json``. Only the owner may read the files, because tokens and vectors reveal the texts.
 """
 
 from __future__ import annotations
@@ -152,11 +152,11 @@ class ChunkCache:
             self._map(path)
             self._rows.update((text, row) for row, text in enumerate(texts, first))
         except FileNotFoundError:
-            self._map_new_chunks()  # merged as soon as it was written
+            self._map_new_chunks()  # another process merged the chunk right after it was written
         return path
 
     def place(self, text: str) -> tuple[int, int]:
-        """Return the number of the chunk with a text's value and the row within it. Raises KeyError."""
+        """Return the number of the chunk with a text's value and the row within it. Raises KeyError if it has none."""
         row = self._rows.get(text)
         if row is None:
             (row,) = self._rows_of([text])
@@ -164,7 +164,10 @@ class ChunkCache:
         return number, row - self._starts[number]
 
     def places(self, texts: Sequence[str]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield, per chunk with some of the texts, its number, their positions in ``texts``, and their rows in it."""
+        """Yield, per chunk with some of the texts, its number, their positions in ``texts``, and their rows in it.
+
+        Raises KeyError if a text has no value.
+        """
         import numpy as np
 
         rows = np.asarray(self._rows_of(texts), np.int64)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Announce = Callable[[str], None]
 # Up to this many texts, single lookups are faster than lookups by chunk.
 FEW = 32
-# The least cosine of two vectors of the same text from an endpoint, whose last bits vary.
+# Minimum cosine of two vectors of the same text from an endpoint, whose last bits may vary.
 AGREE = 0.999
 # Seconds between attempts to lock a cache that another process is filling from the same endpoint.
 _LOOK_AGAIN = 0.5
@@ -53,13 +53,13 @@ class Vectors:
         """Embed the texts that the cache lacks; return how many those were.
 
         ``announce`` receives progress messages. A vector depends only on its text and role, so texts may be grouped
-        into chunks freely: they are ordered by length, the longest first. That keeps batches full, and the announced
-        remaining time is rather too long than too short.
+        into chunks freely: they are ordered by length, the longest first. This keeps batches full, and the announced
+        remaining time is more often too long than too short.
         """
         return self._of_role(role).prepare(texts, announce or (lambda _: None))
 
     def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
-        """Return float32 ``[len(texts), dimension]``; all texts must have been prepared."""
+        """Return float32 ``[len(texts), dimension]``. Raises KeyError if a text was not prepared."""
         return self._of_role(role).of(texts)
 
     def recompute(self, texts: Sequence[str], sample: int | None = None, role: Role = DOCUMENT) -> Recomputed:
@@ -105,7 +105,7 @@ class _Cached:
         missing = self._cache.missing(texts)
         if not missing or self._endpoint is None or self._endpoint.cached_only:
             return self._fill(missing, announce)
-        # Only one process at a time sends requests, because two could get different vectors of a text, and pay twice.
+        # Only one process at a time sends requests: two could get different vectors for a text and would pay twice.
         self._endpoint.announce = announce
         try:
             with _exclusive(self._cache.folder, announce):

@@ -1,8 +1,8 @@
 """Align the items that a system captured with the judged memories of a golden set.
 
-A golden set names the recorded memories, but a system that captures creates its own. Each captured item is judged as
-the memory that it corresponds to, by source turn or else by common words. An item without such a memory is unjudged,
-and reports always show how many there are.
+A golden set names the recorded memories, but a system that captures memories from the turns creates its own. Each
+captured item is judged as the recorded memory that it corresponds to: one of its source turn or, if that turn has
+none, one with similar words. An item without such a memory is unjudged, and reports always show how many there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Rule = Literal["source", "text"]
-# The least F1 of the words of two texts at which they count as the same memory.
+# Minimum F1 of the words of two texts that count as the same memory.
 LEAST = 0.6
 _WORDS = re.compile(r"[^\W_]+", re.UNICODE)
 
@@ -46,7 +46,7 @@ class Aligner:
                 self._loose.append(key)
 
     def align(self, text: str, sources: Sequence[str]) -> Alignment | None:
-        """Return the memory that an item corresponds to, or None.
+        """Return the memory that an item corresponds to, or None; ``sources`` are the keys of the item's source turns.
 
         Among the judged memories of the item's source turns, the memory with the highest F1 wins. If there are none,
         the memories without a known turn are compared, and the F1 must reach :data:`LEAST`. Ties are broken by key.
@@ -61,7 +61,7 @@ class Aligner:
 
 
 def words(text: str) -> Counter[str]:
-    """Return the case-folded words of a text with their counts. A CJK character is a word."""
+    """Return the case-folded words of a text with their counts. A word with CJK characters counts by character."""
     return Counter(
         part
         for word in _WORDS.findall(text.casefold())

@@ -1,4 +1,4 @@
-"""A judge's work on a pool: the decisions in order, and the golden set that results from them.
+"""A judge's work on a pool (the memories to judge, by turn): the decisions, and the golden set that results.
 
 The decisions are stored in a side file (``NAME.judging`` beside ``NAME.jsonl``), which is written after each decision.
 Everything else is derived from them: the marks of a turn, its unjudged memories, and the golden set. Undo removes the
@@ -20,9 +20,9 @@ The kinds of decisions are:
 * ``nothing``: the turn needs no memory, so every memory that is not forbidden is graded 0;
 * ``skip``: the turn is skipped.
 
-``rest`` and ``nothing`` list the memories that they refuse, because a memory pooled later was never seen. ``golden``
-holds the SHA-256 of the golden set before and after the last write. A golden set that matches neither was edited by
-hand and is not overwritten.
+``rest`` and ``nothing`` list the memories that they grade 0, because the judge has not seen memories that are pooled
+later. ``golden`` holds the SHA-256 of the golden set before and after the last write. A golden set that matches neither
+was edited by hand and is not overwritten.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ KINDS = (*ABOUT_A_MEMORY, *REFUSING, "reason", "done", "skip")
 
 
 class Decision(NamedTuple):
-    """One decision of a judge; ``what`` is one of :data:`KINDS`."""
+    """One decision of a judge.
+
+    ``what`` is one of :data:`KINDS`. ``value`` is a grade, a note, a reason, or the type of a finished turn.
+    ``refused`` lists the memories that the decision grades 0.
+    """
 
     turn: str
     what: str
@@ -61,7 +65,11 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True)
 class Sheet:
-    """The decisions on one turn. ``state`` is ``open``, ``done`` or ``skipped``."""
+    """The decisions on one turn.
+
+    ``items`` lists the memories to judge. ``marks`` and ``notes`` map memories to grades and to the reasons for them.
+    ``type`` and ``reason`` are those of the turn. ``state`` is ``open``, ``done`` or ``skipped``.
+    """
 
     turn: str
     items: list[str]
@@ -212,7 +220,7 @@ def side_file(golden: Path) -> Path:
 def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
     """Start a judge's work or resume it.
 
-    The pool may have grown meanwhile. Raises :class:`UnusableInput` if ``out`` is a golden set without a side file or
+    The pool may have grown since. Raises :class:`UnusableInput` if ``out`` is a golden set without a side file or
     was edited since, or if the side file belongs to another judge or names turns that the pool does not have.
     """
     if out.suffix != ".jsonl":
@@ -234,7 +242,7 @@ def open_judging(pool: Pool, out: Path, judge: str) -> Judging:
     unknown_turns = sorted({decision.turn for decision in decisions} - known)
     if unknown_turns:
         raise UnusableInput(
-            f"{side}: judges {unknown_turns[0]}, which this pool does not have; give the pool that was judged"
+            f"{side}: judges {unknown_turns[0]}, which is not in this pool; use the pool that was judged"
         )
     return Judging(pool, out, judge, decisions)
 
@@ -266,14 +274,17 @@ def read_decisions(path: Path) -> SideFile:
 
 
 class Aside(NamedTuple):
-    """Judgements that only side files contain, by turn: the refused memories and the ungraded ones."""
+    """What only side files record, by turn: the memories graded 0, and those left without a grade."""
 
     refused: dict[str, set[str]]
     unjudged: dict[str, set[str]]
 
 
 def aside(golden: Path) -> Aside:
-    """Read the side files of a golden set, a file or a folder; the judgements of several judges are merged."""
+    """Read the side files of a golden set, a file or a folder, and merge the judgements of several judges.
+
+    A missing side file is skipped. Raises :class:`UnusableInput` for a damaged one.
+    """
     files = sorted(golden.glob(f"*{ENDING}")) if golden.is_dir() else [side_file(golden)]
     beside = Aside({}, {})
     for file in files:

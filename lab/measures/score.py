@@ -68,7 +68,7 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
 
     Stored scores are used if they are current (:func:`lab.runs.scores.read_scores`). ``also`` are additional rank
     measures (:func:`more_measures`). Raises :class:`lab.errors.Incomplete` if conversations, rows or probes are
-    missing, and :class:`lab.errors.Altered` for a file that is not as it was written.
+    missing, and :class:`lab.errors.Altered` for a file that has changed since it was written.
     """
     import numpy as np
 

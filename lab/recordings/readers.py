@@ -25,7 +25,7 @@ ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 
 
 def nothing_beside(_: Path) -> tuple[Path, ...]:
-    """Return no companion files: the default of most formats."""
+    """Return no companion files, the default of a format."""
     return ()
 
 
@@ -36,8 +36,8 @@ class Format:
     In a folder, the format reads the files that match ``pattern`` and none of ``ignored``; hidden files are skipped,
     except one named ``hidden``. ``memories`` lists the possible sources of memories, the default first.
     ``recall_turns`` is the default of ``--recall-turns``. ``beside`` returns the companion files of a file. The last
-    ``depth`` components of a path identify a file. ``gather`` reads an entire path at once, for formats where a single
-    file does not say what to read. ``from_tools`` is true if the memories were stored by the agent's tool calls.
+    ``depth`` components of a path identify a file. ``gather`` reads a file or folder in one call, for formats whose
+    files cannot be read independently. ``from_tools`` is true if the memories were stored by the agent's tool calls.
     """
 
     name: str
@@ -195,7 +195,10 @@ def format_named(name: str) -> Format:
 
 
 def files_of(path: Path, form: Format) -> tuple[Path, ...]:
-    """Return the files of a format at ``path``: the file itself, or the matching files of the folder in name order."""
+    """Return the files of a format at ``path``: the file itself, or the matching files of the folder in name order.
+
+    Raises :class:`UnusableInput` if there are none.
+    """
     if path.is_file():
         return (path,)
     if not path.exists():
@@ -212,7 +215,7 @@ def files_of(path: Path, form: Format) -> tuple[Path, ...]:
     if not files:
         elsewhere = in_clone(form.name, path)
         raise UnusableInput(
-            f"{path}: this folder has no {form.pattern} file, which format {form.name!r} reads{elsewhere}"
+            f"{path}: this folder has no file that matches {form.pattern}, as format {form.name!r} needs{elsewhere}"
         )
     return files
 
@@ -253,7 +256,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
     form = format_named(format_name)
     chosen = memories or form.memories[0]
     if chosen not in form.memories:
-        raise UnusableInput(f"format {form.name!r} has no memories {chosen!r}; it has: {', '.join(form.memories)}")
+        raise UnusableInput(f"format {form.name!r} has no memories {chosen!r}; choose from: {', '.join(form.memories)}")
     gathered = form.gather(path) if form.gather else None
     if gathered:
         files, pairs = gathered.files, [(recording, GoldenSet()) for recording in gathered.recordings]
@@ -276,7 +279,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
         tuple(probe for _, gold in pairs for probe in gold.probes),
         gathered.notes if gathered else tuple(note for _, gold in pairs for note in gold.notes),
     )
-    # The golden set is added once, at the end, because every addition checks all recordings.
+    # Add all probes at once, because every call of with_golden checks all probes and recordings.
     library = Library(form, chosen, recordings, GoldenSet(), files, names_of(files, form), path=path)
     if gathered:
         names = shortest_names(files)

@@ -1,4 +1,4 @@
-"""Validate recordings as a replay reads them: unreadable input raises, doubtful content is listed."""
+"""Validate recordings as a replay reads them: raise for unreadable input, list errors and warnings for the rest."""
 
 from __future__ import annotations
 

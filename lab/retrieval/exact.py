@@ -1,8 +1,8 @@
 """The exact store: score every visible row once per query in both lanes, then filter by scope and label.
 
-One scoring serves every arm, every tier and every sample of labels. Results equal those of a compacted and indexed
-LanceDB table, bit for bit. With the lane ``scan`` they equal those of the public plugin, which has no index: ties of
-the vector lane and all hits of the text lane are then in table order.
+All arms, tiers and samples of labels share these scores. Results equal those of a compacted and indexed LanceDB table,
+bit for bit. With ``lane="scan"`` they equal those of the public plugin, which has no index: ties of the vector lane and
+all hits of the text lane are then in table order.
 
 Announced queries (:meth:`ExactStore.expect`) are scored in blocks, with one matrix product for many turns; rows added
 within a block are scored turn by turn. The float32 product only preselects rows. Their distances are then computed
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 # Queries per matrix product. More would cost memory and gain little.
 BLOCK = 64
-# Distances closer than this may swap after a float32 product and the rounding of scores (at most 2.5e-5 of distance).
+# Distances closer than this may change order through the float32 product and the rounding of scores (up to 2.5e-5).
 BAND = 6e-5
-# Size of the groups whose minima bound the lowest values.
+# Size of the groups of values whose minima give an upper bound of the lowest values (see nearest).
 GROUP = 32
 _new = tuple.__new__
 
@@ -172,13 +172,13 @@ class Members:
         self._numbers: dict[Filter, np.ndarray | None] = {}
 
     def labelled(self, labels: np.ndarray) -> Members:
-        """Return the same rows under other labels."""
+        """Return the same rows with other labels (codes, at least one per row)."""
         other = Members(self._scopes, labels[: len(self._labels)], self._scope_codes, self._present)
         other._in_scope = self._in_scope
         return other
 
     def mask(self, where: Filter) -> np.ndarray | None:
-        """Return a mask of the rows, bool ``[rows]``; None means all rows."""
+        """Return a mask of the rows that pass a filter, bool ``[rows]``; None means all rows."""
         import numpy as np
 
         if where not in self._masks:
@@ -200,7 +200,7 @@ class Members:
         return self._in_scope[scope].copy()
 
     def numbers(self, where: Filter) -> np.ndarray | None:
-        """Return the row numbers, ascending; None means all rows."""
+        """Return the numbers of the rows that pass a filter, ascending; None means all rows."""
         if where not in self._numbers:
             mask = self.mask(where)
             self._numbers[where] = None if mask is None else mask.nonzero()[0]
@@ -231,9 +231,9 @@ def nearest(rough: np.ndarray, rows: np.ndarray | None, limit: int, band: float,
 
 
 class Lane:
-    """One lane under one query: a rough value of each row, and a function that computes exact scores.
+    """One lane for one query: an approximate value of each row, and a function that computes exact scores.
 
-    ``rough`` is float32 ``[rows]``, the best lowest; rows above ``most`` are no hits (None: all are hits). ``exact``
+    ``rough`` is float32 ``[rows]``, lower is better; rows above ``most`` are not hits (None: all are hits). ``exact``
     returns the scores and distances of rows, given their numbers. ``tie`` returns the sort key of rows with equal
     scores, given a row's number and distance.
     """
@@ -296,7 +296,7 @@ class ExactView:
         self._cache: dict[tuple[Filter, int], Lanes] = {}
 
     def search(self, where: Filter, limit: int) -> Lanes:
-        """Return the best of each lane under ``where``."""
+        """Return the ``limit`` best hits of each lane that pass a filter."""
         lanes = self._cache.get((where, limit))
         if lanes is None:
             started = time.perf_counter_ns()
@@ -306,7 +306,7 @@ class ExactView:
         return lanes
 
     def with_labels(self, labels: np.ndarray) -> ExactView:
-        """Return the same scores under other labels (codes of :data:`lab.recordings.model.LABELS`, one per row)."""
+        """Return the same scores with other labels (codes of :data:`lab.recordings.model.LABELS`, one per row)."""
         if not self._all_ranked:
             for lane in (self._near, self._text):
                 if lane is not None:

@@ -22,7 +22,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """The store as one query sees it.
+    """The content of the store at one query.
 
     ``shared`` caches results that arms with the same candidates share, by filter and depth. ``no_vector`` is the reason
     why there is no query vector; None if there is one. ``gone`` are the ids of forgotten rows: they keep their numbers

@@ -167,7 +167,7 @@ class RunDirectory:
     def check(self, path: Path) -> Path:
         """Return the path of a file after checking its sha256; it is hashed again only if it changed since.
 
-        Raises :class:`Incomplete` if the file is missing, and :class:`Altered` if it is not as it was written.
+        Raises :class:`Incomplete` if the file is missing, and :class:`Altered` if it has changed since it was written.
         """
         name = self.name_of(path)
         try:

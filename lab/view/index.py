@@ -1,4 +1,4 @@
-"""In-memory index of a run: hits, ranks and remarkable events of every turn, for lists, filters and search.
+"""In-memory index of a run: hits, ranks and notable events of every turn, for lists, filters and search.
 
 Every receipts file is read once. Facts are kept as arrays over all turns, so that a filter or a search over a thousand
 conversations takes a few array operations. Details of a turn are read again from its file when a page shows it.
@@ -71,8 +71,8 @@ class Pair(NamedTuple):
 class Facts(NamedTuple):
     """The recall points of one conversation in order, and facts of each arm at each point.
 
-    ``first`` is the rank of the first relevant memory, 0 if none is relevant; ``marks`` are event bits; ``injected``
-    are keys of memories.
+    Arrays are int64 ``[turns]``. ``first`` is the rank of the first relevant memory, 0 if none is relevant and
+    :data:`NOT_RANKED` if none is ranked; ``marks`` are event bits; ``injected`` holds keys of memories.
     """
 
     turns: list[str]
@@ -82,7 +82,11 @@ class Facts(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """A row of the list of conversations."""
+    """A row of the list of conversations.
+
+    ``hits`` is each arm's share of probes with a hit, None without probes; ``damaged`` is the reason why a conversation
+    could not be read.
+    """
 
     name: str
     turns: int
@@ -202,13 +206,13 @@ class Index:
         return Pair(base, cand, min(most[base], most[cand] if cand else most[base]))
 
     def hits(self, arm: str, cutoff: int) -> Flags:
-        """Return for each turn whether an arm has a hit: Success@cutoff."""
+        """Return for each turn, bool ``[turns]``, whether an arm has a hit: Success@cutoff."""
         import numpy as np
 
         return np.asarray((self._first[arm] > 0) & (self._first[arm] <= cutoff))
 
     def with_gold(self) -> Flags:
-        """Return for each turn whether a memory is relevant."""
+        """Return for each turn, bool ``[turns]``, whether a memory is relevant."""
         import numpy as np
 
         return np.asarray(self._first[self.arms[0]] > 0)
@@ -222,8 +226,8 @@ class Index:
         import numpy as np
 
         if name and name not in pair.filters:
-            reason = f" with one arm, {pair.baseline}" if name in FILTERS else ""
-            raise UnusableInput(f"no filter {name!r}{reason}; known: {', '.join(pair.filters)}")
+            problem = f"filter {name!r} needs two arms" if name in FILTERS else f"no filter {name!r}"
+            raise UnusableInput(f"{problem}; known: {', '.join(pair.filters)}")
         if not name:
             return np.ones(len(self.turns), bool)
         if name in BITS:

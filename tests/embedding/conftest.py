@@ -1,4 +1,4 @@
-"""The real model, loaded once for this folder, and an endpoint that serves it from a process of its own."""
+"""Fixtures: the real model, loaded once, and an endpoint that serves it from a separate process."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ PROJECT = HERE.parents[1]
 
 @pytest.fixture(scope="session")
 def model() -> SentenceTransformerEmbedder:
-    """The default embedder."""
+    """Return the default embedder."""
     return SentenceTransformerEmbedder()
 
 
 class Endpoint:
-    """The server of ``endpoint_server.py``, from outside."""
+    """A client of the server in ``endpoint_server.py``."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.url = f"http://127.0.0.1:{port}/v1"
 
     def named(self, settings: str = "", model: str = "all-MiniLM-L6-v2") -> str:
-        """What ``--embedder`` takes."""
+        """Return the value of ``--embedder`` for this server."""
         return f"openai:{model}@{self.url}{settings}"
 
     def fail(self, *faults: dict[str, Any]) -> None:
-        """Spoil the next requests, one fault each; an empty one spoils nothing."""
+        """Set the faults of the next requests, one each; an empty fault changes nothing."""
         self._send("/faults", json.dumps(faults).encode())
 
     def state(self) -> dict[str, Any]:
-        """What was asked since the last look."""
+        """Return what the server received since the last call, and reset the counts."""
         return dict(json.loads(self._send("/state")))
 
     def _send(self, path: str, body: bytes | None = None) -> bytes:
@@ -51,7 +51,7 @@ class Endpoint:
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """The server, which lives as long as the tests."""
+    """Start the server for the test session and stop it at the end."""
     place = tmp_path_factory.mktemp("endpoint") / "port"
     process = subprocess.Popen([sys.executable, str(HERE / "endpoint_server.py"), str(place)], cwd=PROJECT)
     try:
@@ -68,7 +68,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 @pytest.fixture
 def endpoint(running: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Endpoint:
-    """The server without faults and with an empty count; no key in the environment, and a cache of the test's own."""
+    """Return the server without faults and with counts reset. No key is set, and the cache is private to the test."""
     for name in ("LAB_EMBEDDER_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))

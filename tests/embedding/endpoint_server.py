@@ -1,10 +1,11 @@
-"""An OpenAI-compatible server on loopback: a process of its own that serves the default model, and faults on request.
+"""Run an OpenAI-compatible server on loopback that serves the default model and fails on request.
 
     python endpoint_server.py PORT_FILE [hashing]
 
-It writes its port into a file and answers ``POST /v1/embeddings`` (models ``all-MiniLM-L6-v2``; vectors as JSON numbers
-whose float32 is the vector's, bit for bit). ``POST /faults`` takes a list of faults, each for one request to come, in
-order; ``GET /state`` tells what was asked and empties the count. Nothing is written to disk but the port.
+The server writes its port to PORT_FILE and nothing else to disk. With ``hashing`` it serves the hashing embedder.
+``POST /v1/embeddings`` returns vectors for any model name, as JSON numbers that give the same float32 bits as the
+embedder. ``POST /faults`` takes a list of faults, one for each of the next requests, in order. ``GET /state`` returns
+what was requested and resets the counts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HTML = b"<!doctype html><html><body>It works!</body></html>"
 
 
 class Server(ThreadingHTTPServer):
-    """What the requests share."""
+    """State that all requests share."""
 
     daemon_threads = True
 
@@ -35,7 +36,7 @@ class Server(ThreadingHTTPServer):
         self.state = self.fresh()
 
     def handle_error(self, *_: Any) -> None:
-        """A client that was killed leaves its connection open: that is the test, and no fault of the server."""
+        """Ignore connections that a killed client left open: tests kill clients on purpose."""
 
     @staticmethod
     def fresh() -> dict[str, Any]:
@@ -50,13 +51,13 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handles one request."""
 
     server: Server
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: Any) -> None:
-        """Be silent."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         state, self.server.state = self.server.state, self.server.fresh()
@@ -100,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
         if "first" in fault:
             vectors[0] = [float(fault["first"]) for _ in vectors[0]]
         rows = [{"object": "embedding", "index": place, "embedding": row} for place, row in enumerate(vectors)]
-        rows = rows[::-1]  # an order is nowhere promised
+        rows = rows[::-1]  # the API does not guarantee an order
         if "short" in fault:
             rows = rows[1:]
         if "no_index" in fault:

@@ -1,4 +1,4 @@
-"""The cache: what was computed once is read from disk, whole chunks or none."""
+"""The cache: stored values are read from disk, and every chunk is complete or absent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = ["dark mode", "深色模式", "", "lone \ud83d", "one\u2028two", "naïve
 
 
 class _Lengths:
-    """Computes the length of each text, and remembers what it was asked."""
+    """Computes the length of each text and records the texts of every call."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -36,12 +36,12 @@ class _Lengths:
         return pa.array([len(text) for text in part], pa.int64())
 
     def texts(self) -> list[str]:
-        """Every text that it was asked for."""
+        """Return the texts of all calls."""
         return [text for part in self.asked for text in part]
 
 
 def _silent(count: int) -> None:
-    """Progress that nobody hears."""
+    """Ignore progress."""
 
 
 def _open(folder: Path) -> ChunkCache:
@@ -283,7 +283,7 @@ def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, t
 
 
 class _Counting(HashingEmbedder):
-    """The hashing embedder, counting what it embeds."""
+    """The hashing embedder, counting the texts that it embeds."""
 
     def __init__(self) -> None:
         self.embedded = 0
@@ -295,7 +295,7 @@ class _Counting(HashingEmbedder):
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of one test's own."""
+    """Return a cache folder that is private to the test."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     return tmp_path
 
@@ -346,7 +346,7 @@ def test_keep_small_parts_fills_complete_chunks(tmp_path: Path, monkeypatch: pyt
     def stored_by_now(count: int) -> None:
         nonlocal stored
         stored += count
-        # Whoever looks now finds all that was stored, and that once.
+        # A cache opened now has every value stored so far, once, and each chunk is filled before the next one begins.
         assert _open(tmp_path).missing(texts) == sorted(texts[stored:], key=text_key)
         assert len(list(tmp_path.iterdir())) == -(-stored // (CHUNK // 40 * 40))
 

@@ -1,4 +1,4 @@
-"""Chunks and their folder: found by sorted keys, checked by themselves, merged without anybody's loss."""
+"""Chunks of the cache: lookup by sorted keys, checksums, and merging without loss."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ NO_MODELS: dict[str, set[str]] = {}
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of one test's own."""
+    """Return a cache folder that is private to the test."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
     return tmp_path
 
 
 def _run(*texts: str) -> Vectors:
-    """One small run: what it lacks is embedded into a chunk of its own."""
+    """Prepare texts as a small run does: those that are not cached are embedded into a new chunk."""
     vectors = Vectors(HashingEmbedder())
     vectors.prepare(texts)
     return vectors
@@ -154,7 +154,7 @@ def test_chunk_has_its_producer_and_a_checksum(root: Path) -> None:
 
 
 def _old_chunk(folder: Path, texts: Sequence[str]) -> Path:
-    """A chunk as it was written before there were checksums."""
+    """Write a chunk without a checksum, as earlier versions did."""
     ordered = sorted(texts, key=text_key)
     keys = [text_key(text) for text in ordered]
     rows = pa.FixedSizeListArray.from_arrays(pa.array(HashingEmbedder().encode(ordered).ravel()), 64)
@@ -183,7 +183,7 @@ def test_collect_merges_small_chunks_without_loss(root: Path, monkeypatch: pytes
     for start in range(0, 21, 3):
         _run(*texts[start : start + 3])
     reader = _run(*texts)
-    # Who embedded while another did: one text in two chunks.
+    # Concurrent runs may store a text twice, in different chunks.
     _old_chunk(root / "vectors" / KEY, ["text 0", "text 20"])
     before = sum(path.stat().st_size for path in _chunks(root))
     dry = collect(root, NO_MODELS, other_models=False, damaged=False, dry_run=True)
@@ -203,7 +203,7 @@ def test_collect_does_not_disturb_existing_readers(root: Path) -> None:
     _run("one")
     _run("two")
     reader = Vectors(HashingEmbedder())
-    assert reader.prepare(["one"]) == 0  # opened, and nothing read of the other chunk yet
+    assert reader.prepare(["one"]) == 0  # both chunks are mapped, and the second has not been read
     _merge(root)
     assert len(_chunks(root)) == 1
     assert reader.prepare(["two", "three"]) == 1
@@ -304,7 +304,7 @@ def _flip(at: Callable[[bytes], int]) -> Callable[[Path], None]:
 
 
 def _write_rows(path: Path, rows: np.ndarray) -> None:
-    """The chunk with other vectors, and a checksum that is right for them."""
+    """Replace the vectors of a chunk and give it a matching checksum."""
     keys = read_chunk(path).keys.tobytes()
     write_chunk(path.parent, keys, pa.FixedSizeListArray.from_arrays(pa.array(rows.astype(np.float32).ravel()), 64))
 
@@ -364,7 +364,7 @@ def test_recompute_real_model_gives_equal_bits(root: Path, model: SentenceTransf
     again = Vectors(model)
     assert again.recompute([*texts[::-1], "never seen"], 10) == Recomputed(10, 1, {})
     assert [describe(model.identity()).name, *(part.kind for part in parts(root))] == ["all-MiniLM-L6-v2", "vectors"]
-    # The last bit of one number, under a checksum that is right for it.
+    # Flip the last bit of one number and write a matching checksum.
     (path,) = (root / "vectors").rglob("*.arrow")
     chunk = read_chunk(path)
     rows = matrix(chunk.values).copy()

@@ -1,4 +1,4 @@
-"""Embedders: a vector depends on its text alone, and only the published weights are measured with."""
+"""Embedders: a vector depends only on its text, and weights other than the published ones are refused."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def published() -> Path:
-    """The folder of the default model."""
+    """Return the folder of the default model."""
     return verified_default_folder()
 
 
 @pytest.fixture(scope="module")
 def vectors(model: SentenceTransformerEmbedder) -> np.ndarray:
-    """The texts, embedded together and in order."""
+    """Return the vectors of the texts, embedded together and in order."""
     return model.encode(TEXTS)
 
 
@@ -119,7 +119,7 @@ def test_hashing_embedder_distinguishes_lone_surrogates() -> None:
 
 @pytest.fixture
 def other_package(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts an empty folder in the place of the default model's."""
+    """Replace the folder of the default model with an empty one and return it."""
     folder = tmp_path / "model"
     folder.mkdir()
     package = ModuleType(DEFAULT_PACKAGE)
@@ -195,7 +195,7 @@ def test_identity_is_unchanged_by_loading_the_model(model: SentenceTransformerEm
 
 @pytest.fixture
 def copy_of_the_model(published: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Makes a folder with the default model in it, whose settings may differ."""
+    """Return a function that copies the default model into a folder, with other settings if given."""
 
     def copied(parent: str, **settings: Any) -> Path:
         folder = tmp_path / parent / "my-model"
@@ -279,7 +279,7 @@ def test_hashed_vectors_are_the_same_in_every_process() -> None:
 
 
 class _Named:
-    """An embedder that is nothing but its identity."""
+    """An embedder that has only an identity."""
 
     dimension = 4
 

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint in a process of its own: its vectors, its faults, and what is asked of it."""
+"""An OpenAI-compatible endpoint in a separate process: its vectors, its faults, and the requests that it receives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HTML = "<!doctype html><html><body>It works!</body></html>"
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits are counted and not waited."""
+    """Record the durations of waits instead of waiting, and return them."""
     waits: list[float] = []
     monkeypatch.setattr(endpoint_module.time, "sleep", waits.append)
     return waits

@@ -1,4 +1,4 @@
-"""Whole runs with an endpoint: killed and finished, with a key that is kept nowhere, and offline afterwards."""
+"""Complete runs with an endpoint: they resume after a kill, store no key, and repeat without requests."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SECRET = "sk-9z8y7x6w5v4u3t2s"
 KILLS = 25
 TEXTS = [f"fact {number}: the gateway listens on port {8000 + number}" for number in range(240)]
 
-# A parent that has imported everything forks children that prepare the texts. It kills each at a moment of its own:
-# so many requests after the start, and a little later.
+# The parent imports everything once and forks children that prepare the texts. It kills each child a few milliseconds
+# after a random number of requests.
 KILLED = """
 import os, random, signal, sys, time
 from lab.embedding import cache, http
@@ -86,7 +86,7 @@ def _files_with(needle: str, *folders: Path) -> list[str]:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """A conversation of four turns, with a memory in three of them."""
+    """Return the folder of a conversation of four turns, each of the first three followed by a memory."""
     lines = [
         {"kind": "recording", "schema": "lab.recording.v1", "conversation": "c", "language": "en"},
         {"kind": "session", "session": "s1", "time": "2026-03-01T09:00:00+00:00", "scope": "global"},
@@ -105,14 +105,15 @@ def test_endpoint_after_many_kills_finishes_with_the_same_vectors(
     endpoint: Endpoint, model: SentenceTransformerEmbedder, tmp_path: Path
 ) -> None:
     name = endpoint.named("?batch=1")
-    embedder_named(endpoint.named("?batch=256")).encode(TEXTS)  # the server need not make them one by one
+    # One large batch, so that the server does not compute the vectors one by one later.
+    embedder_named(endpoint.named("?batch=256")).encode(TEXTS)
     command = [sys.executable, "-c", KILLED, name, str(len(TEXTS)), str(KILLS)]
     ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True, timeout=300)
     killed = int(ended.stdout)
     vectors = Vectors(embedder_named(name))
     missing = vectors.prepare(TEXTS)
     assert killed == KILLS
-    assert 0 < missing < len(TEXTS) - KILLS, "each went on where the one before was"
+    assert 0 < missing < len(TEXTS) - KILLS, "a process did not continue where the previous one was killed"
     assert vectors.of(TEXTS).tobytes() == model.encode(TEXTS).tobytes()
     found = [one for _, checked in damage(tmp_path / "cache") for one in checked]
     assert found
@@ -134,7 +135,7 @@ def test_replay_with_an_endpoint_stores_no_key(endpoint: Endpoint, recording: Pa
     replay = ["replay", str(recording), "--format", "lab", "--arm", "hybrid", "--arm", "engine", "--out"]
     named = ["--embedder", endpoint.named()]
     outputs = []
-    # 500, a time-out of a kill in the middle, HTML, a key that is refused; then it goes through.
+    # HTML and a refused key end the replay. Status 500 is retried, so the last replay succeeds.
     for fault, code, said in (
         ({"raw": "<html></html>"}, 4, "returned HTML, not JSON"),
         ({"status": 401}, 4, "refuses the key in LAB_EMBEDDER_KEY"),
@@ -151,7 +152,7 @@ def test_replay_with_an_endpoint_stores_no_key(endpoint: Endpoint, recording: Pa
     assert ended.returncode == 0, ended.stderr
     (own,), (other,) = ([*one.glob("receipts/*.parquet")] for one in (run, direct))
     assert own.read_bytes() == other.read_bytes()
-    # Offline and without a key: the cache answers.
+    # Without a key, all vectors come from the cache.
     again = _run(*replay, str(tmp_path / "again"), *named)
     assert (again.returncode, endpoint.state()["requests"]) == (0, 0)
     assert (tmp_path / "again" / "receipts" / own.name).read_bytes() == own.read_bytes()

@@ -1,4 +1,4 @@
-"""Queries and documents may be embedded with prompts of their own; where they are not, they share their vectors."""
+"""Roles: queries and documents may have different prompts; roles with equal prompts share their vectors."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from lab.retrieval.tokens import ScanWords
 from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import normal_row
 
-# What the default embedder and the trial one were called before there were roles: caches of then are read now.
+# Cache keys of the default and the hashing embedder before roles existed. Caches of that time must stay readable.
 DEFAULT_KEY, HASHING_KEY = "15b669994bcf9b76", "0f495968a87e7337"
 
 
 class Prompted(HashingEmbedder):
-    """The hashing embedder with prompts, remembering what it embedded."""
+    """The hashing embedder with prompts; it records what it embeds."""
 
     def __init__(self, query: str = "ask ", document: str = "keep ") -> None:
         self.prompts = Prompts(query, document)
@@ -130,7 +130,7 @@ def test_replay_embeds_turns_and_memories_in_their_roles(tmp_path: Path, monkeyp
 
 @pytest.fixture
 def folder_with(tmp_path: Path) -> Callable[..., Path]:
-    """Makes a folder with the default model whose configuration names prompts."""
+    """Return a function that makes a folder with the default model and a configuration of prompts."""
 
     def made(config: dict[str, Any], **pooling: Any) -> Path:
         published, folder = verified_default_folder(), tmp_path / "my-model"

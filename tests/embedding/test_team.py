@@ -1,4 +1,4 @@
-"""Embedding beside other load: the same bits from any team of threads, and nothing lost when it is killed."""
+"""Embedding in a team of threads: equal bits for any number of threads and under load, and no loss when killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.embedding.conftest import PROJECT
 
 pytestmark = pytest.mark.slow
 
-# Texts of several lengths, so that batches of different shapes are computed at once; the shortest fill some batches.
+# Texts of several lengths, so that batches of different shapes are computed at once; the short ones fill several.
 TEXTS = [
     *(f"short fact number {number}" for number in range(3 * BATCH)),
     *(f"note {number} of {words} words: " + "build " * words for words in (20, 45, 90, 150) for number in range(3)),
@@ -35,7 +35,7 @@ TEXTS = [
 
 
 def _in_one_thread_after_another(model: SentenceTransformerEmbedder, texts: Sequence[str]) -> np.ndarray:
-    """The vectors as version 0.1 computed them: one batch at a time, torch's threads sharing each."""
+    """Return the vectors as version 0.1 computed them: one batch at a time, each with all of torch's threads."""
     import torch
 
     loaded = model._load()
@@ -61,13 +61,13 @@ def _in_one_thread_after_another(model: SentenceTransformerEmbedder, texts: Sequ
 
 @pytest.fixture(scope="module")
 def expected(model: SentenceTransformerEmbedder) -> np.ndarray:
-    """Vectors of the texts, as version 0.1 computed them."""
+    """Return the vectors of the texts as version 0.1 computed them."""
     return _in_one_thread_after_another(model, TEXTS)
 
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """Four other processes that work all the time."""
+    """Keep four other processes busy during the test."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     yield
     for other in others:
@@ -97,7 +97,7 @@ def test_encode_in_a_team_pads_each_batch_to_its_own_length(
     loaded = model._load()
 
     class Shape:
-        """Answers with unit vectors whose axis is the length that a batch was padded to."""
+        """Returns unit vectors whose axis is the padded length of the batch."""
 
         tokenizer, max_seq_length = loaded.tokenizer, loaded.max_seq_length
 
@@ -106,13 +106,13 @@ def test_encode_in_a_team_pads_each_batch_to_its_own_length(
             return {"sentence_embedding": torch.eye(model.dimension)[length].expand(rows, -1)}
 
     class Shaped(SentenceTransformerEmbedder):
-        """Computes nothing but shapes."""
+        """Uses :class:`Shape` in place of the model."""
 
         def _load(self) -> Shape:
             return Shape()
 
     monkeypatch.setattr(embedders, "team_size", lambda: 8)
-    # With their first and their last token, each text fills its length to one.
+    # With its first and last token, each text is one token shorter than the padded length.
     lengths = list(range(LENGTH_STEP, 256, LENGTH_STEP))
     texts = ["build " * (length - 3) for length in lengths]
     for _ in range(30):
@@ -156,7 +156,7 @@ def test_prepare_interrupted_keeps_the_announced_vectors(
     model: SentenceTransformerEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: signal.Signals
 ) -> None:
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    # A shell's background job hands its children an ignored SIGINT.
+    # Children of a shell's background job inherit an ignored SIGINT.
     program = f"from signal import *; signal(SIGINT, default_int_handler)\n{EMBEDS}"
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(MANY)], cwd=PROJECT, stdout=subprocess.PIPE, text=True
@@ -173,7 +173,7 @@ def test_prepare_interrupted_keeps_the_announced_vectors(
         process.communicate(timeout=60)
     assert process.returncode == -end
     done = heard[-1][1]
-    assert 0 < done < MANY, "it was ended in the middle of its work"
+    assert 0 < done < MANY, "the process ended before it was interrupted"
     texts = [f"fact {number}: the gateway listens on port {number}" for number in range(MANY)]
     vectors = Vectors(model)
     kept = vectors.recompute(texts, 20)
@@ -181,7 +181,7 @@ def test_prepare_interrupted_keeps_the_announced_vectors(
     assert MANY - kept.lacking >= done
     silences = [after - before for (before, _), (after, some) in pairwise(heard) if some]
     assert max(silences) < 5
-    # What grew to one chunk lies in one file.
+    # A growing chunk replaces its smaller versions, so there are few files.
     assert len(list((tmp_path / "vectors").rglob("*.arrow"))) <= -(-MANY // 512)
 
 
@@ -189,7 +189,7 @@ def test_prepare_reports_progress_while_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: SentenceTransformerEmbedder
 ) -> None:
     class Slow(SentenceTransformerEmbedder):
-        """Takes its time over each batch."""
+        """Takes longer over a batch than the interval of progress reports."""
 
         def _load(self) -> object:
             return model._load()

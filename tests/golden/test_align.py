@@ -13,7 +13,7 @@ JUDGED = {
     "c/s/t1#0": "The lamp in the attic is red",
     "c/s/t1#1": "The door of the shop is green",
     "c/s/t2#0": "Anna drinks tea at five",
-    # Whose turn nobody knows: of a session, and of a turn that is none of the recording's.
+    # Without a known turn: one key names only a session, the other a turn that the recording does not have.
     "c/s#0": "Ben keeps bees behind the barn",
     "c/s/t9#0": "The train leaves at noon",
 }
@@ -32,7 +32,7 @@ def test_align_uses_the_memory_of_the_source_turn() -> None:
 def test_align_several_memories_of_a_turn_highest_f1_wins() -> None:
     assert aligned("the green door", "c/s/t1") == ("c/s/t1#1", "source", pytest.approx(2 * 3 / 10))
     assert aligned("a red lamp", "c/s/t1") == ("c/s/t1#0", "source", pytest.approx(2 * 2 / 10))
-    # Of two source turns, too.
+    # The same holds across two source turns.
     assert aligned("tea at five, and the red lamp", "c/s/t1", "c/s/t2") == ("c/s/t2#0", "source", pytest.approx(6 / 12))
 
 
@@ -48,7 +48,7 @@ def test_align_item_without_judged_turn_uses_words() -> None:
 
 
 def test_align_by_words_ignores_memories_with_known_turn() -> None:
-    """It would have been a source: the item came from another turn, and says the same by chance."""
+    """The memory has a known turn, which is not a source of the item, so equal words are a coincidence."""
     assert aligned(JUDGED["c/s/t2#0"], "c/s/t3") is None
 
 

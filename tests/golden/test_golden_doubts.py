@@ -1,4 +1,4 @@
-"""Tests of the doubts: each is raised where it should be, and not in similar cases."""
+"""Tests of doubts, the warnings about single probes: each is raised where it should be, and not in similar cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS = (
 
 
 def _recording(**changes: dict[str, Any]) -> Recording:
-    """One session of five turns; a memory is born in each of the first four. ``changes`` are by memory, ``m0`` …"""
+    """Return a session of five turns with a memory after each of the first four; ``changes`` are by key, ``m0`` …"""
     turns = tuple(Turn(f"c/s/t{at}", at, "s", "user", f"Turn {at}", at, "ops") for at in range(5))
     memories = [Memory(f"m{at}", text, text, at + 1, at, scope="ops") for at, text in enumerate(TEXTS)]
     return Recording("c", turns, tuple(replace(memory, **changes.get(memory.key, {})) for memory in memories))

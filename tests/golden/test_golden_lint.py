@@ -19,7 +19,7 @@ RULE = "The gateway listens on port 8080."
 
 
 def _recording(name: str = "c0") -> Recording:
-    """Two sessions: gateway, then mobile; a memory after each turn, the third of scope global."""
+    """Return two sessions, gateway and mobile, with a memory after each turn; the third memory has scope global."""
     scopes = ("gateway", "gateway", "mobile", "mobile")
     texts = ("Where does it listen?", "Noted.", "And the app?", f"You said: {RULE} Still so?")
     said = (RULE, "Terse answers", "Dates are ISO 8601 everywhere", "The app pins its certificate")
@@ -51,7 +51,7 @@ def _asked(query: str, relevant: tuple[Judgement, ...]) -> Probe:
     return _probe(1, relevant, id="asked", turn=None, query=query)
 
 
-# One silent probe in each of the other conversations: enough conversations and nothing else to find.
+# A probe without relevant memories in every other conversation: without them, lint warns of too few conversations.
 OTHERS = tuple(Probe(f"{one.turns[3].key}", one.conversation, one.turns[3].key, None, ()) for one in RECORDINGS[1:])
 
 

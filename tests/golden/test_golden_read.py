@@ -19,7 +19,7 @@ TURN = "one/s02/t03"
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Reads lines from ``golden.jsonl``."""
+    """Return a function that writes lines to ``golden.jsonl`` and reads the file."""
 
     def from_file(*lines: dict[str, Any]) -> GoldenSet:
         path = tmp_path / "golden.jsonl"

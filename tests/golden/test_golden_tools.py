@@ -153,7 +153,7 @@ def test_judging_only_done_turns_become_probes(out: Path) -> None:
     judging.decide(Decision(FIRST, "grade", B, "1"))
     judging.decide(Decision(FIRST, "grade", A, "1"))
     judging.decide(Decision(FIRST, "grade", B, "2"))
-    # What is needed comes first, whatever the order of the pool; all is judged.
+    # Grade 2 comes before grade 1, whatever the order of the pool, and no memory is left unjudged.
     assert list(read_golden(out).probes[0].grades.items()) == [(B, 2), (A, 1)]
     assert json.loads(side_file(out).read_text("utf-8").split("\n")[0])["unjudged"] == {}
 
@@ -184,7 +184,7 @@ def test_open_judging_resumes_without_golden_set(out: Path) -> None:
     judging.decide(Decision(FIRST, "grade", A, "2"))
     judging.decide(Decision(FIRST, "done", value="todo"))
     written = out.read_bytes()
-    out.write_bytes(b"")  # as if killed between the two files
+    out.write_bytes(b"")  # as if killed between the two writes
     again = open_judging(POOL, out, "ann")
     again.save()
     assert (again.decisions, out.read_bytes()) == (judging.decisions, written)
@@ -216,7 +216,7 @@ def test_open_judging_edited_golden_set_is_refused(out: Path) -> None:
     judging.decide(Decision(FIRST, "nothing", refused=(A, B)))
     kept, older = out.read_bytes(), side_file(out).read_bytes()
     judging.decide(Decision(SECOND, "nothing", refused=(B, C)))
-    out.write_bytes(kept)  # as if killed between the two files
+    out.write_bytes(kept)  # as if killed between the two writes
     assert len(open_judging(POOL, out, "ann").decisions) == 2
     edited = kept.replace(b'"reason": ""', b'"reason": "by hand"')
     out.write_bytes(edited)
@@ -240,7 +240,7 @@ def test_open_judging_foreign_work_is_refused(out: Path) -> None:
     open_judging(POOL, out, "ann").decide(Decision(SECOND, "skip"))
     with pytest.raises(UnusableInput, match="belongs to judge 'ann'"):
         open_judging(POOL, out, "bob")
-    with pytest.raises(UnusableInput, match=f"judges {SECOND}, which this pool does not have"):
+    with pytest.raises(UnusableInput, match=f"judges {SECOND}, which is not in this pool"):
         open_judging(replace(POOL, turns=POOL.turns[:1]), out, "ann")
     side_file(out).unlink()
     with pytest.raises(UnusableInput, match=r"already exists, without gold\.judging"):
@@ -248,7 +248,7 @@ def test_open_judging_foreign_work_is_refused(out: Path) -> None:
     with pytest.raises(UnusableInput, match="must end in"):
         open_judging(POOL, out.with_suffix(".judging"), "ann")
     with pytest.raises(UnusableInput, match="must end in"):
-        open_judging(POOL, out.with_suffix(".json"), "ann")  # whose decisions would be those of gold.jsonl
+        open_judging(POOL, out.with_suffix(".json"), "ann")  # its side file would be that of gold.jsonl
 
 
 @pytest.mark.parametrize(

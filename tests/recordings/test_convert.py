@@ -193,7 +193,7 @@ def test_schema_refuses_what_the_reader_refuses(line: dict[str, Any], field: str
 
     found = list(Draft202012Validator(line_schema()).iter_errors(line))
     assert (".".join(map(str, found[0].absolute_path)), said in found[0].message) == (field, True), found[0].message
-    # Exactly one field is wrong, and other kinds are not reported; a query may lack two or three fields.
+    # One error for the wrong field, and none for other kinds of lines; a probe without any field lacks three.
     assert len(found) == (3 if line == {"kind": "probe"} else 1)
 
 

@@ -37,7 +37,7 @@ def test_madial_user_is_a_conversation_with_an_archive(sample: Sample, tmp_path:
 
 def test_madial_memory_owner_is_who_needs_it_or_is_named(sample: Sample, tmp_path: Path) -> None:
     ada, ben = read_library(sample("madial", tmp_path), "madial").recordings
-    # In date order; a memory that no dialogue needs and that names nobody belongs to all users.
+    # In date order. A memory that no dialogue needs and that names no user belongs to all users.
     assert [memory.key for memory in ada.memories] == [f"en-user1/archive#{one}" for one in (8, 1, 2)]
     assert [memory.key for memory in ben.memories] == [f"en-user2/archive#{one}" for one in (7, 8)]
     event = "Ada broke a bowl."

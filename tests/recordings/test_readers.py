@@ -91,7 +91,7 @@ def test_folder_without_matching_file_is_refused(tmp_path: Path, name: str, patt
     (tmp_path / "readme.md").write_text("nothing", encoding="utf-8")
     with pytest.raises(UnusableInput) as caught:
         files_of(tmp_path, FORMATS[name])
-    assert str(caught.value) == f"{tmp_path}: this folder has no {pattern} file, which format {name!r} reads"
+    assert str(caught.value) == f"{tmp_path}: this folder has no file that matches {pattern}, as format {name!r} needs"
 
 
 def test_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_unknown_source_of_memories_is_refused(write: Write) -> None:
     assert read_library(path, "lab", memories="recorded").memories == "recorded"
     with pytest.raises(UnusableInput) as caught:
         read_library(path, "lab", memories="turns")
-    assert str(caught.value) == "format 'lab' has no memories 'turns'; it has: recorded"
+    assert str(caught.value) == "format 'lab' has no memories 'turns'; choose from: recorded"
 
 
 @pytest.mark.parametrize(

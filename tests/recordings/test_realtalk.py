@@ -46,7 +46,7 @@ def test_realtalk_question_with_any_resolved_evidence_is_kept(sample: Sample, tm
     found = [(probe.id[-4:], probe.relevant, probe.slices) for probe in golden.probes]
     assert found == [
         ("q001", _keys("D1:1"), {"category": "multi-hop", "evidence": "verbatim"}),
-        # Of the range, D1:3 is a hole.
+        # The evidence is a range, and D1:3 within it is missing.
         ("q002", _keys("D1:1", "D1:2", "D1:4", "D2:1"), {"category": "commonsense", "evidence": "partial"}),
         ("q003", _keys("D1:2", "D2:2"), {"category": "temporal", "evidence": "repaired"}),
         ("q004", _keys("D1:4"), {"category": "multi-hop", "evidence": "partial"}),

@@ -78,7 +78,7 @@ def untimed(files: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """An empty desk with a private cache beside it."""
+    """Return an empty :class:`Desk` with a private cache beside it."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
     return Desk(tmp_path)
 

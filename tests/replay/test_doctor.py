@@ -103,7 +103,7 @@ def test_examine_read_only_cache_fails(cache: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_examine_other_tokenisation_fails(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without stemming, words differ from those that figures were measured with."""
+    """Without stemming, text search uses other words than the published figures."""
     real = tokens.TextSettings
     monkeypatch.setattr(doctor, "TextSettings", lambda: real(stem=False))
     assert failed(examine()) == {

@@ -1,4 +1,4 @@
-"""Every output says in its first lines that a configuration names another embedder than the run used."""
+"""Every output says in its first lines if a configuration names an embedder that the run did not use."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_task_of_cached_candidates_needs_no_vectors_or_words(desk: Any, monkeypa
         assert again.receipts == result.receipts
         assert again.cached == {}
     assert not (desk.home / "other").exists()
-    # A further arm has no cached candidates, so its task carries the texts.
+    # Another arm has no cached candidates, so its task carries the texts.
     wider = make_plan(desk.request(*ARMS, "bm25"))
     assert all(len(task.sources.vectors._matrix) for task in tasks_of(wider))
 

@@ -122,7 +122,7 @@ def test_cached_candidates_leave_out_forgotten_memories(tmp_path: Path) -> None:
     request = ReplayRequest(str(path), "lab", ("hybrid", "engine"), embedder="hashing", recall_turns="all")
     first, again = (run_replay(request, tmp_path / out).run for out in ("one", "two"))
     assert first.receipts("c").read_bytes() == again.receipts("c").read_bytes()
-    # A further arm queries a live store for candidates that are not cached.
+    # Another arm queries a live store for candidates that are not cached.
     other = run_replay(replace(request, arms=("hybrid", "engine", "vector")), tmp_path / "three").run
     rows = read_table(other.receipts("c")).to_pylist()
     by_turn = {(row["arm"], row["turn"]): row["item_key"] for row in rows}

@@ -1,4 +1,4 @@
-"""Two processes at once: a run directory refuses the second, a cache serves both without damage."""
+"""Two processes at once: the second is refused in a run directory, and both can use a cache without damaging it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command killed at random times with all its helpers resumes, and ends with the same bytes.
+"""A command killed at random times with all its worker processes resumes, and ends with the same bytes.
 
 ``LAB_KILLS=100`` sets the number of kills, by default a few. Every command that can be resumed has a line in
 :data:`COMMANDS`.
@@ -34,8 +34,8 @@ def test_replay_killed_at_random_times_loses_nothing(operators: Path, command: t
     assert ended.stdout.startswith(f"{KILLS} kills in ")
 
 
-def test_helpers_of_a_killed_process_end(tmp_path: Path) -> None:
-    """A killed process cannot stop its helpers, which would wait for work forever."""
+def test_workers_of_a_killed_process_end(tmp_path: Path) -> None:
+    """A killed process cannot stop its workers, so they must notice; otherwise they would wait for work forever."""
     program = (
         "import os, signal, sys\n"
         "from lab.processes import worker_pool\n"
@@ -47,10 +47,10 @@ def test_helpers_of_a_killed_process_end(tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(program, encoding="utf-8")
     ended = subprocess.run([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == -9
-    helper = int(ended.stdout)
+    worker = int(ended.stdout)
     until = time.monotonic() + 20
-    while _lives(helper):
-        assert time.monotonic() < until, "the helper outlived its parent"
+    while _lives(worker):
+        assert time.monotonic() < until, "the worker outlived its parent"
         time.sleep(0.02)
 
 

@@ -177,7 +177,7 @@ def test_choose_labels_default_is_recorded_if_all_have_labels() -> None:
 
 
 def test_choose_labels_recording_without_memories_is_ignored() -> None:
-    """Without memories it cannot lack labels."""
+    """A recording without memories has no memory without a label."""
     recordings = [conversation(2, "a", NICE), conversation(0, "b")]
     assert choose_labels(None, recordings, None, None, 0).mode == "recorded"
     assert choose_labels("recorded", recordings, None, None, 0).mode == "recorded"

@@ -185,7 +185,7 @@ def made() -> dict[Retrieval, Watched]:
 
 @pytest.fixture
 def watching(made: dict[Retrieval, Watched]) -> Any:
-    """Makes recording retrievers."""
+    """Return a function that wraps the making of retrievers, to record what they receive."""
 
     def watch(live: Make) -> Make:
         def make(retrieval: Retrieval) -> StoreRetriever:

@@ -1,4 +1,4 @@
-"""Settings of live engines that the lab lacks: every replay notes them and continues."""
+"""Settings of live engines that the lab does not implement: every replay lists them and continues."""
 
 from __future__ import annotations
 

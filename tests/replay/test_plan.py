@@ -49,7 +49,7 @@ def garden(desk: Any) -> Any:
         ({"limit": 0}, "limit 0"),
         ({"limit": -1}, "limit -1"),
         ({"conversation": ("cellar",)}, "no conversation 'cellar'; known: garden, kitchen"),
-        ({"memories": "turns"}, "has no memories 'turns'; it has: recorded"),
+        ({"memories": "turns"}, "has no memories 'turns'; choose from: recorded"),
         ({"format": "csv"}, "unknown format 'csv'"),
         ({"profile": "downstream"}, "unknown profile 'downstream'; known: seed, upstream"),
         ({"max_items": 7}, r"max-items 7 is not in 1\.\.6"),
@@ -124,7 +124,7 @@ def test_replay_request_of_manifest_is_equal() -> None:
         ({"faults": ("embedder_down",)}, {"faults"}, True),
         ({"faults": ("embedder_down=0.5", "fts_error=garden/s1/t2")}, {"faults"}, True),
         ({"recall_turns": "all"}, {"recall_turns"}, False),
-        # The two conversations are equal; one alone is equal to none.
+        # The two conversations have equal turns; without one of them, the other has no equal.
         ({"limit": 1}, {"conversations", "equal_conversations"}, False),
         ({"conversation": ("kitchen",)}, {"conversations", "equal_conversations"}, False),
         ({"golden": None}, {"golden"}, False),

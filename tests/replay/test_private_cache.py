@@ -17,7 +17,7 @@ from lab.retrieval.tokens import TextSettings, Tokens
 
 @pytest.fixture
 def open_to_all() -> Iterator[None]:
-    """A process with umask 0, whose files are open to everybody by default."""
+    """Set the umask to 0, so that new files are open to everybody by default."""
     before = os.umask(0)
     yield
     os.umask(before)

@@ -266,7 +266,7 @@ def test_replay_unwritable_receipts_exit_with_4_and_can_resume(desk: Any, files_
 
 
 def test_replay_killed_worker_fails_its_conversations_and_can_resume(desk: Any, files_of: Files) -> None:
-    """As when the machine runs out of memory and the system kills one process."""
+    """This happens if the machine runs out of memory and the system kills a process."""
     talk(desk, 8, turns=6)
     killed: list[int] = []
 

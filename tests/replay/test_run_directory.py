@@ -263,7 +263,7 @@ def test_open_run_inconsistent_manifest_names_the_field(
     path = talk.run().run.path / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"status": "incomplete"}))
-    with pytest.raises(Altered, match=r"manifest\.json: is not as it was written"):
+    with pytest.raises(Altered, match=r"manifest\.json: has changed since it was written"):
         open_run(path.parent)
     change(manifest)
     manifest["sha256"] = digest({name: value for name, value in manifest.items() if name != "sha256"})

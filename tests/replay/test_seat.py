@@ -101,7 +101,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("stage", "failed"),
     [
-        # By recall point: four turns, then a probe. Errors outside a recall last.
+        # Failed recall points: 0 to 3 are turns, 4 is a probe. An error outside of a recall fails all later ones.
         ("open", [0, 1, 2, 3, 4]),
         ("remember", [1, 2, 3, 4]),
         ("forget", [2, 3, 4]),

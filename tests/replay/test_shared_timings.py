@@ -17,7 +17,7 @@ from lab.systems.openclaw.recall import retrieve
 from lab.systems.openclaw.seed import hot_lane
 
 ARMS = ("tier_first_v1", "seed_full", "hybrid", "tier_quota_v1", "bm25")
-# Nanoseconds of each kind of work; all else takes none, so that sums show what was timed, and how often.
+# Nanoseconds of each kind of work. All else takes no time, so sums show what was timed, and how often.
 VIEW, TEXT, FUSE, CHOOSE, WRAP = 10_000_000, 100_000, 7_000, 300, 11
 
 
@@ -65,7 +65,7 @@ def test_replay_arms_sharing_a_search_are_timed_as_if_alone(operators: Path) -> 
     assert searched
     for spent in searched:
         assert spent["retrieve"] == VIEW
-        # One search and one fusion for every tier, and no other waiting.
+        # One search and one fusion per tier, and no other time.
         assert spent["search"] % (TEXT + FUSE) == 0
         assert spent["select"] == 0
         assert spent["wrap"] == WRAP

@@ -25,7 +25,7 @@ MEMORIES = (
     Memory("c/s/t1#0", "The train leaves at noon", "x", 2, 3),
 )
 RECORDING = Recording("c", TURNS, MEMORIES)
-# The last one is judged misleading; that of the second turn is not judged.
+# The first memory is judged relevant, the second misleading; the third is not judged.
 PROBES = (Probe("q", "c", None, "tea", (Judgement("c/s/t0#0"),), forbidden=(Judgement("c/s/t0#1"),)),)
 TEA = Stored("m1", "Tea at five for Anna, says Anna", ("c/s/t0",))
 BEES = Stored("m2", "Bees of Ben behind the barn", ("c/s/t0",))

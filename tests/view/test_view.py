@@ -336,7 +336,7 @@ def test_run_without_gold_or_second_arm_has_pages(
     told = client.get("/?show=gained")
     assert (
         told.status_code,
-        "no filter 'gained' with one arm, tier_first_v1; known: missed" in unescape(told.text),
+        "filter 'gained' needs two arms; known: missed" in unescape(told.text),
     ) == (
         404,
         True,

@@ -270,7 +270,7 @@ def test_read_clone_of_a_set_names_its_data_folder(clone_sample: Sample, tmp_pat
     clone_sample(name, tmp_path)
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path, name)
-    assert str(caught.value).endswith(f"which format {name!r} reads; they are in {tmp_path / entry_of(name).path}")
+    assert str(caught.value).endswith(f"as format {name!r} needs; they are in {tmp_path / entry_of(name).path}")
 
 
 def test_beam_truncated_chat_is_read_when_named(clone_sample: Sample, tmp_path: Path) -> None:
