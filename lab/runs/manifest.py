@@ -204,7 +204,9 @@ def read_manifest(path: Path) -> Manifest:
     if COVER not in value:
         raise NotARun(f"{path}: has no field {COVER!r}; run the replay again into another --out")
     if value[COVER] != digest(covered):
-        raise Altered(f"{path}: has changed since it was written (its sha256 differs); run the replay again into another --out")
+        raise Altered(
+            f"{path}: has changed since it was written (its sha256 differs); run the replay again into another --out"
+        )
     fields = {name: content for name, content in covered.items() if name not in ("kind", "schema_version")}
     try:
         manifest = from_json(Manifest, fields, str(path))
