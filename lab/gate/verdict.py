@@ -12,12 +12,12 @@ from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
 from lab.files import digest
-from lab.gate.compared import KINDS, evidence, judge_compared
 from lab.gate.exact import judge_exact
+from lab.gate.latency import judge_latency
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, lacking, line
+from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts
-from lab.gate.timed import judge_latency
 from lab.replay.config_notes import embedder_notes
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
@@ -89,7 +89,7 @@ def judge(
     """Judge a run, an audit of receipts, or both, by a policy.
 
     ``against`` is another run; its arm with the candidate's name replaces the baseline. A rule without its input is an
-    error, or skipped if it may lack data. Raises what :func:`lab.gate.compared.evidence` raises, and
+    error, or skipped if it may lack data. Raises what :func:`lab.gate.measures.evidence` raises, and
     :class:`UnusableInput` if no rule has its input.
     """
     if against is not None and run is None:

@@ -10,8 +10,8 @@ from lab.errors import UnusableInput
 from lab.formatting import milliseconds, number
 from lab.gate.line import FAIL
 from lab.gate.outputs import deciding_first, headline, reason, rollback
-from lab.gate.recorded import VERDICT, read_verdict, why_stale
 from lab.gate.verdict import Verdict
+from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
 from lab.latency.quantiles import Quantile, least_n
 from lab.latency.turns import Stage
 from lab.measures.catalogue import direction, entry_of

@@ -13,8 +13,8 @@ import pytest
 
 from lab.compare.paired import Pairs
 from lab.errors import UnusableInput
-from lab.gate.compared import Evidence, judge_compared
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.measures import Evidence, judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge, overall
 from lab.runs.directory import RunDirectory
