@@ -124,7 +124,7 @@ def test_nightly_judges_limits_without_a_baseline(plan: NightlyPlan) -> None:
     status, reason = lines["limit fallback WrongScope"]
     assert (status, reason) == (
         "skipped",
-        "fallback: WrongScope: applies only if arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
+        "fallback: WrongScope: applies only if arm.config.scopePolicy.fallbackScopes is []; here it is ['shared']",
     )
     rules = tuple(replace(rule, at_most=-1.0) if rule.measure == "Future" else rule for rule in plan.policy.rules)
     red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
