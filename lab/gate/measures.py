@@ -85,7 +85,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     if any(map(_is_difference, rules)):
         theirs, base = locate(against or run, arm if against else policy.baseline)
         if (theirs.path.resolve(), base) == (mine.path.resolve(), arm):
-            raise UnusableInput(f"baseline and candidate are both {arm!r} of {run.path}: nothing to compare")
+            raise UnusableInput(f"baseline and candidate are both {arm!r} of {run.path}; name two different arms")
         require_comparable(theirs, mine)
         others = scores if theirs is mine else score_run(theirs, more_measures(measures, mine.max_items.values()))
         depth = min(depth, theirs.depths[base])
@@ -227,7 +227,7 @@ def _difference(
     settles = None
     if status == INCONCLUSIVE:
         if oriented + half_width < threshold:
-            reason += f"; the whole interval is worse than that, but not at the fail level, {policy.fail_level:g}"
+            reason += f"; the interval is worse than that, but not significant at the fail level, {policy.fail_level:g}"
         # The smallest possible p of a sign-flip test halves with each conversation, so significance needs a minimum.
         if oriented > threshold:
             least = 0 if better is None else math.ceil(math.log2(families[1] / policy.level))

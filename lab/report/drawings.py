@@ -1,4 +1,4 @@
-"""The figures of a report: every figure that a run has data for, with its caption."""
+"""Choose the figures of a report: every figure for which the run has data, with its caption."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     Draw = Callable[[], Figure]
 
-# Conversations with a timeline.
+# How many conversations get a timeline.
 SHOWN_TIMELINES = 4
 CAPTIONS = {
     "forest": "Intervals are clustered by conversation, so they hold for other conversations like these.",
     "slices": "Subgroups of the golden set. They are exploratory and do not affect the verdict.",
     "saturation": (
         "Labels were sampled several times for each share of must_remember memories; the band is the range over "
-        "samples. Upper row: no must_remember memory is relevant to any probe, as for durable rules in an ordinary "
-        "turn. Lower row: labels are independent of relevance; at the right edge every memory is must_remember, so "
-        "tiers make no difference."
+        "samples. Upper row: no must_remember memory is relevant to any probe, as if all of them were durable rules "
+        "that an ordinary turn does not need. Lower row: labels are independent of relevance; at the right edge every "
+        "memory is must_remember, so tiers make no difference."
     ),
     "tradeoff": "Every arm of the run. The oracle injects exactly the relevant memories; the arm none injects nothing.",
     "pareto": (
@@ -51,19 +51,19 @@ CAPTIONS = {
 
 
 class Material(NamedTuple):
-    """The data of a run that figures and tables share."""
+    """The data that figures and tables share: shares of injected items by tier, and times by stage."""
 
     shares: TierShares
     stages: list[Stage]
 
 
 def gather(run: RunDirectory) -> Material:
-    """Return the data of a run that figures and tables share."""
+    """Read the data of a run that figures and tables share."""
     return Material(tier_shares(run), stages(run))
 
 
 def source_of(run: RunDirectory) -> str:
-    """Return the source line of a run's figures."""
+    """Return the line below a figure that names the run, its data, labels and embedder."""
     resolved = run.manifest.resolved
     return (
         f"recall lab, run {run.manifest.run_key[:12]}: {resolved.format} recordings, "
