@@ -53,7 +53,7 @@ def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]
         raise UnusableInput(
             f"{path}: not a verdict of `lab gate` ({error}); remove it, or run `lab gate` again"
         ) from None
-    return model, f"{VERDICT} is stale and is not shown: {stale}. Run `lab gate` again." if stale else None
+    return model, f"{VERDICT} is stale and is not shown: {stale}. Run lab gate again." if stale else None
 
 
 def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
