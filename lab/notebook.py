@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lab.compare.paired import Comparison
     from lab.replay.explain import Explanation
-    from lab.report.drawings import Draw
+    from lab.report.entry import Draw
 
 # Pixels per inch at which a figure is shown. The image has twice as many, so that it is sharp on dense screens.
 SHOWN_DPI = 72
@@ -155,7 +155,7 @@ class Run:
     def _figures(self) -> Figures:
         from lab.compare.paired import compare_arms
         from lab.measures.score import score_run, summarise
-        from lab.report.drawings import CAPTIONS, drawings
+        from lab.report.drawings import drawings
         from lab.report.pair import choose_pair
         from lab.runs.gold import read_gold
 
@@ -164,8 +164,8 @@ class Run:
         comparison = (
             compare_arms(self.directory, baseline, candidate, slices=True, tested_slices=False) if candidate else None
         )
-        draws = drawings(self.directory, summary, comparison)
-        return Figures({name: Drawing(name, draw, CAPTIONS.get(name, "")) for name, draw in draws.items()})
+        found = drawings(self.directory, summary, comparison)
+        return Figures({name: Drawing(name, one.draw, one.figure.caption) for name, one in found.items()})
 
 
 class Compared:

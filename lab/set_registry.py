@@ -43,6 +43,11 @@ def shipped_sets() -> list[str]:
     return sorted({path.name for root in _roots() for path in (root / "datasets").glob("*") if path.is_dir()})
 
 
+def is_shipped(path: Path) -> bool:
+    """Return whether a path is that of a shipped set of recordings."""
+    return any(path == shipped("datasets", name) for name in shipped_sets())
+
+
 def shipped(kind: str, name: str) -> Path:
     """Return the folder of a shipped set; ``kind`` is ``datasets`` or ``golden``.
 

@@ -51,7 +51,6 @@ def without_charts() -> Iterator[None]:
     """Let reports be built without their charts, which take most of their time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lab.report.build.drawings", lambda *_: {})
-        patch.setattr("lab.report.build.SHOWN_TIMELINES", 0)
         yield
 
 

@@ -116,7 +116,7 @@ def _emit_stores(summary: Mapping[str, Any]) -> None:
     if not summary["stores"]:
         return
     emit()
-    emit("A turn of all arms: mean milliseconds, and speedup of the exact store over lancedb")
+    emit("A turn of all arms: mean ms, and speedup of the exact store over lancedb")
     emit_table(
         ["memories", "lancedb", "exact", "speedup", "exact, shared", "speedup"],
         [

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from lab.set_registry import golden_at, recordings_at
+from lab.errors import UnusableInput
+from lab.set_registry import golden_at, is_shipped, recordings_at
+
+
+def _format_of(context: typer.Context, value: str) -> str:
+    """Return the given format, or ``lab`` for a shipped set. Raises :class:`UnusableInput` if neither applies."""
+    if value or context.resilient_parsing or is_shipped(context.params.get("path") or Path()):
+        return value or "lab"
+    raise UnusableInput("missing option --format: lab recordings list shows the formats")
+
 
 Recordings = Annotated[
     Path,
@@ -31,7 +40,15 @@ AllowFailed = Annotated[
     ),
 ]
 Format = Annotated[
-    str, typer.Option("--format", help="Format of the recordings: lab, openclaw, … (see lab recordings list)")
+    str,
+    typer.Option(
+        "--format",
+        # A default in the signature could not stand before arguments without one.
+        default_factory=str,
+        show_default=False,
+        callback=_format_of,
+        help="Format of the recordings: lab, openclaw, … (see lab recordings list). Required unless PATH is shipped.",
+    ),
 ]
 RunFolder = Annotated[Path, typer.Option("--out", help="The run directory: new, or made with the same arguments.")]
 Golden = Annotated[

@@ -11,6 +11,9 @@ import typer
 from lab.cli.output import SHOWN, Json, announce, emit, emit_json, emit_table
 from lab.formatting import counted
 
+# Figures that commands other than `lab report` may write into a run.
+OF_COMMANDS = ("ablation",)
+
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
@@ -88,13 +91,14 @@ def remove(
     """
     from lab.files import only_writer
     from lab.nightly.baselines import require_no_object
+    from lab.report.drawings import FIGURES
     from lab.runs.directory import open_run
     from lab.runs.removal import remove_run
 
     opened = open_run(run)
     require_no_object(opened.path)
     with only_writer(opened.path):
-        left = remove_run(opened)
+        left = remove_run(opened, [*(figure.name for figure in FIGURES), *OF_COMMANDS])
     if as_json:
         emit_json({"removed": str(run), "left": [str(path) for path in left]})
         return

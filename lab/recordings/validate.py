@@ -45,7 +45,9 @@ def validate(path: Path, format_name: str) -> Validation:
     """Read and check recordings. Raises :class:`lab.errors.UnusableInput` for unreadable input."""
     library = read_library(path, format_name)
     errors: list[str] = []
-    warnings = list(library.golden.notes)
+    # Some readers give the same notes with the recording and with its golden set.
+    notes = (note for recording in library.recordings for note in recording.notes)
+    warnings = list(dict.fromkeys((*library.golden.notes, *notes)))
     for recording in library.recordings:
         _check(recording, errors, warnings)
     warnings += _other_versions(library)

@@ -20,7 +20,7 @@ from lab.measures.score import headlines, score_run, summarise
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
-from lab.report.drawings import CAPTIONS, SHOWN_TIMELINES, drawings, gather, timeline_names
+from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.flipped import SHOWN, flipped
 from lab.report.material import busiest
 from lab.report.pair import choose_pair
@@ -63,15 +63,17 @@ def build_report(
     folder = run.path / "figures"
     drawn: dict[str, list[Path]] = {}
     says, words, extents = {}, {}, {}
-    for name, draw in drawings(run, summary, comparison, material).items():
-        figure = draw()
+    found = drawings(run, summary, comparison, material)
+    for name, drawing in found.items():
+        figure = drawing.draw()
         says[name], words[name], extents[name] = (
             figures.alt_text(figure),
             figures.words_of(figure),
             figures.within(figure),
         )
         drawn[name] = figures.save(figure, folder / name)
-    timelines = zip(busiest(material.shares.turns, SHOWN_TIMELINES), timeline_names(drawn), strict=True)
+    of_conversations = [name for name, drawing in found.items() if drawing.figure is TIMELINE]
+    timelines = zip(busiest(material.shares.turns, len(of_conversations)), of_conversations, strict=True)
     model |= {
         "figures": {name: inline(files[0], name, extents[name]) for name, files in drawn.items()},
         "timelines": [
@@ -80,7 +82,16 @@ def build_report(
         ],
         "says": says,
         "words": words,
-        "captions": CAPTIONS,
+        "captions": {name: drawing.figure.caption for name, drawing in found.items()},
+        "placed": {
+            section: [
+                (name, drawing.figure.heading if name == drawing.figure.name else "")
+                for name, drawing in found.items()
+                if drawing.figure.section == section and drawing.figure is not TIMELINE
+            ]
+            for section in SECTIONS
+        },
+        "repeatable": [name for name, drawing in found.items() if drawing.figure.repeatable],
         "stages": stage_table(material.stages),
         "flipped": flipped(run, comparison, with_text=with_text, most=turns) if comparison else None,
         "with_text": with_text,
@@ -177,11 +188,11 @@ SECTIONS = {
 
 
 def _has(model: dict[str, Any], section: str) -> bool:
-    """Return whether a section has content."""
-    return {
+    """Return whether a section has content: figures, or what it shows besides."""
+    return bool(model["placed"][section]) or {
         "verdict": bool(model["verdict"]),
         "comparison": bool(model["compared"]),
-        "saturation": "saturation" in model["figures"],
+        "saturation": False,
         "flips": bool(model["flipped"] and model["comparison"]["probes"]),
         "slices": bool(model["slice_tables"]),
         "contract": bool(model["contract"].rows),

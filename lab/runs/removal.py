@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from lab.files import cannot_write, leftovers
@@ -15,20 +15,18 @@ FILES = (
 )
 # Folders with one file for each conversation.
 TABLES = ("receipts", "latency", "writes")
-FIGURES = re.compile(
-    r"(?:ablation|composition|forest|pareto|saturation|slices|stages|tiers|timeline|tradeoff)(?:-\d+)?\.(?:svg|png)"
-)
 
 
-def remove_run(run: RunDirectory) -> list[Path]:
+def remove_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
     """Remove a run; return the files and folders that the lab did not write, which are left in place.
 
-    The manifest is removed last, so that the removal can be repeated after a kill. Raises
-    :class:`lab.errors.CannotMeasure` if the operating system refuses.
+    ``figures`` are the names of the figures that the lab draws, without number and suffix. The manifest is removed
+    last, so that the removal can be repeated after a kill. Raises :class:`lab.errors.CannotMeasure` if the operating
+    system refuses.
     """
     folders = [run.path / name for name in (*TABLES, DIGESTS, "figures")]
     try:
-        for file in _known(run):
+        for file in _known(run, figures):
             file.unlink(missing_ok=True)
         for folder in folders:
             _remove_empty(folder)
@@ -43,8 +41,9 @@ def remove_run(run: RunDirectory) -> list[Path]:
     )
 
 
-def _known(run: RunDirectory) -> Iterator[Path]:
+def _known(run: RunDirectory, figures: Collection[str]) -> Iterator[Path]:
     """Yield the files of a run except its manifest. Links are removed, never their targets."""
+    drawn = re.compile(rf"(?:{'|'.join(map(re.escape, figures))})(?:-\d+)?\.(?:svg|png)")
     for name in FILES:
         yield run.path / name
     yield from leftovers(run.path)
@@ -55,7 +54,7 @@ def _known(run: RunDirectory) -> Iterator[Path]:
         if folder.name == DIGESTS:
             yield from map(run.recorded, run.conversations)
         elif folder.name == "figures":
-            yield from (path for path in folder.iterdir() if FIGURES.fullmatch(path.name))
+            yield from (path for path in folder.iterdir() if drawn.fullmatch(path.name))
         else:
             yield from (folder / f"{file_name(name)}.parquet" for name in run.conversations)
 

@@ -161,7 +161,7 @@ class Reader:
             marks = []
             if gold and item.key in gold.forbidden:
                 marks.append("forbidden")
-            if row["recalls"] and item.scope not in (row["scope"], GLOBAL):
+            if row["is_recall_turn"] and item.scope not in (row["scope"], GLOBAL):
                 marks.append("wrong scope")
             if recorded and point and recorded.safety_checks.superseded(item.key, point.seq):
                 stale = recorded.safety_checks.unreplaced(item.key, (*row["pinned"], *keys[:rank]))

@@ -35,7 +35,7 @@ def test_compare_text_fits_80_columns_with_slices_and_flips(lab: Lab, place: Pat
 
 def test_compare_with_absent_measure_suggests_similar_ones(lab: Lab, place: Path) -> None:
     for name, said in (
-        ("nDGC@6", "--measure: unknown measure 'nDGC@6'; near: nDCG@6; see lab measures"),
+        ("nDGC@6", "--measure: unknown measure 'nDGC@6'; did you mean 'nDCG@6'?"),
         ("GoldNice@7", "--measure GoldNice@7: has no values in this run; --json lists the measures that have"),
     ):
         done = lab("score", "run", "-m", name, cwd=place)

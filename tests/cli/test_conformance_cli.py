@@ -74,9 +74,9 @@ def test_malformed_line_fails_with_position(lab: Lab, folder: Path) -> None:
     assert "\n  skip_prompt.jsonl:3: not a record in JSON: Expecting property name" in shown.stdout
 
 
-@pytest.mark.parametrize("name", ["empty", "nowhere"])
-def test_conformance_without_records_is_refused(lab: Lab, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "message"), [("empty", "has no vector files"), ("nowhere", "no such file")])
+def test_conformance_without_records_is_refused(lab: Lab, tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "empty").mkdir()
     done = lab("conformance", name, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {name}: no ")
+    assert done.stderr.startswith(f"error: {name}: {message}")

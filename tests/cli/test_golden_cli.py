@@ -68,7 +68,7 @@ def run(place: Path) -> Path:
 
 
 def test_pool_is_not_overwritten(place: Path) -> None:
-    with pytest.raises(UnusableInput, match="is there already"):
+    with pytest.raises(UnusableInput, match="already exists with other content"):
         _run(
             *("pool", place / "datasets" / "mine", "--format", "lab", "--out", place / "pool.jsonl"),
             *("--arm", "recency", "--embedder", "hashing"),
@@ -144,7 +144,7 @@ def test_lint_measures_power_between_two_arms(place: Path, run: Path) -> None:
     assert "Judged@6" in text
     with pytest.raises(UnusableInput, match="give all three"):
         _run("lint", gold, "--run", run, "--baseline", "recency")
-    with pytest.raises(UnusableInput, match="recalls at no probe"):
+    with pytest.raises(UnusableInput, match="has no probe of this golden set"):
         _run("lint", GOLDEN / "tea-mountain.jsonl", "--run", run)
 
 

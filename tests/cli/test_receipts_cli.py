@@ -123,8 +123,8 @@ def test_audit_strict_exits_1_and_listed_limits_lines(lab: Lab, folder: Path) ->
     assert (shown.returncode, shown.stderr) == (1, "error: good.log, bad.log.gz: 14 damaged lines\n")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.endswith(
-        "damaged: bad.log.gz:2: the JSON of autoRecall.receipt is cut off\n"
-        "damaged: bad.log.gz:4: byte 200 of the line is no UTF-8\n"
+        "damaged: bad.log.gz:2: the JSON of autoRecall.receipt is truncated\n"
+        "damaged: bad.log.gz:4: byte 200 of the line is not UTF-8\n"
         "… and 12 more (--listed N lists N)\n"
     )
 

@@ -57,3 +57,17 @@ def test_schema_prints_text_and_json(lab: Lab, tmp_path: Path) -> None:
 def test_unknown_format_is_one_line(lab: Lab, tmp_path: Path) -> None:
     done = lab("recordings", "import", ".", "--format", "nosuch", "--out", "out", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_format_is_lab_for_shipped_sets_and_required_for_others(lab: Lab, tmp_path: Path) -> None:
+    done = lab("recordings", "validate", "shipped:operators", "--json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["errors"]) == (0, [])
+    (tmp_path / "own").mkdir()
+    done = lab("recordings", "validate", "own", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: missing option --format: lab recordings list shows the formats\n",
+    )
+    # A given format is used for a shipped set as well.
+    done = lab("recordings", "validate", "shipped:operators", "--format", "nothing", cwd=tmp_path)
+    assert (done.returncode, done.stderr.startswith("error: unknown format 'nothing'")) == (2, True)

@@ -34,7 +34,7 @@ def test_runs_rm_keeps_and_names_foreign_files(run: Path, tmp_path: Path, lab: L
     assert sorted(done.stdout.splitlines()[1:]) == sorted(f"run/{name}" for name in foreign)
     there = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     assert there == set(foreign)
-    assert "no run directory" in lab("runs", "rm", "run", cwd=tmp_path).stderr
+    assert "is not a run directory" in lab("runs", "rm", "run", cwd=tmp_path).stderr
 
 
 def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
     (tmp_path / "gold.jsonl").write_text("mine")
     (run / "golden.jsonl").unlink()
     (run / "golden.jsonl").symlink_to(tmp_path / "gold.jsonl")
-    assert remove_run(open_run(run)) == [run / "latency"]
+    assert remove_run(open_run(run), ["forest"]) == [run / "latency"]
     assert len(list((tmp_path / "elsewhere").iterdir())) == 2
     assert (tmp_path / "gold.jsonl").read_text() == "mine"
 

@@ -13,7 +13,7 @@ from lab.cli.self_test import _sentences
 from lab.gate.selftest.draws import Draws, Swapped
 from lab.gate.selftest.faults import shipped_faults
 from lab.gate.selftest.run import Report
-from lab.gate.selftest.trial import Found, Trial
+from lab.gate.selftest.trial import Effects, Trial
 
 Lab = Callable[..., "CompletedProcess[str]"]
 PATCH = """--- a/lab/retrieval/fusion.py
@@ -57,7 +57,7 @@ def test_unusable_patch_is_refused_in_one_line(lab: Lab, tmp_path: Path, old: st
     ],
 )
 def test_self_test_of_one_fault_says_whether_it_is_caught(changed: int, draws: int, failed: int, ending: str) -> None:
-    trial = Trial(shipped_faults()[0], None, Found(changed=changed), 1.0)
+    trial = Trial(shipped_faults()[0], None, Effects(changed=changed), 1.0)
     judged = Draws(draws, {Swapped("set", "one", "other"): {"fail": failed} if draws else {}}, {})
     said = _sentences(Report("nightly", (trial,), judged, 10, 1.0, 2.0))
     assert said[-1].endswith(ending)

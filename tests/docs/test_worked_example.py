@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -17,8 +21,24 @@ def test_example_runs_in_a_copy_of_the_lab(extended: tuple[Path, str]) -> None:
     assert (folder / "walks" / "manifest.json").is_file()
     assert re.search(r"^best_first +0\.\d+$", printed, re.MULTILINE)
     assert re.search(r"walks/s1/t7 +walks/s1/t3#1 +best$", printed, re.MULTILINE)
-    assert (folder / "nice.svg").read_text("utf-8").startswith("<?xml")
-    assert (folder / "nice.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_report_of_the_example_has_its_figure(extended: tuple[Path, str], tmp_path: Path) -> None:
+    run = Path(shutil.copytree(extended[0] / "walks", tmp_path / "walks"))
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", "report", str(run)],
+        cwd=extended[0],
+        env={**os.environ, "PYTHONPATH": str(extended[0])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (run / "figures" / "nice-share.svg").read_text("utf-8").startswith("<?xml")
+    assert (run / "figures" / "nice-share.png").read_bytes().startswith(b"\x89PNG")
+    html, markdown = ((run / name).read_text("utf-8") for name in ("report.html", "report.md"))
+    assert "<h3>Memories labelled nice</h3>" in html
+    assert "An arm that injects nothing has no bar." in html
+    assert "(figures/nice-share.svg)" in markdown
 
 
 def test_run_of_the_example_is_readable_without_its_code(extended: tuple[Path, str]) -> None:

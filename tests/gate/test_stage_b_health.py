@@ -136,8 +136,8 @@ def test_stage_b_fails_a_quota_that_is_not_kept(logs: ModuleType, pools: Any, tm
 def test_stage_b_remarks_lines_without_session(logs: ModuleType, pools: Any, tmp_path: Path) -> None:
     lines = logs.lines_of(logs.sampled(pools("sound")[POLICIES[0]], 400, random.Random(3)))
     reasons = {one.measure: one.reason for one in judged(tmp_path, lines).lines}
-    assert "name no session: the recalls of a scope count as one session" in reasons["repeat.rate"]
-    assert "name no session" not in reasons["errors.rate"]
+    assert "have no session: the recalls of a scope count as one session" in reasons["repeat.rate"]
+    assert "have no session" not in reasons["errors.rate"]
 
 
 def test_stage_b_real_logs_are_too_short_for_a_verdict(shared: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.measures.catalogue import ALIASES, CATALOGUE, MEASURES, RANKED, canonical, direction, is_better, listed
+from lab.measures.model import LAST
 from lab.measures.score import score_run
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
@@ -80,7 +81,21 @@ def test_catalogue_is_sorted_by_unit_and_order() -> None:
         (measure.unit for measure in MEASURES), key=["probe", "turn", "conversation"].index
     )
     assert [measure.name for measure in MEASURES][:3] == ["Success", "R", "AllGold"]
-    assert len({(measure.unit, measure.order) for measure in MEASURES}) == len(MEASURES), "two stand at one place"
+    # Measures without an order of their own are last and sorted by name.
+    ordered = [measure for measure in MEASURES if measure.order != LAST]
+    assert len({(measure.unit, measure.order) for measure in ordered}) == len(ordered), "two measures with one order"
+
+
+def test_catalogue_sorts_measures_without_order_last_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.measures import definitions
+
+    monkeypatch.setattr(definitions, "__path__", [*definitions.__path__, str(tmp_path)])
+    text = Path(definitions.__path__[0], "duplicates.py").read_text("utf-8")
+    for name in ("Zebra", "Ant"):
+        copy = text.replace('name="Duplicates"', f'name="{name}"').replace("order=120,", "")
+        (tmp_path / f"last_{name.lower()}.py").write_text(copy)
+    names = [measure.name for measure in listed() if measure.unit == "turn"]
+    assert names[-2:] == ["Ant", "Zebra"]
 
 
 def test_catalogue_lists_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ FINDS = {
     "config check": r"^error: .*: \d+ problems? ",
     "golden diff": r"^\d+ probes? added, \d+ removed; ",
     "receipts audit": r"^error: .*: (\d+ damaged lines?|no recall receipt in \d+ lines?)\b",
-    "baseline list": r"^error: .*: not as they were approved: ",
+    "baseline list": r"^error: .*: changed since the approval: ",
     "conformance vectors": r"^error: vectors: \d+ of \d+ records differ$",
     "diff run": r"differ",
 }

@@ -266,6 +266,18 @@ SAMPLES: dict[str, Callable[[Path], None]] = {
 }
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with the argument ``sampled_format`` for each format that has a sample."""
+    if "sampled_format" in metafunc.fixturenames:
+        metafunc.parametrize("sampled_format", sorted(SAMPLES))
+
+
+@pytest.fixture(scope="session")
+def sampled_formats() -> list[str]:
+    """The formats that have a sample."""
+    return sorted(SAMPLES)
+
+
 @pytest.fixture(scope="session")
 def sample() -> Sample:
     """Return a function that writes the sample of a format into a folder and returns the folder."""

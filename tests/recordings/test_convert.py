@@ -14,6 +14,7 @@ from lab.errors import UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
+from lab.recordings.catalogue import CATALOGUE
 from lab.recordings.convert import convert
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import read as read_native
@@ -24,7 +25,6 @@ from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
 Sample = Callable[[str, Path], Path]
-FOREIGN = sorted(set(FORMATS) - {"lab"})
 
 
 def _again(out: Path, name: str) -> Library:
@@ -62,10 +62,15 @@ def valid() -> Callable[[Path], int]:
     return check
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_convert_any_format_reads_back_and_replays_equal(
-    sample: Sample, tmp_path: Path, name: str, valid: Callable[[Path], int]
+def test_samples_cover_every_set_of_the_catalogue(sampled_formats: list[str]) -> None:
+    assert {one.format for one in CATALOGUE} - {"lab"} <= set(sampled_formats) <= set(FORMATS) - {"lab"}
+    assert "openclaw" in sampled_formats
+
+
+def test_convert_any_sampled_format_reads_back_and_replays_equal(
+    sample: Sample, tmp_path: Path, sampled_format: str, valid: Callable[[Path], int]
 ) -> None:
+    name = sampled_format
     source = sample(name, tmp_path / "in")
     for memories in FORMATS[name].memories:
         out = tmp_path / memories

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from lab.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
-from lab.recordings.readers import FORMATS, check_probes, files_of, format_named, read_library, with_golden
+from lab.recordings.model import Recording
+from lab.recordings.readers import FORMATS, VARIANTS, check_probes, files_of, format_named, read_library, with_golden
 from lab.recordings.validate import Counts, validate
 
 Write = Callable[..., Path]
@@ -74,8 +76,9 @@ def test_read_folder_orders_files_and_conversations(tmp_path: Path, write: Write
 def test_unknown_format_lists_the_known_formats(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnusableInput) as caught:
         read_library(tmp_path, name)
-    known = "aider, beam, hermes, ikat, lab, locomo, madial, openclaw, openclaw-archived, realmem, realtalk"
-    assert str(caught.value) == f"unknown format {name!r}; known: {known}"
+    names = str(caught.value).removeprefix(f"unknown format {name!r}; known: ").split(", ")
+    assert names == sorted({*FORMATS, *VARIANTS})
+    assert {"lab", "locomo", "openclaw-archived"} < set(names)
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
@@ -269,3 +272,12 @@ def test_shipped_recordings_are_valid(operators: Path) -> None:
         min(conversation.sessions, conversation.turns, conversation.memories) > 0
         for conversation in validation.conversations
     )
+
+
+def test_validate_warns_of_notes_of_recordings_once(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noted(path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
+        ((recording, _),) = FORMATS["lab"].read(path, memories)
+        return [(replace(recording, notes=("both", "recording only")), GoldenSet(notes=("both", "golden only")))]
+
+    monkeypatch.setitem(FORMATS, "noted", replace(FORMATS["lab"], name="noted", read=noted))
+    assert validate(write("one.jsonl"), "noted").warnings == ("both", "golden only", "recording only")

@@ -21,7 +21,8 @@ Sample = Callable[[str, Path], Path]
 
 
 def test_catalogue_entries_have_format_origin_and_licence() -> None:
-    assert {one.format for one in CATALOGUE} == set(FORMATS) - {"openclaw"}
+    # A format without an entry is no public set, but sessions of one's own.
+    assert {one.format for one in CATALOGUE} <= set(FORMATS) - {"openclaw"}
     for one in CATALOGUE:
         assert one.title
         assert one.repository

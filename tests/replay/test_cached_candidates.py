@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from lab.replay.plan import make_plan
 from lab.replay.run import run_replay
 from lab.retrieval.candidates import Candidates
 from lab.retrieval.contract import Filter, Hit, Lanes
-from lab.runs.code import RECEIPT_SOURCES, code_key
+from lab.runs.code import READERS, RECEIPT_SOURCES, code_key
 
 Read = Callable[[Path], dict[str, bytes]]
 
@@ -45,6 +46,42 @@ def test_code_key_any_edited_source_differs(tmp_path: Path, monkeypatch: pytest.
     with (tmp_path / edited).open("a") as opened:
         opened.write("\n")
     assert code_key.__wrapped__() != ours
+
+
+def test_code_key_edited_reader_of_runs_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Path(str(lab.__file__)).parent
+    for part in RECEIPT_SOURCES:
+        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
+        copy(source / part, tmp_path / part)
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
+    before = code_key.__wrapped__()
+    for name in READERS:
+        with (tmp_path / name).open("a") as opened:
+            opened.write("\n")
+    assert code_key.__wrapped__() == before
+
+
+def test_readers_of_runs_are_not_imported_by_a_replay() -> None:
+    source = Path(str(lab.__file__)).parent
+    files = [
+        file
+        for part in RECEIPT_SOURCES
+        for file in ([source / part] if part.endswith(".py") else (source / part).rglob("*.py"))
+    ]
+    modules = [name.removesuffix(".py").replace("/", ".") for name in READERS]
+    importing = re.compile(
+        "|".join(
+            rf"lab\.{re.escape(module)}\b|from lab\.{module.split('.')[0]} import .*\b{module.split('.')[1]}\b"
+            for module in modules
+        )
+    )
+    found = {
+        file.relative_to(source).as_posix()
+        for file in files
+        if any(importing.search(line) and "import" in line for line in file.read_text("utf-8").splitlines())
+    }
+    assert found - set(READERS) == set()
+    assert found
 
 
 @pytest.mark.process

@@ -83,7 +83,7 @@ def test_examine_altered_weights_fail(cache: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(embedder, "DEFAULT_WEIGHTS", "0" * 64)
     result = failed(examine())
     assert list(result) == ["embedder"]
-    assert f"weights have sha256 {real}, published is {'0' * 64}" in result["embedder"]
+    assert f"weights have sha256 {real}, but {'0' * 64} was published" in result["embedder"]
 
 
 def test_examine_missing_weights_fail(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

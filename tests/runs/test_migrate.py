@@ -142,7 +142,7 @@ def test_migrate_baselines_name_by_name(run: RunDirectory, sound: RunDirectory, 
 def test_migrate_valid_plan_or_policy_is_copied(tmp_path: Path, source: Path) -> None:
     done = migrate(source, tmp_path / "new.toml")
     assert (tmp_path / "new.toml").read_bytes() == source.read_bytes()
-    assert done.notes[0].startswith("its form has not changed")
+    assert done.notes[0].startswith("the format has not changed")
     with pytest.raises(UnusableInput, match="exists; name a new file"):
         migrate(source, tmp_path / "new.toml")
 
@@ -166,7 +166,7 @@ def test_migrate_policy_with_a_wrong_direction_is_refused(tmp_path: Path, lab: C
 
 
 def test_migrate_unknown_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableInput, match="is no run, no folder of baselines, no plan and no policy"):
+    with pytest.raises(UnusableInput, match="not a run, a folder of baselines, a plan or a policy"):
         migrate(tmp_path, tmp_path / "new")
 
 

@@ -125,7 +125,7 @@ def test_parse_arms_refuses_the_same_name_twice(tmp_path: Path) -> None:
 def test_parse_arms_of_invalid_json_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text('{"lab":\n {"arm": }}', encoding="utf-8")
-    with pytest.raises(UnusableInput, match=r"broken\.json:2: not JSON"):
+    with pytest.raises(UnusableInput, match=r"broken\.json:2: neither JSON nor JSON5"):
         parse_arms([f"mine={path}"])
 
 

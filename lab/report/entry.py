@@ -1,0 +1,77 @@
+"""The entry of a figure in the report, and the data that it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lab.compare.paired import Comparison
+from lab.formatting import counted
+from lab.latency.turns import Stage
+from lab.report.material import TierShares
+from lab.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    Draw = Callable[[], Figure]
+
+
+class Material(NamedTuple):
+    """The data of a run that figures and tables share."""
+
+    shares: TierShares
+    stages: list[Stage]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """The data of a report: a run, its means (``summary``), and the comparison of two arms, if it has two."""
+
+    run: RunDirectory
+    summary: dict[str, Any]
+    comparison: Comparison | None
+    material: Material
+
+    @property
+    def measures(self) -> dict[str, dict[str, float | None]]:
+        """The mean of each measure by arm."""
+        return {arm: means["measures"] for arm, means in self.summary["arms"].items()}
+
+    @property
+    def pair(self) -> list[str]:
+        """The compared arms, or the only arm."""
+        return [self.comparison.baseline, self.comparison.candidate] if self.comparison else self.run.arms[:1]
+
+    @property
+    def source(self) -> str:
+        """The source line of a figure: run, recordings, labels, model."""
+        resolved = self.run.manifest.resolved
+        return (
+            f"recall lab, run {self.run.manifest.run_key[:12]}: {resolved.format} recordings, "
+            f"{counted(len(self.run.conversations), 'conversation')}, labels {self.run.labels}, "
+            f"{resolved.embedder_model}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFigure:
+    """A figure of the report.
+
+    ``section`` is a key of ``lab.report.build.SECTIONS``; the figure has the ``heading`` there, if any. ``draw``
+    returns a function for each figure to draw: none if the run has no data for it. The first is saved as ``name``, the
+    next as ``name-2``. ``repeatable`` is False if equal runs have different figures, as with timings; ``report.md``
+    omits them.
+    """
+
+    name: str
+    section: str
+    heading: str
+    caption: str
+    draw: Callable[[ReportData], Sequence[Draw]]
+    repeatable: bool = True
+
+    def file_names(self, count: int) -> list[str]:
+        """Return the names of that many figures, without suffix."""
+        return [self.name if number == 1 else f"{self.name}-{number}" for number in range(1, count + 1)]
