@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import codes_of, numbers
 from lab.compare.comparable import require_comparable
-from lab.compare.moved import moved
+from lab.compare.manifest_changes import moved
 from lab.errors import CannotMeasure, NotComparable
 from lab.runs.directory import RunDirectory
 
@@ -48,7 +48,7 @@ class Changes:
     """The result of an exact comparison.
 
     ``arms`` are in both runs, ``only_before`` and ``only_after`` in one. ``moved`` lists manifest differences that
-    could explain a change, see :func:`lab.compare.moved.moved`.
+    could explain a change, see :func:`lab.compare.manifest_changes.moved`.
     """
 
     before: str

@@ -1,4 +1,4 @@
-"""Paired comparison of two arms: differences, their uncertainty, and the probes whose hit changed."""
+"""Paired comparison of two arms: differences, their uncertainty, and the probes that gained or lost a hit."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MOST_PRIMARY = 5
 class Pairs(NamedTuple):
     """The probes or turns at which a measure compares two arms, with their conversation and both values.
 
-    ``at`` holds the key of each probe or turn. ``filled_baseline`` and ``filled_candidate`` count those whose value in
-    that arm is missing and replaced by the one that the catalogue gives; ``left_out`` counts those with a value in one
-    arm only, which are not in the lists.
+    The lists have equal lengths; ``at`` holds the key of each probe or turn. If a value is missing in one arm only, the
+    measure's entry in the catalogue may provide a substitute: ``filled_baseline`` and ``filled_candidate`` count the
+    substitutes in each arm. ``left_out`` counts the probes or turns without a substitute, which are not in the lists.
     """
 
     measure: str
@@ -47,10 +47,11 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of one measure, candidate minus baseline; both means share one denominator, ``n``.
+    """The difference of one measure, candidate minus baseline; both means are over the same ``n`` probes or turns.
 
-    ``relative`` is the mean difference divided by the baseline's mean, ``standardised`` divided by the standard
-    deviation of the differences; None if the divisor is 0. For the last three fields see :class:`Pairs`.
+    ``relative`` is the mean difference divided by the baseline's mean; ``standardised`` is the mean difference divided
+    by the standard deviation of the differences. Each is None if its divisor is 0. ``p_holm`` is None for measures that
+    are not primary. :class:`Pairs` describes the last three fields.
     """
 
     measure: str
@@ -78,7 +79,7 @@ class Difference:
 
 
 class Slice(NamedTuple):
-    """The difference of a primary measure over a subgroup of probes or turns: exploratory, its p is not adjusted."""
+    """The difference of a primary measure over a subgroup of probes or turns: exploratory, not Holm-corrected."""
 
     name: str
     value: str
@@ -89,12 +90,12 @@ class Slice(NamedTuple):
 class Comparison:
     """The result of a paired comparison.
 
-    ``gained`` and ``lost`` are the probes whose hit at the cutoff changed. ``primary`` names the measures declared
-    beforehand; Holm's correction covers these and no others. ``probes`` counts the probes compared at the cutoff.
-    ``unmeasured`` pairs each measure that only one arm has values of with the arm that lacks it. ``slices`` holds the
-    primary measures by subgroup, worst first; ``sampled_labels`` says how labels were sampled, if they were not
-    recorded. ``embedder`` holds notes on arms whose configuration names another embedder and on conversations that
-    count as one; ``trial`` holds the reasons why the runs are a trial.
+    ``gained`` and ``lost`` are the probes that gained or lost a hit at the cutoff, among ``probes`` that were compared.
+    ``primary`` names the measures declared beforehand; only these are Holm-corrected. ``unmeasured`` holds pairs of a
+    measure that has values in one arm only and the name of the other arm. ``slices`` holds the primary measures by
+    subgroup, worst first. ``sampled_labels`` says how labels were sampled, None if they were recorded. ``embedder``
+    holds notes on arms configured for another embedder than the run's and on identical conversations, which count
+    once. ``trial`` holds the reasons why the results are not evidence.
     """
 
     baseline: str
@@ -151,14 +152,14 @@ def compare_arms(
     """Compare two arms of one run, or of two runs (``DIR:ARM``).
 
     ``primary`` names the measures that decide, at most five; the default is the headlines of the run. ``scores`` are
-    those of ``run``, if already computed. With ``tested_slices`` false, slices have NaN for p and take less time.
+    those of ``run``, if already computed. With ``tested_slices`` false, slices are faster and their p-values are NaN.
     Raises :class:`NotComparable` if two runs differ in recordings, gold, labels, scopes or turns, and
     :class:`UnusableInput` for an unknown arm or a primary measure that cannot be compared.
     """
     base_run, base_arm = locate(run, baseline)
     cand_run, cand_arm = locate(run, candidate)
     if (base_run.path.resolve(), base_arm) == (cand_run.path.resolve(), cand_arm):
-        raise UnusableInput(f"baseline and candidate are both {baseline!r}: nothing to compare")
+        raise UnusableInput(f"baseline and candidate are both {baseline!r}; name two different arms")
     require_comparable(base_run, cand_run)
     declared = tuple(dict.fromkeys(canonical(name) for name in primary))
     if len(declared) > MOST_PRIMARY:
@@ -175,7 +176,7 @@ def compare_arms(
         if name not in by_measure:
             arms = {"baseline": baseline, "candidate": candidate}
             no_value = (
-                f"{arms[lacking[name]]} has no value of it"
+                f"{arms[lacking[name]]} has no value"
                 if name in lacking
                 else "no probe or turn has a value in both arms"
             )
@@ -212,7 +213,7 @@ def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_a
 
 
 def _too_short(measure: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> str | None:
-    """Return how many items the arms return, if the measure's cutoff exceeds that; else None."""
+    """Explain that the cutoff of the measure exceeds the number of items returned; None if it does not."""
     stem, _, cutoff = measure.partition("@")
     of_ranking = stem.partition("(rel=")[0] in RANKED
     lengths = {name: (run.depths if of_ranking else run.max_items)[arm] for name, (run, arm) in arms.items()}
@@ -238,7 +239,9 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
         raise UnusableInput(f"{run.path}: has no arm {name!r}; it has: {', '.join(run.arms)}")
     other = run if Path(folder).resolve() == run.path.resolve() else open_run(Path(folder))
     if other is not run and run.left_out:
-        raise UnusableInput(f"{run.path}: --allow-failed leaves out turns that {folder} includes")
+        raise UnusableInput(
+            f"{run.path}: --allow-failed leaves out turns that {folder} includes, so they cannot be compared"
+        )
     if arm not in other.arms:
         raise UnusableInput(f"{other.path}: has no arm {arm!r}; it has: {', '.join(other.arms)}")
     return other, arm
@@ -250,9 +253,10 @@ NO_VALUES = Values([], [], [])
 def pairs_by_measure(
     base: Scores, base_arm: str, cand: Scores, cand_arm: str, equal: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[list[Pairs], dict[str, str]]:
-    """Return the pairs by measure, in the baseline's order, and the side that lacks each one-sided measure.
+    """Return the pairs of each measure that has values in both arms, and the side without values for the others.
 
-    ``equal`` maps each copy of a conversation to the name of the cluster that both belong to.
+    Measures are in the baseline's order; a side is ``baseline`` or ``candidate``. ``equal`` maps the name of each
+    duplicated conversation to the name of its cluster.
     """
     befores, afters = base.all_of_arm(base_arm), cand.all_of_arm(cand_arm)
     paired, lacking = [], {}
@@ -304,7 +308,7 @@ def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Differ
 
 
 def _each(pairs: Sequence[Pairs], *, tested: bool = True) -> list[Difference]:
-    """Return one difference for each; p-values are computed together, and are NaN unless ``tested``."""
+    """Return the difference of each measure; p-values are computed in one pass, and are NaN unless ``tested``."""
     groups = [by_conversation(pair) for pair in pairs]
     p_values = [math.nan] * len(pairs)
     if tested:
@@ -313,7 +317,7 @@ def _each(pairs: Sequence[Pairs], *, tested: bool = True) -> list[Difference]:
 
 
 def by_conversation(pairs: Pairs) -> dict[str, list[float]]:
-    """Return the differences of each conversation, candidate minus baseline."""
+    """Return the differences (candidate minus baseline) of all probes or turns, by conversation."""
     groups: dict[str, list[float]] = {}
     for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
         groups.setdefault(conversation, []).append(after - before)

@@ -28,7 +28,7 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
         columns = ", ".join(
             f"{name} {count}" for name, count in sorted(candidate.columns.items(), key=lambda entry: -entry[1])
         )
-        moved = "; ".join(difference.moved) or "nothing that the manifests record"
+        moved = "; ".join(difference.moved) or "none"
         why = (
             f"{changed} of {candidate.turns} turns changed against {against.path} (columns: {columns}); "
             f"manifest differences: {moved}"

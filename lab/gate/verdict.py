@@ -1,4 +1,7 @@
-"""Judge runs and audits by a policy. The verdict is pass, fail, inconclusive or error, with a reason per rule."""
+"""Judge runs and audits of live receipts by a gate policy.
+
+The verdict is pass, fail, inconclusive or error, with a reason for each rule.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
 from lab.files import digest
-from lab.gate.compared import KINDS, evidence, judge_compared
 from lab.gate.exact import judge_exact
+from lab.gate.latency import judge_latency
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, lacking, line
+from lab.gate.measures import KINDS, evidence, judge_compared
 from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts
-from lab.gate.timed import judge_latency
 from lab.replay.config_notes import embedder_notes
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
@@ -31,10 +34,10 @@ SCHEMA = "lab.verdict.v1"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Content digests of what a verdict was made from: the policy (:func:`key_of`) and each run.
+    """Content digests of the inputs of a verdict: of the policy (:func:`key_of`) and of each run.
 
-    ``others`` maps the paths of the runs that the judged one was compared with to their digests; ``policy_file`` is the
-    file of a policy that is not shipped.
+    ``others`` maps the path of each run that the judged run was compared with to its digest. ``policy_file`` is the
+    path of the policy; None for a shipped one.
     """
 
     policy: str
@@ -47,9 +50,10 @@ class Evidence:
 class Verdict:
     """The verdict of a policy on a run, an audit, or both.
 
-    ``against`` is the other run that the candidate was compared with, if any; ``audit`` describes the live receipts
-    that were judged, and what to check if there were none. ``embedder`` holds notes on arms whose configuration names
-    another embedder and on conversations that count as one; ``trial`` holds the reasons why the runs are a trial.
+    ``against`` is the path of the other run that the candidate was compared with, if any. ``audit`` describes the live
+    receipts that were judged; if there were none, its ``silent`` says what to check. ``embedder`` holds notes on arms
+    configured for another embedder than the run's and on identical conversations, which count once. ``trial`` holds
+    the reasons why the results are not evidence.
     """
 
     policy: str
@@ -68,11 +72,11 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the command."""
+        """Return the exit code: 0 pass, 1 fail, 3 inconclusive, 4 error."""
         return EXIT[self.status]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values, as in verdict.json."""
+        """Return the content of verdict.json as plain values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         evidence = asdict(self.evidence) if self.evidence else None
         first = {"schema": SCHEMA, "trial": list(self.trial)}
@@ -88,14 +92,14 @@ def judge(
 ) -> Verdict:
     """Judge a run, an audit of receipts, or both, by a policy.
 
-    ``against`` is another run; its arm with the candidate's name replaces the baseline. A rule without its input is an
-    error, or skipped if it may lack data. Raises what :func:`lab.gate.compared.evidence` raises, and
-    :class:`UnusableInput` if no rule has its input.
+    ``against`` is another run; its arm with the candidate's name replaces the baseline. If the input of a rule is
+    missing, the rule's status is error, or skipped under ``must_have_data = false``. Raises what
+    :func:`lab.gate.measures.evidence` raises, and :class:`UnusableInput` if the input of every rule is missing.
     """
     if against is not None and run is None:
-        raise UnusableInput(f"policy {policy.name}: a run to compare with was given, but none to judge; name DIR")
+        raise UnusableInput(f"policy {policy.name}: there is a run to compare with, but none to judge; add DIR")
     if not any(_given(rule, run, audit) for rule in policy.rules):
-        raise UnusableInput(f"policy {policy.name}: no rule has its input; {_needs(policy)}")
+        raise UnusableInput(f"policy {policy.name}: the input of every rule is missing; {_needs(policy)}")
     if run is not None:
         mine, candidate = locate(run, policy.candidate)
         if mine.arm(candidate).needs_gold:
@@ -141,11 +145,11 @@ def key_of(policy: Policy) -> str:
 
 
 def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> list[RunDirectory]:
-    """Return every run involved, each once; an arm that a policy names may belong to another run."""
+    """Return every run of the verdict once; the policy may name arms of other runs (``DIR:ARM``)."""
     runs = [given for given in (run, against) if given is not None]
     if run is not None:
         runs += [locate(run, name)[0] for name in (policy.baseline, policy.candidate) if ":" in name]
-    return list({found.path.resolve(): found for found in reversed(runs)}.values())[::-1]
+    return list({each.path.resolve(): each for each in reversed(runs)}.values())[::-1]
 
 
 def _evidence(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> Evidence:
@@ -168,7 +172,7 @@ def _judged(
     against: RunDirectory | None,
     audit: Mapping[str, Any] | None,
 ) -> Iterator[Line]:
-    """Yield the lines of rules of one family, all of which have their input."""
+    """Yield the lines of rules that are judged together and whose inputs are present."""
     kind = rules[0].kind
     if kind == "receipts" and audit is not None:
         yield from judge_receipts(policy, rules, audit)
@@ -185,7 +189,7 @@ def _given(rule: Rule, run: RunDirectory | None, audit: Mapping[str, Any] | None
 
 
 def _needs(policy: Policy) -> str:
-    """Return what a policy needs, and what it can use in addition, in words."""
+    """Describe the required and the optional inputs of a policy."""
     every = {"--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules}
     needs = {
         "--receipts AUDIT" if rule.kind == "receipts" else "DIR" for rule in policy.rules if rule.must_have_data
@@ -203,25 +207,24 @@ def _unjudged(
 ) -> Line | None:
     """Return the line of a rule that lacks its input or does not apply to this run; None if it can be judged."""
     if rule.kind == "receipts":
-        return (
-            None
-            if audit is not None
-            else lacking(rule, "needs an audit of receipts, and none was given: --receipts AUDIT")
-        )
+        return None if audit is not None else lacking(rule, "needs an audit of receipts; add --receipts AUDIT")
     if run is None:
-        return lacking(rule, "needs a run, and none was given: lab gate DIR")
+        return lacking(rule, "needs a run; name it: lab gate DIR")
     for key, expected in rule.only_where:
         actual = _resolved(rule, key, run, policy.candidate)
         if actual != expected:
             shown, shown_actual = (list(value) if isinstance(value, tuple) else value for value in (expected, actual))
-            return line(rule, SKIPPED, f"applies only if {key} is {shown!r}, and here it is {shown_actual!r}")
+            return line(rule, SKIPPED, f"applies only if {key} is {shown!r}; here it is {shown_actual!r}")
     if rule.kind == "exact" and against is None:
-        return lacking(rule, "needs a run to compare with, and none was given: --against DIR2")
+        return lacking(rule, "needs a run to compare with; add --against DIR2")
     return None
 
 
 def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> object:
-    """Return the resolved value of a key of the run, or of the candidate: ``arm.config.autoRecall.maxItems``."""
+    """Return the resolved value of a key of the run, or of the candidate arm if the key begins with ``arm.``.
+
+    An example is ``arm.config.autoRecall.maxItems``. Raises :class:`UnusableInput` for an unknown key.
+    """
     owner, path = "a run", [key]
     value: object = to_json(run.manifest.resolved)
     if key.startswith("arm."):

@@ -1,7 +1,7 @@
-"""The stores to measure, the arms that search them, and one timed turn.
+"""The stores of a latency measurement, the arms that search them, and one timed turn.
 
-Every arm searches by itself, as in live use; no view of the store is shared between arms. An arm that cannot share a
-search has its own table, which it fills and searches itself.
+In a timed turn an arm makes its own search, as in live use. Only :func:`ask_together` shares one search between arms.
+An arm that does not search the shared store fills and searches a table of its own.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Question(NamedTuple):
 class Sample(NamedTuple):
     """The time of one stage of one turn, ``ns`` in nanoseconds.
 
-    ``place`` is the arm's position in the order of the turn. ``passed_over`` says that the arm skipped the turn,
-    because the prompt is trivial. ``appended`` rows had been added one by one, ``waiting`` of them not compacted yet.
+    ``part`` names the test, such as warm, cold, open (open loop), waiting or append. ``place`` is the arm's position
+    in the order in which the arms ran this turn. ``passed_over`` is true if the arm skipped the turn because the prompt
+    is trivial. ``appended`` rows had been added one by one; ``waiting`` of them were not compacted yet.
     """
 
     part: str
@@ -83,7 +84,7 @@ class LoadedStore:
         self.by_id.update((row.id, row) for row in self.tools.rows.of(memories))
 
     def fill(self, pool: Pool, start: int, stop: int, words: PoolWords | None = None) -> None:
-        """Add memories of the pool; ``words`` makes their tokens if the store needs them."""
+        """Add the memories ``start`` to ``stop`` of the pool; ``words`` tokenizes them if the store needs tokens."""
         for memories, vectors in pool.parts(start, stop):
             tokens = words.of([memory.index_text for memory in memories]) if words else [[]] * len(memories)
             self.store.add(self.tools.rows.of(memories), vectors, tokens)
@@ -109,7 +110,7 @@ class Subject:
 
 @contextmanager
 def opened(loaded_stores: Iterable[LoadedStore], plan: Plan, *, sharing: bool = False) -> Iterator[list[Subject]]:
-    """Open every arm of a plan on every store, with its memories; ``sharing`` keeps only arms that search the store."""
+    """Open every arm of a plan on every store; with ``sharing``, yield only the arms that search the shared store."""
     subjects: list[Subject] = []
     try:
         for loaded in loaded_stores:
@@ -125,7 +126,7 @@ def opened(loaded_stores: Iterable[LoadedStore], plan: Plan, *, sharing: bool = 
 
 
 def seated(plan: Plan, arm: int, tools: Tools, keys: set[str]) -> Seat:
-    """Open an arm without history that is given the memories with these keys."""
+    """Open an arm with an empty history, which will be given the memories with these keys."""
     chosen = plan.arms[arm]
     return Seat(chosen, plan.infos[arm], Kit(tools, chosen.name), Given(keys, keys), fed=True)
 
@@ -138,7 +139,10 @@ def feed(seat: Seat, memories: Sequence[Memory]) -> None:
 
 
 def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None, size: int = 0) -> Tools:
-    """Return the tools of systems on a store. A system's own table is of the same kind, with ``size`` of the pool."""
+    """Return the tools for systems on a store of this kind; a system's own table is of the same kind.
+
+    Vectors of the first ``size`` memories of ``pool`` come from the pool, all others from ``sources``.
+    """
     vectors = PoolVectors(pool, size, sources.vectors, retrieval_of(plan).clamp) if pool else sources.vectors
 
     def live(retrieval: Retrieval) -> StoreRetriever:
@@ -150,7 +154,7 @@ def tools_over(plan: Plan, sources: Sources, kind: str, pool: Pool | None = None
 
 
 class TimedRecall(NamedTuple):
-    """One timed turn: nanoseconds by stage including ``total``, and its recall."""
+    """One timed turn: nanoseconds by stage, including ``total``, and the recall."""
 
     timings: dict[str, int]
     recall: Recall
@@ -162,7 +166,7 @@ class TimedRecall(NamedTuple):
 
 
 def ask(subject: Subject, question: Question) -> TimedRecall:
-    """Run and time one recall of an arm."""
+    """Time one recall of an arm. Raises :class:`CannotMeasure` if it fails."""
     loaded, seat = subject.loaded, subject.seat
     loaded.tools.clock.now_ms = question.ask.now_ms
     searched = partial(loaded.found, question.query) if seat.shared else None
@@ -176,7 +180,7 @@ def ask(subject: Subject, question: Question) -> TimedRecall:
 
 
 def ask_together(loaded: LoadedStore, seats: Sequence[Seat], question: Question) -> int:
-    """Run a recall of all arms on one view, as a replay does; return the nanoseconds of all together."""
+    """Run one recall of every arm on one shared search, as a replay does; return the total in nanoseconds."""
     started = time.perf_counter_ns()
     found = loaded.found(question.query)
     for seat in seats:
@@ -193,12 +197,12 @@ def _answer(seat: Seat, question: Question, found: QueryContext | None) -> Recal
 
 
 def retrieval_of(plan: Plan) -> Retrieval:
-    """Return how the arms search: the settings of the first arm that declares them, else the defaults."""
+    """Return the search settings of the first arm that declares any, else the defaults."""
     return next(iter(plan.retrievals()), Retrieval())
 
 
 def pool_of(plan: Plan, sources: Sources) -> Pool:
-    """Return the pool of all recordings' memories, in order, which resamples more if needed."""
+    """Return a pool of the memories of all recordings, in order; it resamples if more are requested."""
     memories = [memory for recording in plan.recordings for memory in plan.memories_of(recording)]
     rows = [row for recording in plan.recordings for row in rows_of(plan, recording)]
     vectors = row_vectors(rows, retrieval_of(plan).clamp, sources.vectors, sources.stored)

@@ -1,14 +1,14 @@
-"""Nightly runs: replay every set of a plan twice, compare the two, compare with the baseline, and judge by policy.
+"""Nightly runs: replay every set of a plan twice, compare the replays, compare with the baseline, judge by policy.
 
 ::
 
-    OUT/begun.json                the inputs of this nightly run; another plan or other code is another nightly run
+    OUT/begun.json                hashes of the inputs; a nightly run with other inputs needs another folder
     OUT/sets/<set>/run, again     the two replays; an interruption loses at most one conversation
-    OUT/baselines/<object>        copies of the baselines that were compared with, so that the pages stay valid
+    OUT/baselines/<object>        copies of the baselines used, so that the links and commands on the pages stay valid
     OUT/nightly.json, .html, .md, .xml (JUnit), .prom (OpenMetrics)
 
-Repeating the command resumes the replays and makes the comparisons again, which take less than a second, so that a
-baseline approved in the meantime counts.
+Repeating the command resumes the replays. It always makes the comparisons again, in less than a second, so that it uses
+a baseline that was approved in the meantime.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from lab.runs.gold import read_gold
 from lab.runs.trial import trial_of
 
 NIGHTLY_FOLDER = Path("reports/nightly")
-# This many changed turns are named; the others are counted.
+# How many changed turns are named; the others are only counted.
 NAMED = 3
-# The rules for an arm whose receipts equal the baseline's: all differences are zero and need no test.
+# Kinds of rules for an arm whose receipts equal the baseline's: all differences are zero and need no test.
 ALWAYS = ("limit", "latency")
-# The rules for a set without a baseline, so that whoever approves it knows which rules already fail.
+# Kinds of rules for a set without a baseline: whoever approves the run must know which limits it already breaks.
 ALONE = ("limit",)
 
 
@@ -54,8 +54,8 @@ ALONE = ("limit",)
 class SetResult:
     """The result of one set of a nightly run.
 
-    ``again`` is the exact comparison of its two replays, ``exact`` the one with its baseline, if they were made;
-    ``approved`` is the object of the baseline; ``means`` are the means of every measure by arm.
+    ``again`` compares the receipts of the two replays, ``exact`` those of the baseline and the first replay; None if
+    there was no comparison. ``approved`` is the hash of the baseline. ``means`` are the means of every measure by arm.
     """
 
     name: str
@@ -93,7 +93,7 @@ class NightlyRun:
 
     @property
     def approve_all(self) -> str | None:
-        """Return the command that approves this nightly run for all its sets, if several have no baseline."""
+        """Return the command that approves all sets, if at least two reproducible ones have no baseline; else None."""
         without = [
             result for result in self.sets if result.again and not result.again.changed and result.approved is None
         ]
@@ -101,7 +101,7 @@ class NightlyRun:
 
     @property
     def trial(self) -> tuple[str, ...]:
-        """Return the reasons why its runs are trials, each once."""
+        """Return the reasons why the results are not evidence, each once."""
         return tuple(dict.fromkeys(reason for result in self.sets for reason in result.verdict.trial))
 
     @property
@@ -111,11 +111,11 @@ class NightlyRun:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the command."""
+        """Return the exit code: 0 pass, 1 fail, 3 inconclusive, 4 error."""
         return EXIT[self.status]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values, as in nightly.json."""
+        """Return the content of nightly.json as plain values."""
         return {
             "schema": KIND,
             "trial": list(self.trial),
@@ -131,7 +131,7 @@ class NightlyRun:
 
 
 def identity(plan: NightlyPlan) -> dict[str, Any]:
-    """Return the inputs of a nightly run, on which its receipts depend, as hashes.
+    """Return what the receipts depend on: the plan's name, hashes of sets and code, and versions of packages.
 
     Reads and checks every set before anything is replayed; raises :class:`lab.errors.UnusableInput` for a set that
     cannot be replayed.
@@ -226,7 +226,7 @@ def _run_set(
     try:
         run = _replayed(nightly_set, folder / "run", jobs, announce, kept=True)
         reasons = trial_of(run)
-        # In other processes, because the iteration order of a Python set differs between processes.
+        # The second replay uses other processes: the iteration order of a Python set differs between processes.
         announce(f"{nightly_set.name}: second replay, without caches")
         again = changes(run, _replayed(nightly_set, folder / "again", max(jobs, 2), announce, kept=False))
         lines.append(_reproduces(again))
@@ -245,7 +245,7 @@ def _run_set(
     except CannotWrite:
         raise
     except LabError as error:
-        lines.append(Line("night", "measured", ERROR, True, str(error)))
+        lines.append(Line("set", "measured", ERROR, True, str(error)))
     verdict = Verdict(
         f"{plan.name}/{nightly_set.name}",
         plan.about,
@@ -285,7 +285,7 @@ def _reproduces(again: Changes) -> Line:
 def _exact(
     lines: list[Line], nightly_set: NightlySet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
 ) -> Changes | None:
-    """Compare with the baseline; if that is impossible, add the line that says why."""
+    """Compare a run with the baseline; if that is impossible, append the reason to ``lines`` and return None."""
     approve = _approve(run.path, folder, nightly_set.baseline)
     if baseline is None:
         reason = f"there is no baseline {nightly_set.baseline!r} in {folder} to compare with"
@@ -294,16 +294,16 @@ def _exact(
     try:
         return changes(_copied(baseline, out / "baselines" / baseline.now.object[:16]), run)
     except (NotComparable, NotARun) as error:
-        # NotARun: the baseline is of another version of the lab, whose manifest this one does not read.
+        # NotARun: another version of the lab wrote the baseline, and this version cannot read its manifest.
         reason = f"not comparable with baseline {nightly_set.baseline!r}: {error}"
         lines.append(
-            Line("baseline", nightly_set.baseline, INCONCLUSIVE, True, reason, f"{approve} (if that was meant)")
+            Line("baseline", nightly_set.baseline, INCONCLUSIVE, True, reason, f"{approve} (if the change is intended)")
         )
         return None
 
 
 def _approve(path: Path, folder: Path, name: str | None = None) -> str:
-    """Return the command that approves a run of this nightly run as a baseline, or all of them."""
+    """Return the command that approves one run, or a whole nightly run, as a baseline."""
     options = ["--name", name] if name else []
     return join(["lab", "baseline", "approve", str(path), *options, "--baselines", str(folder)])
 
@@ -314,7 +314,7 @@ def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
     names = read_json(kept.path / "object.json")
     for subfolder in (folder, folder / "receipts"):
         remove_leftovers(subfolder)
-    # The manifest last, so that an interrupted copy is not taken for a run.
+    # Copy the manifest last, so that an interrupted copy is not mistaken for a run.
     for name in sorted(names, key=lambda name: name == "manifest.json"):
         if not (folder / name).is_file():
             write_atomically(folder / name, (kept.path / name).read_bytes())
@@ -329,12 +329,12 @@ def _against(policy: Policy, run: RunDirectory, exact: Changes | None, approve: 
         return
     # The policy's exact rules say whether a change fails or is advisory.
     critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)
-    approve = f"{approve} (if that was meant)"
+    approve = f"{approve} (if the change is intended)"
     for arm in exact.arms:
         changed = len(arm.changed)
         reason = f"all {arm.turns} receipts equal the baseline's"
         if changed:
-            moved = "; ".join(exact.moved) or "nothing that the manifests record"
+            moved = "; ".join(exact.moved) or "none"
             reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); manifest differences: {moved}"
         yield Line(
             "exact",
@@ -376,7 +376,7 @@ def _within(within: Within, run: RunDirectory) -> Iterator[Line]:
 
 
 def _named(arms: Sequence[ArmChanges]) -> str:
-    """Return the first changed turns of some arms, and the columns of all changes, in words."""
+    """Describe the changes: the first changed turns of some arms, and all columns that changed."""
     columns = ", ".join(dict.fromkeys(name for arm in arms for name in arm.columns))
     turns = [f"{change.turn} of {arm}" for arm, change in foremost(arms)]
     more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""

@@ -20,7 +20,7 @@ from lab.sweep.saturation import Point
 if TYPE_CHECKING:
     from lab.report.entry import Draw
 
-# Conversations with a timeline.
+# How many conversations get a timeline.
 SHOWN_TIMELINES = 4
 
 
@@ -32,7 +32,7 @@ class Drawing(NamedTuple):
 
 
 def gather(run: RunDirectory) -> Material:
-    """Return the data of a run that figures and tables share."""
+    """Read the data of a run that figures and tables share."""
     return Material(tier_shares(run), stages(run))
 
 
@@ -41,12 +41,12 @@ def drawings(
 ) -> dict[str, Drawing]:
     """Return the figures that a run has data for, by file name without suffix, in the order of the page."""
     data = ReportData(run, summary, comparison, material or gather(run))
-    found: dict[str, Drawing] = {}
+    drawn: dict[str, Drawing] = {}
     for figure in FIGURES:
         draws = figure.draw(data)
         for name, draw in zip(figure.file_names(len(draws)), draws, strict=True):
-            found[name] = Drawing(figure, draw)
-    return found
+            drawn[name] = Drawing(figure, draw)
+    return drawn
 
 
 def decisive_slices(comparison: Comparison) -> list[Slice]:
@@ -56,20 +56,20 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
 
 
 def _forest(data: ReportData) -> list[Draw]:
-    found = data.comparison
-    primary = shown(found) if found else []
-    if not found or not any(difference.estimate.low is not None for difference in primary):
+    comparison = data.comparison
+    primary = shown(comparison) if comparison else []
+    if not comparison or not any(difference.estimate.low is not None for difference in primary):
         return []
-    harms = [difference.measure for difference in worse(found)]
-    return [partial(figures.forest_figure, primary, found.baseline, found.candidate, data.source, harms)]
+    harms = [difference.measure for difference in worse(comparison)]
+    return [partial(figures.forest_figure, primary, comparison.baseline, comparison.candidate, data.source, harms)]
 
 
 def _slices(data: ReportData) -> list[Draw]:
-    found = data.comparison
-    sliced = decisive_slices(found) if found else []
-    if not found or not any(part.difference.estimate.low is not None for part in sliced):
+    comparison = data.comparison
+    sliced = decisive_slices(comparison) if comparison else []
+    if not comparison or not any(part.difference.estimate.low is not None for part in sliced):
         return []
-    return [partial(figures.slices_figure, sliced, found.baseline, found.candidate, data.source)]
+    return [partial(figures.slices_figure, sliced, comparison.baseline, comparison.candidate, data.source)]
 
 
 def _saturation(data: ReportData) -> list[Draw]:
@@ -95,8 +95,8 @@ def _pareto(data: ReportData) -> list[Draw]:
 def _timelines(data: ReportData) -> list[Draw]:
     draws: list[Draw] = []
     for name in busiest(data.material.shares.turns, SHOWN_TIMELINES):
-        found = timeline(data.run, name, data.pair)
-        draws.append(partial(figures.timeline_figure, found.turns, found.tiers, name, data.source))
+        shown_turns = timeline(data.run, name, data.pair)
+        draws.append(partial(figures.timeline_figure, shown_turns.turns, shown_turns.tiers, name, data.source))
     return draws
 
 
@@ -157,9 +157,9 @@ FIGURES = (
         "saturation",
         "",
         "Labels were sampled several times for each share of must_remember memories; the band is the range over "
-        "samples. Upper row: no must_remember memory is relevant to any probe, as for durable rules in an ordinary "
-        "turn. Lower row: labels are independent of relevance; at the right edge every memory is must_remember, so "
-        "tiers make no difference.",
+        "samples. Upper row: no must_remember memory is relevant to any probe, as if all of them were durable rules "
+        "that an ordinary turn does not need. Lower row: labels are independent of relevance; at the right edge every "
+        "memory is must_remember, so tiers make no difference.",
         _saturation,
     ),
     ReportFigure(

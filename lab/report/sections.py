@@ -1,4 +1,4 @@
-"""The tables of a report as rows of text, cut to the length of a page, with the command that shows the rest."""
+"""The tables of a report: rows of text, limited in number, with the command that shows the rest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lab.errors import UnusableInput
 from lab.formatting import milliseconds, number
 from lab.gate.line import FAIL
 from lab.gate.outputs import deciding_first, headline, reason, rollback
-from lab.gate.recorded import VERDICT, read_verdict, why_stale
 from lab.gate.verdict import Verdict
+from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
 from lab.latency.quantiles import Quantile, least_n
 from lab.latency.turns import Stage
 from lab.measures.catalogue import direction, entry_of
@@ -27,7 +27,7 @@ MOST_LINES, MOST_SLICES = 40, 30
 
 
 class Table(NamedTuple):
-    """Headers and rows; ``command`` shows the ``more`` rows that were left out."""
+    """Headers and rows; ``more`` counts the rows left out, and ``command`` is where to see them."""
 
     name: str
     headers: Sequence[str]
@@ -37,7 +37,7 @@ class Table(NamedTuple):
 
 
 def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the verdict of a run as text, if it has a current one, and why an outdated one is not shown.
+    """Return the texts of a run's current verdict or None, and why a stale verdict is not shown or None.
 
     Raises :class:`UnusableInput` if the file is not a verdict.
     """
@@ -72,7 +72,7 @@ def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
 
 
 def contract_table(arms: Mapping[str, Any]) -> Table:
-    """Return the safety checks and harms of every arm; a harm that was never seen has an upper bound."""
+    """Return safety checks and harms by arm; a harm that never occurred is shown with its upper 95 % bound."""
     names = [name for name in CONTRACT if any(means["measures"].get(name) is not None for means in arms.values())]
     rows = [[arm, *(_kept(means, name) for name in names)] for arm, means in arms.items()] if names else []
     return Table("Safety checks and harms of every arm", ("arm", *names), rows)
@@ -125,7 +125,7 @@ def slice_tables(
 
 
 def stage_table(stages: Sequence[Stage]) -> Table | None:
-    """Return milliseconds by arm and stage; a quantile only if there are enough turns for its interval."""
+    """Return milliseconds by arm and stage; a quantile is given only if there are enough turns for its interval."""
     if not stages:
         return None
     rows = [

@@ -33,7 +33,7 @@ from lab.runs.tables import read_table, write_table
 from lab.shape import expect, field
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.grid import Grid, flat, knobs_of
-from lab.sweep.seats import Group, Writer, grouped, seated
+from lab.sweep.groups import Group, Writer, grouped, seated
 from lab.sweep.tally import MEASURES, Tallies, tally
 from lab.systems.registry import info_of, make_arm
 

@@ -104,7 +104,7 @@ def refused(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         (("report", "datasets"), "datasets: is not a run directory"),
         (("runs", "rm", "datasets"), "datasets: is not a run directory"),
         (("compare", "run", "--baseline", "none", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
-        (("compare", "run", "--baseline", "none", "--candidate", "none"), "both 'none': nothing to compare"),
+        (("compare", "run", "--baseline", "none", "--candidate", "none"), "both 'none'; name two different arms"),
         (("report", "run", "--candidate", "psychic"), "run: has no arm 'psychic'; it has:"),
         (("explain", "run", "den/s03/t01", "--arm", "psychic"), "run: has no arm 'psychic'; it has:"),
         (("explain", "run", "den/s03/t02"), "no recall happened at 'den/s03/t02'"),

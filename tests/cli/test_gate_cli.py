@@ -74,7 +74,7 @@ def test_gate_exit_code_is_the_verdict(
         ),
         (
             ("--policy", "rollout"),
-            "error: policy rollout: no rule has its input; it needs DIR\n",
+            "error: policy rollout: the input of every rule is missing; it needs DIR\n",
         ),
         (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
         (

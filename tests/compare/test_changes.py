@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lab.compare.changes import changes
-from lab.compare.moved import moved
+from lab.compare.manifest_changes import moved
 from lab.errors import CannotMeasure, Incomplete, NotComparable
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import Git, Manifest

@@ -43,7 +43,7 @@ def test_compare_family_is_the_primary_measures(run: RunDirectory) -> None:
 def test_compare_refuses_more_than_five_primary_measures(run: RunDirectory) -> None:
     with pytest.raises(UnusableInput, match="6 primary measures: 5 at most"):
         compare_arms(run, "tier_first_v1", "hybrid", primary=[*headlines(6), "RR@6"])
-    with pytest.raises(UnusableInput, match="--primary RepeatRate: none has no value of it"):
+    with pytest.raises(UnusableInput, match="--primary RepeatRate: none has no value"):
         compare_arms(run, "tier_first_v1", "none", primary=["RepeatRate"])
     with pytest.raises(UnusableInput, match="--primary: unknown measure 'Succes@6'; did you mean 'Success@6'"):
         compare_arms(run, "tier_first_v1", "hybrid", primary=["Succes@6"])

@@ -145,7 +145,7 @@ def test_compare_incomparable_runs_names_the_differences(
 
 @pytest.mark.parametrize("same", [QUOTA, "{path}:" + QUOTA])
 def test_compare_arm_with_itself_is_refused(run: RunDirectory, same: str) -> None:
-    with pytest.raises(UnusableInput, match="nothing to compare"):
+    with pytest.raises(UnusableInput, match="name two different arms"):
         compare_arms(run, QUOTA, same.format(path=run.path))
 
 

@@ -12,8 +12,8 @@ from lab.gate.selftest.draws import Swapped, sample_labels
 from lab.gate.selftest.faults import Fault, change, shipped_faults
 from lab.gate.selftest.replays import Replay, shipped_replays
 from lab.gate.selftest.run import Report, self_test
+from lab.gate.selftest.sandbox import Workshop
 from lab.gate.selftest.trial import LAYERS, Clean, clean_run
-from lab.gate.selftest.workshop import Workshop
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.set_registry import shipped

@@ -13,8 +13,8 @@ import pytest
 
 from lab.compare.paired import Pairs
 from lab.errors import UnusableInput
-from lab.gate.compared import Evidence, judge_compared
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.measures import Evidence, judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge, overall
 from lab.runs.directory import RunDirectory
@@ -156,7 +156,7 @@ def test_slices_are_advisory() -> None:
     absent = replace(rule, slices=("tpye",))
     whole, told = judge_compared(POLICY, [absent], Evidence({}, {"Success@6": found}, slices))
     assert (whole.status, told.status, told.name) == (PASS, SKIPPED, "guard Success@6 [tpye]")
-    assert told.reason.endswith("slices: 'tpye' not a slice of this run (0 values); its slices are: type")
+    assert told.reason.endswith("slices: 'tpye' has 0 values, not 1 to 20; slices: type")
 
 
 @pytest.mark.parametrize("states", list(itertools.product((PASS, INCONCLUSIVE, FAIL, ERROR), repeat=2)))
@@ -203,9 +203,9 @@ def test_judge_rule_without_input_is_error_or_skipped(
     may = RECEIPTS + "must_have_data = false\n" + OF_A_RUN + EXACT + "must_have_data = false\n"
     assert statuses(may, run=run) == [("limit", PASS), ("receipts", SKIPPED), ("exact", SKIPPED), ("all", PASS)]
     for rules, given, needs in ((RECEIPTS, {"run": run}, "--receipts AUDIT"), (OF_A_RUN, {"audit": audit}, "DIR")):
-        with pytest.raises(UnusableInput, match=f"no rule has its input; it needs {needs}"):
+        with pytest.raises(UnusableInput, match=f"the input of every rule is missing; it needs {needs}"):
             judge(policy_of(rules), **given)
-    with pytest.raises(UnusableInput, match="but none to judge; name DIR"):
+    with pytest.raises(UnusableInput, match="but none to judge; add DIR"):
         judge(policy_of(both), against=run, audit=audit)
 
 
@@ -216,14 +216,14 @@ def test_only_where_skips_other_runs(policy_of: PolicyOf, run: RunDirectory) -> 
     skipped = judge(policy_of(where.format("tags") + RECEIPTS + "must_have_data = false\n"), run)
     # If no rule applies, nothing was measured.
     assert (skipped.status, skipped.lines[0].status) == (ERROR, SKIPPED)
-    assert "applies only if scope is 'tags', and here it is 'recorded'" in skipped.lines[0].reason
+    assert "applies only if scope is 'tags'; here it is 'recorded'" in skipped.lines[0].reason
     with pytest.raises(UnusableInput, match="only_where: a run has no 'scopes'; it has: "):
         judge(policy_of(where.format("x").replace("scope =", "scopes =")), run)
     # Rules may also depend on the candidate's configuration.
     knob = OF_A_RUN + 'only_where = {{ "arm.config.{}" = {} }}\n'
     assert judge(policy_of(knob.format("scopePolicy.fallbackScopes", "[]")), run).status == PASS
     (other,) = judge(policy_of(knob.format("scopePolicy.fallbackScopes", '["global"]')), run).lines
-    assert (other.status, other.reason.endswith("is ['global'], and here it is []")) == (SKIPPED, True)
+    assert (other.status, other.reason.endswith("is ['global']; here it is []")) == (SKIPPED, True)
     with pytest.raises(
         UnusableInput, match=r"only_where: arm \w+ has no .arm\.config\.budget\.maxWords.; it has: .*maxChars"
     ):

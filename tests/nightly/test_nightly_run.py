@@ -124,7 +124,7 @@ def test_nightly_judges_limits_without_a_baseline(plan: NightlyPlan) -> None:
     status, reason = lines["limit fallback WrongScope"]
     assert (status, reason) == (
         "skipped",
-        "fallback: WrongScope: applies only if arm.config.scopePolicy.fallbackScopes is [], and here it is ['shared']",
+        "fallback: WrongScope: applies only if arm.config.scopePolicy.fallbackScopes is []; here it is ['shared']",
     )
     rules = tuple(replace(rule, at_most=-1.0) if rule.measure == "Future" else rule for rule in plan.policy.rules)
     red = _night(replace(plan, policy=replace(plan.policy, rules=rules)))
@@ -270,7 +270,7 @@ def test_nightly_damaged_baseline_is_an_error(approved: NightlyPlan) -> None:
     path.write_bytes(data)
     nightly_run = _night(approved, "2026-03-02")
     assert (nightly_run.status, nightly_run.exit_code) == ("error", 4)
-    assert str(path) in _lines(nightly_run)["night measured"][1]
+    assert str(path) in _lines(nightly_run)["set measured"][1]
 
 
 def test_nightly_nondeterministic_replay_is_an_error(approved: NightlyPlan, resealed: Callable[[Path], Any]) -> None:

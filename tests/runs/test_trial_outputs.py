@@ -192,4 +192,4 @@ def test_report_verdict_without_its_inputs_is_not_shown(run: RunDirectory) -> No
     path = run.path / "verdict.json"
     value = json.loads(path.read_bytes())
     path.write_text(json.dumps({name: one for name, one in value.items() if name not in ("evidence", "trial")}))
-    assert "is not shown: it does not record what it was made from" in _pages(run)
+    assert "is not shown: it does not record its policy and runs" in _pages(run)

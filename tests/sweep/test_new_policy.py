@@ -33,7 +33,7 @@ from lab.replay.run import run_replay
 from lab.report.figures import save, saturation_figure
 from lab.sweep.grid import grid_of
 from lab.sweep.saturation import saturation
-from lab.sweep.seats import grouped
+from lab.sweep.groups import grouped
 from lab.sweep.sweep import plan_sweep, sweep
 from lab.sweep.tally import MEASURES
 

@@ -18,7 +18,7 @@ from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.gold import read_gold
 from lab.sweep.grid import Grid, grid_of
-from lab.sweep.seats import Group, Writer, grouped, seated
+from lab.sweep.groups import Group, Writer, grouped, seated
 from lab.sweep.sweep import sweep
 from lab.sweep.tally import MEASURES
 from lab.systems.openclaw.select.policies import MANY, POLICIES

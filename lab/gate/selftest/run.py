@@ -17,8 +17,8 @@ from lab.gate.policy import Policy
 from lab.gate.selftest.draws import Draws, Swapped, sample_labels
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
+from lab.gate.selftest.sandbox import Workshop
 from lab.gate.selftest.trial import LAYERS, Clean, Trial, clean_run, try_fault
-from lab.gate.selftest.workshop import Workshop
 
 SCHEMA = "lab.selftest.v1"
 WANTED = 0.95

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from lab.compare.changes import Changes, changes
 from lab.compare.paired import Pairs, pairs_of
 from lab.errors import LabError
-from lab.gate.compared import KINDS, Evidence, judge_compared
 from lab.gate.line import FAIL
+from lab.gate.measures import KINDS, Evidence, judge_compared
 from lab.gate.policy import Policy, Rule
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
-from lab.gate.selftest.workshop import Workshop
+from lab.gate.selftest.sandbox import Workshop
 from lab.measures.catalogue import BY_NAME, direction
 from lab.measures.model import SHARE, YES
 from lab.measures.score import score_run

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from lab.errors import UnusableInput
+from lab.gate.latency import judge_latency
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import Policy, Rule
-from lab.gate.timed import judge_latency
 from lab.gate.verdict import judge
 from lab.latency.quantiles import least_n, quantile
 from lab.latency.turns import stages, warm_times

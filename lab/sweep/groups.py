@@ -1,6 +1,6 @@
-"""The arms of a sweep in one conversation: groups that select together as one system, and single arms.
+"""Run the arms of a sweep in groups: arms of a group select together as one system.
 
-Arms select together if they support it (:class:`lab.systems.contract.SelectsMany`).
+Arms that support it (:class:`lab.systems.contract.SelectsMany`) are grouped; every other arm runs by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lab.utf16 import js_length
 
 
 class Group(NamedTuple):
-    """Arms by their index: several as one system if ``together``, else a single one."""
+    """Indices of arms that run as one system if ``together``; else the index of a single arm."""
 
     indices: tuple[int, ...]
     together: bool
@@ -57,9 +57,10 @@ class Heard(NamedTuple):
 
 @dataclass(slots=True)
 class Book:
-    """The recalls of a group by recall point; ``carried`` are pinned memories, which are in the text besides the items.
+    """The recalls of a group: one entry per recall point in each list. ``indices`` are the indices of its arms.
 
-    ``arm`` is the arm that the replay loop runs for the group.
+    ``arm`` is the arm that the replay loop runs for the group. ``carried`` is filled for single arms only: the indices
+    of the pinned memories, which are in the prompt besides the items.
     """
 
     arm: Arm
@@ -71,7 +72,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A group as one arm of the replay loop; its selections are appended to ``recalls``."""
+    """An arm that represents a group in the replay loop. Its system appends the selections to ``recalls``."""
 
     first: SelectsMany
     arms: tuple[Arm, ...]
@@ -84,7 +85,7 @@ class Together:
         return self.arms[0].name
 
     def describe(self) -> ArmInfo:
-        """Return the description of its first arm, which represents all of them for the loop."""
+        """Return the description of its first arm, which the loop uses for the group."""
         return self.arms[0].describe()
 
     def open(self, kit: Kit) -> MemorySystem:
@@ -93,7 +94,7 @@ class Together:
 
 
 class _Opened(MemorySystem):
-    """The system of a group. Its recalls for the loop are empty except for their status."""
+    """The system of a group. The recalls that it returns to the loop hold a status and nothing else."""
 
     def __init__(self, many: ManySystem, recalls: list[ManyRecalls]) -> None:
         self.retrieval_key, self._many, self._recalls = many.retrieval_key, many, recalls
@@ -103,11 +104,11 @@ class _Opened(MemorySystem):
         return self._many.open_retriever()
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Pass new memories on."""
+        """Pass new memories to the group."""
         self._many.remember(memories)
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Pass deletions on."""
+        """Pass the keys of deleted memories to the group."""
         self._many.forget(keys)
 
     def select(self, ask: Ask, found: Candidates) -> Recall:
@@ -122,7 +123,7 @@ class _Opened(MemorySystem):
 
 
 def seated(arms: Sequence[Arm], groups: Sequence[Group], memories: Sequence[Memory]) -> list[Book]:
-    """Return a book for every group."""
+    """Return an empty :class:`Book` for every group, in order."""
     books = []
     for indices, together in groups:
         first = arms[indices[0]]
@@ -134,14 +135,14 @@ def seated(arms: Sequence[Arm], groups: Sequence[Group], memories: Sequence[Memo
 
 
 class Writer:
-    """Writes the results of the replay loop into books."""
+    """Record the results of the replay loop in the :class:`Book` of each group."""
 
     def __init__(self, books: Sequence[Book], memories: Sequence[Memory]) -> None:
         self._books = {book.arm.name: book for book in books}
         self._number = {memory.key: number for number, memory in enumerate(memories)}
 
     def take(self, answered: Answered) -> None:
-        """Record one result."""
+        """Record the result of one arm at one recall point."""
         import numpy as np
 
         book, recall = self._books[answered.arm], answered.recall

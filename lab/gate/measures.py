@@ -1,9 +1,10 @@
 """Guard, improve and limit rules: judge a scored run, the candidate alone or against the baseline.
 
-A guard is a non-inferiority test. It passes if the interval of the difference, clustered by conversation and one-sided
-at the policy's level, lies above minus the margin, and is inconclusive otherwise. It fails if the interval at
-``fail_level`` lies below minus the margin and a one-sided sign-flip test by conversation agrees, Holm-corrected over
-all rules that could fail. Guards must all pass, so passing needs no correction; improve rules are Holm-corrected.
+A guard is a non-inferiority test. It passes if the interval of the difference lies above minus the margin; the interval
+is clustered by conversation and one-sided at the policy's level. A guard fails if the interval at ``fail_level`` lies
+below minus the margin and a one-sided sign-flip test by conversation agrees, Holm-corrected over all critical guard and
+improve rules with enough conversations. Otherwise it is inconclusive. All guards must pass, so passing needs no
+correction. To pass, an improve rule also needs a sign-flip test, Holm-corrected over the improve rules.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Evidence:
         if cutoff.isdigit() and int(cutoff) > self.depth:
             return f"the arm returns at most {self.depth} items, so there is no value at {cutoff}; use @{self.depth}"
         if not self.slices:
-            return "not measured: the run has no golden set (`lab golden pool` starts one)"
+            return "not measured; measures of relevance need a golden set (`lab golden pool` starts one)"
         return "not measured"
 
 
@@ -73,7 +74,8 @@ class Compared(NamedTuple):
 def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: RunDirectory | None = None) -> Evidence:
     """Score a run and what it is compared with: its baseline arm, or the candidate's arm in the run ``against``.
 
-    Raises :class:`NotComparable` if the two runs judged different things, :class:`UnusableInput` for an unknown arm.
+    Raises :class:`NotComparable` if the two runs differ in recordings, gold, labels, scopes or turns, and
+    :class:`UnusableInput` for an unknown arm.
     """
     mine, arm = locate(run, policy.candidate)
     measures = tuple(dict.fromkeys(rule.measure for rule in rules))
@@ -83,7 +85,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
     if any(map(_is_difference, rules)):
         theirs, base = locate(against or run, arm if against else policy.baseline)
         if (theirs.path.resolve(), base) == (mine.path.resolve(), arm):
-            raise UnusableInput(f"baseline and candidate are both {arm!r} of {run.path}: nothing to compare")
+            raise UnusableInput(f"baseline and candidate are both {arm!r} of {run.path}; name two different arms")
         require_comparable(theirs, mine)
         others = scores if theirs is mine else score_run(theirs, more_measures(measures, mine.max_items.values()))
         depth = min(depth, theirs.depths[base])
@@ -96,7 +98,7 @@ def evidence(policy: Policy, rules: Sequence[Rule], run: RunDirectory, against: 
 
 
 def compared(pairs: Pairs) -> Compared:
-    """Return means, differences by conversation, and their estimate."""
+    """Return the means of both arms, the differences by conversation, and their estimate."""
     groups = by_conversation(pairs)
     n = len(pairs.at)
     return Compared(sum(pairs.baseline) / n, sum(pairs.candidate) / n, groups, clustered(groups))
@@ -176,7 +178,8 @@ def _difference(
 ) -> Line:
     """Return the line of a guard or an improve rule.
 
-    ``worse`` and ``better`` are its adjusted p-values if it is in those families; ``families`` are their sizes.
+    ``worse`` and ``better`` are the rule's Holm-adjusted p-values, None if it is outside that family of tests;
+    ``families`` are the sizes of the two families.
     """
     numbers = {
         "baseline": result.baseline,
@@ -224,8 +227,8 @@ def _difference(
     settles = None
     if status == INCONCLUSIVE:
         if oriented + half_width < threshold:
-            reason += f"; the interval suggests so, but it is not significant at the fail level, {policy.fail_level:g}"
-        # The smallest p of a sign-flip test halves with each conversation.
+            reason += f"; the interval is worse than that, but not significant at the fail level, {policy.fail_level:g}"
+        # The smallest possible p of a sign-flip test halves with each conversation, so significance needs a minimum.
         if oriented > threshold:
             least = 0 if better is None else math.ceil(math.log2(families[1] / policy.level))
             settles = _settles(oriented - threshold, half_width, len(result.groups), least)
@@ -241,7 +244,7 @@ def _settles(distance: float, half_width: float, conversations: int, least: int 
     The interval shrinks with the square root of the number of conversations.
     """
     if abs(distance) < 1e-9:
-        return "no number of conversations if the observed difference holds; choose another margin"
+        return "a different threshold: the observed difference equals this one, so more conversations cannot decide"
     more = max(math.ceil(conversations * (half_width / abs(distance)) ** 2) - conversations, least - conversations, 1)
     return f"about {counted(more, 'more conversation')} like these, if the observed difference holds"
 
@@ -255,7 +258,7 @@ def _limit(rule: Rule, values: Sequence[float]) -> Line:
 
 
 def _slices(rule: Rule, data: Evidence, policy: Policy) -> Iterator[Line]:
-    """Yield a line for each value of the rule's slices with enough conversations: exploratory, never critical."""
+    """Yield an exploratory line, never critical, for each value of the rule's slices with enough conversations."""
     advisory = replace(rule, critical=False)
     for key in rule.slices:
         members: dict[str, set[str]] = {}
@@ -264,7 +267,7 @@ def _slices(rule: Rule, data: Evidence, policy: Policy) -> Iterator[Line]:
                 members.setdefault(slices[key], set()).add(probe)
         if not 0 < len(members) <= MAX_SLICE_VALUES:
             names = sorted({name for slices in data.slices.values() for name in slices})
-            why = f"not a slice of this run ({len(members)} values); its slices are: {', '.join(names) or 'none'}"
+            why = f"has {len(members)} values, not 1 to {MAX_SLICE_VALUES}; slices: {', '.join(names) or 'none'}"
             yield replace(line(advisory, SKIPPED, f"slices: {key!r} {why}"), slice=key)
             continue
         for value, probes in sorted(members.items()):

@@ -17,8 +17,8 @@ SHOWN_DIGITS = 12
 def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
     """Return the manifest differences that could explain different receipts, each as ``numpy 2.3.1 -> 2.3.2``.
 
-    The order is: the lab, its source, the packages, Python and the machine, the embedder, the settings, the arms knob
-    by knob, and the data file by file. Empty if the manifests agree.
+    The order is: the lab, its source, the packages, Python and the machine, the embedder, the settings, each
+    configuration key of each arm, and each data file. Empty if the manifests agree.
     """
     old, new = to_json(before.resolved), to_json(after.resolved)
     old_environment, new_environment = before.environment, after.environment
@@ -56,7 +56,7 @@ def _arms(before: Sequence[ArmInfo], after: Sequence[ArmInfo]) -> Iterator[str]:
 
 
 def _mapping(title: str, before: object, after: object) -> Iterator[str]:
-    """Yield the leaves in which two values differ, under their dotted names."""
+    """Yield the differences between the leaves of two nested values, each with its dotted name."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     for name in sorted(old.keys() | new.keys()):
         yield from _value(f"{title}{name}".strip(), old.get(name), new.get(name))
@@ -71,7 +71,7 @@ def _leaves(value: object, name: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _value(title: str, before: object, after: object) -> Iterator[str]:
-    # Compared as text, because a manifest read back holds lists where freshly resolved settings hold tuples.
+    # Compare as text: a manifest that was read from a file has lists where freshly resolved settings have tuples.
     if _text(before, full=True) != _text(after, full=True):
         yield f"{title} {_text(before)} -> {_text(after)}"
 

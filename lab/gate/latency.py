@@ -1,7 +1,7 @@
-"""Latency rules: limits on quantiles of a run's warm turns, by distribution-free bounds.
+"""Latency rules: limits on quantiles of a run's warm turns.
 
-A rule passes if the upper bound of the quantile is within the limit, fails if the lower bound exceeds it, and is
-inconclusive otherwise.
+The first turn of each conversation is cold, the others are warm. A rule passes if the upper bound of the quantile is
+within the limit, fails if the lower bound exceeds it, and is inconclusive otherwise. The bounds are distribution-free.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _line(rule: Rule, times: Sequence[float], base: Sequence[float], policy: Pol
             settles = f"{counted(need - fewest, 'more warm turn')} in each arm"
         else:
             problem = "the baseline's time is too short to measure, so there is no ratio"
-            settles = "a stage with measurable time, or a limit in milliseconds"
-    # A violation of one limit is a failure, whatever is known of the other.
+            settles = "a rule on a slower stage, or a limit in milliseconds"
+    # One violated limit fails the rule, even if the other limit cannot be judged.
     if problem and FAIL not in {status for status, _ in judged}:
         return line(rule, INCONCLUSIVE, problem, settles, **numbers)
     status = min((status for status, _ in judged), key=GRAVITY.index)

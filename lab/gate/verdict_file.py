@@ -15,7 +15,7 @@ VERDICT = "verdict.json"
 
 
 def read_verdict(path: Path) -> Verdict:
-    """Return the verdict of a file; raise :class:`UnusableInput` for anything else."""
+    """Read a verdict; raise :class:`UnusableInput` if the file is not a verdict of this version."""
     data = read_json(path)
     try:
         if data["schema"] != SCHEMA:
@@ -36,7 +36,7 @@ def why_stale(verdict: Verdict, run: RunDirectory) -> str | None:
     """
     known = verdict.evidence
     if known is None:
-        return "it does not record what it was made from"
+        return "it does not record its policy and runs"
     if known.run != run.content:
         return "the run has changed since"
     for path, content in known.others.items():
