@@ -131,7 +131,10 @@ def score(
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
-    """Score a run and show the means of the headline measures by arm; -m and --json show the others."""
+    """Score a run: means of the headline measures by arm.
+
+    -m and --json show the other measures.
+    """
     from lab.measures.catalogue import canonical
     from lab.measures.score import more_measures, score_and_write, score_run, summarise
     from lab.replay.config_notes import embedder_notes
