@@ -86,7 +86,7 @@ def _emit_cold(turns: Sequence[Mapping[str, Any]]) -> None:
     if not turns:
         return
     emit()
-    emit("Cold: first turn of a fresh process, p50 (files may be in the system's cache), ms")
+    emit("Cold: first turn of a fresh process, p50 (files may be cached), ms")
     names = ("import", "open", "total")
     emit_table(
         ["arm", "memories", "n", "import lancedb", "open table", "first turn"],
@@ -102,7 +102,7 @@ def _emit_ratios(store: str, ratios: Sequence[Mapping[str, Any]]) -> None:
     if not ratios:
         return
     emit()
-    emit(f"{store}: latency relative to {ratios[0]['baseline']}, median over ABBA blocks of two turns")
+    emit_folded(f"{store}: latency relative to {ratios[0]['baseline']}, median over ABBA blocks of two turns")
     emit_table(
         ["arm", "memories", "blocks", "ratio"],
         [
@@ -171,7 +171,7 @@ def _emit_waiting(waiting: Sequence[Mapping[str, Any]]) -> None:
     if not waiting:
         return
     emit()
-    emit(f"Rows waiting for compaction, over {waiting[0]['memories']} compacted ones: p50 per turn, ms")
+    emit_folded(f"Rows waiting for compaction, over {waiting[0]['memories']} compacted ones: p50 per turn, ms")
     emit_table(
         ["arm", "waiting", "turn", "compacted", "append", "compact", "changed"],
         [

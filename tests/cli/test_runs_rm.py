@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli.runs import OF_COMMANDS
+from lab.report.drawings import FIGURES
 from lab.runs.directory import open_run
 from lab.runs.removal import remove_run
 
@@ -43,7 +45,7 @@ def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
     (tmp_path / "gold.jsonl").write_text("mine")
     (run / "golden.jsonl").unlink()
     (run / "golden.jsonl").symlink_to(tmp_path / "gold.jsonl")
-    assert remove_run(open_run(run), ["forest"]) == [run / "latency"]
+    assert remove_run(open_run(run), [*(figure.name for figure in FIGURES), *OF_COMMANDS]) == [run / "latency"]
     assert len(list((tmp_path / "elsewhere").iterdir())) == 2
     assert (tmp_path / "gold.jsonl").read_text() == "mine"
 

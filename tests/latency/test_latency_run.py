@@ -213,7 +213,7 @@ def test_run_latency_resumes_missing_cells(
 def test_run_latency_with_other_arguments_is_refused(
     asked: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(OtherArguments, match="other cadences, turns; choose another --out"):
+    with pytest.raises(OtherArguments, match="different arguments: cadences, turns; choose another --out"):
         run_latency(replace(asked, turns=9, cadences=("3",)), place)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UnusableInput, match="holds something else"):
