@@ -19,7 +19,14 @@ TTL, WINDOW = 7, 60
 BARRED = {"off": [()], "soft": [("quarantined",), ()], "prefer": [("untrusted", "quarantined"), ("quarantined",)]}
 # Near the prompt, so that they come first in both lanes, and alike, so that one in the Working Set bars the others.
 NEAR = "anything about the gateway that I ought to recall before lunch"
-FAR = ("the harbour opens", "nine lamps", "a green door", "paper on the third shelf", "gateway keys", "lunch is at noon")
+FAR = (
+    "the harbour opens",
+    "nine lamps",
+    "a green door",
+    "paper on the third shelf",
+    "gateway keys",
+    "lunch is at noon",
+)
 
 
 def store(seed: int) -> list[Row]:
