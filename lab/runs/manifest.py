@@ -57,6 +57,25 @@ class HardRules:
 
 
 @dataclass(frozen=True, slots=True)
+class HaystackCounts:
+    """How many memories of other conversations were added to a conversation, and left out for each reason."""
+
+    added: int
+    duplicates: int
+    hard_rules: int
+
+
+@dataclass(frozen=True, slots=True)
+class Haystack:
+    """The memories of other conversations that were added to each one; ``sets`` has the digests of other sets."""
+
+    memories: int
+    seed: int
+    conversations: Mapping[str, HaystackCounts]
+    sets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """Everything that determines the receipts: equal values give equal receipts."""
 
@@ -83,6 +102,7 @@ class Resolved:
         default=None, metadata=_about("groups of conversations that say the same")
     )
     source: str = field(default=GIVEN, metadata=_about("where memories come from: given, tools or captured"))
+    haystack: Haystack | None = field(default=None, metadata=_about("memories of other conversations that were added"))
 
     @property
     def key(self) -> str:
