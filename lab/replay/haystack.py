@@ -161,7 +161,8 @@ def _choose(host: Recording, sources: Sequence[Sequence[_Source]], number: int, 
         else:
             texts.add(normal)
             added.append(candidate)
-    return _Chosen(added, HaystackCounts(len(added), duplicates, hard_rules))
+    others = sum(bool(candidate.source.set_name) for candidate in added)
+    return _Chosen(added, HaystackCounts(len(added), duplicates, hard_rules, others))
 
 
 def _candidates(host: Recording, sources: Sequence[Sequence[_Source]], seed: int) -> Iterator[_Candidate]:

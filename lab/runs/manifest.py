@@ -58,11 +58,15 @@ class HardRules:
 
 @dataclass(frozen=True, slots=True)
 class HaystackCounts:
-    """How many memories of other conversations were added to a conversation, and left out for each reason."""
+    """How many memories of other conversations were added to a conversation, and left out for each reason.
+
+    ``from_other_sets`` of the added ones are from sets that were named to fill the haystack.
+    """
 
     added: int
     duplicates: int
     hard_rules: int
+    from_other_sets: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,7 @@ def test_haystack_from_another_set_fills_what_is_missing(operators: Path, tmp_pa
         assert sources.total() == 200
         # The set's own memories come first: at least as many as all conversations can be given.
         assert sources[1] >= error.value.most
+        assert plan.haystack.conversations[one.conversation].from_other_sets == sources[2]
         # Its own conversations are in the other set too, so its memories there are near-duplicates.
         assert not any(f":{one.conversation}/" in memory.key for memory in added(one))
     for given, said in (
