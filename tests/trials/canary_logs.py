@@ -60,6 +60,7 @@ def replayed(
         limit=conversations,
         embedder=embedder,
         faults=faults,
+        haystack=0,
     )
     run = run_replay(asked, place / "run").run
     pools: dict[str, dict[str, list[Recall]]] = {arm: {} for arm in run.arms}
