@@ -122,7 +122,9 @@ def notes(comparison: Comparison, differences: Sequence[Difference], *, has_mde:
             f"be confirmed. It takes {LEAST_CLUSTERS}."
         )
     elif comparison.family and conversations > 1 and least > LEVEL:
-        lines.append(f"With so few conversations, no adjusted p can be below {least:.3f}, so no difference can be shown.")
+        lines.append(
+            f"With so few conversations, no adjusted p can be below {least:.3f}, so no difference can be shown."
+        )
     if any((difference.estimate.design_effect or 1) < BELOW for difference in differences):
         lines.append(
             "A deff below 1 is no error: within a conversation gains and losses cancel out, so conversations differ less "
