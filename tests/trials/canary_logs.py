@@ -61,6 +61,7 @@ def replayed(
         limit=conversations,
         embedder=embedder,
         faults=faults,
+        haystack=0,
     )
     return pools_of(run_replay(asked, place / "run").run)
 
