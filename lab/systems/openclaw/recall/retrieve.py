@@ -100,14 +100,10 @@ class Tiers:
         known: dict[int, bool] = {}
 
         def passing(hits: Sequence[Hit]) -> list[Hit]:
-            kept = []
             for hit in hits:
-                number = hit.row
-                if number not in known:
-                    known[number] = is_excluded(rows[number])
-                if not known[number]:
-                    kept.append(hit)
-            return kept
+                if hit[0] not in known:
+                    known[hit[0]] = is_excluded(rows[hit[0]])
+            return [hit for hit in hits if not known[hit[0]]]
 
         def wants_more(kept: Sequence[Hit], hits: Sequence[Hit]) -> bool:
             return len(kept) < limit and len(hits) >= depth
