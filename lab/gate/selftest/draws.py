@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.compare.paired import Pairs
+from lab.compare.pairs import Pairs
 from lab.gate.evidence import Evidence
 from lab.gate.line import GRAVITY, SKIPPED
 from lab.gate.measures import judge_compared
