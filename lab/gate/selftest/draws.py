@@ -66,19 +66,16 @@ def sample_labels(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: 
     for number, pair in enumerate(pairs):
         data = _evidence(clean[pair.replay], pair, policy)
         rules = _judged(policy, data)
-        alone = (
-            [replace(rule, margin=0.0, by=0.0, critical=True) for rule in rules] if pair.first != pair.second else []
-        )
+        alone = list(_alone(rules, data)) if pair.first != pair.second else []
+        single = replace(policy, level=LEVEL, fail_level=LEVEL)
         counted = Counter[str]()
         for drawn in _drawn(data, draws, [seed, number]):
-            decided = [
-                line for line in judge_compared(policy, rules, drawn) if line.critical and line.status != SKIPPED
-            ]
+            lines = judge_compared(policy, rules, drawn)
+            decided = [line for line in lines if line.critical and line.status != SKIPPED]
             # A slice or a worth rule decides nothing unless it fails.
             counted[min((line.status for line in decided), key=GRAVITY.index, default=INCONCLUSIVE)] += 1
             failures.update(line.name for line in decided if line.status == FAIL)
             for rule in alone:
-                single = replace(policy, level=LEVEL, fail_level=LEVEL)
                 nulls.update({line.name: _is_significant(line) for line in judge_compared(single, [rule], drawn)})
         statuses[pair] = dict(sorted(counted.items()))
     return Draws(draws, statuses, dict(failures), dict(nulls))
@@ -91,6 +88,16 @@ def _judged(policy: Policy, data: Evidence) -> list[Rule]:
         for rule in policy.rules
         if rule.kind in DIFFERENCES and rule.critical and data.paired(rule) is not None
     ]
+
+
+def _alone(rules: Sequence[Rule], data: Evidence) -> Iterator[Rule]:
+    """Yield each rule with a margin of 0, and a slice rule for each of its values."""
+    for rule in rules:
+        values: list[tuple[str, ...]] = [()]
+        if rule.kind == "slice":
+            known = sorted({slices[rule.of] for slices in data.slices.values() if rule.of in slices})
+            values = [(value,) for value in rule.values or known]
+        yield from (replace(rule, margin=0.0, by=0.0, values=each) for each in values)
 
 
 def _is_significant(line: Line) -> bool:
