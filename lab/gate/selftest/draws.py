@@ -95,7 +95,8 @@ def _alone(rules: Sequence[Rule], data: Evidence) -> Iterator[Rule]:
     for rule in rules:
         values: list[tuple[str, ...]] = [()]
         if rule.kind == "slice":
-            known = sorted({slices[rule.of] for slices in data.slices.values() if rule.of in slices})
+            key = str(rule.of)
+            known = sorted({slices[key] for slices in data.slices.values() if key in slices})
             values = [(value,) for value in rule.values or known]
         yield from (replace(rule, margin=0.0, by=0.0, values=each) for each in values)
 
