@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.retrieval.clamp import Clamp
+from lab.retrieval.fusion import RRF, Fusion
+from lab.retrieval.silence import Silence
 from lab.retrieval.tokens import TextSettings
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
@@ -88,18 +90,20 @@ class Phases:
 
     ``repeat``: whether repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
     ``repeat_history``: count per session or over the whole conversation. ``repeat_counts``: recall_turns or
-    all_user_turns. ``relevance``: the scale that factors multiply: rrf (k = 60, flat), reciprocal (k = 0) or
-    similarity. ``relevance_over``: use ranks within a tier, or ranks in the whole pool. ``score``: the enabled factors
-    of the final score (16.3). ``trust``: off or soft (16.7). ``min_relevance``: hits without a text match and with a
-    lower cosine are dropped, 0 for none (20.16). ``recency_window_days``: older hits are dropped, 0 for none.
-    ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top
-    (extra). ``tier_mode``: live, or loop_v0 (3.5).
+    all_user_turns. ``repeat_exempt_top``: so many of the best candidates of the whole pool are exempt from repeat
+    suppression. ``relevance``: the scale that factors multiply: rrf (k = 60, flat), reciprocal (k = 0), similarity, or
+    fused (the score of ``lab.fusion``). ``relevance_over``: use ranks within a tier, or ranks in the whole pool.
+    ``score``: the enabled factors of the final score (16.3). ``trust``: off or soft (16.7). ``min_relevance``: hits
+    without a text match and with a lower cosine are dropped, 0 for none (20.16). ``recency_window_days``: older hits
+    are dropped, 0 for none. ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems (inside)
+    or is added on top (extra). ``tier_mode``: live, or loop_v0 (3.5).
     """
 
     repeat: bool = True
     repeat_decay: str = "compounding"
     repeat_history: str = "session"
     repeat_counts: str = "recall_turns"
+    repeat_exempt_top: int = 0
     relevance: str = "rrf"
     relevance_over: str = "tier"
     score: tuple[str, ...] = ("relevance", "scope_match", "recency", "importance_prior")
@@ -131,6 +135,8 @@ class EngineConfig:
     read_only: bool = False
     phases: Phases = field(default_factory=Phases)
     text: TextSettings = field(default_factory=TextSettings)
+    fusion: Fusion = RRF
+    silence: Silence = field(default_factory=Silence)
 
     @property
     def upstream(self) -> bool:

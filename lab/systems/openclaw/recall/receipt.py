@@ -28,6 +28,8 @@ REASONS = (
     "no_results_nice",
     "provider_unavailable",
     "budget_cap",
+    # Only with lab.silence, which the plugin does not have.
+    "low_relevance",
 )
 TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore"}
 _IN_COMMENT = ("schema", "verbosity", "skipped", "skipReason", "selectionMode", "quota", "tiersSearched", "fusedTop")
