@@ -13,7 +13,9 @@ from lab.embedding.embedder import embedder_named
 from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS, Memory
 from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.fusion import RRF, Fusion
 from lab.retrieval.query_context import QueryContext
+from lab.retrieval.silence import Silence
 from lab.systems.contract import Ask
 from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.arms import FlowArm, FlowSystem, PolicyArm, PolicySystem
@@ -97,6 +99,8 @@ def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
     some.integers(1, 6),
     some.booleans(),
     some.sampled_from((160, 500, 12_000)),
+    some.sampled_from((RRF, Fusion(k=1), Fusion("convex"), Fusion("combmnz", "theoretical", 0.3))),
+    some.sampled_from((Silence(), Silence("mean", 0.8), Silence("words", 0.03))),
 )
 def test_select_many_equals_select(
     policy: str,
@@ -106,6 +110,8 @@ def test_select_many_equals_select(
     places: int,
     rescored: bool,
     chars: int,
+    fusion: Fusion,
+    silence: Silence,
 ) -> None:
     memories, recall_points = conversation
     score = Phases().score if rescored else ()
@@ -113,7 +119,15 @@ def test_select_many_equals_select(
         EngineConfig(
             auto_recall=replace(recall, max_items=places, selection_mode=policy),
             budget=Budget(max_chars=chars),
-            phases=Phases(repeat_decay=decay, score=score),
+            phases=Phases(
+                repeat_decay=decay,
+                repeat_exempt_top=places % 3,
+                relevance="rrf" if fusion is RRF else "fused",
+                relevance_over="pool" if chars == 500 else "tier",
+                score=score,
+            ),
+            fusion=fusion,
+            silence=silence,
         )
         for recall, decay in drawn
     ]
