@@ -16,6 +16,7 @@ from lab.report.material import busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
+from lab.sweep.scale import POINTS, ScalePoint
 from lab.sweep.silence import Point as SilencePoint
 
 if TYPE_CHECKING:
@@ -87,6 +88,15 @@ def _silence(data: ReportData) -> list[Draw]:
         return []
     points = [SilencePoint(**row) for row in read_table(path).to_pylist()]
     return [partial(figures.silence_figure, points, data.source)]
+
+
+def _scale(data: ReportData) -> list[Draw]:
+    # `lab scale` puts its runs beside its table.
+    path = data.run.path.parent / POINTS
+    if not path.exists():
+        return []
+    points = [ScalePoint(**row) for row in read_table(path).to_pylist()]
+    return [partial(figures.scale_figure, points, data.run.cutoff, data.source)]
 
 
 def _tradeoff(data: ReportData) -> list[Draw]:
@@ -178,6 +188,15 @@ FIGURES = (
         "Curves of lab silence over every threshold; each point is computed on all conversations, so the best one "
         "looks better than it is. The table of lab silence has thresholds chosen on one half and told on the other.",
         _silence,
+    ),
+    ReportFigure(
+        "scale",
+        "arms",
+        "Every arm as a conversation gets more memories",
+        "The same replay with haystacks of several sizes (lab scale). The median time of a turn was measured during "
+        "these replays, with searches shared between arms.",
+        _scale,
+        repeatable=False,
     ),
     ReportFigure(
         "pareto",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from lab.replay.command import replay_command
 
 from lab.cli.main import app
 from lab.compare.paired import compare_arms
@@ -28,7 +29,6 @@ from lab.report.comparison import notes, shown
 from lab.report.drawings import FIGURES
 from lab.report.explanation import explanation_text
 from lab.report.flipped import flipped
-from lab.report.reproduce import replay_command
 from lab.report.sections import verdict_model
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
