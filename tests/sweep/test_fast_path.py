@@ -136,6 +136,7 @@ def test_select_many_equals_select(
                 relevance_over="pool" if chars == 500 else "tier",
                 score=score,
                 recent_days=recent_days,
+                item_max_chars=60 if chars == 160 else 0,
                 trust=modes[0],
                 tier_mode=modes[1],
             ),

@@ -98,8 +98,9 @@ class Phases:
     hits without a text match and with a lower cosine are dropped, 0 for none (20.16). ``recent_days``: the slot of
     unknown memories is also open to memories that are at most this old, 0 for none. ``recency_window_days``: older
     hits are dropped, 0 for none. ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems
-    (inside) or is added on top (extra). ``tier_mode``: fallback (the tier ignore if recall would be empty), live
-    (never), or loop_v0 (3.5).
+    (inside) or is added on top (extra). ``item_max_chars``: a longer memory is injected as its first so many UTF-16
+    units, 0 for no limit; hard rules are never cut. ``tier_mode``: fallback (the tier ignore if recall would be empty),
+    live (never), or loop_v0 (3.5).
     """
 
     repeat: bool = True
@@ -116,6 +117,7 @@ class Phases:
     recent_days: int = 7
     hard_rules: bool = True
     pinned_counts: str = "inside"
+    item_max_chars: int = 0
     tier_mode: str = "fallback"
 
 

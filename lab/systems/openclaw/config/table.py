@@ -268,6 +268,7 @@ PHASES = Section(
         "recentDays": _whole(7, 0, 365),
         "hardRules": _flag(True),
         "pinnedCounts": _choice("inside", "extra"),
+        "itemMaxChars": _whole(0, 0, 12_000),
         "tierMode": _choice("fallback", "live", "loop_v0"),
     },
     boolean=False,

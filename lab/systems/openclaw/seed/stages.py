@@ -96,13 +96,16 @@ def is_silent(turn: SeedTurn) -> bool:
 
 def slots(turn: SeedTurn) -> None:
     """Collect the slots: Working Set, hard rules outside it, memories, documents; record a decision for each."""
-    rows = turn.memories.by_id
+    rows, most = turn.memories.by_id, turn.config.active_phases.item_max_chars
     turn.slots = [
         *([turn.pinned] if turn.pinned else ()),
         *(memory_slot(row) for row in turn.hard),
-        *(memory_slot(rows[pick.candidate.id]) for pick in turn.hits),
+        *(memory_slot(rows[pick.candidate.id], most) for pick in turn.hits),
         *turn.docs,
     ]
+    if most:
+        cut = [slot.id for slot in turn.slots if slot.id in rows and slot.text != rows[slot.id].text]
+        turn.additions["shortened"] = _ids(cut, most_listed(turn.config.receipts))
     if turn.config.phased:
         decisions = {turn.pinned.id: "pinned"} if turn.pinned else {}
         decisions |= {pick.candidate.id: pick.decision for pick in turn.final}
