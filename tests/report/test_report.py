@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from lab.replay.command import replay_command
 
 from lab.cli.main import app
 from lab.compare.paired import compare_arms
@@ -23,6 +22,7 @@ from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.measures.score import score_run, summarise
+from lab.replay.command import replay_command
 from lab.replay.explain import explain
 from lab.report.build import build_report, sentence
 from lab.report.comparison import notes, shown
