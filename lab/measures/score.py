@@ -221,9 +221,12 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
     groups: dict[str, dict[str, str]] = {
         name: {} for name in sorted({name for judgements in judged.values() for name in judgements.slices})
     }
-    for probe, judgements in judged.items():
+    with_gold = {part for judgements in judged.values() for part in judgements.slices.items()}
+    for probe, judgements in gold.items():
         for name, value in judgements.slices.items():
-            groups[name][probe] = value
+            # A value without any relevant memory, such as condition "absent", still has misleading ones to count.
+            if judgements.grades or (judgements.forbidden and name in groups and (name, value) not in with_gold):
+                groups[name][probe] = value
     groups["conversation"] = {probe: judgements.conversation for probe, judgements in judged.items()}
     for name, values in groups.items():
         distinct = sorted(set(values.values()))
