@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.errors import Incomplete
+from lab.golden.model import CONDITION
 from lab.measures.catalogue import MEASURES, RANKED, entry_of, of_kind
 from lab.measures.columns import Flags, Floats, Ints
 from lab.measures.conversation import Probes, turns_of
@@ -221,11 +222,10 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
     groups: dict[str, dict[str, str]] = {
         name: {} for name in sorted({name for judgements in judged.values() for name in judgements.slices})
     }
-    with_gold = {part for judgements in judged.values() for part in judgements.slices.items()}
     for probe, judgements in gold.items():
         for name, value in judgements.slices.items():
-            # A value without any relevant memory, such as condition "absent", still has misleading ones to count.
-            if judgements.grades or (judgements.forbidden and name in groups and (name, value) not in with_gold):
+            # A planted condition counts misleading memories, also where nothing is relevant.
+            if judgements.grades or (name == CONDITION and name in groups and judgements.forbidden):
                 groups[name][probe] = value
     groups["conversation"] = {probe: judgements.conversation for probe, judgements in judged.items()}
     for name, values in groups.items():

@@ -319,18 +319,12 @@ def test_summarise_slices_are_subgroups_and_conversations(summary: dict[str, Any
     assert counts == {"type": {"rule": {3}, "fact": {2}}, "conversation": {"desk": {4}, "shed": {1}}}
 
 
-def test_summarise_value_without_gold_needs_a_misleading_memory(run: RunDirectory, scores: Scores) -> None:
-    gold = read_gold(run)
-    silent = next(probe for probe, judgements in gold.items() if not judgements.grades)
-    planted = {"condition": "absent"}
-    for forbidden, values in ((["desk/s01/t01#0"], {"absent", "adjacent"}), ([], {"adjacent"})):
-        marked = {
-            probe: judgements._replace(slices={"condition": "adjacent"})
-            if probe != silent
-            else judgements._replace(forbidden=forbidden, slices=planted)
-            for probe, judgements in gold.items()
-        }
-        assert set(summarise(scores, marked, run.arms)["slices"]["condition"]) == values
+def test_summarise_absent_condition_is_a_slice(run: RunDirectory, scores: Scores) -> None:
+    gold = {
+        probe: judged._replace(slices={"condition": "adjacent" if judged.grades else "absent"})
+        for probe, judged in read_gold(run).items()
+    }
+    assert set(summarise(scores, gold, run.arms)["slices"]["condition"]) == {"absent", "adjacent"}
 
 
 @pytest.mark.parametrize("name", ["type", "conversation"])
