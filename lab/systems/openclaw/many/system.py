@@ -81,7 +81,7 @@ class Many(ManySystem):
         self._framer = Framer(first, self._known, flow=group.flow)
         self._arrange = many_of(group.policy)
         self._knobs = knobs_of(group.configs)
-        self._packer = Packer(self._known, first.budget if group.flow else None)
+        self._packer = Packer(self._known, first, flow=group.flow)
         self._histories: dict[str, Histories] = {}
 
     def open_retriever(self) -> Retriever:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter
@@ -137,7 +139,7 @@ class HotLane:
         barred: tuple[str, ...] = (),
         allowed: Allowed = RULES,
     ) -> Found:
-        """Search a tier without the excluded memories (E-66), and score its candidates in the order of fusion."""
+        """Search a tier without the excluded memories (E-68), and score its candidates in the order of fusion."""
         key = scope, plan.tier, barred, allowed
         where = Filter(scope, plan.labels)
         found = self._found.get(key)
@@ -168,7 +170,7 @@ class HotLane:
         on = phases.score
         ranked = over_pool(candidate, self._turn.tiers.pool(scope)) if phases.relevance_over == "pool" else candidate
         return Factors(
-            relevance(ranked, phases.relevance) if "relevance" in on or not on else 1.0,
+            relevance(ranked, phases.relevance, self._turn.config.fusion) if "relevance" in on or not on else 1.0,
             scope_match(self._scope_index[scope]) if "scope_match" in on else 1.0,
             recency(row, now) if "recency" in on else 1.0,
             importance_prior(row) if "importance_prior" in on else 1.0,
@@ -190,10 +192,17 @@ class HotLane:
         pinned = turn.built_working_set is not None and row.id in turn.built_working_set.pinned
         if pinned or (row.hard_rule and self._phases.hard_rules):
             return True
-        rule = exact_hit(turn.text, row.text, candidate.fts_rank)
+        rule = exact_hit(turn.text, row.text, candidate.fts_rank) or ("top" if row.id in self._top else None)
         if rule:
             turn.exempt[row.id] = rule
         return rule is not None
+
+    @cached_property
+    def _top(self) -> frozenset[str]:
+        """The best candidates of the whole pool, which are exempt from repeat suppression."""
+        count = self._phases.repeat_exempt_top
+        pool = self._turn.tiers.pool(self._turn.filter_scope) if count else None
+        return frozenset(islice(pool.scores, count)) if pool else frozenset()
 
 
 def is_rescored(config: EngineConfig) -> bool:
