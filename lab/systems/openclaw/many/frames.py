@@ -17,8 +17,9 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
+from lab.systems.openclaw.seed.hard_rules import keep_rules
 from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
-from lab.systems.openclaw.seed.stages import add_working_set
+from lab.systems.openclaw.seed.stages import add_working_set, trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
 
@@ -83,9 +84,10 @@ class Framer:
         self.rescored = flow and is_rescored(config)
         # Whether earlier injections change the selection.
         self.repeats = flow and config.active_phases.repeat
+        self.novel = flow and "novelty" in config.active_phases.score
 
-    def frame(self, ask: Ask, memories: Memories) -> Frame:
-        """Return the frame of a recall point."""
+    def frame(self, ask: Ask, memories: Memories, rules: int | None = None) -> Frame:
+        """Return the frame of a recall point. At most ``rules`` hard rules get slots of their own (None: all)."""
         config = self.config
         tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
         plans = recall_plans(unknown_fallback=config.auto_recall.include_unknown_fallback)
@@ -94,10 +96,12 @@ class Framer:
             return self._build(hits, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
-        for stage in (stages.scope, stages.trivial, stages.embedding, add_working_set):
+        for stage in (stages.scope, trivial, stages.embedding, add_working_set):
             stage(turn)
             if turn.done:
                 return self._build([], memories, skipped=True)
+        if rules is not None:
+            keep_rules(turn, rules)
         lane = HotLane(turn, Counter())
         hits = [
             (tier, entry.candidate, entry.score if lane.rescored else entry.candidate.score)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Tiers
 from lab.systems.openclaw.recall.scoped import ScopedSelection, select_in_scopes
 from lab.systems.openclaw.recall.stages import by_policy
 from lab.systems.openclaw.recall.todo import DAY_MS, is_stale
@@ -26,6 +26,8 @@ from lab.systems.openclaw.seed.score import (
     UNTRUSTED_FACTOR,
     importance_prior,
     over_pool,
+    pool_ranks,
+    rank_relevance,
     recency,
     relevance,
     scope_match,
@@ -55,6 +57,7 @@ class HotLane:
         self._scopes = turn.scopes
         self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
         self._entries: dict[tuple[str | None, str], list[Entry]] = {}
+        self._pool_ranks: dict[str | None, dict[str, int]] = {}
         self._hard = {row.id for row in turn.hard}
         self.rescored = is_rescored(turn.config)
 
@@ -98,7 +101,8 @@ class HotLane:
         if entries is None:
             rows = self._turn.memories.by_id
             pairs = ((hit, rows[hit.id]) for hit in candidates)
-            entries = [self._entry(hit, row, scope) for hit, row in pairs if self._may_be_selected(hit, row)]
+            allowed = [(hit, row) for hit, row in pairs if self._may_be_selected(hit, row)]
+            entries = [self._entry(hit, row, scope, rank) for rank, (hit, row) in enumerate(allowed, 1)]
             self._entries[scope, plan.tier] = entries
         return entries
 
@@ -116,11 +120,11 @@ class HotLane:
             return False
         return not floor or candidate.fts_rank is not None or 1.0 - candidate.distance / 2.0 >= floor
 
-    def _entry(self, candidate: Candidate, row: Row, scope: str | None) -> Entry:
+    def _entry(self, candidate: Candidate, row: Row, scope: str | None, rank: int) -> Entry:
         turn = self._turn
         if not self._phased:
             return Entry(candidate, candidate.score, 1.0, False, False)
-        factors = self._factors(candidate, row, scope)
+        factors = self._factors(candidate, row, scope, rank)
         turn.factors[row.id] = factors
         soft = self._phases.trust == "soft"
         return Entry(
@@ -131,19 +135,37 @@ class HotLane:
             soft and row.trust_tier == QUARANTINED,
         )
 
-    def _factors(self, candidate: Candidate, row: Row, scope: str | None) -> Factors:
+    def _factors(self, candidate: Candidate, row: Row, scope: str | None, rank: int) -> Factors:
         phases, now = self._phases, self._turn.prompt.now_ms
         on = phases.score
-        ranked = over_pool(candidate, self._turn.tiers.pool(scope)) if phases.relevance_over == "pool" else candidate
+        times = self._turn.state.history.times(row.id) if "novelty" in on else 0
         return Factors(
-            relevance(ranked, phases.relevance) if "relevance" in on or not on else 1.0,
+            self._relevance(candidate, scope, rank) if "relevance" in on or not on else 1.0,
             scope_match(self._scope_index[scope]) if "scope_match" in on else 1.0,
             recency(row, now) if "recency" in on else 1.0,
             importance_prior(row) if "importance_prior" in on else 1.0,
-            novelty(self._turn.state.history.times(row.id)) if "novelty" in on else 1.0,
+            novelty(times) if times and not self.exempt(candidate, row) else 1.0,
             self._repeat(candidate, row),
             UNTRUSTED_FACTOR if phases.trust == "soft" and row.trust_tier in (UNTRUSTED, QUARANTINED) else 1.0,
+            phases.exact_boost if phases.exact_boost != 1.0 and self._exact_hit(candidate, row) else 1.0,
         )
+
+    def _relevance(self, candidate: Candidate, scope: str | None, rank: int) -> float:
+        """Return the relevance on the configured scale; ``rank`` counts the candidates that may be selected."""
+        tiers, scale = self._turn.tiers, self._phases.relevance
+        if self._phases.relevance_over != "pool":
+            return rank_relevance(rank, tiers.limit) if scale == "rank" else relevance(candidate, scale)
+        pool = tiers.pool(scope)
+        if scale != "rank":
+            return relevance(over_pool(candidate, pool), scale)
+        if scope not in self._pool_ranks:
+            self._pool_ranks[scope] = pool_ranks(pool)
+        return rank_relevance(self._pool_ranks[scope].get(candidate.id, POOL_DEPTH), POOL_DEPTH)
+
+    def _exact_hit(self, candidate: Candidate, row: Row) -> str | None:
+        """Return the rule that makes a memory an exact hit for the prompt (E-57)."""
+        numbers = self._phases.exact_hit == "numbers"
+        return exact_hit(self._turn.text, row.text, candidate.fts_rank, numbers=numbers)
 
     def _repeat(self, candidate: Candidate, row: Row) -> float:
         recall, times = self._turn.config.auto_recall, self._times[row.id]
@@ -153,12 +175,11 @@ class HotLane:
         return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, decay)
 
     def exempt(self, candidate: Candidate, row: Row) -> bool:
-        """Whether this memory is exempt from repeat suppression (E-55); record the rule of an exact hit."""
+        """Whether this memory is exempt from repeat suppression and novelty (E-55); record the rule."""
         turn = self._turn
         pinned = turn.built_working_set is not None and row.id in turn.built_working_set.pinned
-        if pinned or (row.hard_rule and self._phases.hard_rules):
-            return True
-        rule = exact_hit(turn.text, row.text, candidate.fts_rank)
+        hard = row.hard_rule and self._phases.hard_rules
+        rule = "pinned" if pinned else "hard_rule" if hard else self._exact_hit(candidate, row)
         if rule:
             turn.exempt[row.id] = rule
         return rule is not None
@@ -177,7 +198,7 @@ class HotLane:
 def is_rescored(config: EngineConfig) -> bool:
     """Whether candidates are sorted by a final score instead of the order of fusion."""
     phases = config.active_phases
-    return bool(phases.repeat or phases.score or phases.trust == "soft")
+    return bool(phases.repeat or phases.score or phases.trust == "soft" or phases.exact_boost != 1.0)
 
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:

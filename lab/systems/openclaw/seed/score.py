@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.recordings.model import MUST, NICE
+from lab.retrieval.collation import id_order
 from lab.retrieval.fusion import K
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
@@ -21,8 +22,17 @@ UNTRUSTED_FACTOR = 0.001
 BEST_RRF = 2.0 / (K + 1)
 
 
-def relevance(candidate: Candidate, scale: str = "rrf") -> float:
-    """Return a candidate's relevance in 0..1.
+def rank_relevance(rank: int, depth: int) -> float:
+    """Return the relevance of a fused rank from 1, on a scale that falls from 1 to 1/``depth`` in equal steps.
+
+    On this scale a factor costs ranks: 0.65 puts the first of 12 candidates behind the fourth. So a penalty changes the
+    ranking and deletes nothing (seed 000). Ranks beyond the depth keep the last value.
+    """
+    return max(1, depth + 1 - rank) / depth
+
+
+def relevance(candidate: Candidate, scale: str) -> float:
+    """Return a candidate's relevance in 0..1 from its scores.
 
     ``rrf``: its fused score divided by the best possible one. This is flat: rank 10 in both lanes still scores .87, so
     a penalty of .15 outweighs any difference in rank. ``reciprocal``: the mean of 1/rank over both lanes.
@@ -49,6 +59,16 @@ def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
     if near:
         return candidate._replace(score=score, fts_rank=fts, vec_rank=near[0], distance=near[1])
     return candidate._replace(score=score, fts_rank=fts, vec_rank=POOL_DEPTH + 1 if candidate.vec_rank else None)
+
+
+def pool_ranks(pool: Pool) -> dict[str, int]:
+    """Return the rank of every memory of a pool after fusing its lanes, by id; ties are broken by id."""
+    scores: dict[str, float] = {}
+    for ranks in (pool.fts, {identity: rank for identity, (rank, _) in pool.vec.items()}):
+        for identity, rank in ranks.items():
+            scores[identity] = scores.get(identity, 0.0) + 1.0 / (K + rank)
+    order = sorted(scores, key=lambda identity: (-scores[identity], id_order(identity)))
+    return {identity: rank for rank, identity in enumerate(order, 1)}
 
 
 def recency(row: Row, now_ms: float) -> float:
