@@ -152,10 +152,10 @@ class HotLane:
 
     def _relevance(self, candidate: Candidate, scope: str | None, rank: int) -> float:
         """Return the relevance on the configured scale; ``rank`` counts the candidates that may be selected."""
-        tiers, scale = self._turn.tiers, self._phases.relevance
+        scale, depth = self._phases.relevance, self._turn.config.auto_recall.search_limit
         if self._phases.relevance_over != "pool":
-            return rank_relevance(rank, tiers.limit) if scale == "rank" else relevance(candidate, scale)
-        pool = tiers.pool(scope)
+            return rank_relevance(rank, depth) if scale == "rank" else relevance(candidate, scale)
+        pool = self._turn.tiers.pool(scope)
         if scale != "rank":
             return relevance(over_pool(candidate, pool), scale)
         if scope not in self._pool_ranks:
