@@ -25,7 +25,7 @@ BEST_RRF = 2.0 / (K + 1)
 def rank_relevance(rank: int, depth: int) -> float:
     """Return the relevance of a fused rank from 1, on a scale that falls from 1 to 1/``depth`` in equal steps.
 
-    On this scale a factor costs ranks: 0.65 puts the first of 12 candidates behind the fourth. So a penalty changes the
+    On this scale a factor costs ranks: 0.65 puts the first of 12 candidates behind the fifth. So a penalty changes the
     ranking and deletes nothing (seed 000). Ranks beyond the depth keep the last value.
     """
     return max(1, depth + 1 - rank) / depth
