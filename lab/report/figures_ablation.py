@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.formatting import number
-from lab.measures.catalogue import is_better
 from lab.report.style import MARKS, styled, subplots
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def ablation_figure(steps: Sequence[StepResult], cutoff: int) -> Figure:
     """Draw the means of every step, marked as better, worse or not significantly different from the previous one."""
     figure, (row,) = subplots(1, len(PANELS), (13, 1.8 + 0.42 * len(steps)))
     for panel, (axes, (stem, title)) in enumerate(zip(row, PANELS.items(), strict=True)):
-        name = f"{stem}@{cutoff}" if stem == "Success" else stem
+        name = f"{stem}@{cutoff}" if stem in ("Success", "Present") else stem
         points = [(position, step) for position, step in enumerate(steps) if step.means.get(name) is not None]
         axes.plot(
             [step.means[name] for _, step in points],
@@ -61,6 +60,4 @@ def ablation_figure(steps: Sequence[StepResult], cutoff: int) -> Figure:
 
 def _verdict(step: StepResult, name: str) -> tuple[str, str]:
     change = step.changes.get(name)
-    if change is None or change.estimate.low is None or change.estimate.high is None:
-        return MARKS[None]
-    return MARKS[is_better(name, change.estimate.low, change.estimate.high)]
+    return MARKS[change.is_better if change else None]

@@ -17,7 +17,12 @@ ADDS: dict[str, dict[str, Any]] = {
         f"lab.phases.score.{factor}": True
         for factor in ("relevance", "scopeMatch", "recency", "importancePrior", "novelty")
     },
-    "seed_full": {"lab.phases.hardRules": True},
+    "seed_full": {
+        "lab.phases.hardRules": True,
+        "lab.phases.trust": "prefer",
+        "lab.phases.recentDays": 7,
+        "lab.phases.tierMode": "fallback",
+    },
 }
 
 

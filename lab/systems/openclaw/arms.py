@@ -22,6 +22,7 @@ from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.displaced import displaced
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.docs.open import open_lane, packed_lane
@@ -230,9 +231,11 @@ class PolicySystem(_Engine):
             self.config.max_items,
             timer,
         )
-        if self.config.upstream and not ask.items_only:
-            return replace(recall, receipt_text=js_json(recall.receipt))
-        return recall
+        if ask.items_only:
+            return recall
+        missing_must = displaced(tiers, ask.scope, self.config.max_items, recall, candidates.by_id)
+        receipt_text = js_json(recall.receipt) if self.config.upstream else None
+        return replace(recall, receipt_text=receipt_text, displaced=missing_must)
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """Run the policy (E-12). Tiers are searched and fused when the policy requests them."""
@@ -314,7 +317,7 @@ class FlowSystem(_Engine):
             if pick.candidate.id in kept
         )
         status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults - HARMLESS else "ok"
-        return Recall(
+        answer = Recall(
             items,
             len(items),
             turn.context,
@@ -327,6 +330,10 @@ class FlowSystem(_Engine):
             receipt_text=js_json(turn.receipt or {}) if self.config.upstream else None,
             evicted=(turn.receipt.get("budget") or {}).get("droppedCount", 0) if turn.receipt else None,
         )
+        if turn.skip_reason:
+            return answer
+        missing_must = displaced(turn.tiers, turn.filter_scope, self.config.max_items, answer, candidates.by_id)
+        return replace(answer, displaced=missing_must)
 
     def _write(self, row: Row) -> None:
         """Store a row that recall itself wrote, replacing the earlier one."""

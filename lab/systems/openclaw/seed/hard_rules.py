@@ -51,7 +51,8 @@ def _nice_candidates(turn: SeedTurn, most: int) -> int:
     stale = list(turn.stale)
     lane, count = HotLane(turn, Counter()), 0
     for scope, _ in turn.scopes:
-        entries = lane.entries(scope, NICE_PLAN, turn.tiers.unrecorded()) if count < most else []
-        count += sum(not (entry.duplicate or entry.quarantined) for entry in entries)
+        if count < most:
+            found = lane.find(scope, NICE_PLAN, turn.tiers.unrecorded(), lane.attempts[0].barred)
+            count += len(found.entries)
     turn.stale[:] = stale
     return count
