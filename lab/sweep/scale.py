@@ -99,6 +99,15 @@ def scale(
     probes = sum(bool(probe.relevant) for one in without.recordings for probe in without.probes(one))
     if not probes:
         raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
+    # Every size has the same notes on the recordings, so they are announced once.
+    notes = set(without.library.golden.notes)
+    for note in without.library.golden.notes:
+        announce(note)
+
+    def announce_others(note: str) -> None:
+        if note not in notes:
+            announce(note)
+
     points: list[ScalePoint] = []
     unavailable: list[int] = []
     filled: dict[int, int] = {}
@@ -111,7 +120,7 @@ def scale(
             continue
         announce(f"haystack {size:,}")
         try:
-            run = _replayed(sized, out / f"haystack-{size}", jobs, announce)
+            run = _replayed(sized, out / f"haystack-{size}", jobs, announce_others)
         except TooFew as error:
             most = error.most
             unavailable.append(size)

@@ -85,7 +85,7 @@ class Many(ManySystem):
         self._framer = Framer(first, self._known, flow=group.flow)
         self._arrange = many_of(group.policy)
         self._knobs = knobs_of(group.configs)
-        self._packer = Packer(self._known, first.budget if group.flow else None)
+        self._packer = Packer(self._known, first, flow=group.flow)
         self._histories: dict[str, Histories] = {}
         # In how many turns of any session each configuration injected each row.
         self._lifetimes = np.zeros((len(group.configs), len(rows) + 1), np.int32)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter
@@ -29,7 +31,6 @@ from lab.systems.openclaw.seed.score import (
     UNTRUSTED_FACTOR,
     importance_prior,
     over_pool,
-    pool_ranks,
     rank_relevance,
     recency,
     relevance,
@@ -140,7 +141,7 @@ class HotLane:
         barred: tuple[str, ...] = (),
         allowed: Allowed = RULES,
     ) -> Found:
-        """Search a tier without the excluded memories (E-66), and score its candidates in the order of fusion."""
+        """Search a tier without the excluded memories (E-68), and score its candidates in the order of fusion."""
         key = scope, plan.tier, barred, allowed
         where = Filter(scope, plan.labels)
         found = self._found.get(key)
@@ -184,13 +185,14 @@ class HotLane:
     def _relevance(self, candidate: Candidate, scope: str | None, rank: int) -> float:
         """Return the relevance on the configured scale; ``rank`` counts the candidates that may be selected."""
         scale, depth = self._phases.relevance, self._turn.config.auto_recall.search_limit
+        fusion = self._turn.config.fusion
         if self._phases.relevance_over != "pool":
-            return rank_relevance(rank, depth) if scale == "rank" else relevance(candidate, scale)
+            return rank_relevance(rank, depth) if scale == "rank" else relevance(candidate, scale, fusion)
         pool = self._turn.tiers.pool(scope)
         if scale != "rank":
-            return relevance(over_pool(candidate, pool), scale)
+            return relevance(over_pool(candidate, pool), scale, fusion)
         if scope not in self._pool_ranks:
-            self._pool_ranks[scope] = pool_ranks(pool)
+            self._pool_ranks[scope] = {identity: rank for rank, identity in enumerate(pool.scores, 1)}
         return rank_relevance(self._pool_ranks[scope].get(candidate.id, POOL_DEPTH), POOL_DEPTH)
 
     def _exact_hit(self, candidate: Candidate, row: Row) -> str | None:
@@ -210,10 +212,18 @@ class HotLane:
         turn = self._turn
         pinned = turn.built_working_set is not None and row.id in turn.built_working_set.pinned
         hard = row.hard_rule and self._phases.hard_rules
-        rule = "pinned" if pinned else "hard_rule" if hard else self._exact_hit(candidate, row)
+        top = "top" if row.id in self._top else None
+        rule = "pinned" if pinned else "hard_rule" if hard else self._exact_hit(candidate, row) or top
         if rule:
             turn.exempt[row.id] = rule
         return rule is not None
+
+    @cached_property
+    def _top(self) -> frozenset[str]:
+        """The best candidates of the whole pool, which are exempt from repeat suppression."""
+        count = self._phases.repeat_exempt_top
+        pool = self._turn.tiers.pool(self._turn.filter_scope) if count else None
+        return frozenset(islice(pool.scores, count)) if pool else frozenset()
 
 
 def is_rescored(config: EngineConfig) -> bool:

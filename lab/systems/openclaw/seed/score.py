@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lab.recordings.model import MUST, NICE
-from lab.retrieval.collation import id_order
-from lab.retrieval.fusion import K
+from lab.retrieval.fusion import RRF, Fusion, K
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
 from lab.systems.openclaw.recall.todo import DAY_MS
@@ -31,20 +30,24 @@ def rank_relevance(rank: int, depth: int) -> float:
     return max(1, depth + 1 - rank) / depth
 
 
-def relevance(candidate: Candidate, scale: str) -> float:
+def relevance(candidate: Candidate, scale: str = "rrf", fusion: Fusion = RRF) -> float:
     """Return a candidate's relevance in 0..1 from its scores.
 
     ``rrf``: its fused score divided by the best possible one. This is flat: rank 10 in both lanes still scores .87, so
     a penalty of .15 outweighs any difference in rank. ``reciprocal``: the mean of 1/rank over both lanes.
     ``similarity``: the cosine of unit vectors, at least 0; a text match moves it towards 1 by half the distance times
-    1/rank.
+    1/rank. ``fused``: the score of the configured fusion divided by the best possible one.
     """
+    if scale == "fused":
+        return candidate.score / fusion.best
     if scale == "reciprocal":
         ranks = (candidate.fts_rank, candidate.vec_rank)
         return sum(1.0 / rank for rank in ranks if rank) / 2.0
     if scale == "similarity":
         cosine = max(0.0, 1.0 - candidate.distance / 2.0) if candidate.vec_rank else 0.0
         return cosine + (1.0 - cosine) * 0.5 / candidate.fts_rank if candidate.fts_rank else cosine
+    if fusion is not RRF and fusion != RRF:
+        return sum(1.0 / (K + rank) for rank in (candidate.fts_rank, candidate.vec_rank) if rank) / BEST_RRF
     return candidate.score / BEST_RRF
 
 
@@ -55,20 +58,10 @@ def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
     vector lane returned keeps its distance and ranks behind the pool.
     """
     fts, near = pool.fts.get(candidate.id), pool.vec.get(candidate.id)
-    score = sum(1.0 / (K + rank) for rank in (fts, near and near[0]) if rank)
+    score = pool.scores.get(candidate.id, 0.0)
     if near:
         return candidate._replace(score=score, fts_rank=fts, vec_rank=near[0], distance=near[1])
     return candidate._replace(score=score, fts_rank=fts, vec_rank=POOL_DEPTH + 1 if candidate.vec_rank else None)
-
-
-def pool_ranks(pool: Pool) -> dict[str, int]:
-    """Return the rank of every memory of a pool after fusing its lanes, by id; ties are broken by id."""
-    scores: dict[str, float] = {}
-    for ranks in (pool.fts, {identity: rank for identity, (rank, _) in pool.vec.items()}):
-        for identity, rank in ranks.items():
-            scores[identity] = scores.get(identity, 0.0) + 1.0 / (K + rank)
-    order = sorted(scores, key=lambda identity: (-scores[identity], id_order(identity)))
-    return {identity: rank for rank, identity in enumerate(order, 1)}
 
 
 def recency(row: Row, now_ms: float) -> float:

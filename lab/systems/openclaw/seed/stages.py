@@ -13,7 +13,8 @@ from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.receipt import most_listed
-from lab.systems.openclaw.recall.stages import mark_stale, skip_if, take
+from lab.systems.openclaw.recall.scoped import ScopedSelection, fallback_receipt
+from lab.systems.openclaw.recall.stages import SILENT, mark_stale, skip_if, take
 from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set
 from lab.systems.openclaw.seed.exclusions import BARRED, Allowed
 from lab.systems.openclaw.seed.hard_rules import give_slots
@@ -23,7 +24,7 @@ from lab.systems.openclaw.seed.policy_loop import policy_tier
 from lab.systems.openclaw.seed.trivial import is_trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.seed.working_set import CATEGORIES, MAX_ROWS, WorkingSet, build_working_set, cut_lines
-from lab.systems.openclaw.select.outcome import Picked
+from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length
 
@@ -77,6 +78,14 @@ def select(turn: SeedTurn) -> None:
     if phases.repeat and turn.prompt.session is not None:
         times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
+    turn.silent = is_silent(turn)
+    if turn.silent:
+        nothing_found = fallback_receipt(turn.config.scope_policy, turn.barred)
+        take(turn, ScopedSelection(Selection([], [], [SILENT]), nothing_found))
+        turn.final = [_hard_pick(row) for row in turn.hard]
+        if turn.config.phased:
+            _explain_suppression(turn, lane, limit)
+        return
     scoped = lane.select(turn.tiers, limit)
     take(turn, scoped)
     mark_stale(turn, _stale_dropped(turn, lane, limit))
@@ -88,15 +97,23 @@ def select(turn: SeedTurn) -> None:
             turn.additions["policyTier"] = policy_tier(scoped.selection)
 
 
+def is_silent(turn: SeedTurn) -> bool:
+    """Return whether the primary scope has nothing relevant enough; hard rules and the Working Set stay."""
+    return turn.config.phased and turn.tiers.silent(turn.filter_scope, turn.config.silence)
+
+
 def slots(turn: SeedTurn) -> None:
     """Collect the slots: Working Set, hard rules outside it, memories, documents; record a decision for each."""
-    rows = turn.memories.by_id
+    rows, most = turn.memories.by_id, turn.config.active_phases.item_max_chars
     turn.slots = [
         *([turn.pinned] if turn.pinned else ()),
         *(memory_slot(row) for row in turn.hard),
-        *(memory_slot(rows[pick.candidate.id]) for pick in turn.hits),
+        *(memory_slot(rows[pick.candidate.id], most) for pick in turn.hits),
         *turn.docs,
     ]
+    if most:
+        cut = [slot.id for slot in turn.slots if slot.id in rows and slot.text != rows[slot.id].text]
+        turn.additions["shortened"] = _ids(cut, most_listed(turn.config.receipts))
     if turn.config.phased:
         decisions = {turn.pinned.id: "pinned"} if turn.pinned else {}
         decisions |= {pick.candidate.id: pick.decision for pick in turn.final}

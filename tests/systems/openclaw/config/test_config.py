@@ -10,6 +10,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.config.knob import PROFILES, Knob, Section
 from lab.systems.openclaw.config.missing import NOT_HERE
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve, shown
 from lab.systems.openclaw.config.settings import (
@@ -20,7 +21,7 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.config.table import LAB, PLUGIN
 from lab.systems.openclaw.config.values import finite, number_in_range, parse_env_boolean
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
@@ -208,7 +209,10 @@ def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count
             "my.json: autoRecall.quotas.x: unknown key; known: caps, mustMax, niceMin, per, unknown",
         ),
         ({"weijiMemoryPreflight": {"x": 1}}, "my.json: weijiMemoryPreflight.x: unknown key; known: command"),
-        ({"lab": {"stopWords": "none"}}, "my.json: lab.stopWords: unknown key; known: arm, phases, profile, textLane"),
+        (
+            {"lab": {"stopWords": "none"}},
+            "my.json: lab.stopWords: unknown key; known: arm, fusion, phases, profile, silence, textLane",
+        ),
         ({"budget": {"maxChars": "abc"}}, "my.json: budget.maxChars: expected a number, found 'abc'"),
         (recall(maxItems=True), "my.json: autoRecall.maxItems: expected a number, found true"),
         (recall(quotas={"niceMin": None}), "my.json: autoRecall.quotas.niceMin: expected a number, found null"),
