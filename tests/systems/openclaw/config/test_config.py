@@ -69,10 +69,8 @@ def test_resolve_seed_defaults(raw: Any) -> None:
 
 def test_resolve_upstream_defaults() -> None:
     config = resolve(None, "upstream")
-    off = AutoRecall(
-        True, 4, True, 8, strict_caps=False, repeat_window_turns=0, repeat_penalty=0, dedupe_backbone=False
-    )
-    assert config.auto_recall == off
+    off: dict[str, Any] = {"repeat_window_turns": 0, "repeat_penalty": 0.0, "dedupe_backbone": False}
+    assert config.auto_recall == AutoRecall(True, 4, True, 8, strict_caps=False, **off)
     assert config.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
     assert config.text == TextSettings("none", True, "scan")
     assert (config.phases.repeat, config.phases.score, config.phases.pinned_counts) == (False, (), "extra")
