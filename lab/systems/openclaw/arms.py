@@ -22,6 +22,7 @@ from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.derived import DerivedRows
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.docs.open import open_lane, packed_lane
@@ -91,6 +92,7 @@ class _EngineArm(ABC):
             inputs={f"{file.repo}:{file.path}": sha256_file(file.file) for file in files},
             embedder=self.embedder,
             missing=self.missing,
+            derives=self.derives,
         )
 
     @property
@@ -111,6 +113,11 @@ class _EngineArm(ABC):
     @property
     def stateful(self) -> bool:
         """Whether earlier turns change later answers, as in the full flow."""
+        return False
+
+    @property
+    def derives(self) -> bool:
+        """Whether recalls store a Working Set."""
         return False
 
     @property
@@ -155,6 +162,13 @@ class FlowArm(_EngineArm):
     def stateful(self) -> bool:
         """Whether earlier turns change later answers."""
         return True
+
+    @property
+    def derives(self) -> bool:
+        """Whether recalls store a Working Set (E-28). The public plugin writes it even if it is read-only."""
+        config, settings = self.config, self.config.working_set
+        on = config.auto_recall.enabled and settings.enabled and settings.persist
+        return on and (config.upstream or not config.read_only)
 
     @property
     def shares(self) -> bool:
@@ -256,6 +270,7 @@ class FlowSystem(_Engine):
         if arm.documented:
             self._docs = packed_lane(self.config.docs, kit.prepared, kit.embedder, kit.vectors)
         self._table = None if arm.shares else kit.search(arm.retrieval)
+        self._derived = DerivedRows(self._listing, self._table)
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Add new memories to the listing, and to the table if it is private."""
@@ -298,7 +313,7 @@ class FlowSystem(_Engine):
             candidates.shared,
             candidates.no_vector,
             docs,
-            self._write if self._table is not None else None,
+            self._derived.write if self._table is not None or (self.arm.derives and not ask.probe) else None,
             candidates.gone,
         )
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
@@ -325,17 +340,9 @@ class FlowSystem(_Engine):
             turn.duplicates(),
             log=tuple(text for _, text in turn.log),
             receipt_text=js_json(turn.receipt or {}) if self.config.upstream else None,
+            writes=self._derived.writes(turn),
             evicted=(turn.receipt.get("budget") or {}).get("droppedCount", 0) if turn.receipt else None,
         )
-
-    def _write(self, row: Row) -> None:
-        """Store a row that recall itself wrote, replacing the earlier one."""
-        if self._table is not None:
-            before = self._table.known(row.id)
-            if before is not None:
-                self._listing.remove(before)
-            self._table.write([row])
-            self._listing.add([row])
 
     def close(self) -> None:
         """Close the index of the documents, and the table if it is private."""

@@ -44,7 +44,10 @@ class AutoRecall:
 
 @dataclass(frozen=True, slots=True)
 class WorkingSetSettings:
-    """``workingSet`` (E-26). Sizes are UTF-16 units and lines; the profile selects the variant."""
+    """``workingSet`` (E-26). Sizes are UTF-16 units and lines.
+
+    ``variant``: the text is the profile's (``current``) or that of the documents' days (``v1``; E-65).
+    """
 
     enabled: bool = False
     persist: bool = True
@@ -52,6 +55,7 @@ class WorkingSetSettings:
     max_items_per_section: int = 3
     max_goal_chars: int = 200
     max_item_chars: int = 180
+    variant: str = "current"
 
 
 @dataclass(frozen=True, slots=True)

@@ -381,6 +381,7 @@ LAB = Section(
     {
         "profile": Knob("choice", choices=PROFILES),
         "arm": _text(),
+        "workingSet": _choice("current", "v1"),
         "textLane": TEXT_LANE,
         "phases": PHASES,
     },
