@@ -2,7 +2,7 @@
 
 A file named ``.yaml`` or ``.yml`` is YAML. Any other text is JSON or JSON5, as OpenClaw reads its own file; a text that
 is neither, and does not look like it, is read as YAML too. YAML here is what JSON can say: no anchors, aliases, tags or
-second document, and no key twice. Only ``true``, ``false``, ``null`` and decimal numbers are no strings, as in YAML 1.2.
+second document, and no key twice. Only ``true``, ``false``, ``null`` and decimal numbers are not text, as in YAML 1.2.
 """
 
 from __future__ import annotations
