@@ -33,7 +33,7 @@ def measures_shown(cutoff: int) -> dict[str, str]:
     """Return the measures of an ablation with their short column headings."""
     return {
         f"Success@{cutoff}": f"hit@{cutoff}",
-        "Present": "present",
+        f"Present@{cutoff}": "present",
         "RepeatRate": "repeat",
         "RepeatDominance": "domin.",
         "NicePresence": "nice",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lab.measures.columns import Floats, Ints
 from lab.measures.ranking import Judged
 from lab.measures.repetition import Selections, numbered_selections
-from lab.runs.receipts import Receipts
+from lab.runs.receipts import READINGS, Receipts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,8 @@ class Turns:
     * ``chosen``: the injected memories; ``injected``, ``nice``, ``foreign``: their number, how many of them were
       labelled nice_to_have, and how many were of another scope. ``visible_nice``: memories labelled nice_to_have in
       reach.
+    * ``must``: the injected must_remember memories that are neither exempt from repeat suppression nor pinned;
+      ``must_not_known``: how many injected ones the receipts do not tell apart (in migrated runs).
     * ``pinned``: memories that the Working Set held; ``duplicates``: injected memories that repeat it, NaN without a
       Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text is in the block.
     * ``chars``, ``tokens``: length of the block, in UTF-16 units and in estimated tokens; ``evicted``: items that the
@@ -43,9 +45,13 @@ class Turns:
     * ``future``, ``duplicate_items``, ``unescaped``, ``stale``: injected memories that do not exist yet, that repeat an
       earlier one, whose markup is not escaped, that are superseded with no superseding memory before them;
       ``superseded``: all memories superseded by then.
+    * ``prefix_tokens``, ``body_chars``, ``stable_chars``, ``receipt_bytes``, ``receipt_lines``, ``to_explain``,
+      ``explained``: the columns of receipts of these names, NaN where there is no value.
     """
 
     chosen: Selections
+    must: Selections
+    must_not_known: Ints
     injected: Ints
     nice: Ints
     foreign: Ints
@@ -62,6 +68,13 @@ class Turns:
     unescaped: Floats
     stale: Floats
     superseded: Floats
+    prefix_tokens: Floats
+    body_chars: Floats
+    stable_chars: Floats
+    receipt_bytes: Floats
+    receipt_lines: Floats
+    to_explain: Floats
+    explained: Floats
 
 
 def turns_of(receipts: Receipts, rows: Ints) -> Turns:
@@ -70,6 +83,8 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
     block = {name: column[rows] for name, column in receipts.block.items()}
     return Turns(
         chosen=numbered_selections(injected.memory, injected.sizes),
+        must=numbered_selections(injected.memory[injected.must], injected.by_row(injected.must)),
+        must_not_known=injected.by_row(injected.not_known),
         injected=injected.sizes,
         nice=injected.by_row(injected.nice),
         foreign=injected.by_row(injected.foreign),
@@ -86,4 +101,5 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
         unescaped=block["unescaped"],
         stale=block["stale"],
         superseded=block["outdated"],
+        **{name: block[name] for name in READINGS},
     )

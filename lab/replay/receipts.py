@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.columns import booleans, lists, numbers, strings
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
+from lab.replay.readings import Reading, Readings
 from lab.replay.safety_checks import Checked, SafetyChecks, tokens
 from lab.replay.writes import Aligned
 from lab.utf16 import js_length
@@ -62,6 +63,13 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     * ``unescaped``: injected memories whose markup (``< > &``) is not escaped in the block
     * ``superseded``: injected memories that a memory created by then supersedes; ``stale``: those of them that no
       superseding memory precedes in the block; ``outdated``: all memories of the conversation superseded by then
+    * ``prefix_tokens``: estimated tokens that the block shares with the start of the block of the arm's previous recall
+      turn; ``body_chars``: UTF-16 units in the lines of the block, without those that every block has and without the
+      numbers of items; ``stable_chars``: those in lines that the previous block also has. Null at the first recall turn
+    * ``receipt_bytes``, ``receipt_lines``: the receipt as logged, in bytes of UTF-8 and in rows of an 80-column
+      terminal; ``to_explain``: memories that are injected, pinned or displaced (:class:`lab.systems.contract.Recall`);
+      ``explained``: those of them with a reason in the receipt. Null without a receipt
+    * ``item_exempt``: why a must_remember item may repeat: ``hard_rule``, or the rule of an exact hit, else null
     """
     import pyarrow as pa
 
@@ -73,6 +81,9 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     scopes |= {memory.key: memory.scope for memory in recording.memories}
     flat = [values for answer in answers for values in _items(answer, aligned, scopes)]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
+    texts = [_receipt(answer) for answer in answers]
+    readings = Readings(recording)
+    read = [readings.read(answer, text) for answer, text in zip(answers, texts, strict=True)]
     listed = {
         f"item_{name}": lists(counts, numbers(column, NUMBERS[name]) if name in NUMBERS else strings(column))
         for name, column in zip(ITEM_FIELDS, columns, strict=True)
@@ -97,11 +108,13 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
             "duplicates": numbers([recall.duplicates for recall in recalls], "int32"),
             **listed,
             "log": _texts([recall.log for recall in recalls]),
-            "receipt": strings([_receipt(answer) for answer in answers]),
+            "receipt": strings(texts),
             "block": strings([_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([recall.evicted for recall in recalls], "int32"),
             **{name: numbers([counts[at] for counts in checked], "int32") for at, name in enumerate(Checked._fields)},
+            **{name: numbers([one[at] for one in read], "int32") for at, name in enumerate(Reading._fields[:-1])},
+            "item_exempt": lists(counts, strings([rule for one in read for rule in one.exempt])),
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})

@@ -30,6 +30,7 @@ def require_recall(answer: object) -> None:
     _require(_is_text(answer.context), "bad_context")
     _require(isinstance(answer.timings, dict), "bad_timings")
     _require(_are_texts(answer.pinned), "bad_pinned")
+    _require(_are_texts(answer.displaced), "bad_displaced")
     _require(_are_texts(answer.log), "bad_log")
     _require(_is_count(answer.duplicates) and _is_count(answer.evicted), "bad_count")
     _require(answer.receipt_text is None or _is_text(answer.receipt_text), "bad_receipt")

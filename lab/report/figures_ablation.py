@@ -27,7 +27,7 @@ def ablation_figure(steps: Sequence[StepResult], cutoff: int) -> Figure:
     """Draw the means of every step, marked as better, worse or not significantly different from the previous one."""
     figure, (row,) = subplots(1, len(PANELS), (13, 1.8 + 0.42 * len(steps)))
     for panel, (axes, (stem, title)) in enumerate(zip(row, PANELS.items(), strict=True)):
-        name = f"{stem}@{cutoff}" if stem == "Success" else stem
+        name = f"{stem}@{cutoff}" if stem in ("Success", "Present") else stem
         points = [(position, step) for position, step in enumerate(steps) if step.means.get(name) is not None]
         axes.plot(
             [step.means[name] for _, step in points],

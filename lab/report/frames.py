@@ -16,6 +16,7 @@ from lab.measures.score import score_run
 from lab.report.comparison import reading
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
+from lab.runs.receipts import READINGS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
 MAYBE = ("duplicates", "evicted")
 SAFETY_COLUMNS = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
-TURNS = ("arm", "turn", "seq", "scope", "is_recall_turn", "probe", *COUNTS, "pinned", *MAYBE, *SAFETY_COLUMNS, "block")
+TURNS = (
+    *("arm", "turn", "seq", "scope", "is_recall_turn", "probe", *COUNTS, "pinned"),
+    *(*MAYBE, *SAFETY_COLUMNS, "block", *READINGS),
+)
 FEW = ("tier", "label", "decision")
 LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision")
 
@@ -49,6 +53,10 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     future, duplicate_items, unescaped       int32    failed safety checks (see :mod:`lab.replay.safety_checks`)
     superseded, stale, outdated              int32    superseded memories injected; without the newer one; in all
     block                                    text     16 digits of the sha256 of the injected text
+    prefix_tokens, stable_chars, body_chars  float64  of the block: shared with the one before (see
+                                                      :mod:`lab.replay.receipts`)
+    receipt_bytes, receipt_lines             float64  size of the receipt
+    to_explain, explained                    float64  memories to explain, and those with a reason in the receipt
     ======================================== ======== ==================================================
     """
     import pyarrow.compute as compute
@@ -56,7 +64,7 @@ def turns_frame(run: RunDirectory) -> pd.DataFrame:
     table, conversation = _concatenated(run, run.read_receipts, TURNS)
     place = table.column_names.index("pinned")
     table = table.set_column(place, "pinned", compute.list_value_length(table["pinned"]))
-    frame = table.to_pandas().astype(dict.fromkeys(MAYBE, "float64"))
+    frame = table.to_pandas().astype(dict.fromkeys((*MAYBE, *READINGS), "float64"))
     return _named(run, frame, conversation)
 
 

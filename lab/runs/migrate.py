@@ -16,7 +16,7 @@ from lab.files import only_writer, read_json, sha256_bytes, sha256_file
 from lab.runs.directory import GOLDEN, LATENCY, MANIFEST, RECEIPTS, RunDirectory, require_rows
 from lab.runs.gold import read_gold
 from lab.runs.manifest import COMPLETE, KIND, VERSION, Environment, Manifest, Migrated, Resolved, Shard
-from lab.runs.receipts import BLOCK, NUMBERS, TEXTS
+from lab.runs.receipts import BLOCK, NOT_KNOWN, NUMBERS, READINGS, TEXTS
 from lab.runs.records import from_json
 from lab.runs.resume import Fresh, finish, keep, resume_or_begin
 from lab.runs.shapes import misshapen
@@ -32,7 +32,10 @@ RENAMED = {"recalls": "is_recall_turn", "twins": "duplicate_items", "raw": "unes
 NOTES = (
     "digests were taken when it was migrated: earlier changes to its files cannot be detected",
     "recall points were counted in its receipts: a row that every arm lacks cannot be detected",
+    "its receipts do not have the columns of the block before and of explanations: their measures have no values",
 )
+# The column of receipts for which 0.1 kept nothing to compute it from, besides the numbers of :data:`READINGS`.
+EXEMPT = "item_exempt"
 
 
 def migrate_run(source: Path, out: Path) -> RunDirectory:
@@ -152,14 +155,24 @@ def _migrated_receipts(path: Path) -> pa.Table:
     Raises :class:`CannotMeasure` for a damaged file or a missing column.
     """
     old_names = {new: old for old, new in RENAMED.items()}
-    read_table(path, [old_names.get(name, name) for name in (*NUMBERS, *BLOCK, *TEXTS)])
+    read_table(path, [old_names.get(name, name) for name in (*NUMBERS, *BLOCK, *TEXTS) if name != EXEMPT])
     table = read_table(path)
     metadata = {**(table.schema.metadata or {}), b"schema_version": str(VERSION).encode()}
-    table = table.rename_columns([RENAMED.get(name, name) for name in table.column_names])
+    table = _with_readings(table.rename_columns([RENAMED.get(name, name) for name in table.column_names]))
     table = table.replace_schema_metadata(metadata)
     if problem := misshapen(table):
         raise CannotMeasure(f"{path}: damaged ({problem}); replay the run again")
     return table
+
+
+def _with_readings(table: pa.Table) -> pa.Table:
+    """Add the columns that schema 3 lacks, without values: the texts to compute them from are not kept."""
+    import pyarrow as pa
+
+    for name in READINGS:
+        table = table.append_column(name, pa.nulls(table.num_rows, pa.int32()))
+    entries = [[NOT_KNOWN] * len(keys) for keys in table["item_key"].to_pylist()]
+    return table.append_column(EXEMPT, pa.array(entries, pa.list_(pa.string())))
 
 
 def _require_probes(run: RunDirectory) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import codes_of, lists_of, numbers_of
-from lab.recordings.model import GLOBAL, NICE
+from lab.recordings.model import GLOBAL, MUST, NICE
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 NUMBERS = ("is_recall_turn", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
 # Columns on the injected block; see :func:`lab.replay.receipts.receipts_table`.
 BLOCK = ("tokens", "evicted", "future", "duplicate_items", "unescaped", "stale", "outdated")
-TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope")
+# Columns on the block before and on the receipt; a run that was migrated has not all of them.
+READINGS = ("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain", "explained")
+TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope", "item_exempt")
+# The entry of ``item_exempt`` where it is not known whether an item is exempt, in migrated runs.
+NOT_KNOWN = "not known"
 
 
 def read_receipts(run: RunDirectory, conversation: str) -> Receipts:
     """Return the receipts of one conversation of a run; raise what :meth:`RunDirectory.read_receipts` raises."""
-    table = run.read_receipts(conversation, (*NUMBERS, *BLOCK, *TEXTS), TEXTS)
+    table = run.read_receipts(conversation, (*NUMBERS, *BLOCK, *READINGS, *TEXTS), TEXTS)
     return Receipts(table, conversation, run.left_out)
 
 
@@ -34,7 +38,9 @@ class Injected(NamedTuple):
     """The items that some rows injected, as flat columns: ``[items]`` except ``sizes``, ``[rows]``.
 
     ``sizes`` counts the items of each row; ``row`` is the row of each item, from 0; ``memory`` numbers the memories.
-    ``nice`` and ``foreign`` flag items labelled nice_to_have, and items of another scope than their row.
+    ``nice`` and ``foreign`` flag items labelled nice_to_have, and items of another scope than their row. ``must`` flags
+    items labelled must_remember that are neither exempt from repeat suppression nor pinned; ``not_known`` those for
+    which the receipts do not say whether they are exempt.
     """
 
     sizes: Ints
@@ -42,6 +48,8 @@ class Injected(NamedTuple):
     memory: Ints
     nice: Flags
     foreign: Flags
+    must: Flags
+    not_known: Flags
 
     def by_row(self, flags: Flags) -> Ints:
         """Return how many flagged items each row injected, ``[rows]``."""
@@ -54,7 +62,8 @@ class Receipts:
     """Columns of receipts, one value for each row (an arm at a recall point), in the order of the file.
 
     ``units`` are the keys of the turns, then the conversation; ``turn`` holds positions in it, and
-    ``conversation_unit`` that of the conversation. ``block`` has the columns of :data:`BLOCK` by name.
+    ``conversation_unit`` that of the conversation. ``block`` has the columns of :data:`BLOCK` and
+    :data:`READINGS` by name.
     """
 
     def __init__(self, table: pa.Table, conversation: str, left_out: Container[str] = ()) -> None:
@@ -65,7 +74,7 @@ class Receipts:
         self.duplicates: Floats
         self.is_recall_turn, self.injected, self.chars, *counts = (numbers_of(table[name]) for name in NUMBERS)
         self.visible_nice, self.hard_rules, self.hard_kept, self.duplicates = counts
-        self.block = {name: numbers_of(table[name]) for name in BLOCK}
+        self.block = {name: numbers_of(table[name]) for name in (*BLOCK, *READINGS)}
         self.turn, turns = codes_of(table["turn"])
         self.units = [turn or "" for turn in turns[:-1]] + [conversation]
         self._left_out = np.array([unit in left_out for unit in self.units], bool)
@@ -73,12 +82,15 @@ class Receipts:
         self.arm, self.scope, self.probe = (_texts(*codes_of(table[name])) for name in ("arm", "scope", "probe"))
         pinned, self._pinned_from = lists_of(table["pinned"])
         self._pinned = _texts(*codes_of(pinned)).tolist()
-        (items, self._from), (labels, _), (scopes, _) = (
-            lists_of(table[name]) for name in ("item_key", "item_label", "item_scope")
+        (items, self._from), (labels, _), (scopes, _), (exempt, _) = (
+            lists_of(table[name]) for name in ("item_key", "item_label", "item_scope", "item_exempt")
         )
         self._memory, keys = codes_of(items)
         self._key = _texts(self._memory, keys).tolist()
-        self._nice = _texts(*codes_of(labels)) == NICE
+        label, rule = _texts(*codes_of(labels)), _texts(*codes_of(exempt))
+        self._nice = label == NICE
+        self._not_known = (label == MUST) & (rule == NOT_KNOWN)
+        self._must = (label == MUST) & (rule == np.array(None, object))
         self._scope = _texts(*codes_of(scopes))
 
     def rows_of(self, arm: str) -> Ints:
@@ -123,7 +135,25 @@ class Receipts:
         scope = self._scope[item]
         # A global memory belongs to every scope; a memory without a scope is not counted as foreign.
         foreign = (scope != self.scope[rows][row]) & (scope != GLOBAL) & (scope != np.array(None, object))
-        return Injected(sizes, row, self._memory[item], self._nice[item], foreign)
+        return Injected(
+            sizes,
+            row,
+            self._memory[item],
+            self._nice[item],
+            foreign,
+            self._must[item] & ~self._are_pinned(rows[row], item),
+            self._not_known[item],
+        )
+
+    def _are_pinned(self, rows: Ints, items: Ints) -> Flags:
+        """Return whether the Working Set of each row holds its item."""
+        import numpy as np
+
+        begins, ends = self._pinned_from[rows], self._pinned_from[rows + 1]
+        pinned = np.zeros(len(items), bool)
+        for at in np.flatnonzero(begins < ends).tolist():
+            pinned[at] = self._key[items[at]] in self._pinned[begins[at] : ends[at]]
+        return pinned
 
 
 def _texts(codes: Ints, names: list[str | None]) -> Texts:

@@ -13,9 +13,11 @@ _RECEIPTS = {
     **dict.fromkeys(("seq", "injected", "visible", "visible_nice", "chars", "hard_rules", "hard_kept"), _COUNT),
     **dict.fromkeys(("duplicates", "tokens", "evicted", "future", "duplicate_items", "unescaped"), _COUNT),
     **dict.fromkeys(("superseded", "stale", "outdated"), _COUNT),
+    **dict.fromkeys(("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines"), _COUNT),
+    **dict.fromkeys(("to_explain", "explained"), _COUNT),
     "is_recall_turn": _FLAG,
     **dict.fromkeys(("pinned", "log"), f"list of {_TEXT}"),
-    **{f"item_{name}": f"list of {_TEXT}" for name in ("key", "id", "tier", "label", "scope", "decision")},
+    **{f"item_{name}": f"list of {_TEXT}" for name in ("key", "id", "tier", "label", "scope", "decision", "exempt")},
     "item_score": "list of double",
     **dict.fromkeys(("item_fts_rank", "item_vec_rank"), f"list of {_COUNT}"),
 }
@@ -45,6 +47,9 @@ COLUMNS = {
 }
 _MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices"}
 _MAY_BE_NULL |= {"standard_error", "commit", "code"}
+# Also null in runs that were migrated.
+_MAY_BE_NULL |= {"prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain"}
+_MAY_BE_NULL |= {"explained"}
 
 
 def misshapen(table: pa.Table) -> str | None:

@@ -146,6 +146,9 @@ class Recall:
     ``receipt_text`` is the receipt as the system itself writes it (None: as JSON); ``evicted`` is how many items a
     budget dropped (None: not reported).
 
+    ``displaced`` are keys of must_remember memories that a must-first rule would have injected from the same
+    candidates, and that this recall neither injected nor pinned; empty if the system has no tiers.
+
     ``status``: ``skipped`` if the system chose to inject nothing, ``degraded`` if a part of it failed and it reported
     so, ``failed`` if it raised or broke this contract. Only the loop creates failed recalls.
     """
@@ -162,6 +165,7 @@ class Recall:
     log: tuple[str, ...] = ()
     receipt_text: str | None = None
     evicted: int | None = None
+    displaced: tuple[str, ...] = ()
 
 
 class Arm(Protocol):

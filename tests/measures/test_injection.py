@@ -8,7 +8,7 @@ import pytest
 from lab.measures.catalogue import BY_NAME
 from lab.measures.conversation import Probes, Turns
 from lab.measures.definitions.gold_nice import gold_nice
-from lab.measures.model import InjectedMeasure, ProbeMeasure, TurnMeasure
+from lab.measures.model import InjectedMeasure, TurnMeasure
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
 from lab.measures.score import never_seen
@@ -17,7 +17,7 @@ NAN = float("nan")
 
 
 NOTHING = judge([], [])
-COLUMNS = [name for name in Turns.__slots__ if name != "chosen"]
+COLUMNS = [name for name in Turns.__slots__ if name not in ("chosen", "must")]
 
 
 def _of_turns(measure: str, columns: str, cases: list[tuple[float, ...]]) -> np.ndarray:
@@ -27,7 +27,8 @@ def _of_turns(measure: str, columns: str, cases: list[tuple[float, ...]]) -> np.
     one = BY_NAME[measure]
     assert isinstance(one, TurnMeasure)
     zero = np.zeros(len(cases), np.int64)
-    return one.values(Turns(chosen=selections_of([]), **(dict.fromkeys(COLUMNS, zero) | given)))
+    nothing = selections_of([])
+    return one.values(Turns(chosen=nothing, must=nothing, **(dict.fromkeys(COLUMNS, zero) | given)))
 
 
 def _probes(**given: object) -> Probes:
@@ -83,8 +84,8 @@ def test_present_counts_items_and_the_working_set(
     injected: list[str], pinned: list[str], gold: dict[str, int], expected: float
 ) -> None:
     present = BY_NAME["Present"]
-    assert isinstance(present, ProbeMeasure)
-    _same(present.values(_probes(injected=judge([injected], [gold]), pinned=judge([pinned], [gold]))), [expected])
+    assert isinstance(present, InjectedMeasure)
+    _same(present.values(_probes(injected=judge([injected], [gold]), pinned=judge([pinned], [gold])), 2), [expected])
 
 
 def test_backbone_duplication_is_the_share_of_repetitions() -> None:
@@ -111,6 +112,13 @@ def test_hard_rules_is_the_share_in_the_prompt() -> None:
         ("AnyWrongScope", "foreign", [(1,), (0,)], [1.0, 0.0]),
         ("BudgetEvictions", "evicted", [(0,), (2,), (NAN,)], [0.0, 2.0, NAN]),
         ("InjectedTokens", "tokens", [(9,), (0,)], [9.0, 0.0]),
+        # No value at the first turn, nor for an empty block.
+        ("PrefixStable", "stable_chars body_chars", [(NAN, 40), (10, 40), (0, 40), (0, 0)], [NAN, 0.25, 0.0, NAN]),
+        ("PrefixTokens", "prefix_tokens", [(NAN,), (7,), (0,)], [NAN, 7.0, 0.0]),
+        # No value without a receipt.
+        ("ReceiptBytes", "receipt_bytes", [(900,), (NAN,)], [900.0, NAN]),
+        ("ReceiptLines", "receipt_lines", [(12,), (NAN,)], [12.0, NAN]),
+        ("Explained", "explained to_explain", [(3, 4), (0, 2), (0, 0), (NAN, 3)], [0.75, 0.0, NAN, NAN]),
     ],
 )
 def test_block_measures_equal_values_by_hand(

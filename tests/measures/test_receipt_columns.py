@@ -10,26 +10,27 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.errors import CannotMeasure
-from lab.runs.receipts import BLOCK, NUMBERS, TEXTS, Receipts
+from lab.runs.receipts import BLOCK, NUMBERS, READINGS, TEXTS, Receipts
 from lab.runs.tables import read_table
 
 NICE, UNKNOWN = "nice_to_have", "unknown"
-LISTS = ("pinned", "item_key", "item_label", "item_scope")
+LISTS = ("pinned", "item_key", "item_label", "item_scope", "item_exempt")
 
 
 def _row(arm: str, turn: str, scope: str, items: list[tuple[str, str, str]], injected: int, **more: Any) -> Any:
     keys, labels, scopes = (list(column) for column in zip(*items, strict=True)) if items else ([], [], [])
     row = {"arm": arm, "turn": turn, "scope": scope, "is_recall_turn": True, "probe": None, "injected": injected}
     row |= {"chars": 10, "visible_nice": 1, "hard_rules": 0, "hard_kept": 0, "duplicates": None, "pinned": []}
-    row |= dict.fromkeys(BLOCK, 0)
-    return row | {"item_key": keys, "item_label": labels, "item_scope": scopes} | more
+    row |= dict.fromkeys((*BLOCK, *READINGS), 0)
+    exempt = [None] * len(keys)
+    return row | {"item_key": keys, "item_label": labels, "item_scope": scopes, "item_exempt": exempt} | more
 
 
 def _table(rows: list[Any]) -> pa.Table:
     numbers = {name: pa.int32() for name in ("injected", "chars", "visible_nice", "hard_rules", "hard_kept")}
     types = (
         numbers
-        | dict.fromkeys(BLOCK, pa.int32())
+        | dict.fromkeys((*BLOCK, *READINGS), pa.int32())
         | {"duplicates": pa.int32(), "is_recall_turn": pa.bool_()}
         | {name: pa.list_(pa.string()) for name in LISTS}
     )
@@ -98,4 +99,4 @@ def test_receipts_chunked_file_reads_as_one(receipts: Receipts, tmp_path: Path, 
 def test_read_table_missing_columns_are_named(tmp_path: Path) -> None:
     parquet.write_table(_table(ROWS).drop_columns(["hard_kept", "item_scope"]), tmp_path / "old.parquet")
     with pytest.raises(CannotMeasure, match=r"old\.parquet: has no hard_kept, item_scope; delete it"):
-        read_table(tmp_path / "old.parquet", (*NUMBERS, *BLOCK, *TEXTS))
+        read_table(tmp_path / "old.parquet", (*NUMBERS, *BLOCK, *READINGS, *TEXTS))

@@ -78,9 +78,9 @@ def test_score_present_counts_items_and_the_working_set(
     means, by_turn = scored
     probes = (TURNS[1], TURNS[3], "after")
     assert [by_turn[arm, "Success@6"][at] for at in probes] == result
-    assert [by_turn[arm, "Present"][at] for at in probes] == there
-    assert set(by_turn[arm, "Present"]) == set(probes)
-    assert means[arm]["Present"] == pytest.approx(sum(there) / 3)
+    assert [by_turn[arm, "Present@6"][at] for at in probes] == there
+    assert set(by_turn[arm, "Present@6"]) == set(probes)
+    assert means[arm]["Present@6"] == pytest.approx(sum(there) / 3)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ SCALARS = [
 ]
 SCALARS += ["hard_rules", "hard_kept", "pinned", "duplicates", "log"]
 BLOCK = ["block", "tokens", "evicted", "future", "duplicate_items", "unescaped", "superseded", "stale", "outdated"]
+READINGS = ["prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain", "explained"]
+READINGS += ["item_exempt"]
 ITEMS = ["key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision"]
 
 
@@ -121,7 +123,14 @@ def test_receipts_table_round_trip_keeps_every_answer(plan: Plan, answered: list
 
 def test_receipts_table_has_the_documented_columns(plan: Plan, answered: list[Answered]) -> None:
     table = receipts_table(answered, plan.recordings[0], {})
-    assert table.column_names == [*SCALARS[:-1], *(f"item_{name}" for name in ITEMS), "log", "receipt", *BLOCK]
+    assert table.column_names == [
+        *SCALARS[:-1],
+        *(f"item_{name}" for name in ITEMS),
+        "log",
+        "receipt",
+        *BLOCK,
+        *READINGS,
+    ]
     assert table.schema.metadata == {b"kind": b"lab.receipts", b"schema_version": b"4"}
 
 

@@ -142,18 +142,18 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
         difference(0.2, 0.1, "Forbidden@6"),
         difference(0.2, 0.1, "Forbidden@3"),
         difference(0.1, 0.2, "StaleRecall"),
-        difference(-0.1, 0.05, "Present"),
+        difference(-0.1, 0.05, "Present@6"),
         difference(0.3, 0.1, "RepeatRate"),
     )
     all_told = replace(found, differences=(*found.differences, *worse))
     told = next(one for one in notes(all_told, ()) if one.startswith("Worse by the interval, but not primary"))
     # Other cutoffs, differences that are not significant, and primary measures are left out.
-    assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present"]
+    assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present@6"]
     assert not any(one.startswith("Worse") for one in notes(found, ()))
     # The lead sentence names them, too.
     harms = (
         "; but worse outside the primary measures: a misleading memory is injected at 70% of the probes that have one, "
-        "against 50% (Forbidden@6), Present 0.500 → 0.400."
+        "against 50% (Forbidden@6), Present@6 0.500 → 0.400."
     )
     assert sentence(all_told, "recorded").endswith(harms)
     assert "primary" not in sentence(found, "recorded")
@@ -166,7 +166,7 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
     assert "repeats, against 50% (worse: +0.10, " in sentence(more, "recorded")
     many = (difference(-0.1, 0.05, name) for name in ("Rprec", "AP", "RR", "Judged", "NicePresence", "AllGold"))
     long = sentence(replace(all_told, differences=(*all_told.differences, *many)), "recorded")
-    assert re.search(r"\(Forbidden@6\), Present .* and \d more\.$", long)
+    assert re.search(r"\(Forbidden@6\), Present@6 .* and \d more\.$", long)
 
 
 def test_notes_name_sampled_labels(found: Comparison) -> None:

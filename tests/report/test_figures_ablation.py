@@ -14,7 +14,7 @@ from lab.report.figures import save
 from lab.report.figures_ablation import ablation_figure
 
 BETTER, WORSE, OPEN = ("#0072B2", "o"), ("#D55E00", "s"), ("#777777", "D")
-MEASURES = ("Success@6", "Present", "RepeatRate", "InjectedChars")
+MEASURES = ("Success@6", "Present@6", "RepeatRate", "InjectedChars")
 
 
 def change(measure: str, mean: float, low: float | None, high: float | None) -> Difference:
@@ -32,16 +32,16 @@ STEPS = [
         "better",
         (0.6, 0.6, 0.5, 650.4),
         change("Success@6", 0.1, 0.05, 0.15),
-        change("Present", 0.1, 0.05, 0.15),
+        change("Present@6", 0.1, 0.05, 0.15),
         change("RepeatRate", -0.4, -0.5, -0.3),
         change("InjectedChars", -49.6, -60.0, -40.0),
     ),
-    step("missing", (None, 0.6, None, 650.4), change("Present", 0.0, -0.1, 0.1)),
+    step("missing", (None, 0.6, None, 650.4), change("Present@6", 0.0, -0.1, 0.1)),
     step(
         "worse",
         (0.4, 0.7, 0.6, 900.0),
         change("Success@6", -0.2, -0.3, -0.1),
-        change("Present", 0.1, None, None),
+        change("Present@6", 0.1, None, None),
         change("RepeatRate", 0.1, 0.05, 0.15),
         change("InjectedChars", 249.6, 200.0, 300.0),
     ),

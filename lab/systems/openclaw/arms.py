@@ -23,6 +23,7 @@ from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.derived import DerivedRows
+from lab.systems.openclaw.displaced import displaced
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.docs.open import open_lane, packed_lane
@@ -244,9 +245,11 @@ class PolicySystem(_Engine):
             self.config.max_items,
             timer,
         )
-        if self.config.upstream and not ask.items_only:
-            return replace(recall, receipt_text=js_json(recall.receipt))
-        return recall
+        if ask.items_only:
+            return recall
+        missing_must = displaced(tiers, ask.scope, self.config.max_items, recall, candidates.by_id)
+        receipt_text = js_json(recall.receipt) if self.config.upstream else None
+        return replace(recall, receipt_text=receipt_text, displaced=missing_must)
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """Run the policy (E-12). Tiers are searched and fused when the policy requests them."""
@@ -329,7 +332,7 @@ class FlowSystem(_Engine):
             if pick.candidate.id in kept
         )
         status: Status = "skipped" if turn.skip_reason else "degraded" if ask.faults - HARMLESS else "ok"
-        return Recall(
+        answer = Recall(
             items,
             len(items),
             turn.context,
@@ -343,6 +346,10 @@ class FlowSystem(_Engine):
             writes=self._derived.writes(turn),
             evicted=(turn.receipt.get("budget") or {}).get("droppedCount", 0) if turn.receipt else None,
         )
+        if turn.skip_reason:
+            return answer
+        missing_must = displaced(turn.tiers, turn.filter_scope, self.config.max_items, answer, candidates.by_id)
+        return replace(answer, displaced=missing_must)
 
     def close(self) -> None:
         """Close the index of the documents, and the table if it is private."""

@@ -1,0 +1,26 @@
+"""PrefixTokens: how much of the start of the block a prompt cache can reuse."""
+
+from __future__ import annotations
+
+from lab.measures.columns import Floats
+from lab.measures.conversation import Turns
+from lab.measures.model import COUNT, SEED_003, TurnMeasure
+
+
+def prefix_tokens(turns: Turns) -> Floats:
+    """Return the estimated tokens of the longest common prefix of a block and the previous one; NaN at the first."""
+    return turns.prefix_tokens.astype(float)
+
+
+MEASURE = TurnMeasure(
+    name="PrefixTokens",
+    values=prefix_tokens,
+    better="neither",
+    range=COUNT,
+    source=SEED_003,
+    definition=(
+        "Estimated tokens at the start of the injected block that equal the start of the block of the previous recall "
+        "turn, which is what a prompt cache reuses; null at the first recall turn."
+    ),
+    order=46,
+)
