@@ -32,6 +32,7 @@ from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.many.system import Group, Many, group_of
+from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
@@ -244,12 +245,16 @@ class PolicySystem(_Engine):
             candidates,
             self.config.max_items,
             timer,
+            explain_all=self.config.explains_all,
         )
         if ask.items_only:
             return recall
         missing_must = displaced(tiers, ask.scope, self.config.max_items, recall, candidates.by_id)
-        receipt_text = js_json(recall.receipt) if self.config.upstream else None
-        return replace(recall, receipt_text=receipt_text, displaced=missing_must)
+        receipt = recall.receipt
+        if self.config.explains_all and missing_must:
+            receipt = {**receipt, "notInjected": {engine_id(key): "quota" for key in missing_must}}
+        receipt_text = js_json(receipt) if self.config.upstream else None
+        return replace(recall, receipt=receipt, receipt_text=receipt_text, displaced=missing_must)
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """Run the policy (E-12). Tiers are searched and fused when the policy requests them."""

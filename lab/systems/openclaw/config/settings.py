@@ -97,7 +97,8 @@ class Phases:
     of the final score (16.3). ``trust``: off or soft (16.7). ``min_relevance``: hits without a text match and with a
     lower cosine are dropped, 0 for none (20.16). ``recency_window_days``: older hits are dropped, 0 for none.
     ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top
-    (extra). ``tier_mode``: live, or loop_v0 (3.5).
+    (extra). ``tier_mode``: live, or loop_v0 (3.5). ``receipt``: receipts explain every item and every must memory that
+    lost its place (screen), or list ``receipts.maxItems`` items (listed); under any selection policy.
     """
 
     repeat: bool = True
@@ -113,10 +114,11 @@ class Phases:
     hard_rules: bool = True
     pinned_counts: str = "inside"
     tier_mode: str = "live"
+    receipt: str = "screen"
 
 
 # All phases off: in the plugin, and under the old policy, so that one line of configuration rolls back.
-NO_PHASES = Phases(repeat=False, score=(), hard_rules=False, pinned_counts="extra")
+NO_PHASES = Phases(repeat=False, score=(), hard_rules=False, pinned_counts="extra", receipt="listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,11 @@ class EngineConfig:
     def active_phases(self) -> Phases:
         """The phases in effect."""
         return self.phases if self.phased else NO_PHASES
+
+    @property
+    def explains_all(self) -> bool:
+        """Whether receipts explain every item, and not only the first ``receipts.maxItems`` (E-66)."""
+        return self.phases.receipt == "screen"
 
     @property
     def max_items(self) -> int:

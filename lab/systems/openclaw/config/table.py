@@ -365,6 +365,7 @@ PHASES = Section(
         "hardRules": _flag(True),
         "pinnedCounts": _choice("inside", "extra"),
         "tierMode": _choice("live", "loop_v0"),
+        "receipt": _choice("screen", "listed"),
     },
     boolean=False,
     only_seed=True,

@@ -76,4 +76,5 @@ def _receipt(turn: Turn, injected: int, packed: Packed | None) -> dict[str, Any]
         final=[Final(row.id, row.importance_label, row.scope) for row in final],
         injected=injected,
         parts=parts | turn.additions,
+        explain_all=turn.config.explains_all,
     )

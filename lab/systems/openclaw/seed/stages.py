@@ -12,11 +12,11 @@ from typing import Any
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
-from lab.systems.openclaw.recall.receipt import most_listed
 from lab.systems.openclaw.recall.stages import mark_stale, take
 from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set, working_set_row
 from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS
 from lab.systems.openclaw.seed.hot_lane import HotLane
+from lab.systems.openclaw.seed.not_injected import not_injected
 from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
 from lab.systems.openclaw.seed.policy_loop import policy_tier
 from lab.systems.openclaw.seed.score import QUARANTINED
@@ -84,6 +84,9 @@ def select(turn: SeedTurn) -> None:
     if quarantined:
         scoped = lane.select(turn.tiers.unrecorded(), limit, quarantined=True)
     take(turn, scoped)
+    if turn.config.phased and turn.selection.quota is None:
+        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas hold all the same.
+        turn.selection = turn.selection._replace(quota=turn.config.auto_recall.quota)
     mark_stale(turn, len(turn.stale))
     turn.hits = list(scoped.selection.picked)
     turn.final = [*(_hard_pick(row) for row in turn.hard), *turn.hits]
@@ -128,7 +131,9 @@ def budget(turn: SeedTurn) -> None:
     if turn.receipt and "decisions" in turn.receipt:
         kept = {slot.id for slot in turn.kept}
         turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in kept}
-        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), most_listed(turn.config.receipts))
+        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), turn.most_ids)
+    if turn.receipt and turn.config.explains_all:
+        turn.receipt["notInjected"] = not_injected(turn, kept={slot.id for slot in turn.kept}.union(turn.covered))
 
 
 def remember(turn: SeedTurn) -> None:
@@ -155,7 +160,7 @@ def _shorter(slot: Slot, built: WorkingSet, units: int, *, rules: bool) -> Slot 
 
 def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantined: bool) -> None:
     """Add receipt fields of seed 000: what was pinned, and what would have been selected without each suppression."""
-    listed = most_listed(turn.config.receipts)
+    listed = turn.most_ids
     chosen = {pick.candidate.id for pick in turn.hits}
     penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]
     repeated: list[str] = []

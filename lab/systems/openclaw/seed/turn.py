@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.budget import Slot
+from lab.systems.openclaw.recall.receipt import MAX_LISTED, most_listed
 from lab.systems.openclaw.recall.turn import Turn
 from lab.systems.openclaw.seed.working_set import WorkingSet, sections_of
 from lab.utf16 import js_length
@@ -39,8 +40,13 @@ class SeedTurn(Turn):
 
     @property
     def explained(self) -> bool:
-        """Whether the receipt names a decision for each item: under the quotas, and beside any Working Set."""
+        """Whether the receipt has the fields of seed 000: under the quotas, and beside any Working Set."""
         return self.config.phased or self.config.working_set.enabled
+
+    @property
+    def most_ids(self) -> int:
+        """The maximum length of a list of ids in the receipt."""
+        return MAX_LISTED if self.config.explains_all else most_listed(self.config.receipts)
 
     def is_whole(self, row: Row) -> bool:
         """Whether the Working Set's line of a memory is its full text, which it always is for a hard rule."""
