@@ -321,7 +321,7 @@ class FlowSystem(_Engine):
             candidates.shared,
             candidates.no_vector,
             docs,
-            self._derived.write if self._table is not None or (self.arm.derives and not ask.probe) else None,
+            self._derived.write if self._table is not None or not ask.probe else None,
             candidates.gone,
         )
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
