@@ -5,44 +5,27 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lab.compare.comparable import require_comparable
 from lab.compare.equal import equal_in, equal_notes
-from lab.compare.statistics import Estimate, clustered, holm, sign_flips
+from lab.compare.judged import apart, as_json, judged_means
+from lab.compare.pairs import Pairs, by_conversation, pairs_by_measure
+from lab.compare.statistics import Estimate, clipped, clustered, holm, is_shown, sign_flips
 from lab.errors import UnusableInput
-from lab.measures.catalogue import RANKED, canonical, direction, entry_of
+from lab.measures.catalogue import RANKED, canonical, direction, is_better, widest
 from lab.measures.names import require_measure
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
 from lab.replay.config_notes import embedder_notes
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
-from lab.runs.scores import Scores, Values
+from lab.runs.scores import Scores
 from lab.runs.trial import trial_of
 
 # With more primary measures than this, Holm's correction leaves too little power.
 MOST_PRIMARY = 5
-
-
-class Pairs(NamedTuple):
-    """The probes or turns at which a measure compares two arms, with their conversation and both values.
-
-    The lists have equal lengths; ``at`` holds the key of each probe or turn. If a value is missing in one arm only, the
-    measure's entry in the catalogue may provide a substitute: ``filled_baseline`` and ``filled_candidate`` count the
-    substitutes in each arm. ``left_out`` counts the probes or turns without a substitute, which are not in the lists.
-    """
-
-    measure: str
-    at: list[str]
-    conversation: list[str]
-    baseline: list[float]
-    candidate: list[float]
-    filled_baseline: int = 0
-    filled_candidate: int = 0
-    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +54,17 @@ class Difference:
     filled_candidate: int = 0
     left_out: int = 0
 
+    @property
+    def is_shown(self) -> bool:
+        """Return whether the difference is shown (:func:`lab.compare.statistics.is_shown`)."""
+        return is_shown(self.estimate, self.p if self.p_holm is None else self.p_holm)
+
+    @property
+    def is_better(self) -> bool | None:
+        """Return whether the candidate is shown to be better; None if nothing is shown or neither way is better."""
+        low, high = self.estimate.low, self.estimate.high
+        return is_better(self.measure, low, high) if self.is_shown and low is not None and high is not None else None
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON, with the fields of the estimate inlined."""
         values = asdict(self)
@@ -95,7 +89,7 @@ class Comparison:
     measure that has values in one arm only and the name of the other arm. ``slices`` holds the primary measures by
     subgroup, worst first. ``sampled_labels`` says how labels were sampled, None if they were recorded. ``embedder``
     holds notes on arms configured for another embedder than the run's and on identical conversations, which count
-    once. ``trial`` holds the reasons why the results are not evidence.
+    once. ``trial`` holds the reasons why the results are not evidence. ``judged`` has Judged@cutoff of both arms.
     """
 
     baseline: str
@@ -111,16 +105,23 @@ class Comparison:
     sampled_labels: str | None = None
     embedder: tuple[str, ...] = ()
     trial: tuple[str, ...] = ()
+    judged: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def family(self) -> int:
         """Return the size of Holm's family: the number of primary measures that were measured."""
         return sum(difference.p_holm is not None for difference in self.differences)
 
+    @property
+    def apart(self) -> str | None:
+        """Return a warning if the arms are not judged alike; else None."""
+        return apart(self.judged, self.cutoff)
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             "trial": list(self.trial),
+            "judged": as_json(self.judged, self.cutoff),
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,
@@ -199,6 +200,11 @@ def compare_arms(
         base_run.labels if base_run.labels_are_sampled else None,
         _notes(base_run, base_arm, cand_run, cand_arm),
         trial_of(base_run, cand_run),
+        {
+            name: shares[arm]
+            for name, arm, of in ((baseline, base_arm, base_scores), (candidate, cand_arm, cand_scores))
+            if arm in (shares := judged_means(of, cutoff))
+        },
     )
 
 
@@ -247,60 +253,6 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
     return other, arm
 
 
-NO_VALUES = Values([], [], [])
-
-
-def pairs_by_measure(
-    base: Scores, base_arm: str, cand: Scores, cand_arm: str, equal: Mapping[str, str] = MappingProxyType({})
-) -> tuple[list[Pairs], dict[str, str]]:
-    """Return the pairs of each measure that has values in both arms, and the side without values for the others.
-
-    Measures are in the baseline's order; a side is ``baseline`` or ``candidate``. ``equal`` maps the name of each
-    duplicated conversation to the name of its cluster.
-    """
-    befores, afters = base.all_of_arm(base_arm), cand.all_of_arm(cand_arm)
-    paired, lacking = [], {}
-    for measure in {**befores, **afters}:
-        before, after = befores.get(measure, NO_VALUES), afters.get(measure, NO_VALUES)
-        sides_of = {"baseline": before, "candidate": after}
-        sides = [side for side, values in sides_of.items() if all(map(math.isnan, values.value))]
-        if len(sides) == 1:
-            lacking[measure] = sides[0]
-        elif not sides and (pairs := pairs_of(measure, before, after)).at:
-            paired.append(pairs._replace(conversation=[equal.get(name, name) for name in pairs.conversation]))
-    return paired, lacking
-
-
-def pairs_of(measure: str, before: Values, after: Values) -> Pairs:
-    """Pair the values of ``before`` with those of ``after`` at the same probe or turn.
-
-    A value missing on one side only is replaced by the catalogue's value for missing ones; if it has none, the pair is
-    left out.
-    """
-    entry = entry_of(measure)
-    missing = entry.missing if entry else None
-    after_values = dict(zip(after.at, after.value, strict=True))
-    pairs = Pairs(measure, [], [], [], [])
-    filled_baseline = filled_candidate = left_out = 0
-    for at, conversation, old in zip(*before, strict=True):
-        new = after_values.get(at, math.nan)
-        # NaN does not equal itself.
-        if old != old or new != new:
-            if old != old and new != new:
-                continue
-            if missing is None:
-                left_out += 1
-                continue
-            filled_baseline += old != old
-            filled_candidate += new != new
-            old, new = (missing if value != value else value for value in (old, new))
-        pairs.at.append(at)
-        pairs.conversation.append(conversation)
-        pairs.baseline.append(old)
-        pairs.candidate.append(new)
-    return pairs._replace(filled_baseline=filled_baseline, filled_candidate=filled_candidate, left_out=left_out)
-
-
 def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
     differences = _each(pairs)
     adjusted = holm({difference.measure: difference.p for difference in differences if difference.measure in primary})
@@ -316,17 +268,9 @@ def _each(pairs: Sequence[Pairs], *, tested: bool = True) -> list[Difference]:
     return [_difference(pair, group, p) for pair, group, p in zip(pairs, groups, p_values, strict=True)]
 
 
-def by_conversation(pairs: Pairs) -> dict[str, list[float]]:
-    """Return the differences (candidate minus baseline) of all probes or turns, by conversation."""
-    groups: dict[str, list[float]] = {}
-    for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
-        groups.setdefault(conversation, []).append(after - before)
-    return groups
-
-
 def _difference(pairs: Pairs, groups: Mapping[str, Sequence[float]], p: float) -> Difference:
     changes = [after - before for before, after in zip(pairs.baseline, pairs.candidate, strict=True)]
-    estimate = clustered(groups)
+    estimate = clipped(clustered(groups), widest(pairs.measure))
     baseline = sum(pairs.baseline) / len(changes)
     spread = statistics.stdev(changes) if len(changes) > 1 else 0.0
     return Difference(

@@ -45,6 +45,15 @@ def headlines(cutoff: int) -> tuple[str, ...]:
     return (f"Success@{cutoff}", f"R@{cutoff}", f"nDCG@{cutoff}", f"GoldNice@{cutoff}", "RepeatRate")
 
 
+def with_judged(names: Sequence[str]) -> list[str]:
+    """Return measures with Judged@k after each Success@k: how much of what a hit was counted over was judged."""
+    beside: list[str] = []
+    for name in names:
+        stem, _, cutoff = name.partition("@")
+        beside += [name, f"Judged@{cutoff}"] if stem == "Success" else [name]
+    return list(dict.fromkeys(beside))
+
+
 class Limit(NamedTuple):
     """What is measured for an arm.
 
@@ -200,6 +209,19 @@ def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
         yield Block(receipts.turn[rows], values)
     for once in of_kind(ConversationMeasure):
         yield Block(receipts.conversation_unit, {once.name: np.array([once.values(turns)])})
+
+
+def unequal_counts(scores: Scores, measures: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return the number of values by arm for each of the ``measures`` that has not the same number in every arm.
+
+    The means of such a measure are over different turns. A comparison pairs them, and says what it filled in.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for arm in scores.arms:
+        for name, values in scores.of_arm(arm).items():
+            counts.setdefault(name, {})[arm] = len(values.at)
+    known = ((name, {arm: counts[name].get(arm, 0) for arm in scores.arms}) for name in measures if name in counts)
+    return {name: by_arm for name, by_arm in known if len(set(by_arm.values())) > 1}
 
 
 def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from lab.report.material import busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
+from lab.sweep.scale import POINTS, ScalePoint
+from lab.sweep.silence import Point as SilencePoint
 
 if TYPE_CHECKING:
     from lab.report.entry import Draw
@@ -78,6 +80,23 @@ def _saturation(data: ReportData) -> list[Draw]:
         return []
     points = [Point(**row) for row in read_table(path).to_pylist()]
     return [partial(figures.saturation_figure, points, data.source)]
+
+
+def _silence(data: ReportData) -> list[Draw]:
+    path = data.run.path / "silence.parquet"
+    if not path.exists():
+        return []
+    points = [SilencePoint(**row) for row in read_table(path).to_pylist()]
+    return [partial(figures.silence_figure, points, data.source)]
+
+
+def _scale(data: ReportData) -> list[Draw]:
+    # `lab scale` puts its runs beside its table.
+    path = data.run.path.parent / POINTS
+    if not path.exists():
+        return []
+    points = [ScalePoint(**row) for row in read_table(path).to_pylist()]
+    return [partial(figures.scale_figure, points, data.run.cutoff, data.source)]
 
 
 def _tradeoff(data: ReportData) -> list[Draw]:
@@ -161,6 +180,23 @@ FIGURES = (
         "that an ordinary turn does not need. Lower row: labels are independent of relevance; at the right edge every "
         "memory is must_remember, so tiers make no difference.",
         _saturation,
+    ),
+    ReportFigure(
+        "silence",
+        "arms",
+        "False recall against hits",
+        "Curves of lab silence over every threshold; each point is computed on all conversations, so the best one "
+        "looks better than it is. The table of lab silence has thresholds chosen on one half and told on the other.",
+        _silence,
+    ),
+    ReportFigure(
+        "scale",
+        "arms",
+        "Every arm as a conversation gets more memories",
+        "The same replay with haystacks of several sizes (lab scale). The median time of a turn was measured during "
+        "these replays, with searches shared between arms.",
+        _scale,
+        repeatable=False,
     ),
     ReportFigure(
         "pareto",

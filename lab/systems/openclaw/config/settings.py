@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.retrieval.clamp import Clamp
+from lab.retrieval.fusion import RRF, Fusion
+from lab.retrieval.silence import Silence
 from lab.retrieval.tokens import TextSettings
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
@@ -32,6 +34,7 @@ class AutoRecall:
     selection_mode: str = "tier_first_v1"
     quota: Quota = DEFAULT_QUOTA
     strict_caps: bool = True
+    quotas_per: str = "turn"
     repeat_window_turns: int = 6
     repeat_penalty: float = 0.35
     dedupe_backbone: bool = True
@@ -92,33 +95,49 @@ class Phases:
 
     ``repeat``: whether repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
     ``repeat_history``: count per session or over the whole conversation. ``repeat_counts``: recall_turns or
-    all_user_turns. ``relevance``: the scale that factors multiply: rrf (k = 60, flat), reciprocal (k = 0) or
-    similarity. ``relevance_over``: use ranks within a tier, or ranks in the whole pool. ``score``: the enabled factors
-    of the final score (16.3). ``trust``: off or soft (16.7). ``min_relevance``: hits without a text match and with a
-    lower cosine are dropped, 0 for none (20.16). ``recency_window_days``: older hits are dropped, 0 for none.
-    ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top
-    (extra). ``tier_mode``: live, or loop_v0 (3.5). ``receipt``: receipts explain every item and every must memory that
-    lost its place (screen), or list ``receipts.maxItems`` items (listed); under any selection policy.
+    all_user_turns. ``repeat_exempt_top``: so many of the best candidates of the whole pool are exempt from repeat
+    suppression. ``relevance``: the scale that factors multiply: rrf (k = 60, flat), reciprocal (k = 0), similarity, or
+    fused (the score of ``lab.fusion``). ``relevance_over``: use ranks within a tier, or ranks in the whole pool.
+    ``score``: the enabled factors of the final score (16.3). ``trust``: prefer, soft (16.7) or off. ``min_relevance``:
+    hits without a text match and with a lower cosine are dropped, 0 for none (20.16). ``recent_days``: the slot of
+    unknown memories is also open to memories that are at most this old, 0 for none. ``recency_window_days``: older
+    hits are dropped, 0 for none. ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems
+    (inside) or is added on top (extra). ``item_max_chars``: a longer memory is injected as its first so many UTF-16
+    units, 0 for no limit; hard rules are never cut. ``tier_mode``: fallback (the tier ignore if recall would be empty),
+    live (never), or loop_v0 (3.5). ``receipt``: receipts explain every item and every must memory that lost its place
+    (screen), or list ``receipts.maxItems`` items (listed); under any selection policy.
     """
 
     repeat: bool = True
     repeat_decay: str = "compounding"
     repeat_history: str = "session"
     repeat_counts: str = "recall_turns"
+    repeat_exempt_top: int = 0
     relevance: str = "rrf"
     relevance_over: str = "tier"
     score: tuple[str, ...] = ("relevance", "scope_match", "recency", "importance_prior")
-    trust: str = "off"
+    trust: str = "prefer"
     min_relevance: float = 0.0
     recency_window_days: int = 0
+    recent_days: int = 7
     hard_rules: bool = True
     pinned_counts: str = "inside"
-    tier_mode: str = "live"
+    item_max_chars: int = 0
+    tier_mode: str = "fallback"
     receipt: str = "screen"
 
 
 # All phases off: in the plugin, and under the old policy, so that one line of configuration rolls back.
-NO_PHASES = Phases(repeat=False, score=(), hard_rules=False, pinned_counts="extra", receipt="listed")
+NO_PHASES = Phases(
+    repeat=False,
+    score=(),
+    trust="off",
+    recent_days=0,
+    hard_rules=False,
+    pinned_counts="extra",
+    tier_mode="live",
+    receipt="listed",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +156,8 @@ class EngineConfig:
     read_only: bool = False
     phases: Phases = field(default_factory=Phases)
     text: TextSettings = field(default_factory=TextSettings)
+    fusion: Fusion = RRF
+    silence: Silence = field(default_factory=Silence)
 
     @property
     def upstream(self) -> bool:

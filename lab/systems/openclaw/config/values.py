@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.systems.openclaw.config.table import MOST_FALLBACKS, UPSTREAM, Knob, Section
+from lab.systems.openclaw.config.knob import UPSTREAM, Knob, Section
+from lab.systems.openclaw.config.table import MOST_FALLBACKS
 from lab.systems.openclaw.recall.scope import scope_token
 from lab.systems.openclaw.upstream.js import js_number
 from lab.utf16 import WHITESPACE

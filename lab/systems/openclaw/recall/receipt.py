@@ -26,8 +26,11 @@ REASONS = (
     "embedding_input_too_long",
     "no_results_must",
     "no_results_nice",
+    "all_excluded",
     "provider_unavailable",
     "budget_cap",
+    # Only with lab.silence, which the plugin does not have.
+    "low_relevance",
 )
 TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore"}
 _IN_COMMENT = ("schema", "verbosity", "skipped", "skipReason", "selectionMode", "quota", "tiersSearched", "fusedTop")

@@ -1,14 +1,21 @@
-"""Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7)."""
+"""Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7).
+
+Rows that may not be selected are excluded inside the search (E-68): it goes deeper until each lane has as many other
+rows as it would have returned, so that excluded rows take no other row's place.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter, Hit, Lanes, View
-from lab.retrieval.fusion import fuse
+from lab.retrieval.fusion import RRF, Fusion, fuse
 from lab.retrieval.row import Candidate, Row
+from lab.retrieval.silence import Silence
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
@@ -16,23 +23,47 @@ from lab.systems.openclaw.select.tiers import TierPlan
 
 
 class Searched(NamedTuple):
-    """One tier in one scope: raw lanes, fused candidates, and the nanoseconds that both took."""
+    """One tier in one scope: lanes, fused candidates, the nanoseconds that both took, and the excluded hits.
+
+    ``excluded`` counts the different rows that a lane returned and that may not be selected.
+    """
 
     lanes: Lanes
     fused: list[Candidate]
     nanoseconds: int = 0
+    excluded: int = 0
 
 
-class Pool(NamedTuple):
-    """Ranks among all memories of a scope, by id: rank in the text lane, rank and distance in the vector lane."""
+@dataclass(frozen=True)
+class Pool:
+    """All memories of a scope, whatever their labels: both lanes to :data:`POOL_DEPTH`."""
 
-    fts: dict[str, int]
-    vec: dict[str, tuple[int, float]]
+    lanes: Lanes
+    rows: Sequence[Row]
+    fusion: Fusion
+
+    @cached_property
+    def fts(self) -> dict[str, int]:
+        """The rank in the text lane, by id."""
+        return {self.rows[hit.row].id: rank for rank, hit in enumerate(self.lanes.fts, 1)}
+
+    @cached_property
+    def vec(self) -> dict[str, tuple[int, float]]:
+        """The rank and the distance in the vector lane, by id."""
+        return {self.rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(self.lanes.vec, 1)}
+
+    @cached_property
+    def scores(self) -> dict[str, float]:
+        """The fused score by id, best first."""
+        depth = len(self.lanes.fts) + len(self.lanes.vec)
+        return {hit.id: hit.score for hit in fuse(self.lanes, self.rows, depth, self.fusion)}
 
 
 # The depth to which the pool is ranked; memories beyond it do not count as near.
 POOL_DEPTH = 50
-Shared = MutableMapping[tuple[Filter, int], Searched]
+# A search that meets excluded rows goes deeper by this factor at a time, to this depth at most (E-68).
+DEEPER, DEEPEST = 4, 6_000
+Shared = MutableMapping[tuple[Filter, int, Fusion], Searched]
 
 
 class Tiers:
@@ -43,34 +74,88 @@ class Tiers:
     """
 
     def __init__(
-        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, timer: StageTimer | None = None
+        self,
+        view: View,
+        rows: Sequence[Row],
+        limit: int,
+        shared: Shared,
+        timer: StageTimer | None = None,
+        fusion: Fusion = RRF,
     ) -> None:
         self.filters: list[Filter] = []
         self.results: list[Searched] = []
-        self.limit = limit
+        self.limit, self.fusion = limit, fusion
         self.timer = timer or StageTimer()
         self._view, self._rows, self._shared = view, rows, shared
         self._pools: dict[str | None, Pool] = {}
 
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
         """Return the candidates of one tier in one scope (None: any), best first."""
-        where = Filter(scope, plan.labels)
-        key = where, self.limit
+        result = self.searched(Filter(scope, plan.labels))
+        self.record(Filter(scope, plan.labels), result)
+        return result.fused
+
+    def record(self, where: Filter, result: Searched) -> None:
+        """Count a search in the receipt."""
+        self.filters.append(where)
+        self.results.append(result)
+
+    def searched(self, where: Filter) -> Searched:
+        """Return the lanes and candidates under a filter, searched once for all arms."""
+        key = where, self.limit, self.fusion
 
         def find() -> Searched:
             result = self._shared.get(key)
             if result is None:
                 lanes = self._view.search(where, self.limit)
                 started = time.perf_counter_ns()
-                fused = fuse(lanes, self._rows, self.limit)
+                fused = fuse(lanes, self._rows, self.limit, self.fusion)
                 spent = lanes.nanoseconds + time.perf_counter_ns() - started
                 result = self._shared[key] = Searched(lanes, fused, spent)
             return result
 
-        result = self.timer.share(("tier", key), find)
-        self.filters.append(where)
-        self.results.append(result)
-        return result.fused
+        return self.timer.share(("tier", key), find)
+
+    def admitted(self, where: Filter, is_excluded: Callable[[Row], bool], floor: float = 0.0) -> Searched:
+        """Return what a search returns that never meets the excluded rows (E-68).
+
+        Each lane is searched deeper until it has ``limit`` rows that are not excluded, or no more rows. ``floor``: hits
+        of the vector lane with a lower cosine are left out unless the text lane returned them. The result depends on
+        the store's order alone, not on how deep the search went.
+        """
+        found, limit, rows = self.searched(where), self.limit, self._rows
+        known: dict[int, bool] = {}
+
+        def passing(hits: Sequence[Hit]) -> list[Hit]:
+            kept = []
+            for hit in hits:
+                number = hit.row
+                if number not in known:
+                    known[number] = is_excluded(rows[number])
+                if not known[number]:
+                    kept.append(hit)
+            return kept
+
+        def wants_more(kept: Sequence[Hit], hits: Sequence[Hit]) -> bool:
+            return len(kept) < limit and len(hits) >= depth
+
+        lanes, depth = found.lanes, limit
+        fts, vec = passing(lanes.fts), passing(lanes.vec)
+        while depth < DEEPEST and (wants_more(fts, lanes.fts) or wants_more(vec, lanes.vec)):
+            depth = min(DEEPEST, depth * DEEPER)
+            lanes = self.timer.search(self._view, where, depth)
+            fts, vec = passing(lanes.fts), passing(lanes.vec)
+        fts, vec = fts[:limit], vec[:limit]
+        excluded = sum(known.values())
+        if floor > 0.0:
+            worded = {hit.row for hit in fts}
+            near = [hit for hit in vec if hit.row in worded or 1.0 - hit.distance / 2.0 >= floor]
+            excluded += len(vec) - len(near)
+            vec = near
+        if not excluded:
+            return found
+        admitted = Lanes(fts, vec, found.lanes.nanoseconds)
+        return Searched(admitted, fuse(admitted, rows, limit, self.fusion), found.nanoseconds, excluded)
 
     def pool(self, scope: str | None) -> Pool:
         """Search both lanes over every memory of a scope, whatever its label.
@@ -80,15 +165,16 @@ class Tiers:
         pool = self._pools.get(scope)
         if pool is None:
             lanes = self.timer.search(self._view, Filter(scope), POOL_DEPTH)
-            pool = self._pools[scope] = Pool(
-                {self._rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)},
-                {self._rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(lanes.vec, 1)},
-            )
+            pool = self._pools[scope] = Pool(lanes, self._rows, self.fusion)
         return pool
+
+    def silent(self, scope: str | None, silence: Silence) -> bool:
+        """Return whether recall keeps silent in a scope; receipts do not count the search."""
+        return silence.threshold > 0 and silence.applies(self.pool(scope).lanes)
 
     def unrecorded(self) -> Tiers:
         """Return the same tiers for further searches that receipts do not count."""
-        return Tiers(self._view, self._rows, self.limit, self._shared, self.timer)
+        return Tiers(self._view, self._rows, self.limit, self._shared, self.timer, self.fusion)
 
     def lane_summaries(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
         """Return the receipt's summaries of both lanes, over all searches of the recall."""

@@ -22,6 +22,8 @@ from lab.systems.openclaw.select.tiers import recall_plans
 from lab.systems.openclaw.upstream.js import Json
 from lab.utf16 import WHITESPACE
 
+# The reason of a receipt for a turn at which the search found nothing relevant enough.
+SILENT = "low_relevance"
 _Turn = TypeVar("_Turn", bound=Turn)
 
 
@@ -119,7 +121,7 @@ def mark_stale(turn: Turn, dropped: int) -> None:
 def docs(turn: Turn) -> None:
     """Consult the operator's documents if recall found too few memories (E-47)."""
     lane = turn.memories.docs
-    if lane is None or not lane.needed(len(turn.hits)):
+    if lane is None or turn.silent or not lane.needed(len(turn.hits)):
         return
     requested = max(1, turn.config.max_items - len(turn.hits))
     answer = lane.consult(turn.text, turn.scope, requested, trigger="insufficient_hot")

@@ -99,10 +99,11 @@ class Turn:
     """The turn's state, which the stages fill in.
 
     ``filter_scope`` None searches every scope; ``done`` ends the flow; ``error`` is the exception of a failed stage.
-    ``synthesised`` are ids of the memories that the Working Set was built from.
-    ``log`` has level and text of what the plugin would log, except the receipt. ``hard`` are hard rules injected as
-    items. ``exempt``, ``excluded``, ``stale`` and ``factors`` record by id what happened to candidates. Profiles
-    subclass it and define which memories their Working Set covers.
+    ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``synthesised`` are ids of the
+    memories that the Working Set was built from. ``log`` has level and text of what
+    the plugin would log, except the receipt. ``hard`` are hard rules injected as items. ``exempt``, ``excluded``,
+    ``stale`` and ``factors`` record by id what happened to candidates. Profiles subclass it and define which memories
+    their Working Set covers.
     """
 
     prompt: Prompt
@@ -115,6 +116,7 @@ class Turn:
     scope_invalid: bool = False
     filter_scope: str | None = None
     skip_reason: str | None = None
+    silent: bool = False
     done: bool = False
     error: Exception | None = None
     selection: Selection = field(default_factory=lambda: Selection([], [], []))
@@ -142,7 +144,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         memories, limit = self.memories, self.config.auto_recall.search_limit
-        self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared)
+        self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared, fusion=self.config.fusion)
         self.timings = self.tiers.timer.timings
 
     @property

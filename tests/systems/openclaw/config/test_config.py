@@ -10,6 +10,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.config.knob import PROFILES, Knob, Section
 from lab.systems.openclaw.config.missing import NOT_HERE
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve, shown
 from lab.systems.openclaw.config.settings import (
@@ -20,7 +21,7 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.config.table import LAB, PLUGIN
 from lab.systems.openclaw.config.values import finite, number_in_range, parse_env_boolean
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
@@ -198,9 +199,15 @@ def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count
     [
         ({"autorecall": {}}, "my.json: autorecall: unknown key; known: autoCapture, autoRecall, budget, dbPath"),
         (recall(maxitems=3), "my.json: autoRecall.maxitems: unknown key; known: dedupeBackbone, enabled"),
-        (recall(quotas={"x": 1}), "my.json: autoRecall.quotas.x: unknown key; known: caps, mustMax, niceMin, unknown"),
+        (
+            recall(quotas={"x": 1}),
+            "my.json: autoRecall.quotas.x: unknown key; known: caps, mustMax, niceMin, per, unknown",
+        ),
         ({"weijiMemoryPreflight": {"x": 1}}, "my.json: weijiMemoryPreflight.x: unknown key; known: command"),
-        ({"lab": {"stopWords": "none"}}, "my.json: lab.stopWords: unknown key; known: arm, phases, profile, textLane"),
+        (
+            {"lab": {"stopWords": "none"}},
+            "my.json: lab.stopWords: unknown key; known: arm, fusion, phases, profile, silence, textLane",
+        ),
         ({"budget": {"maxChars": "abc"}}, "my.json: budget.maxChars: expected a number, found 'abc'"),
         (recall(maxItems=True), "my.json: autoRecall.maxItems: expected a number, found true"),
         (recall(quotas={"niceMin": None}), "my.json: autoRecall.quotas.niceMin: expected a number, found null"),
@@ -211,7 +218,7 @@ def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count
         (recall(quotas=[2, 2, 1]), "my.json: autoRecall.quotas: expected an object, found a list"),
         (
             recall(quotas={"caps": "soft"}),
-            "my.json: autoRecall.quotas.caps: expected one of strict, reservation, found 'soft'",
+            "my.json: autoRecall.quotas.caps: expected one of reservation, strict, found 'soft'",
         ),
         (
             recall(includeUnknownFallback=1),
@@ -331,7 +338,7 @@ def test_describe_accepts_a_config_built_by_hand() -> None:
 @pytest.mark.parametrize(
     ("section", "kind", "other"),
     [
-        (PLUGIN["autoRecall"], AutoRecall, {"quota", "strict_caps"}),
+        (PLUGIN["autoRecall"], AutoRecall, {"quota", "quotas_per", "strict_caps"}),
         (PLUGIN["scopePolicy"], ScopePolicy, {"max_length", "skip_fallback_on_invalid"}),
         (PLUGIN["budget"], Budget, set()),
         (PLUGIN["workingSet"], WorkingSetSettings, {"variant"}),
