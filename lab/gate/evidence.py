@@ -28,8 +28,8 @@ Groups = Mapping[str, Sequence[float]]
 # What gives a measure values, by the name of the measure without its cutoff.
 GIVES_VALUES = {
     "HardRules": "no memory is a hard rule; `lab replay --hard-rules N` samples N per conversation",
-    "StaleRecall": "no memory is superseded; record what replaced a memory (`supersedes`), or judge such probes",
-    "Forbidden": "no memory is judged misleading; judge some (`lab golden judge`, grade forbidden)",
+    "StaleRecall": "no memory is superseded; record what replaced a memory (field `supersedes`)",
+    "Forbidden": "no memory is judged misleading; forbid some in the golden set (`lab golden judge`, key f)",
     "CleanHit": "no probe has relevant memories; a golden set does that (`lab golden pool` starts one)",
     "FalseRecall": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",
     "FalseItems": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",

@@ -14,7 +14,7 @@ def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
 
     ``budget``: its slot was dropped. ``backbone_duplicate``: the Working Set holds its text. ``stale_todo``: it is too
     old. ``repeat``: it would have been selected without the repeat penalty. ``filtered``: a limit of age, relevance or
-    trust excluded it. ``silent``: the search found nothing relevant enough. ``quota``, or ``slots`` under tier_first_v1:
+    trust excluded it. ``silent``: the search found nothing relevant enough. ``quota`` (``slots`` under tier_first_v1):
     others took the slots.
     """
     candidates = turn.tiers.unrecorded().fused(recall_plans()[0], turn.filter_scope)[: turn.config.max_items]
