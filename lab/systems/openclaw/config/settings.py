@@ -49,7 +49,7 @@ class AutoRecall:
 class WorkingSetSettings:
     """``workingSet`` (E-26). Sizes are UTF-16 units and lines.
 
-    ``variant``: the text is the profile's (``current``) or that of the documents' days (``v1``; E-65).
+    ``variant``: the text is the profile's (``current``) or that of the documents' days (``v1``; E-69).
     """
 
     enabled: bool = False

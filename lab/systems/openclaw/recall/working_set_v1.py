@@ -1,4 +1,4 @@
-"""The Working Set of the design documents' days, whose header calls it ``[working_set v1]`` (E-65).
+"""The Working Set of the design documents' days, whose header calls it ``[working_set v1]`` (E-69).
 
 The public plugin of that time built it at every turn from the store and the prompt. It is cut anywhere, may repeat a
 line in two sections, and keeps stale TODOs. ``lab.workingSet: v1`` selects it in either profile.
