@@ -339,7 +339,7 @@ def test_describe_accepts_a_config_built_by_hand() -> None:
         (PLUGIN["autoRecall"], AutoRecall, {"quota", "quotas_per", "strict_caps"}),
         (PLUGIN["scopePolicy"], ScopePolicy, {"max_length", "skip_fallback_on_invalid"}),
         (PLUGIN["budget"], Budget, set()),
-        (PLUGIN["workingSet"], WorkingSetSettings, set()),
+        (PLUGIN["workingSet"], WorkingSetSettings, {"variant"}),
         (PLUGIN["receipts"], ReceiptSettings, set()),
         (PLUGIN["docsColdLane"], DocsSettings, set()),
         (LAB.keys["phases"], Phases, set()),
