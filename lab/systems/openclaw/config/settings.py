@@ -180,7 +180,7 @@ class EngineConfig:
 
     @property
     def explains_all(self) -> bool:
-        """Whether receipts explain every item, and not only the first ``receipts.maxItems`` (E-66)."""
+        """Whether receipts explain every item, and not only the first ``receipts.maxItems`` (E-68)."""
         return self.phases.receipt == "screen"
 
     @property

@@ -1,4 +1,4 @@
-"""Print a recall receipt on one screen: 24 lines of 80 columns at most (seed 000, criterion 5; E-66)."""
+"""Print a recall receipt on one screen: 24 lines of 80 columns at most (seed 000, criterion 5; E-68)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a must_remember memory that came first in its tier was not injected (seed 000, phase 3; E-66)."""
+"""Why a must_remember memory that came first in its tier was not injected (seed 000, phase 3; E-68)."""
 
 from __future__ import annotations
 
