@@ -23,6 +23,7 @@ TYPES = {
     NOTHING: "no memory helps",
 }
 # The planted harms of the shipped sets: why a memory that fits the words of a probe is forbidden there.
+CONDITION = "condition"
 ABSENT, SUPERSEDED = "absent", "superseded"
 CONDITIONS = {
     ABSENT: "no memory has what the prompt asks for; the forbidden ones are close to it",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.errors import Incomplete
+from lab.golden.model import CONDITION
 from lab.measures.catalogue import MEASURES, RANKED, entry_of, of_kind
 from lab.measures.columns import Flags, Floats, Ints
 from lab.measures.conversation import Probes, turns_of
@@ -243,9 +244,11 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
     groups: dict[str, dict[str, str]] = {
         name: {} for name in sorted({name for judgements in judged.values() for name in judgements.slices})
     }
-    for probe, judgements in judged.items():
+    for probe, judgements in gold.items():
         for name, value in judgements.slices.items():
-            groups[name][probe] = value
+            # A planted condition counts misleading memories, also where nothing is relevant.
+            if judgements.grades or (name == CONDITION and name in groups and judgements.forbidden):
+                groups[name][probe] = value
     groups["conversation"] = {probe: judgements.conversation for probe, judgements in judged.items()}
     for name, values in groups.items():
         distinct = sorted(set(values.values()))

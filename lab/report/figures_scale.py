@@ -67,6 +67,8 @@ def _draw(axes: Axes, points: Sequence[ScalePoint], panel: _Panel, markers: dict
             zorder=3 if arm in MARKERS else 2,
             label=arm,
         )
+    if not any(_line(points, panel.field, arm) for arm in markers):
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", fontsize=SMALL)
     # 0 and powers share an axis: linear up to the smallest haystack, logarithmic above it.
     least = next((size for size in sizes if size), 1)
     axes.set_xscale("symlog", linthresh=least, linscale=0.5)
@@ -75,7 +77,10 @@ def _draw(axes: Axes, points: Sequence[ScalePoint], panel: _Panel, markers: dict
     axes.set_title(panel.title, fontsize=SMALL + 2)
     axes.tick_params(labelsize=SMALL)
     if panel.unit:
-        axes.set_ylim(bottom=0)
+        # An arm that ranks every memory takes a hundred times as long as one that searches.
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda *_: "")
         axes.set_ylabel(panel.unit, fontsize=SMALL)
     else:
         axes.set_ylim(-0.02, 1.03)

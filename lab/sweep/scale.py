@@ -88,7 +88,8 @@ def scale(
 ) -> Scale:
     """Replay a request with a haystack of each size into ``out``, and return the means of each arm.
 
-    Writes ``scale.parquet`` and ``scale.json``. Searches are run, not read from the cache, so that they can be timed.
+    Writes ``scale.json`` and ``scale.parquet``, the latter also into each run. Searches are run, not read from the
+    cache, so that they can be timed.
     Sizes that the recordings and the sets of ``haystack_from`` cannot fill are left out, and named. Raises
     :class:`UnusableInput` without probes to score or without sizes, and :class:`CannotMeasure` if a replay fails.
     """
@@ -138,7 +139,10 @@ def scale(
     result = Scale(
         tuple(points), run.cutoff, len(without.recordings), probes, most, tuple(unavailable), sets, filled or None
     )
-    write_points(result, out)
+    write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
+    # In every run as well, so that its report shows the chart.
+    for folder in (out, *(out / f"haystack-{size}" for size in wanted if size not in unavailable)):
+        write_points(result.points, folder / POINTS)
     return result
 
 
@@ -179,14 +183,13 @@ def _in_reach(run: RunDirectory) -> float | None:
     return sum(visible) / len(visible) if visible else None
 
 
-def write_points(result: Scale, out: Path) -> None:
-    """Write the points as Parquet, and everything as JSON."""
+def write_points(points: Sequence[ScalePoint], path: Path) -> None:
+    """Write the points as Parquet."""
     import pyarrow as pa
 
-    columns = list(zip(*result.points, strict=True))
+    columns = list(zip(*points, strict=True))
     types = (pa.int32(), pa.string(), *[pa.float64()] * 6)
     table = pa.table(
         {name: pa.array(column, kind) for name, column, kind in zip(ScalePoint._fields, columns, types, strict=True)}
     )
-    write_table(table, out / POINTS)
-    write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
+    write_table(table, path)
