@@ -135,10 +135,10 @@ def _written(path: Path, lines: list[str]) -> Path:
 
 
 def _row(name: str, kind: Kind, folder: Path, logs: int) -> None:
-    whole = {
-        policy: judged_log(kind.log(folder, kind.whole(policy), random.Random(SEED)), health=True)
-        for policy in kind.pools
-    }
+    whole: dict[str, Verdict] = {}
+    for policy in kind.pools:
+        # Each log replaces the one before.
+        whole[policy] = judged_log(kind.log(folder, kind.whole(policy), random.Random(SEED)), health=True)
     counts, undecided = Counter[str](), Counter[str]()
     for number in range(logs):
         draw = random.Random(f"{SEED} {name} {number}")
