@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lab.gate.evidence import Evidence
 
 from lab.compare.paired import Pairs
 from lab.errors import UnusableInput
+from lab.gate.evidence import Evidence
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.measures import judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
