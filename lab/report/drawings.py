@@ -91,8 +91,7 @@ def _silence(data: ReportData) -> list[Draw]:
 
 
 def _scale(data: ReportData) -> list[Draw]:
-    # `lab scale` puts its runs beside its table.
-    path = data.run.path.parent / POINTS
+    path = data.run.path / POINTS
     if not path.exists():
         return []
     points = [ScalePoint(**row) for row in read_table(path).to_pylist()]

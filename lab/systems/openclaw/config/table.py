@@ -83,7 +83,7 @@ PLUGIN: dict[str, Knob | Section] = {
             "enabled": _flag(True),
             "maxItems": MAX_ITEMS,
             "skipTrivialPrompts": _flag(True),
-            "trivialMinChars": _whole(8, 2, 40),
+            "trivialMinChars": _whole(8, 2, 40, seed=24),
             "includeUnknownFallback": _flag(True),
             "tierSearchMultiplier": _whole(2, 1, 6),
             "selectionMode": _choice(*POLICIES),
@@ -246,7 +246,7 @@ PLUGIN: dict[str, Knob | Section] = {
 
 # The final score of seed 000 (E-56). Repetition has a separate switch.
 _RRF_ONLY = {"relevance": True, "scopeMatch": False, "recency": False, "importancePrior": False, "novelty": False}
-_V1_FULL = _RRF_ONLY | {"scopeMatch": True, "recency": True, "importancePrior": True}
+_V1_FULL = dict.fromkeys(_RRF_ONLY, True)
 _SCORE = Section(
     {name: _flag(on) for name, on in _V1_FULL.items()},
     boolean=False,
@@ -256,12 +256,14 @@ PHASES = Section(
     {
         "repeat": _flag(True),
         "repeatDecay": _choice("compounding", "linear", "once", "literal"),
-        "repeatHistory": _choice("session", "conversation"),
+        "repeatHistory": _choice("conversation", "session"),
         "repeatCounts": _choice("recall_turns", "all_user_turns"),
         "repeatExemptTop": _whole(0, 0, 6),
-        "relevance": _choice("rrf", "reciprocal", "similarity", "fused"),
+        "relevance": _choice("rank", "rrf", "reciprocal", "similarity", "fused"),
         "relevanceOver": _choice("tier", "pool"),
         "score": _SCORE,
+        "exactHit": _choice("names", "numbers"),
+        "exactBoost": _number(1.0, 1, 10),
         "trust": _choice("prefer", "soft", "off"),
         "minRelevance": _number(0.0, 0, 1),
         "recencyWindowDays": _whole(0, 0, 36_500),

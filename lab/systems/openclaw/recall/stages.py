@@ -70,11 +70,17 @@ def scope(turn: Turn) -> None:
 
 
 def trivial(turn: Turn) -> None:
-    """End the turn if the prompt is empty or trivial (E-19)."""
-    recall, receipts = turn.config.auto_recall, turn.config.receipts
+    """End the turn if the prompt is empty or trivial as the public plugin defines it (E-19)."""
+    recall = turn.config.auto_recall
+    skip_if(turn, is_trivial(turn.text, skip=recall.skip_trivial_prompts, min_chars=recall.trivial_min_chars))
+
+
+def skip_if(turn: Turn, is_trivial_prompt: bool) -> None:
+    """End the turn if the prompt is empty or trivial."""
+    receipts = turn.config.receipts
     if not turn.text:
         turn.skip_reason = "no_query"
-    elif is_trivial(turn.text, skip=recall.skip_trivial_prompts, min_chars=recall.trivial_min_chars):
+    elif is_trivial_prompt:
         turn.skip_reason = "trivial_prompt"
     else:
         return

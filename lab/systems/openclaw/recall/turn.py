@@ -82,11 +82,14 @@ class Factors(NamedTuple):
     novelty: float = 1.0
     repeat: float = 1.0
     trust: float = 1.0
+    exact: float = 1.0
 
     @property
     def base(self) -> float:
         """The score before repeat suppression."""
-        return self.relevance * self.scope_match * self.recency * self.importance_prior * self.novelty * self.trust
+        # Novelty comes last, because it alone differs between configurations that are selected together.
+        fixed = self.relevance * self.scope_match * self.recency * self.importance_prior * self.trust * self.exact
+        return fixed * self.novelty
 
     @property
     def product(self) -> float:

@@ -21,8 +21,17 @@ UNTRUSTED_FACTOR = 0.001
 BEST_RRF = 2.0 / (K + 1)
 
 
+def rank_relevance(rank: int, depth: int) -> float:
+    """Return the relevance of a fused rank from 1, on a scale that falls from 1 to 1/``depth`` in equal steps.
+
+    On this scale a factor costs ranks: 0.65 puts the first of 12 candidates behind the fifth. So a penalty changes the
+    ranking and deletes nothing (seed 000). Ranks beyond the depth keep the last value.
+    """
+    return max(1, depth + 1 - rank) / depth
+
+
 def relevance(candidate: Candidate, scale: str = "rrf", fusion: Fusion = RRF) -> float:
-    """Return a candidate's relevance in 0..1.
+    """Return a candidate's relevance in 0..1 from its scores.
 
     ``rrf``: its fused score divided by the best possible one. This is flat: rank 10 in both lanes still scores .87, so
     a penalty of .15 outweighs any difference in rank. ``reciprocal``: the mean of 1/rank over both lanes.

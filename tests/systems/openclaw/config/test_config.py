@@ -71,7 +71,12 @@ def test_resolve_seed_defaults(raw: Any) -> None:
 def test_resolve_upstream_defaults() -> None:
     config = resolve(None, "upstream")
     assert config.auto_recall == AutoRecall(
-        max_items=4, strict_caps=False, repeat_window_turns=0, repeat_penalty=0.0, dedupe_backbone=False
+        max_items=4,
+        trivial_min_chars=8,
+        strict_caps=False,
+        repeat_window_turns=0,
+        repeat_penalty=0.0,
+        dedupe_backbone=False,
     )
     assert config.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
     assert config.text == TextSettings("none", True, "scan")
@@ -123,7 +128,7 @@ def test_resolve_puts_every_section_in_its_record() -> None:
         strict_caps=False,
         repeat_penalty=1.0,
     )
-    assert config.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("b",), max_length=8)
+    assert config.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("team-x", "b"), max_length=8)
     assert config.budget == Budget(max_chars=900, overflow_action="truncate_tail")
     assert config.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
     assert (config.embedding, config.read_only, config.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)

@@ -8,7 +8,7 @@ from lab.retrieval.contract import Hit, Lanes
 from lab.retrieval.fusion import RRF
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
-from lab.systems.openclaw.seed.score import over_pool, relevance
+from lab.systems.openclaw.seed.score import over_pool, rank_relevance, relevance
 
 
 def pool_of(fts: Mapping[str, int], vec: Mapping[str, tuple[int, float]]) -> Pool:
@@ -29,8 +29,8 @@ def test_over_pool_uses_ranks_in_the_pool() -> None:
     first, weak = (
         over_pool(Candidate(one, 2 / 61, 0, 1, 1, distance), pool) for one, distance in (("a", 0.2), ("b", 1.4))
     )
-    assert relevance(first) == 1.0
-    assert relevance(weak) == (1 / 90 + 1 / 100) / (2 / 61)
+    assert relevance(first, "rrf") == 1.0
+    assert relevance(weak, "rrf") == (1 / 90 + 1 / 100) / (2 / 61)
     assert relevance(weak, "reciprocal") == (1 / 30 + 1 / 40) / 2
     assert relevance(weak, "similarity") == (1 - 0.7) + 0.7 * 0.5 / 30
 
@@ -43,7 +43,7 @@ def test_over_pool_ranks_unlisted_candidates_behind_the_pool() -> None:
         POOL_DEPTH + 1,
         1.6,
     )
-    assert relevance(candidate) == 0.0
+    assert relevance(candidate, "rrf") == 0.0
     assert relevance(candidate, "similarity") == 1 - 1.6 / 2
 
 
@@ -51,3 +51,7 @@ def test_over_pool_takes_a_missing_distance_from_the_pool() -> None:
     candidate = over_pool(Candidate("d", 1 / 61, 0, 1, None, 0.0), pool_of({"d": 3}, {"d": (20, 0.8)}))
     assert (candidate.fts_rank, candidate.vec_rank, candidate.distance) == (3, 20, 0.8)
     assert candidate.score == 1 / 63 + 1 / 80
+
+
+def test_rank_relevance_falls_in_equal_steps_to_its_depth() -> None:
+    assert [rank_relevance(rank, 4) for rank in range(1, 7)] == [1.0, 0.75, 0.5, 0.25, 0.25, 0.25]
