@@ -64,4 +64,6 @@ def test_every_measure_declares_its_value_for_missing() -> None:
         *("Success", "R", "AllGold", "P", "nDCG", "RR", "AP", "Judged", "Rprec"),
         # Writes: an arm that captures nothing has no writes to compare.
         *("Stored", "StoreSize", "EchoShare"),
+        # Receipts: an arm without receipts has none to compare.
+        *("Explained", "ReceiptBytes", "ReceiptLines"),
     }

@@ -141,12 +141,18 @@ def test_scope_tag_overrides_the_session(desk: Any, text: str, scope: str, mode:
         assert sum(result.visible.values()) == 2
 
 
+def others(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of the turns without the fault, but for the columns that compare a block with the one before."""
+    before = ("prefix_tokens", "stable_chars")
+    return [{name: row[name] for name in row if name not in before} for row in rows if row["turn"] != ASKED]
+
+
 @pytest.mark.parametrize("fault", KNOWN)
 def test_fault_at_a_turn_affects_only_that_turn(pantry: Any, fault: str) -> None:
     plain = pantry.rows(pantry.run(*ARMS, out="plain"))
     outcome = pantry.run(*ARMS, faults=(f"{fault}={ASKED}",))
     faulty = pantry.rows(outcome)
-    assert [row for row in faulty if row["turn"] != ASKED] == [row for row in plain if row["turn"] != ASKED]
+    assert others(faulty) == others(plain)
     for arm in ARMS:
         before, row = by_turn(plain, arm)[ASKED], by_turn(faulty, arm)[ASKED]
         if fault in ("slow_store", "docs_missing") or arm == "recency":
