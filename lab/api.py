@@ -50,6 +50,8 @@ class Options(TypedDict, total=False):
     categories: str
     vectors: str
     source: str
+    haystack: int | None
+    haystack_from: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

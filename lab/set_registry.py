@@ -16,6 +16,10 @@ DEMO = (
     *("solar-coop", "tea-mountain", "trail-marathon", "translator-desk", "two-desks", "ward-roster"),
 )
 
+# How many memories of other conversations a replay of a shipped set adds to each conversation by default. Without them,
+# six slots hold a large share of the memories in reach, so that even a random arm finds most.
+HAYSTACKS = {"operators": 400}
+
 
 def recordings_at(text: str) -> Path:
     """Return the path of recordings given as a path or as a shipped set, ``shipped:NAME``."""
@@ -45,7 +49,13 @@ def shipped_sets() -> list[str]:
 
 def is_shipped(path: Path) -> bool:
     """Return whether a path is that of a shipped set of recordings."""
-    return any(path == shipped("datasets", name) for name in shipped_sets())
+    return shipped_name(path) is not None
+
+
+def shipped_name(path: Path) -> str | None:
+    """Return the name of the shipped set whose recordings are at ``path``; None for any other path."""
+    resolved = path.resolve()
+    return next((name for name in shipped_sets() if resolved == shipped("datasets", name)), None)
 
 
 def shipped(kind: str, name: str) -> Path:

@@ -56,7 +56,7 @@ def test_function_works_before_its_package_is_imported(name: str) -> None:
 
 def test_version_matches_project_and_changelog() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    newest = re.search(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert newest is not None
     assert lab.__version__ == project["version"] == newest[1]
 

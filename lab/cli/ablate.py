@@ -31,6 +31,8 @@ def add_to(app: typer.Typer) -> None:
     "nice_share",
     "hard_rules",
     "categories",
+    "haystack",
+    "haystack_from",
     "seed",
     "scope",
     "recall_turns",

@@ -98,12 +98,14 @@ def _emit_text(comparison: Comparison, differences: list[Difference], commands: 
 
 def _emit_markdown(comparison: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
     from lab.formatting import markdown
-    from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
+    from lab.report.comparison import SLICED, WIDE, by_measure, gains, judged, notes, sliced, wide
     from lab.report.tables import markdown_table
     from lab.runs.trial import trial_line
 
     warning = trial_line(comparison.trial)
-    title = f"{markdown(comparison.candidate)} minus {markdown(comparison.baseline)}"
+    title = f"{markdown(comparison.candidate)} minus {markdown(comparison.baseline)}{markdown(judged(comparison))}"
+    if comparison.apart:
+        emit(f"**Note: {markdown(comparison.apart)}.**\n")
     emit(f"## {title}{f' ({markdown(warning)})' if warning else ''}\n")
     for note in comparison.embedder:
         emit(f"{markdown(note)}\n")
@@ -120,13 +122,15 @@ def _emit_markdown(comparison: Comparison, differences: list[Difference], comman
 
 
 def _emit_latex(comparison: Comparison, differences: list[Difference], _: dict[str, list[str]]) -> None:
-    from lab.report.comparison import SLICED, WIDE, by_measure, gains, notes, sliced, wide
+    from lab.report.comparison import SLICED, WIDE, by_measure, gains, judged, notes, sliced, wide
     from lab.report.tables import latex, latex_table
     from lab.runs.trial import trial_line
 
     warning = trial_line(comparison.trial)
     names = f"{' '.join(comparison.candidate.split())} minus {' '.join(comparison.baseline.split())}"
-    emit(f"% {names}{f' ({warning})' if warning else ''}; needs booktabs")
+    if comparison.apart:
+        emit(f"\\par {latex(f'Note: {comparison.apart}.')}\n")
+    emit(f"% {names}{judged(comparison)}{f' ({warning})' if warning else ''}; needs booktabs")
     if warning:
         emit(f"\\par {latex(warning)}\n")
     for note in comparison.embedder:

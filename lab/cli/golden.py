@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @takes_replay_options(
-    *("memories", "memories_from", "source", "scope", "seed", "embedder", "vectors"),
+    *("memories", "memories_from", "source", "haystack", "haystack_from", "scope", "seed", "embedder", "vectors"),
     default_arms="hybrid, vector, bm25, recency, tier_first_v1, tier_quota_v1",
 )
 def pool(
@@ -151,6 +152,8 @@ def lint(
     format: FormatOf = OWN_FORMAT,  # noqa: A002 - the name of the option
     memories: options.Memories = None,
     memories_from: options.MemoriesFrom = None,
+    haystack: options.Haystack = None,
+    haystack_from: options.HaystackFrom = None,
     run: Annotated[Path | None, typer.Option(help="A run: show the share of its returned memories judged.")] = None,
     baseline: Annotated[
         str | None, typer.Option(help="With --candidate: two arms of --run to measure power with.")
@@ -163,17 +166,22 @@ def lint(
     Finds unknown keys, contradictions, leaks, duplicates and unjudged memories.
     """
     from lab.compare.design import power
+    from lab.golden.changes import marks
     from lab.golden.judging import aside
     from lab.golden.lint import WITHOUT_REASON
     from lab.golden.lint import lint as check
     from lab.golden.read import read_golden
+    from lab.haystack_keys import is_added
     from lab.recordings.equal import equal_conversations
+    from lab.set_registry import datasets_beside
 
     if (baseline is None) != (candidate is None) or (baseline is not None and run is None):
         raise UnusableInput("--baseline and --candidate name two arms of --run; give all three")
     golden = read_golden(path)
     beside = aside(path)
     read = _recordings(path, recordings, format, memories, memories_from)
+    if any(is_added(key) for probe in golden.probes for key in marks(probe)):
+        read = _with_haystack(read, recordings or datasets_beside(path), haystack, haystack_from or ())
     report = check(golden, read, beside, equal_conversations(read))
     design = power(golden)
     run_facts = _run_facts(golden, beside.refused, run, baseline, candidate) if run else {}
@@ -351,3 +359,16 @@ def _recordings(
             raise UnusableInput(f"{error}; if the recordings are not in the lab's format, give --format") from None
         raise
     return (with_stored(library, read_stored(memories_from)) if memories_from else library).recordings
+
+
+def _with_haystack(
+    recordings: tuple[Recording, ...], path: Path, number: int | None, sets: Sequence[str]
+) -> tuple[Recording, ...]:
+    """Return the recordings with a haystack: the one given, or the default of these recordings."""
+    from lab.replay.haystack import Supply, default_haystack, read_supplies, with_haystack
+
+    number = default_haystack(path) if number is None else number
+    if not number:
+        return recordings
+    others, _ = read_supplies(sets, path)
+    return with_haystack(recordings, [Supply("", recordings), *others], number, 0, path)[0]

@@ -101,6 +101,22 @@ NiceShare = Annotated[
 HardRules = Annotated[
     int, typer.Option(min=0, help="Number of must_remember memories per conversation to sample as hard rules.")
 ]
+Haystack = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Number of memories of other conversations to add to each conversation, as distractors. "
+        "[default: 400 for shipped:operators, else 0]",
+    ),
+]
+HaystackFrom = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--haystack-from",
+        metavar="SET[:FORMAT]",
+        help="Fill --haystack from this set where the recordings have too few memories. Repeat for more.",
+    ),
+]
 Categories = Annotated[
     str, typer.Option(help="recorded, or detected: preference, decision or todo, detected from the words.")
 ]

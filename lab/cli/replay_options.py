@@ -40,6 +40,8 @@ OPTIONS = {
         _option("must_share", options.MustShare),
         _option("nice_share", options.NiceShare),
         _option("hard_rules", options.HardRules, 0),
+        _option("haystack", options.Haystack),
+        _option("haystack_from", options.HaystackFrom, many=True),
         _option("categories", options.Categories, "recorded"),
         _option("seed", options.Seed, 0),
         _option("scope", options.Scope, "none"),

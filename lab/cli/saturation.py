@@ -23,6 +23,8 @@ def saturation(
     out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the charts.")],
     golden: options.Golden = None,
     scope: options.Scope = "none",
+    haystack: options.Haystack = None,
+    haystack_from: options.HaystackFrom = None,
     embedder: options.Embedder = "all-MiniLM-L6-v2",
     seeds: Annotated[int, typer.Option(min=1, help="Number of label samples at each share.")] = 3,
     jobs: options.Jobs = 2,
@@ -36,7 +38,16 @@ def saturation(
     if (out / "manifest.json").exists():
         raise UnusableInput(f"{out}: is a run directory, whose chart would be replaced; choose another --out")
     points = sweep(
-        path, format, golden=golden, seeds=seeds, scope=scope, embedder=embedder, jobs=jobs, announce=announce
+        path,
+        format,
+        golden=golden,
+        seeds=seeds,
+        scope=scope,
+        haystack=haystack,
+        haystack_from=haystack_from or (),
+        embedder=embedder,
+        jobs=jobs,
+        announce=announce,
     )
     write_points(points, out / "saturation.parquet")
     files = save(saturation_figure(points), out / "saturation")

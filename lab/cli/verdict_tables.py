@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 def emit_verdict(verdict: Verdict) -> None:
     """Print the verdict, what to do, the reasons if it is not a pass, and all figures."""
-    from lab.gate.outputs import by_reason, gravest_first, headline, rollback
+    from lab.gate.outputs import by_reason, gravest_first, headline, notes, rollback
+    from lab.gate.policy import DIFFERENCES
 
     emit_folded(headline(verdict))
-    emit_notes(verdict.embedder)
+    emit_notes(notes(verdict))
     if action := rollback(verdict):
         emit_folded(action)
     if audit := verdict.audit:
@@ -27,7 +28,7 @@ def emit_verdict(verdict: Verdict) -> None:
     reasons = list(by_reason(gravest_first(verdict.lines)))
     decisive = [reason for reason in reasons if not reason[0].startswith("(")]
     if verdict.status == "pass":
-        passed = (line.measure for line in verdict.lines if line.critical and line.status == "pass")
+        passed = (_measured(line) for line in verdict.lines if line.critical and line.status == "pass")
         emit_folded(f"Every critical rule passes: {', '.join(passed)}.")
     for status, reason in decisive:
         emit_folded(f"- {status}: {reason}")
@@ -37,7 +38,7 @@ def emit_verdict(verdict: Verdict) -> None:
         emit_folded(f"- {status}: {reason}")
     emit()
     shown = [line for line in verdict.lines if line.status != "skipped"]
-    differences = [line for line in shown if line.kind in ("guard", "improve")]
+    differences = [line for line in shown if line.kind in DIFFERENCES]
     figures = [line for line in shown if line not in differences]
     _differences(differences)
     if differences and figures:
@@ -58,7 +59,7 @@ def _differences(lines: Sequence[Line]) -> None:
             [
                 [
                     line.kind,
-                    line.measure if line.slice is None else f"  {line.slice}",
+                    _measured(line),
                     _status(line),
                     line.baseline,
                     line.candidate,
@@ -78,6 +79,14 @@ def _figures(lines: Sequence[Line]) -> None:
             [[line.measure, _status(line), line.candidate, _limit(line), _between(line), line.n] for line in lines],
             left=2,
         )
+
+
+def _measured(line: Line) -> str:
+    """Return the measure of a line; the slice below its measure, and the control that a rule compares with."""
+    if line.slice is not None and line.kind != "slice":
+        return f"  {line.slice}"
+    parts = (line.measure, f"[{line.slice}]" if line.slice else "", f"/{line.against}" if line.against else "")
+    return " ".join(part for part in parts if part)
 
 
 def _levelled(what: str, lines: Sequence[Line]) -> str:

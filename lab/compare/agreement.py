@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.compare.statistics import t_quantile
+from lab.compare.power import t_quantile
 from lab.errors import UnusableInput
 from lab.golden.changes import by_id
 from lab.golden.model import GoldenSet, Probe

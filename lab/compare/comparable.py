@@ -11,7 +11,7 @@ from lab.runs.records import to_json
 # What two runs must share, in the order in which differences are reported.
 COMPARABLE = (
     *("format", "memories", "memories_from", "recordings", "golden", "conversations"),
-    *("labels", "hard_rules", "categories", "scope", "recall_turns"),
+    *("labels", "hard_rules", "categories", "scope", "recall_turns", "haystack"),
 )
 
 

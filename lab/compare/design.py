@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lab.compare.statistics import t_quantile
+from lab.compare.power import design_error, detectable
+from lab.compare.statistics import LEAST_CLUSTERS
 from lab.golden.model import GoldenSet
 
 # Assumptions, because no two policies have been measured yet: the intra-cluster correlation of the probes of one
@@ -22,8 +22,8 @@ class Power:
 
     ``probes`` counts the probes with relevant memories. ``detectable`` maps a share of probes whose hit changes to the
     minimum detectable effect: the true difference in hit rate that a two-sided test at 5 % detects with 80 % power. It
-    is empty for fewer than two conversations. ``design_effect`` is the factor by which correlation within conversations
-    inflates the variance.
+    is empty below six conversations, where no test can reach 5 %. ``design_effect`` is the factor by which correlation
+    within conversations inflates the variance.
     """
 
     probes: int
@@ -41,15 +41,13 @@ def power(golden: GoldenSet) -> Power:
     """Return the power of a golden set's design.
 
     For ``n`` probes in ``C`` conversations of sizes ``m``, with differences of -1, 0 or 1 per probe and a share ``d``
-    of them not 0, the effect is ``(t(.975) + t(.8)) sqrt(d deff / n)``: t with C - 1 degrees of freedom, and Kish's
-    design effect ``deff = 1 + (sum m² / n - 1) INTRA_CLUSTER_CORRELATION``.
+    of them not 0, the standard error is ``sqrt(d deff / n)`` with Kish's design effect
+    ``deff = 1 + (sum m² / n - 1) INTRA_CLUSTER_CORRELATION``; :mod:`lab.compare.power` has the rest.
     """
     sizes = Counter(probe.conversation for probe in golden.probes if probe.relevant)
     n, conversations = sizes.total(), len(sizes)
-    if conversations < 2:
+    if conversations < LEAST_CLUSTERS:
         return Power(n, conversations, None, {})
     effect = 1 + (sum(size * size for size in sizes.values()) / n - 1) * INTRA_CLUSTER_CORRELATION
-    quantiles = t_quantile(0.975, conversations - 1) + t_quantile(0.8, conversations - 1)
-    return Power(
-        n, conversations, effect, {share: quantiles * math.sqrt(share * effect / n) for share in CHANGED_SHARES}
-    )
+    effects = {share: detectable(design_error(share, effect, n), conversations) for share in CHANGED_SHARES}
+    return Power(n, conversations, effect, effects)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from lab.compare.comparable import require_comparable
 from lab.compare.equal import equal_in, equal_notes
-from lab.compare.statistics import Estimate, clustered, holm, sign_flips
+from lab.compare.judged import apart, as_json, judged_means
+from lab.compare.statistics import Estimate, clipped, clustered, holm, is_shown, sign_flips
 from lab.errors import UnusableInput
-from lab.measures.catalogue import RANKED, canonical, direction, entry_of
+from lab.measures.catalogue import RANKED, canonical, direction, entry_of, is_better, widest
 from lab.measures.names import require_measure
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
 from lab.replay.config_notes import embedder_notes
@@ -71,6 +72,17 @@ class Difference:
     filled_candidate: int = 0
     left_out: int = 0
 
+    @property
+    def is_shown(self) -> bool:
+        """Return whether the difference is shown (:func:`lab.compare.statistics.is_shown`)."""
+        return is_shown(self.estimate, self.p if self.p_holm is None else self.p_holm)
+
+    @property
+    def is_better(self) -> bool | None:
+        """Return whether the candidate is shown to be better; None if nothing is shown or neither way is better."""
+        low, high = self.estimate.low, self.estimate.high
+        return is_better(self.measure, low, high) if self.is_shown and low is not None and high is not None else None
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON, with the fields of the estimate inlined."""
         values = asdict(self)
@@ -95,7 +107,7 @@ class Comparison:
     measure that has values in one arm only and the name of the other arm. ``slices`` holds the primary measures by
     subgroup, worst first. ``sampled_labels`` says how labels were sampled, None if they were recorded. ``embedder``
     holds notes on arms configured for another embedder than the run's and on identical conversations, which count
-    once. ``trial`` holds the reasons why the results are not evidence.
+    once. ``trial`` holds the reasons why the results are not evidence. ``judged`` has Judged@cutoff of both arms.
     """
 
     baseline: str
@@ -111,16 +123,23 @@ class Comparison:
     sampled_labels: str | None = None
     embedder: tuple[str, ...] = ()
     trial: tuple[str, ...] = ()
+    judged: Mapping[str, float] = MappingProxyType({})
 
     @property
     def family(self) -> int:
         """Return the size of Holm's family: the number of primary measures that were measured."""
         return sum(difference.p_holm is not None for difference in self.differences)
 
+    @property
+    def apart(self) -> str | None:
+        """Return a warning if the arms are not judged alike; else None."""
+        return apart(self.judged, self.cutoff)
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             "trial": list(self.trial),
+            "judged": as_json(self.judged, self.cutoff),
             "baseline": self.baseline,
             "candidate": self.candidate,
             "cutoff": self.cutoff,
@@ -199,6 +218,11 @@ def compare_arms(
         base_run.labels if base_run.labels_are_sampled else None,
         _notes(base_run, base_arm, cand_run, cand_arm),
         trial_of(base_run, cand_run),
+        {
+            name: shares[arm]
+            for name, arm, of in ((baseline, base_arm, base_scores), (candidate, cand_arm, cand_scores))
+            if arm in (shares := judged_means(of, cutoff))
+        },
     )
 
 
@@ -326,7 +350,7 @@ def by_conversation(pairs: Pairs) -> dict[str, list[float]]:
 
 def _difference(pairs: Pairs, groups: Mapping[str, Sequence[float]], p: float) -> Difference:
     changes = [after - before for before, after in zip(pairs.baseline, pairs.candidate, strict=True)]
-    estimate = clustered(groups)
+    estimate = clipped(clustered(groups), widest(pairs.measure))
     baseline = sum(pairs.baseline) / len(changes)
     spread = statistics.stdev(changes) if len(changes) > 1 else 0.0
     return Difference(

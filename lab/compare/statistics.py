@@ -13,10 +13,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.compare.power import detectable, t_quantile
+
 if TYPE_CHECKING:
     import numpy as np
 
+LEVEL = 0.05
 EXACT_UP_TO = 16
+# With fewer clusters no two-sided sign-flip test can reach 5 %: the smallest p of five is 2 / 2**5 = .06.
+LEAST_CLUSTERS = 6
 DRAWS = 99_999
 BLOCK = 4_096
 
@@ -24,7 +29,8 @@ BLOCK = 4_096
 class Estimate(NamedTuple):
     """A mean difference with clustered uncertainty.
 
-    ``low`` and ``high`` bound the 95 % interval. All fields but the mean are None for a single cluster.
+    ``low`` and ``high`` bound the 95 % interval. They and ``detectable`` are None below :data:`LEAST_CLUSTERS`, where
+    no test could confirm them. All fields but the mean are None for a single cluster.
     """
 
     mean: float
@@ -39,8 +45,8 @@ def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
     """Return the mean of all differences with its clustered uncertainty; ``differences`` maps a cluster to its values.
 
     The variance is ``C/(C-1) * sum((S_c - n_c * mean)^2) / n^2`` over C clusters, with t of C - 1 degrees of freedom.
-    ``design_effect`` is that variance divided by the one of independent differences. ``detectable`` is the minimum
-    detectable effect: the smallest true difference that a test at 5 % detects with 80 % power.
+    ``design_effect`` is that variance divided by the one of independent differences; it is below 1 if differences
+    within a cluster cancel out. ``detectable`` is the minimum detectable effect (:mod:`lab.compare.power`).
     """
     sizes = [len(values) for values in differences.values()]
     sums = [math.fsum(values) for values in differences.values()]
@@ -55,25 +61,19 @@ def clustered(differences: Mapping[str, Sequence[float]]) -> Estimate:
         / n**2
     )
     error = math.sqrt(variance)
-    quantile = t_quantile(0.975, clusters - 1)
+    half = t_quantile(0.975, clusters - 1) * error
     independent = math.fsum((value - mean) ** 2 for values in differences.values() for value in values) / (n - 1) / n
-    detectable = (quantile + t_quantile(0.8, clusters - 1)) * error
-    return Estimate(
-        mean,
-        mean - quantile * error,
-        mean + quantile * error,
-        error,
-        variance / independent if independent > 0 else None,
-        detectable,
-    )
+    effect = variance / independent if independent > 0 else None
+    if clusters < LEAST_CLUSTERS:
+        return Estimate(mean, None, None, error, effect, None)
+    return Estimate(mean, mean - half, mean + half, error, effect, detectable(error, clusters))
 
 
-def t_quantile(share: float, freedom: int) -> float:
-    """Return a quantile of Student's t distribution."""
-    # scipy.stats gives the same value and takes twice as long to import.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, share))
+def clipped(estimate: Estimate, widest: float | None) -> Estimate:
+    """Return an estimate whose interval ends at the largest possible difference, ``widest``; None means no bound."""
+    if widest is None or estimate.low is None or estimate.high is None:
+        return estimate
+    return estimate._replace(low=max(estimate.low, -widest), high=min(estimate.high, widest))
 
 
 def sign_flip(sums: Sequence[float], seed: int = 0, *, one_sided: bool = False) -> float:
@@ -146,3 +146,13 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def smallest_p(clusters: int, family: int) -> float:
     """Return the smallest Holm-adjusted p of an exact sign-flip test over ``clusters`` in a family of measures."""
     return min(1.0, family * 2.0 / 2.0**clusters)
+
+
+def is_shown(estimate: Estimate, p: float) -> bool:
+    """Return whether a difference is shown: its 95 % interval excludes 0, and its p is at most 5 %.
+
+    The one rule of every comparison, report and figure; ``p`` is the adjusted one of a primary measure. A p of NaN,
+    where none was computed, leaves the interval to decide.
+    """
+    low, high = estimate.low, estimate.high
+    return low is not None and high is not None and not low <= 0 <= high and not p > LEVEL

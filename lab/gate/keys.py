@@ -95,9 +95,22 @@ HEAD = {
 }
 # The arms that are compared if a policy names none.
 ARMS = {"baseline": "tier_first_v1", "candidate": "tier_quota_v1"}
+# What a rule compares the candidate with.
+BASELINE, CONTROL_ARM = "baseline", "control"
+CONTROL = {
+    "arm": Key(TEXT, "An arm, or DIR:ARM; rules with against = 'control' compare the candidate with it."),
+    "claim": Key(TEXT, "What is shown if a worth rule passes and no guard against the control fails: a sentence."),
+    "denial": Key(TEXT, "The opposite sentence: what is shown if every worth rule fails."),
+}
+# What a rule without data means.
+NO_DATA = ("error", "skip", "inconclusive")
 _EVERY = {
     "critical": Key(FLAG, "false: advisory, does not affect the verdict."),
-    "must_have_data": Key(FLAG, "false: without data the rule is skipped, not an error."),
+    "without_data": Key(
+        _one_of(*NO_DATA),
+        "The status of the rule if there is no data; default error. inconclusive names what is missing.",
+    ),
+    "must_have_data": Key(FLAG, "The older spelling: true is without_data = 'error', false is 'skip'."),
 }
 _OF_A_RUN = {
     "only_where": Key(
@@ -112,6 +125,14 @@ _DIRECTION = {
         "Which direction is better; the opposite of the measure's own direction is an error.",
     )
 }
+_AGAINST = {
+    "against": Key(_one_of(BASELINE, CONTROL_ARM), "Which arm the candidate is compared with; default baseline.")
+}
+_FAMILY = {
+    "family": Key(
+        TEXT, "Rules of one family share Holm's correction; default: one family for all guard and improve rules."
+    )
+}
 _SLICES = {"slices": Key(NAMES, "Also judge every value of these slices: exploratory, advisory.")}
 _BOUNDS = {
     "at_most": Key(NUMBER, "The largest allowed value."),
@@ -122,6 +143,8 @@ RULES: dict[str, dict[str, Key]] = {
         **_MEASURE,
         "margin": Key(FROM_0, "How much worse the candidate may be."),
         **_DIRECTION,
+        **_AGAINST,
+        **_FAMILY,
         **_SLICES,
         **_OF_A_RUN,
     },
@@ -129,7 +152,26 @@ RULES: dict[str, dict[str, Key]] = {
         **_MEASURE,
         "by": Key(NUMBER, "The candidate must be better by more than this; default 0."),
         **_DIRECTION,
+        **_AGAINST,
+        **_FAMILY,
         **_SLICES,
+        **_OF_A_RUN,
+    },
+    "worth": {
+        **_MEASURE,
+        "by": Key(
+            NUMBER, "The candidate is worth having if it is better than the control by more than this; default 0."
+        ),
+        **_DIRECTION,
+        **_OF_A_RUN,
+    },
+    "slice": {
+        **_MEASURE,
+        "of": Key(TEXT, "The slice of the golden set, such as type: each of its values is a test."),
+        "values": Key(NAMES, "Test only these values of the slice; default: all."),
+        "margin": Key(FROM_0, "How much worse the candidate may be in each value."),
+        **_DIRECTION,
+        **_AGAINST,
         **_OF_A_RUN,
     },
     "limit": {**_MEASURE, **_BOUNDS, **_OF_A_RUN},
@@ -157,6 +199,8 @@ RULES: dict[str, dict[str, Key]] = {
 REQUIRED = {
     "guard": ("measure", "margin"),
     "improve": ("measure",),
+    "worth": ("measure",),
+    "slice": ("measure", "of", "margin"),
     "limit": ("measure",),
     "receipts": ("measure",),
     "latency": ("quantile",),

@@ -13,6 +13,9 @@ SKIPPED = "skipped"
 # The statuses that decide a verdict, most severe first.
 GRAVITY = (ERROR, FAIL, INCONCLUSIVE, PASS)
 
+# The kinds of the lines that a nightly run adds to those of a policy's rules.
+AGAIN, BASELINE_LINE, SET = OF_NIGHTLY = ("a/a", "baseline", "set")
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -22,7 +25,8 @@ class Line:
     ``conversations``. In a receipts or latency rule they bound ``candidate``, the value itself. ``confidence`` is the
     two-sided level of the interval, in shares. ``n`` counts the evidence: probes, receipts or turns. ``settles`` says
     what would decide an inconclusive rule, ``more_recalls`` the same as a number of answered recalls, for live
-    receipts. ``slice`` names the subgroup (``type=decision``) of an exploratory line.
+    receipts. ``slice`` names the subgroup (``type=decision``) of a slice rule or an exploratory line; ``against`` the
+    policy's control, if the rule compares with it instead of the baseline.
     """
 
     kind: str
@@ -42,12 +46,22 @@ class Line:
     slice: str | None = None
     more_recalls: int | None = None
     confidence: float | None = None
+    against: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return the measure with its slice and the control it is compared with: how a reason begins."""
+        suffix = f" [{self.slice}]" if self.slice else ""
+        return f"{self.measure}{suffix}{f' (against {self.against})' if self.against else ''}"
 
     @property
     def name(self) -> str:
         """Return the rule's name in other tools: unique within a policy, and the same in every nightly run."""
-        suffix = f" [{self.slice}]" if self.slice else "" if self.critical else " (advisory)"
-        return f"{self.kind} {self.measure}{suffix}"
+        against = f" against {self.against}" if self.against else ""
+        # Whether a slice or a worth rule decides depends on its result, so it is not part of the name.
+        is_told = not self.critical and self.kind not in ("slice", "worth")
+        suffix = f" [{self.slice}]" if self.slice else " (advisory)" if is_told else ""
+        return f"{self.kind} {self.measure}{against}{suffix}"
 
 
 def line(rule: Rule, status: str, reason: str, settles: str | None = None, **numbers: Any) -> Line:
@@ -56,8 +70,10 @@ def line(rule: Rule, status: str, reason: str, settles: str | None = None, **num
 
 
 def lacking(rule: Rule, why: str) -> Line:
-    """Return the line of a rule for which there is no data: an error, or skipped if the rule may lack data."""
-    return line(rule, ERROR if rule.must_have_data else SKIPPED, why)
+    """Return the line of a rule for which there is no data; its ``without_data`` says what that means."""
+    if rule.without_data == INCONCLUSIVE:
+        return line(rule, INCONCLUSIVE, "there is nothing to measure", why)
+    return line(rule, ERROR if rule.without_data == ERROR else SKIPPED, why)
 
 
 def bounds(rule: Rule) -> str:

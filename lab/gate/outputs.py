@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_text, write_atomically
-from lab.formatting import counted, markdown
+from lab.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import SCHEMA, Verdict
 from lab.runs.trial import trial_line
@@ -64,15 +64,37 @@ def _is_ours(path: Path) -> bool:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return the verdict in one line: go or no-go if the policy names a rollback; reasons for a trial in brackets."""
+    """Return the verdict in one line: go or no-go if the policy names a rollback; reasons for a trial in brackets.
+
+    If the policy has a control, the line says whether the candidate is worth having beside it.
+    """
     trial = trial_line(verdict.trial)
     return f"{_decided(verdict)} [{trial}]" if trial else _decided(verdict)
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """Return what stands below the headline: how much was judged, and notes on arms and conversations."""
+    return [*judged_notes(verdict), *verdict.embedder]
+
+
+def judged_notes(verdict: Verdict) -> list[str]:
+    """Return Judged@k of the compared arms in one line, a warning if they differ; nothing if nothing was judged."""
+    judged = verdict.judged
+    if not judged:
+        return []
+    shares = ", ".join(f"{arm} {number(share)}" for arm, share in judged["shares"].items())
+    return [str(judged["apart"] or f"Judged@{judged['k']}: {shares}")]
 
 
 def _decided(verdict: Verdict) -> str:
     subject = verdict.policy
     if verdict.candidate:
         subject += f", {verdict.candidate}" + (f" against {verdict.baseline}" if verdict.baseline else "")
+    if verdict.control:
+        subject += f"; {verdict.control.sentence}"
+    if verdict.judged and verdict.judged["apart"]:
+        shares = ", ".join(number(share) for share in verdict.judged["shares"].values())
+        subject += f"; the arms are not judged alike (Judged@{verdict.judged['k']} {shares})"
     if verdict.rollback is None:
         return f"{verdict.status.upper()}: {subject}"
     go = {
@@ -146,6 +168,8 @@ def _suite(root: ElementTree.Element, verdict: Verdict) -> None:
     for name, value in (
         *facts.items(),
         *(("trial", text) for text in verdict.trial),
+        *(("control", answer.sentence) for answer in (verdict.control,) if answer),
+        *(("judged", note) for note in judged_notes(verdict)),
         *(("embedder", note) for note in verdict.embedder),
     ):
         if value is not None:
@@ -214,7 +238,7 @@ def summary(verdict: Verdict) -> str:
         [
             f"## {markdown(headline(verdict))}",
             "",
-            *(line for note in verdict.embedder for line in (markdown(note), "")),
+            *(line for note in notes(verdict) for line in (markdown(note), "")),
             *((f"**{markdown(advice)}**", "") if (advice := rollback(verdict)) else ()),
             markdown(verdict.about),
             "",
@@ -254,10 +278,11 @@ def by_reason(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
     """Yield status and reason of lines in their order, merging lines with equal reasons; advisory ones in brackets."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        groups.setdefault((line.status, reason(line).removeprefix(f"{line.measure}: ")), []).append(line)
+        why = reason(line).removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ")
+        groups.setdefault((line.status, why), []).append(line)
     for (status, why), group in groups.items():
         decides = any(line.critical for line in group)
-        names = (line.measure if line.critical or not decides else f"({line.measure})" for line in group)
+        names = (line.label if line.critical or not decides else f"({line.label})" for line in group)
         yield status if decides else f"({status})", f"{', '.join(names)}: {why}"
 
 

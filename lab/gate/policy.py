@@ -18,6 +18,20 @@
     measure = "GoldNice@6"
     by = 0.0
 
+    [control]                  # a second arm that the candidate is compared with
+    arm = "hybrid"
+    claim = "tiers are worth having"
+    denial = "tiers are not worth having"
+
+    [[worth]]                  # better than the control: one such rule supports the claim
+    measure = "RepeatRate"
+    by = 0.02
+
+    [[slice]]                  # a pre-registered subgroup: it fails the policy if it is shown to be worse
+    measure = "Success@6"
+    of = "type"
+    margin = 0.1
+
     [[limit]]                  # a mean of the candidate within fixed limits, no statistics
     measure = "WrongScope"
     at_most = 0.0
@@ -48,7 +62,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import read_text, read_toml
-from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key, checked
+from lab.gate.keys import ARMS, BASELINE, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key, checked
 from lab.latency.turns import TOTAL
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.model import SHARE, YES
@@ -56,7 +70,13 @@ from lab.measures.names import require_measure
 from lab.shape import json_type, only_keys
 
 # The rules on measures of a scored run.
-OF_MEASURES = ("guard", "improve", "limit")
+OF_MEASURES = ("guard", "improve", "worth", "slice", "limit")
+# Those that judge a difference of two arms, and those that compare with the control if they say nothing else.
+DIFFERENCES = OF_MEASURES[:-1]
+OF_CONTROL = ("worth",)
+# The families of tests of rules that name none.
+FAMILIES = {"worth": "worth", "slice": "slices"}
+FAMILY = "rules"
 SHIPPED = Path(__file__).parent / "policies"
 # The largest margin for a measure between 0 and 1; a larger one would ignore a change of half of all recalls.
 MOST_MARGIN = 0.5
@@ -69,13 +89,16 @@ class Rule:
     kind: str
     measure: str
     critical: bool = True
-    must_have_data: bool = True
+    without_data: str = "error"
     direction: str = "higher"
+    against: str = BASELINE
+    family: str = FAMILY
     margin: float = 0.0
     by: float = 0.0
     at_most: float | None = None
     at_least: float | None = None
     of: str | None = None
+    values: tuple[str, ...] = ()
     stage: str = TOTAL
     quantile: float = 0.95
     at_most_ms: float | None = None
@@ -84,14 +107,28 @@ class Rule:
     only_where: tuple[tuple[str, Any], ...] = ()
 
     @property
-    def name(self) -> tuple[str, str]:
-        """Return the rule's kind and measure, critical or not."""
-        return self.kind, self.measure
+    def name(self) -> tuple[str, str, str, str | None]:
+        """Return the rule's kind, measure, compared arm and slice, critical or not."""
+        return self.kind, self.measure, self.against, self.of if self.kind == "slice" else None
 
     @property
-    def identity(self) -> tuple[str, str, bool]:
+    def must_have_data(self) -> bool:
+        """Return whether missing data is an error."""
+        return self.without_data == "error"
+
+    @property
+    def identity(self) -> tuple[str, str, str, str | None, bool]:
         """Return what is unique to a rule within its policy."""
         return *self.name, self.critical
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A second arm that the candidate is compared with; ``claim`` and ``denial`` say what the comparison may show."""
+
+    arm: str
+    claim: str
+    denial: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +150,7 @@ class Policy:
     fail_level: float = 0.05
     rollback: str | None = None
     file: str | None = None
+    control: Control | None = None
 
     @property
     def where(self) -> str:
@@ -138,15 +176,13 @@ def read_policy(name: str) -> Policy:
 
 
 def _policy(value: Mapping[str, Any], where: str) -> Policy:
-    only_keys(value, (*HEAD, "comparison", *RULES), where)
+    only_keys(value, (*HEAD, "comparison", CONTROL_ARM, *RULES), where)
     kept = checked({key: setting for key, setting in value.items() if key in HEAD}, HEAD, where)
     for key in ("name", "about"):
         if key not in kept:
             raise UnusableInput(f"{where}: needs {key}: {HEAD[key].about}")
-    arms = value.get("comparison", {})
-    if not isinstance(arms, Mapping):
-        raise UnusableInput(f"{where}: comparison: expected a table, found {json_type(arms)}")
-    only_keys(arms, tuple(ARMS), f"{where}: comparison")
+    arms = _table(value, "comparison", tuple(ARMS), where)
+    control = _control(value, where)
     rules: list[Rule] = []
     for kind in RULES:
         given = value.get(kind, [])
@@ -164,15 +200,42 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
             if duplicate is not None:
                 raise UnusableInput(f"{where}: {kind} {number}: slices: {duplicate!r} of {rule.measure} is given twice")
             rules.append(rule)
+    lost = next((rule for rule in rules if rule.against == CONTROL_ARM and control is None), None)
+    if lost is not None:
+        raise UnusableInput(f"{where}: {lost.kind} {lost.measure}: there is no [control] to compare with; add one")
     if not rules:
         raise UnusableInput(f"{where}: has no rule, so it would pass everything; add a rule")
-    if not any(rule.critical for rule in rules):
+    if not any(rule.critical and rule.kind not in OF_CONTROL for rule in rules):
         raise UnusableInput(f"{where}: no rule is critical, so it cannot fail; make one critical")
     if "\n" in kept.get("rollback", ""):
         raise UnusableInput(f"{where}: rollback: has several lines; write one line")
     named_arms = checked(arms, dict.fromkeys(ARMS, Key(TEXT, "")), f"{where}: comparison")
     levels = {"fail_level": kept.get("level", 0.05)}
-    return Policy(**{"minimum_conversations": 6} | ARMS | named_arms | levels | kept, rules=tuple(rules), file=where)
+    return Policy(
+        **{"minimum_conversations": 6} | ARMS | named_arms | levels | kept,
+        rules=tuple(rules),
+        file=where,
+        control=control,
+    )
+
+
+def _table(value: Mapping[str, Any], name: str, keys: tuple[str, ...], where: str) -> Mapping[str, Any]:
+    table = value.get(name, {})
+    if not isinstance(table, Mapping):
+        raise UnusableInput(f"{where}: {name}: expected a table, found {json_type(table)}")
+    only_keys(table, keys, f"{where}: {name}")
+    return table
+
+
+def _control(value: Mapping[str, Any], where: str) -> Control | None:
+    if CONTROL_ARM not in value:
+        return None
+    place = f"{where}: {CONTROL_ARM}"
+    kept = checked(_table(value, CONTROL_ARM, tuple(CONTROL), where), CONTROL, place)
+    for key, entry in CONTROL.items():
+        if key not in kept:
+            raise UnusableInput(f"{place}: needs {key}: {entry.about}")
+    return Control(**kept)
 
 
 def _rule(kind: str, value: Any, where: str) -> Rule:
@@ -187,6 +250,14 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
     alternatives = ONE_OF.get(kind, ())
     if alternatives and not kept.keys() & set(alternatives):
         raise UnusableInput(f"{where}: needs {' or '.join(alternatives)}, or both")
+    if "must_have_data" in kept:
+        if "without_data" in kept:
+            raise UnusableInput(f"{where}: must_have_data and without_data say the same; remove must_have_data")
+        kept["without_data"] = "error" if kept.pop("must_have_data") else "skip"
+    if kind in OF_CONTROL:
+        kept["against"] = CONTROL_ARM
+    if kind in FAMILIES:
+        kept["family"] = FAMILIES[kind]
     if kind in OF_MEASURES:
         require_measure(kept["measure"], where)
         _within_range(kept, where)
@@ -195,7 +266,7 @@ def _rule(kind: str, value: Any, where: str) -> Rule:
     elif kind == "exact":
         is_advisory = kept.pop("changed") == "tell"
         kept |= {"measure": "receipts", "critical": kept.get("critical", True) and not is_advisory}
-    elif kind in ("guard", "improve"):
+    elif kind in DIFFERENCES:
         kept["direction"] = _direction(kept, where)
     else:
         _within(kept, where)
@@ -233,7 +304,7 @@ def _require_own_direction(policy: Policy, path: Path) -> None:
 
     Such a guard would pass a candidate for being worse.
     """
-    for kind in ("guard", "improve"):
+    for kind in DIFFERENCES:
         for number, rule in enumerate((rule for rule in policy.rules if rule.kind == kind), 1):
             own = direction(rule.measure)
             if own not in ("neither", rule.direction):

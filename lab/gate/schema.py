@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lab.gate.keys import ARMS, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED
+from lab.gate.keys import ARMS, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, OF_NIGHTLY, PASS, SKIPPED
 from lab.gate.verdict import SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -24,7 +24,7 @@ def policy_schema() -> dict[str, Any]:
         for kind, keys in RULES.items()
     }
     schema = _object(HEAD, ("name", "about"), tuple(RULES))
-    schema["properties"] |= {"comparison": _object(arms, ()), **rules}
+    schema["properties"] |= {"comparison": _object(arms, ()), CONTROL_ARM: _object(CONTROL, tuple(CONTROL)), **rules}
     return {"$schema": DIALECT, "$id": "lab.policy.v1", "title": "A policy of lab gate"} | schema
 
 
@@ -44,7 +44,7 @@ def _object(keys: Mapping[str, Key], required: tuple[str, ...], one_of: tuple[st
 def verdict_schema() -> dict[str, Any]:
     """Return the schema of verdict.json."""
     line = {
-        "kind": {"enum": list(RULES)},
+        "kind": {"enum": [*RULES, *OF_NIGHTLY]},
         "measure": _TEXT,
         "status": {"enum": [*_VERDICTS, SKIPPED]},
         "critical": _FLAG,
@@ -52,7 +52,7 @@ def verdict_schema() -> dict[str, Any]:
         "settles": _MAYBE_TEXT,
         **dict.fromkeys(("baseline", "candidate", "difference", "low", "high"), _MAYBE_NUMBER),
         **dict.fromkeys(("conversations", "n"), _MAYBE_COUNT),
-        **dict.fromkeys(("limit", "slice"), _MAYBE_TEXT),
+        **dict.fromkeys(("limit", "slice", "against"), _MAYBE_TEXT),
         "more_recalls": _MAYBE_COUNT,
         "confidence": _MAYBE_NUMBER,
     }
@@ -68,6 +68,12 @@ def verdict_schema() -> dict[str, Any]:
         "others": {"type": "object", "additionalProperties": _TEXT},
         "policy_file": _MAYBE_TEXT,
     }
+    answer = {"arm": _TEXT, "status": {"enum": _VERDICTS}, "sentence": _TEXT}
+    judged = {
+        "k": _COUNT,
+        "shares": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0, "maximum": 1}},
+        "apart": _MAYBE_TEXT,
+    }
     verdict = {
         "schema": {"const": SCHEMA},
         **dict.fromkeys(("policy", "about"), _TEXT),
@@ -78,6 +84,8 @@ def verdict_schema() -> dict[str, Any]:
         "audit": {"anyOf": [{"type": "null"}, _closed(audit)]},
         **{name: {"type": "array", "items": _TEXT} for name in ("embedder", "trial")},
         "evidence": {"anyOf": [{"type": "null"}, _closed(evidence)]},
+        "control": {"anyOf": [{"type": "null"}, _closed(answer)]},
+        "judged": {"anyOf": [{"type": "null"}, _closed(judged)]},
     }
     return {"$schema": DIALECT, "$id": SCHEMA, "title": "verdict.json of lab gate"} | _closed(verdict)
 

@@ -15,10 +15,12 @@ from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
 from lab.errors import UnusableInput
 from lab.files import digest
+from lab.gate.control import Answer, answer_of
+from lab.gate.evidence import evidence
 from lab.gate.exact import judge_exact
 from lab.gate.latency import judge_latency
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Line, lacking, line
-from lab.gate.measures import KINDS, evidence, judge_compared
+from lab.gate.measures import KINDS, judge_compared
 from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts
 from lab.replay.config_notes import embedder_notes
@@ -53,7 +55,8 @@ class Verdict:
     ``against`` is the path of the other run that the candidate was compared with, if any. ``audit`` describes the live
     receipts that were judged; if there were none, its ``silent`` says what to check. ``embedder`` holds notes on arms
     configured for another embedder than the run's and on identical conversations, which count once. ``trial`` holds
-    the reasons why the results are not evidence.
+    the reasons why the results are not evidence. ``control`` answers whether the candidate is worth having beside the
+    policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they differ, ``apart``.
     """
 
     policy: str
@@ -69,6 +72,8 @@ class Verdict:
     embedder: tuple[str, ...] = ()
     trial: tuple[str, ...] = ()
     evidence: Evidence | None = None
+    control: Answer | None = None
+    judged: Mapping[str, Any] | None = None
 
     @property
     def exit_code(self) -> int:
@@ -78,9 +83,13 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """Return the content of verdict.json as plain values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        evidence = asdict(self.evidence) if self.evidence else None
         first = {"schema": SCHEMA, "trial": list(self.trial)}
-        return first | values | {"lines": [asdict(line) for line in self.lines], "evidence": evidence}
+        last = {
+            "lines": [asdict(line) for line in self.lines],
+            "evidence": asdict(self.evidence) if self.evidence else None,
+            "control": asdict(self.control) if self.control else None,
+        }
+        return first | values | last
 
 
 def judge(
@@ -93,8 +102,8 @@ def judge(
     """Judge a run, an audit of receipts, or both, by a policy.
 
     ``against`` is another run; its arm with the candidate's name replaces the baseline. If the input of a rule is
-    missing, the rule's status is error, or skipped under ``must_have_data = false``. Raises what
-    :func:`lab.gate.measures.evidence` raises, and :class:`UnusableInput` if the input of every rule is missing.
+    missing, the rule's status is as ``without_data`` says. Raises what :func:`lab.gate.evidence.evidence` raises, and
+    :class:`UnusableInput` if the input of every rule is missing.
     """
     if against is not None and run is None:
         raise UnusableInput(f"policy {policy.name}: there is a run to compare with, but none to judge; add DIR")
@@ -107,11 +116,16 @@ def judge(
                 f"policy {policy.name}: candidate {candidate} reads the golden set, so it cannot be judged"
             )
     lines: list[Line] = []
+    judged_shares: Mapping[str, Any] | None = None
     for kinds in (KINDS, ("receipts",), ("latency",), ("exact",)):
         rules = [rule for rule in policy.rules if rule.kind in kinds]
         without_input = {rule: result for rule in rules if (result := _unjudged(policy, rule, run, against, audit))}
         judged = [rule for rule in rules if rule not in without_input]
-        if judged:
+        if judged and kinds is KINDS and run is not None:
+            data = evidence(policy, judged, run, against)
+            judged_shares = data.judged
+            lines += judge_compared(policy, judged, data)
+        elif judged:
             lines += _judged(policy, judged, run, against, audit)
         lines += without_input.values()
     baseline = policy.baseline if run and not against else None
@@ -136,6 +150,8 @@ def judge(
         ),
         trial_of(*_runs(policy, run, against)),
         _evidence(policy, run, against),
+        answer_of(policy, lines),
+        judged_shares,
     )
 
 
@@ -180,8 +196,6 @@ def _judged(
         yield from judge_latency(policy, rules, run, against)
     elif kind == "exact" and run is not None and against is not None:
         yield from judge_exact(policy, rules, run, against)
-    elif run is not None:
-        yield from judge_compared(policy, rules, evidence(policy, rules, run, against))
 
 
 def _given(rule: Rule, run: RunDirectory | None, audit: Mapping[str, Any] | None) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lab.errors import LabError, UnusableInput
 from lab.files import read_json
+from lab.gate.control import Answer
 from lab.gate.line import Line
 from lab.gate.policy import read_policy, shipped_policies
 from lab.gate.verdict import SCHEMA, Evidence, Verdict, key_of
@@ -20,9 +21,11 @@ def read_verdict(path: Path) -> Verdict:
     try:
         if data["schema"] != SCHEMA:
             raise UnusableInput(f"{path}: not a verdict of this version; run `lab gate` again")
-        fields = {name: value for name, value in data.items() if name not in ("schema", "lines", "evidence")}
+        fields = {name: value for name, value in data.items() if name not in ("schema", "lines", "evidence", "control")}
         evidence = Evidence(**data["evidence"]) if data.get("evidence") else None
-        return Verdict(**fields, lines=tuple(Line(**line) for line in data["lines"]), evidence=evidence)
+        control = Answer(**data["control"]) if data.get("control") else None
+        lines = tuple(Line(**line) for line in data["lines"])
+        return Verdict(**fields, lines=lines, evidence=evidence, control=control)
     except (AttributeError, KeyError, TypeError) as error:
         raise UnusableInput(
             f"{path}: not a verdict of `lab gate` ({error}); remove it, or run `lab gate` again"

@@ -5,7 +5,7 @@ The caller passes the recordings, because this package does not depend on :mod:`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from lab.golden.changes import marks
 from lab.golden.doubts import doubts
 from lab.golden.judging import Aside
 from lab.golden.model import GoldenSet, Probe
+from lab.haystack_keys import added_key, is_added, original_key
 
 if TYPE_CHECKING:
     from lab.recordings.model import Recording, Turn
@@ -104,6 +105,7 @@ def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> 
     by_name = {recording.conversation: recording for recording in recordings}
     turns = {name: {turn.key for turn in recording.turns} for name, recording in by_name.items()}
     keys = {name: {memory.key for memory in recording.memories} for name, recording in by_name.items()}
+    added = {added_key(name, key): name for name, of_recording in keys.items() for key in of_recording}
     problems: list[str] = []
     seen: set[str] = set()
     for probe in probes:
@@ -120,8 +122,20 @@ def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> 
             f"{label} names memory {judgement.memory!r}, which the recording does not have"
             for judgement in (*probe.relevant, *probe.forbidden)
             if judgement.memory not in keys[probe.conversation]
+            and not _may_be_added(judgement.memory, probe.conversation, added)
         ]
     return problems
+
+
+def _may_be_added(key: str, conversation: str, added: Mapping[str, str]) -> bool:
+    """Return whether a key is that of a haystack memory that the conversation may be given.
+
+    Keys of other sets cannot be checked, because the recordings do not tell which sets those are.
+    """
+    if not is_added(key):
+        return False
+    known = added.get(key)
+    return known != conversation if known else ":" in original_key(key).split("/")[0]
 
 
 def _mistakes(probe: Probe, recording: Recording, turn: Turn | None) -> Iterator[str]:

@@ -3,7 +3,8 @@
 The file is JSON Lines: a header, then one line per turn. Memories are keys; their texts stay in the recordings.
 
     {"kind": "pool", "schema": "lab.pool.v1", "depth": 6, "arms": ["hybrid", …], "seed": 0, "recordings": PATH,
-     "format": "openclaw", "memories": "stored", "memories_from": PATH, "scope": "none", "content": SHA256}
+     "format": "openclaw", "memories": "stored", "memories_from": PATH, "scope": "none", "content": SHA256,
+     "haystack": 400, "haystack_from": []}
     {"kind": "turn", "turn": KEY, "items": [{"memory": KEY, "arms": {"hybrid": 3, "bm25": 1}}, …]}
 
 Items are ordered by a hash, so that their ranks do not influence the judge.
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json_lines
-from lab.shape import field
+from lab.shape import field, optional
 
 SCHEMA = "lab.pool.v1"
 
@@ -46,7 +47,8 @@ class PooledTurn(NamedTuple):
 class Pool:
     """Turns in the order of their conversations, with the parameters of the pool.
 
-    ``recordings`` and ``memories_from`` are paths as given; ``content`` is the digest of their content.
+    ``recordings`` and ``memories_from`` are paths as given; ``content`` is the digest of their content. ``haystack`` is
+    the number of memories of other conversations added to each one, of which ``haystack_from`` names more sets.
     """
 
     depth: int
@@ -59,6 +61,8 @@ class Pool:
     scope: str
     content: str
     turns: tuple[PooledTurn, ...]
+    haystack: int = 0
+    haystack_from: tuple[str, ...] = ()
 
     def as_bytes(self) -> bytes:
         """Return the content of the pool file."""
@@ -96,6 +100,8 @@ def read_pool(path: Path) -> Pool:
         field(header, "scope", str, at),
         field(header, "content", str, at),
         turns,
+        optional(header, "haystack", int, 0, at),
+        tuple(map(str, optional(header, "haystack_from", list, [], at))),
     )
 
 

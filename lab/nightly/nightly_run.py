@@ -24,7 +24,7 @@ from lab.compare.changes import ArmChanges, Changes, changes, foremost
 from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments, UnusableInput
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import Announce, counted, silent
-from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
+from lab.gate.line import AGAIN, BASELINE_LINE, ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SET, Line
 from lab.gate.outputs import junit, openmetrics
 from lab.gate.policy import Policy
 from lab.gate.verdict import EXIT, Verdict, judge, overall
@@ -245,7 +245,7 @@ def _run_set(
     except CannotWrite:
         raise
     except LabError as error:
-        lines.append(Line("set", "measured", ERROR, True, str(error)))
+        lines.append(Line(SET, "measured", ERROR, True, str(error)))
     verdict = Verdict(
         f"{plan.name}/{nightly_set.name}",
         plan.about,
@@ -274,12 +274,12 @@ def _replayed(nightly_set: NightlySet, folder: Path, jobs: int, announce: Announ
 def _reproduces(again: Changes) -> Line:
     if not again.changed:
         reason = f"two replays gave the same {again.turns} receipts"
-        return Line("a/a", "receipts", PASS, True, reason, n=again.turns)
+        return Line(AGAIN, "receipts", PASS, True, reason, n=again.turns)
     reason = (
         f"the replay is nondeterministic: {again.changed} of {again.turns} receipts differ between two replays "
         f"of the same code ({_named([arm for arm in again.arms if arm.changed])}); nothing else was judged"
     )
-    return Line("a/a", "receipts", ERROR, True, reason, n=again.turns)
+    return Line(AGAIN, "receipts", ERROR, True, reason, n=again.turns)
 
 
 def _exact(
@@ -289,7 +289,7 @@ def _exact(
     approve = _approve(run.path, folder, nightly_set.baseline)
     if baseline is None:
         reason = f"there is no baseline {nightly_set.baseline!r} in {folder} to compare with"
-        lines.append(Line("baseline", nightly_set.baseline, INCONCLUSIVE, True, reason, approve))
+        lines.append(Line(BASELINE_LINE, nightly_set.baseline, INCONCLUSIVE, True, reason, approve))
         return None
     try:
         return changes(_copied(baseline, out / "baselines" / baseline.now.object[:16]), run)
@@ -297,7 +297,14 @@ def _exact(
         # NotARun: another version of the lab wrote the baseline, and this version cannot read its manifest.
         reason = f"not comparable with baseline {nightly_set.baseline!r}: {error}"
         lines.append(
-            Line("baseline", nightly_set.baseline, INCONCLUSIVE, True, reason, f"{approve} (if the change is intended)")
+            Line(
+                BASELINE_LINE,
+                nightly_set.baseline,
+                INCONCLUSIVE,
+                True,
+                reason,
+                f"{approve} (if the change is intended)",
+            )
         )
         return None
 

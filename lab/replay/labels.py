@@ -14,6 +14,7 @@ from typing import Any
 
 from lab.draw import draw
 from lab.errors import UnusableInput
+from lab.haystack_keys import original_key
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Recording
 from lab.systems.sidecar.heuristic import grade_observation
 
@@ -63,13 +64,17 @@ class Labels:
             return {memory.key: memory.label or UNKNOWN for memory in recording.memories}
         if self.mode == HEURISTIC:
             return {memory.key: _graded(memory.text) for memory in recording.memories}
-        keys = [memory.key for memory in recording.memories]
+        # A haystack memory has the label that it has in its own conversation.
+        keys = {memory.key: original_key(memory.key) for memory in recording.memories}
         if self.mode == "sampled":
-            return {key: self._split(draw(self.seed, key), self.must_share) for key in keys}
+            return {key: self._split(draw(self.seed, sampled), self.must_share) for key, sampled in keys.items()}
         relevant = set(gold)
         others = sum(key not in relevant for key in keys)
         must = min(1.0, self.must_share * len(keys) / others) if others else 0.0
-        return {key: self._split(draw(self.seed, key), 0.0 if key in relevant else must, rest=key) for key in keys}
+        return {
+            key: self._split(draw(self.seed, sampled), 0.0 if key in relevant else must, rest=sampled)
+            for key, sampled in keys.items()
+        }
 
     def _split(self, u: float, must: float, rest: str | None = None) -> str:
         """Return must_remember if ``u < must``, else nice_to_have or unknown in the proportion of the shares."""

@@ -16,9 +16,11 @@ from lab.errors import UnusableInput
 from lab.files import sha256_file
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
+from lab.haystack_keys import is_added
 from lab.recordings.equal import EQUAL, equal_conversations
 from lab.recordings.model import GLOBAL, MUST, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, read_library, with_golden
+from lab.replay.haystack import default_haystack, fill, without_absent
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source
 from lab.replay.memories_from import read_stored, with_stored
@@ -27,7 +29,7 @@ from lab.retrieval.faults import FaultPlan
 from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import STORES
 from lab.runs.directory import RunDirectory
-from lab.runs.manifest import resolved_of
+from lab.runs.manifest import Haystack, resolved_of
 from lab.runs.records import to_json
 from lab.set_registry import golden_beside
 from lab.systems.contract import Arm, ArmInfo, Searches
@@ -71,6 +73,8 @@ class ReplayRequest:
     categories: str = "recorded"
     vectors: str = "embed"
     source: str = "given"
+    haystack: int | None = None
+    haystack_from: tuple[str, ...] = ()
 
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
@@ -83,7 +87,11 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A replay ready to run. ``vectors`` are the stored vectors of ``--memories-from``, if they are used."""
+    """A replay ready to run.
+
+    ``vectors`` are the stored vectors of ``--memories-from``, if they are used. ``recordings`` hold the memories of the
+    ``haystack``; those of ``library`` do not.
+    """
 
     request: ReplayRequest
     library: Library
@@ -96,6 +104,7 @@ class Plan:
     embedder: Embedder
     golden_files: tuple[Path, ...]
     vectors: StoredVectors | None = None
+    haystack: Haystack | None = None
 
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""
@@ -134,7 +143,7 @@ class Plan:
     def memories_of(self, recording: Recording) -> tuple[Memory, ...]:
         """Return the memories of one conversation as systems receive them, with labels, hard rules and categories."""
         labels = self.labels_of(recording)
-        must = [key for key, label in labels.items() if label == MUST]
+        must = [key for key, label in labels.items() if label == MUST and not is_added(key)]
         sampled = sorted(must, key=lambda key: draw(self.request.seed, f"hard {key}"))[: self.request.hard_rules]
         hard, detect = frozenset(sampled), self.request.categories == "detected"
         return tuple(
@@ -170,6 +179,8 @@ class Plan:
     def comparable(self) -> dict[str, Any]:
         """Return what must be equal for the arms of two runs to be comparable."""
         stored: dict[str, Any] = {"memories_from": self.library.stored} if self.library.stored else {}
+        if self.haystack:
+            stored["haystack"] = to_json(self.haystack)
         drawn = {"drawn": self.request.hard_rules}
         if equal := equal_conversations(self.recordings):
             stored[EQUAL] = [list(names) for names in equal]
@@ -251,6 +262,8 @@ def make_plan(
             )
         library = with_golden(library, golden)
     recordings = _chosen(library.recordings, request.conversation, request.limit)
+    recordings, haystack = _with_haystack(recordings, library, request)
+    library = replace(library, golden=without_absent(library.golden, recordings))
     recall_turns = request.recall_turns or library.format.recall_turns
     if recall_turns not in RECALL_TURNS:
         raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
@@ -264,7 +277,29 @@ def make_plan(
     labels = choose_labels(request.labels, recordings, request.must_share, request.nice_share, request.seed)
     files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
     embedder = embedder_named(request.embedder)
-    return Plan(request, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors)
+    return Plan(
+        request, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors, haystack
+    )
+
+
+def _with_haystack(
+    recordings: tuple[Recording, ...], library: Library, request: ReplayRequest
+) -> tuple[tuple[Recording, ...], Haystack | None]:
+    """Return the recordings with the memories of the haystack, and its description."""
+    given = request.memories_from is None and request.source != "captured"
+    number = request.haystack
+    if number is None:
+        number = default_haystack(library.path) if given else 0
+    if number < 0:
+        raise UnusableInput(f"haystack {number} is not a whole number from 0")
+    if not number:
+        if request.haystack_from:
+            raise UnusableInput("--haystack-from names a set to fill a haystack from; give its size with --haystack")
+        return recordings, None
+    if not given:
+        what = "--memories-from" if request.memories_from is not None else "--source captured"
+        raise UnusableInput(f"--haystack adds memories to those of the recording, and {what} replaces them; omit one")
+    return fill(recordings, library, number, request.haystack_from, request.seed)
 
 
 def with_options(specs: Sequence[ArmSpec], request: ReplayRequest) -> tuple[ArmSpec, ...]:

@@ -19,11 +19,13 @@ from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import Library, read_library
+from lab.replay.haystack import fill
 from lab.replay.labels import labels_note
 from lab.replay.loop import births, replay
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
+from lab.runs.manifest import Haystack
 from lab.systems.openclaw.recall.trivial import is_trivial
 
 ARMS = ("hybrid", "vector", "bm25", "recency", "tier_first_v1", "tier_quota_v1")
@@ -84,9 +86,14 @@ def material(pool: Pool, recordings: Path | None = None, memories_from: Path | N
     library = unjudged(read_library(where, pool.format, memories=None if store else pool.memories))
     if store:
         library = with_stored(library, read_stored(store))
-    if content(library) != pool.content:
+    recordings_of, haystack = library.recordings, None
+    if pool.haystack:
+        pooled = {turn.turn for turn in pool.turns}
+        hosts = [one for one in recordings_of if any(turn.key in pooled for turn in one.turns)]
+        recordings_of, haystack = fill(hosts, library, pool.haystack, pool.haystack_from, pool.seed)
+    if content(library, haystack) != pool.content:
         raise UnusableInput(f"{where}: has changed since it was pooled; make the pool again, into another file")
-    return {recording.conversation: recording for recording in library.recordings}
+    return {recording.conversation: recording for recording in recordings_of}
 
 
 def unjudged(library: Library) -> Library:
@@ -94,9 +101,10 @@ def unjudged(library: Library) -> Library:
     return replace(library, golden=GoldenSet())
 
 
-def content(library: Library) -> str:
-    """Return a hash of the files of the recordings, and of the memories of a store."""
-    return digest([library.checksums(), library.memories, library.stored])
+def content(library: Library, haystack: Haystack | None = None) -> str:
+    """Return a hash of the files of the recordings, of the memories of a store, and of the sets of a haystack."""
+    sets = [dict(haystack.sets)] if haystack and haystack.sets else []
+    return digest([library.checksums(), library.memories, library.stored, *sets])
 
 
 def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:
@@ -110,8 +118,10 @@ def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:
         plan.library.memories,
         request.memories_from,
         request.scope,
-        content(plan.library),
+        content(plan.library, plan.haystack),
         tuple(turns),
+        plan.haystack.memories if plan.haystack else 0,
+        request.haystack_from,
     )
 
 

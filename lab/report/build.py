@@ -15,8 +15,9 @@ from typing import Any
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
-from lab.measures.catalogue import MEASURES, direction, entry_of, is_better
+from lab.measures.catalogue import MEASURES, direction, entry_of
 from lab.measures.score import headlines, score_run, summarise
+from lab.replay.command import replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
@@ -24,7 +25,7 @@ from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.flipped import SHOWN, flipped
 from lab.report.material import busiest
 from lab.report.pair import choose_pair
-from lab.report.reproduce import configs, hashes, replay_command, versions
+from lab.report.reproduce import configs, hashes, versions
 from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
 from lab.report.tables import markdown_table
 from lab.runs.directory import RunDirectory
@@ -250,8 +251,8 @@ def _harm(difference: Difference) -> str:
 def _interval(difference: Difference) -> str:
     low, high = difference.estimate.low, difference.estimate.high
     if low is None or high is None:
-        return "no interval for one conversation"
-    side = {None: "not significant", True: "better", False: "worse"}[is_better(difference.measure, low, high)]
+        return f"no interval for {counted(difference.conversations, 'conversation')}"
+    side = {None: "not significant", True: "better", False: "worse"}[difference.is_better]
     return f"{side}: {difference.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
 
 

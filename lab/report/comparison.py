@@ -7,15 +7,16 @@ from html import escape
 from itertools import groupby
 
 from lab.compare.paired import Comparison, Difference, Slice
-from lab.compare.statistics import smallest_p
+from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, smallest_p
 from lab.formatting import counted, interval, number, p_value, signed
-from lab.measures.catalogue import entry_of, is_better
+from lab.measures.catalogue import entry_of, widest
 from lab.report.tables import folded, html_table, text_table
 from lab.runs.trial import trial_line
 
-LEVEL = 0.05
 # With fewer probes, counts per 1,000 would suggest a precision that is not there.
 FEW_PROBES = 100
+# A design effect below this is explained.
+BELOW = 0.95
 COLUMNS = ("measure", "base", "cand", "diff", "95 % interval", "p", "up/same/down")
 MORE = ("measure", "reading", "relative", "deff")
 WIDE = ("measure", "reading", "base", "cand", "diff", "relative", *COLUMNS[4:], "deff", "MDE")
@@ -34,24 +35,29 @@ def shown(comparison: Comparison, *, every: bool = False) -> list[Difference]:
 def reading(difference: Difference, family: int) -> str:
     """Return the conclusion of a difference in a few words, with the minimum detectable effect if nothing is shown.
 
-    The adjusted p decides for a primary measure, or its interval if there are too few conversations for that.
+    The interval and the p decide together (:func:`lab.compare.statistics.is_shown`): a difference is shown if both say
+    so. Holm's correction applies to the p of a primary measure.
     """
-    low, high, detectable = difference.estimate.low, difference.estimate.high, difference.estimate.detectable
-    if low is None or high is None or detectable is None:
+    low, high, effect = difference.estimate.low, difference.estimate.high, difference.estimate.detectable
+    if difference.conversations < 2:
         return "one conversation: no interval"
     if not difference.wins and not difference.losses:
         return "identical everywhere"
-    effect = f"MDE ±{number(detectable)}"
+    if low is None or high is None or effect is None:
+        return f"{difference.conversations} conversations: no interval"
+    mde = f"MDE {_bounded(difference.measure, effect)}"
+    if difference.is_shown:
+        word = {True: "better", False: "worse", None: "more" if low > 0 else "less"}[difference.is_better]
+        return word if difference.p_holm is not None else f"{word}, exploratory"
     if low <= 0 <= high:
-        return f"no difference shown; {effect}"
-    decidable = difference.p_holm is not None and smallest_p(difference.conversations, family) <= LEVEL
-    if decidable and difference.p_holm is not None and difference.p_holm > LEVEL:
-        return f"not significant among {family}; {effect}"
-    better = is_better(difference.measure, low, high)
-    word = {True: "better", False: "worse", None: "more" if low > 0 else "less"}[better]
-    return (
-        word if decidable else f"{word}, by its interval" if difference.p_holm is not None else f"{word}, exploratory"
-    )
+        return f"no difference shown; {mde}"
+    return f"not significant among {family}; {mde}" if difference.p_holm is not None else f"not significant; {mde}"
+
+
+def _bounded(measure: str, effect: float) -> str:
+    """Return a minimum detectable effect; "none" if no difference of the measure is so large."""
+    most = widest(measure)
+    return "none" if most is not None and effect > most else f"±{number(effect)}"
 
 
 def row(difference: Difference) -> list[str]:
@@ -110,8 +116,18 @@ def notes(comparison: Comparison, differences: Sequence[Difference], *, has_mde:
         lines.append(f"{drawn(comparison.sampled_labels)}.")
     lines += sliced_over(dict.fromkeys(part.difference.measure for part in comparison.slices))
     least = smallest_p(conversations, comparison.family)
-    if comparison.family and conversations > 1 and least > LEVEL:
-        lines.append(f"With so few conversations, no adjusted p can be below {least:.3f}: read the intervals.")
+    if 1 < conversations < LEAST_CLUSTERS:
+        lines.append(
+            f"No intervals: over {conversations} conversations no sign-flip test can reach 5 %, so an interval could not "
+            f"be confirmed. It takes {LEAST_CLUSTERS}."
+        )
+    elif comparison.family and conversations > 1 and least > LEVEL:
+        lines.append(f"With so few conversations, no adjusted p can be below {least:.3f}, so no difference can be shown.")
+    if any((difference.estimate.design_effect or 1) < BELOW for difference in differences):
+        lines.append(
+            "A deff below 1 is no error: within a conversation gains and losses cancel out, so conversations differ less "
+            "than independent probes would."
+        )
     for difference in differences:
         entry = entry_of(difference.measure)
         for arm, count in (
@@ -152,7 +168,7 @@ def drawn(labels: str) -> str:
 
 
 def worse(comparison: Comparison) -> list[Difference]:
-    """Return the differences outside the primary measures that are worse by their interval.
+    """Return the differences outside the primary measures that are shown to be worse.
 
     A report that shows only its primary measures would hide these.
     """
@@ -161,9 +177,7 @@ def worse(comparison: Comparison) -> list[Difference]:
         for difference in comparison.differences
         if difference.measure not in comparison.primary
         and difference.measure.partition("@")[2] in ("", str(comparison.cutoff))
-        and difference.estimate.low is not None
-        and difference.estimate.high is not None
-        and is_better(difference.measure, difference.estimate.low, difference.estimate.high) is False
+        and difference.is_better is False
     ]
 
 
@@ -174,7 +188,7 @@ def moves(difference: Difference) -> str:
 
 def _harms(comparison: Comparison) -> list[str]:
     harms = [f"{moves(difference)} ({_interval(difference)})" for difference in worse(comparison)]
-    return [f"Worse by the interval, but not primary (exploratory): {', '.join(harms)}."] if harms else []
+    return [f"Worse, but not primary (exploratory): {', '.join(harms)}."] if harms else []
 
 
 def gains(comparison: Comparison) -> str:
@@ -191,11 +205,20 @@ def gains(comparison: Comparison) -> str:
     )
 
 
+def judged(comparison: Comparison) -> str:
+    """Return Judged@k of both arms for the title; nothing if no arm has one."""
+    if len(comparison.judged) < 2:
+        return ""
+    base, cand = (number(comparison.judged[arm]) for arm in (comparison.baseline, comparison.candidate))
+    return f" (Judged@{comparison.cutoff} {cand} and {base})"
+
+
 def comparison_text(comparison: Comparison, differences: Sequence[Difference]) -> str:
     """Return the comparison for a terminal of 80 columns."""
     lines = [
+        *([folded(f"Note: {comparison.apart}.")] if comparison.apart else []),
         *([folded(trial)] if (trial := trial_line(comparison.trial)) else []),
-        f"{comparison.candidate} minus {comparison.baseline}",
+        f"{comparison.candidate} minus {comparison.baseline}{judged(comparison)}",
         *map(folded, comparison.embedder),
         text_table(COLUMNS, [row(difference) for difference in differences]),
         "",
@@ -213,8 +236,10 @@ def comparison_text(comparison: Comparison, differences: Sequence[Difference]) -
 def comparison_html(comparison: Comparison, differences: Sequence[Difference]) -> str:
     """Return the comparison as an HTML fragment, everything in it escaped."""
     lines = [
+        *([f"<p>Note: {escape(comparison.apart)}.</p>"] if comparison.apart else []),
         *([f"<p>{escape(trial)}</p>"] if (trial := trial_line(comparison.trial)) else []),
-        f"<p><strong>{escape(comparison.candidate)} minus {escape(comparison.baseline)}</strong></p>",
+        f"<p><strong>{escape(comparison.candidate)} minus {escape(comparison.baseline)}</strong>"
+        f"{escape(judged(comparison))}</p>",
         *(f"<p>{escape(note)}</p>" for note in comparison.embedder),
         html_table(WIDE, [wide(difference, comparison.family) for difference in differences], left=2),
         *(f"<p>{escape(text)}</p>" for text in (*notes(comparison, differences), gains(comparison))),
@@ -236,4 +261,5 @@ def _interval(difference: Difference) -> str:
 
 def _detectable(difference: Difference) -> str:
     # Without any difference there is no variance, hence no minimum detectable effect.
-    return f"±{number(difference.estimate.detectable)}" if difference.estimate.detectable else "–"
+    effect = difference.estimate.detectable
+    return _bounded(difference.measure, effect) if effect else "–"

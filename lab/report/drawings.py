@@ -18,6 +18,7 @@ from lab.report.material import busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
+from lab.sweep.scale import POINTS, ScalePoint
 
 if TYPE_CHECKING:
     from lab.report.entry import Draw
@@ -85,6 +86,15 @@ def _saturation(data: ReportData) -> list[Draw]:
 def _missed(data: ReportData) -> list[Draw]:
     path = data.run.path / MISSED
     return [partial(figures.missed_figure, counts_in(read_table(path)), data.source)] if path.exists() else []
+
+
+def _scale(data: ReportData) -> list[Draw]:
+    # `lab scale` puts its runs beside its table.
+    path = data.run.path.parent / POINTS
+    if not path.exists():
+        return []
+    points = [ScalePoint(**row) for row in read_table(path).to_pylist()]
+    return [partial(figures.scale_figure, points, data.run.cutoff, data.source)]
 
 
 def _tradeoff(data: ReportData) -> list[Draw]:
@@ -168,6 +178,15 @@ FIGURES = (
         "that an ordinary turn does not need. Lower row: labels are independent of relevance; at the right edge every "
         "memory is must_remember, so tiers make no difference.",
         _saturation,
+    ),
+    ReportFigure(
+        "scale",
+        "arms",
+        "Every arm as a conversation gets more memories",
+        "The same replay with haystacks of several sizes (lab scale). The median time of a turn was measured during "
+        "these replays, with searches shared between arms.",
+        _scale,
+        repeatable=False,
     ),
     ReportFigure(
         "pareto",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.formatting import number
-from lab.measures.catalogue import is_better
 from lab.report.style import MARKS, styled, subplots
 
 if TYPE_CHECKING:
@@ -61,6 +60,4 @@ def ablation_figure(steps: Sequence[StepResult], cutoff: int) -> Figure:
 
 def _verdict(step: StepResult, name: str) -> tuple[str, str]:
     change = step.changes.get(name)
-    if change is None or change.estimate.low is None or change.estimate.high is None:
-        return MARKS[None]
-    return MARKS[is_better(name, change.estimate.low, change.estimate.high)]
+    return MARKS[change.is_better if change else None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.compare.paired import Difference, Slice
 from lab.formatting import counted, signed
-from lab.measures.catalogue import direction, is_better
+from lab.measures.catalogue import direction
 from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, lab
     figure, ((axes,),) = slide(1, 1, words)
     for row, difference in enumerate(reversed(shown)):
         low, high = difference.estimate.low or 0.0, difference.estimate.high or 0.0
-        colour, marker = MARKS[is_better(difference.measure, low, high)]
+        colour, marker = MARKS[difference.is_better]
         axes.plot([low, high], [row, row], color=colour, linewidth=3)
         axes.plot(difference.estimate.mean, row, marker, color=colour, markersize=11)
         axes.annotate(
@@ -97,9 +97,9 @@ def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, lab
 def _finding(shown: Sequence[Difference], candidate: str, baseline: str) -> str:
     by_decision: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for difference in shown:
-        by_decision[_decided(difference)].append(difference.measure)
+        by_decision[difference.is_better].append(difference.measure)
     if not by_decision[True] and not by_decision[False]:
-        return f"No difference between {candidate} and {baseline} is shown: every interval contains zero"
+        return f"No difference between {candidate} and {baseline} is shown"
     only = [better for better, names in by_decision.items() if len(names) == len(shown) > 1]
     if only:
         return f"{candidate} is {DECIDED[only[0]]} in all {len(shown)} primary measures"
@@ -113,10 +113,6 @@ def _few(names: Sequence[str]) -> str:
 
 def _and(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _decided(difference: Difference) -> bool | None:
-    return is_better(difference.measure, difference.estimate.low or 0.0, difference.estimate.high or 0.0)
 
 
 def _name(part: Slice) -> str:

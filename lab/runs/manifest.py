@@ -57,6 +57,29 @@ class HardRules:
 
 
 @dataclass(frozen=True, slots=True)
+class HaystackCounts:
+    """How many memories of other conversations were added to a conversation, and left out for each reason.
+
+    ``from_other_sets`` of the added ones are from sets that were named to fill the haystack.
+    """
+
+    added: int
+    duplicates: int
+    hard_rules: int
+    from_other_sets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Haystack:
+    """The memories of other conversations that were added to each one; ``sets`` has the digests of other sets."""
+
+    memories: int
+    seed: int
+    conversations: Mapping[str, HaystackCounts]
+    sets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """Everything that determines the receipts: equal values give equal receipts."""
 
@@ -83,6 +106,7 @@ class Resolved:
         default=None, metadata=_about("groups of conversations that say the same")
     )
     source: str = field(default=GIVEN, metadata=_about("where memories come from: given, tools or captured"))
+    haystack: Haystack | None = field(default=None, metadata=_about("memories of other conversations that were added"))
 
     @property
     def key(self) -> str:

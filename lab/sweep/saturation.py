@@ -91,13 +91,16 @@ def saturation(
     seeds: int = 3,
     scope: str = "none",
     conversation: Sequence[str] = (),
+    haystack: int | None = None,
+    haystack_from: Sequence[str] = (),
     embedder: str = DEFAULT_MODEL,
     jobs: int = 1,
     announce: Callable[[str], None] = lambda _: None,
 ) -> list[Point]:
     """Score every policy at every share, mode and seed, with hybrid and oracle for reference.
 
-    ``conversation`` names those to replay; without it all of ``path`` are. Shares that a mode cannot reach are left
+    ``conversation`` names those to replay; without it all of ``path`` are. ``haystack`` and ``haystack_from`` are as in
+    ``lab replay``. Shares that a mode cannot reach are left
     out: in ``distractors`` relevant memories never become must. Raises :class:`UnusableInput` without a golden set.
     """
     asked = ReplayRequest(
@@ -108,6 +111,8 @@ def saturation(
         labels="sampled",
         scope=scope,
         conversation=tuple(conversation),
+        haystack=haystack,
+        haystack_from=tuple(haystack_from),
         embedder=embedder,
     )
     plan = make_plan(asked)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip, sign_flips, t_quantile
+from lab.compare.power import t_quantile
+from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip, sign_flips
 
 
 def _by_hand(sums: list[float]) -> float:

@@ -142,7 +142,7 @@ def test_schemas_are_valid_and_complete() -> None:
     properties = verdict_schema()["properties"]
     assert set(properties) == {"schema", *(one.name for one in fields(Verdict))}
     assert set(properties["lines"]["items"]["properties"]) == {one.name for one in fields(Line)}
-    assert set(policy_schema()["properties"]) == {*HEAD, "comparison", *RULES}
+    assert set(policy_schema()["properties"]) == {*HEAD, "comparison", "control", *RULES}
 
 
 def test_policy_schema_accepts_shipped_and_rejects_bad() -> None:

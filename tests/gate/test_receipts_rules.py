@@ -120,8 +120,8 @@ def test_receipts_plain_figures_are_compared_with_limits(audit: dict[str, Any]) 
     assert judged(replace(plain, at_most=None, at_least=share + 1e-9), audit).status == FAIL
     nothing = deep_merge(audit, {"must": {"share": None}})
     assert judged(plain, nothing).status == ERROR
-    assert judged(replace(plain, must_have_data=False), nothing).status == SKIPPED
-    assert judged(replace(ERRORS, must_have_data=False), with_errors(audit, 0, 0)).status == SKIPPED
+    assert judged(replace(plain, without_data="skip"), nothing).status == SKIPPED
+    assert judged(replace(ERRORS, without_data="skip"), with_errors(audit, 0, 0)).status == SKIPPED
 
 
 def test_few_receipts_show_only_forbidden_cases(audit: dict[str, Any]) -> None:

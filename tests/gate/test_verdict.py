@@ -13,8 +13,9 @@ import pytest
 
 from lab.compare.paired import Pairs
 from lab.errors import UnusableInput
+from lab.gate.evidence import Evidence
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.measures import Evidence, judge_compared
+from lab.gate.measures import judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge, overall
 from lab.runs.directory import RunDirectory
@@ -68,7 +69,7 @@ LIMIT = Rule("limit", "Success@6")
         (replace(LIMIT, at_least=0.6), pairs(0.05, 0.3, conversations=2), FAIL),
         (GUARD, None, ERROR),
         (LIMIT, None, ERROR),
-        (replace(GUARD, must_have_data=False), None, SKIPPED),
+        (replace(GUARD, without_data="skip"), None, SKIPPED),
     ],
 )
 def test_rule_status_follows_its_interval(rule: Rule, found: Pairs | None, status: str) -> None:

@@ -22,13 +22,13 @@ from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.measures.score import score_run, summarise
+from lab.replay.command import replay_command
 from lab.replay.explain import explain
 from lab.report.build import build_report, sentence
 from lab.report.comparison import notes, shown
 from lab.report.drawings import FIGURES
 from lab.report.explanation import explanation_text
 from lab.report.flipped import flipped
-from lab.report.reproduce import replay_command
 from lab.report.sections import verdict_model
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold

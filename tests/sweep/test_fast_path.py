@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.arms import FlowArm, FlowSystem, PolicyArm, PolicySystem
 from lab.systems.openclaw.config.settings import AutoRecall, EngineConfig, Phases
 from lab.systems.openclaw.recall.budget import Budget
+from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.select.outcome import Quota
 from lab.systems.openclaw.select.policies import MANY, POLICIES
 from lab.utf16 import js_length
@@ -58,7 +60,9 @@ def conversations(draw: some.DrawFn) -> tuple[list[Memory], list[tuple[str, Scor
             f"memory {number} " + "pear " * draw(some.integers(0, 30)),
             "pears",
             visible_from=0,
-            created_at=draw(some.integers(1, 3)),
+            created_at=draw(some.integers(1, 3)) * DAY_MS,
+            trust=draw(some.sampled_from(("user", "user", "untrusted", "quarantined"))),
+            category=draw(some.sampled_from(("fact", "fact", "todo"))),
             label=draw(some.sampled_from(LABELS)),
             hard_rule=draw(some.integers(0, 6)) == 0,
         )
@@ -76,7 +80,9 @@ def conversations(draw: some.DrawFn) -> tuple[list[Memory], list[tuple[str, Scor
 
 
 def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
-    quotas = some.builds(Quota, some.integers(0, 4), some.integers(0, 4), some.integers(0, 3))
+    quotas = some.builds(
+        Quota, some.integers(0, 4), some.integers(0, 4), some.integers(0, 3), some.just(0), some.just(inf)
+    )
     recall = some.builds(
         AutoRecall,
         skip_trivial_prompts=some.just(False),
@@ -97,6 +103,8 @@ def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
     some.integers(1, 6),
     some.booleans(),
     some.sampled_from((160, 500, 12_000)),
+    some.sampled_from((0, 8)),
+    some.sampled_from((("prefer", "fallback"), ("off", "live"))),
 )
 def test_select_many_equals_select(
     policy: str,
@@ -106,6 +114,8 @@ def test_select_many_equals_select(
     places: int,
     rescored: bool,
     chars: int,
+    recent_days: int,
+    modes: tuple[str, str],
 ) -> None:
     memories, recall_points = conversation
     score = Phases().score if rescored else ()
@@ -113,7 +123,8 @@ def test_select_many_equals_select(
         EngineConfig(
             auto_recall=replace(recall, max_items=places, selection_mode=policy),
             budget=Budget(max_chars=chars),
-            phases=Phases(repeat_decay=decay, score=score),
+            phases=Phases(repeat_decay=decay, score=score, recent_days=recent_days, trust=modes[0], tier_mode=modes[1]),
+            todo_stale_ttl_days=8,
         )
         for recall, decay in drawn
     ]
@@ -131,7 +142,7 @@ def test_select_many_equals_select(
         one.remember(memories)
     rows = tools.rows.of(memories)
     for number, (session, view) in enumerate(recall_points):
-        ask = Ask(f"t{number}", "which pears are late", 10 + number, session=session)
+        ask = Ask(f"t{number}", "which pears are late", 10 * DAY_MS + number, session=session)
         found = QueryContext(view, rows, {row.id: row for row in rows})
         recalls = many.select_many(ask, found)
         for at, system in enumerate(systems):

@@ -16,7 +16,12 @@ ADDS: dict[str, dict[str, Any]] = {
     "quota_score": {
         f"lab.phases.score.{factor}": True for factor in ("relevance", "scopeMatch", "recency", "importancePrior")
     },
-    "seed_full": {"lab.phases.hardRules": True},
+    "seed_full": {
+        "lab.phases.hardRules": True,
+        "lab.phases.trust": "prefer",
+        "lab.phases.recentDays": 7,
+        "lab.phases.tierMode": "fallback",
+    },
 }
 
 

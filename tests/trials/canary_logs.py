@@ -16,6 +16,7 @@ from typing import Any
 
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.set_registry import shipped
 from lab.systems.openclaw.upstream.js import js_json
@@ -60,8 +61,13 @@ def replayed(
         limit=conversations,
         embedder=embedder,
         faults=faults,
+        haystack=0,
     )
-    run = run_replay(asked, place / "run").run
+    return pools_of(run_replay(asked, place / "run").run)
+
+
+def pools_of(run: RunDirectory) -> dict[str, Pool]:
+    """Return the pool of each arm of a run, by the name of its selection policy."""
     pools: dict[str, dict[str, list[Recall]]] = {arm: {} for arm in run.arms}
     for conversation in run.conversations:
         for row in read_table(run.receipts(conversation), ("arm", "turn", "log", "receipt")).to_pylist():

@@ -14,7 +14,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -89,10 +89,7 @@ def main() -> None:
         for name, kind in kinds.items():
             _row(name, kind, Path(folder), given.logs)
     if given.live:
-        for logs in _live(given.live):
-            verdict = _judged(logs)
-            names = " + ".join(path.name for path in logs)
-            print(f"| {names} | – | {_said(verdict)} | {_reasons([verdict])} | – | – | – |")
+        print("\n".join(live_rows(given.live)))
 
 
 def _kinds(folder: Path) -> dict[str, Kind]:
@@ -135,13 +132,13 @@ def _written(path: Path, lines: list[str]) -> Path:
 
 
 def _row(name: str, kind: Kind, folder: Path, logs: int) -> None:
-    whole = {policy: _judged(kind.log(folder, kind.whole(policy), random.Random(SEED))) for policy in kind.pools}
+    whole = {policy: judged_log(kind.log(folder, kind.whole(policy), random.Random(SEED))) for policy in kind.pools}
     counts, undecided = Counter[str](), Counter[str]()
     for number in range(logs):
         draw = random.Random(f"{SEED} {name} {number}")
         policy = list(kind.pools)[number % len(kind.pools)]
         pool = kind.sampled(policy, draw.randint(SMALLEST, LARGEST), draw)
-        verdict = _judged(kind.log(folder, pool, draw))
+        verdict = judged_log(kind.log(folder, pool, draw))
         counts[verdict.status] += 1
         undecided.update(one.measure for one in verdict.lines if one.critical and one.status == INCONCLUSIVE)
     cells = [_said(whole[policy]) if policy in whole else "–" for policy in POLICIES]
@@ -151,7 +148,16 @@ def _row(name: str, kind: Kind, folder: Path, logs: int) -> None:
         print(f"  undecided by {dict(undecided.most_common(3))}", file=sys.stderr, flush=True)
 
 
-def _judged(logs: list[Path]) -> Verdict:
+def live_rows(folder: Path) -> Iterator[str]:
+    """Yield a row for each log of a real gateway, alone and with its console."""
+    for logs in _live(folder):
+        verdict = judged_log(logs)
+        names = " + ".join(path.name for path in logs)
+        yield f"| {names} | – | {_said(verdict)} | {_reasons([verdict])} | – | – | – |"
+
+
+def judged_log(logs: list[Path]) -> Verdict:
+    """Return the verdict of policy stage-b on the audit of some logs."""
     return judge(read_policy("stage-b"), audit=audit([str(path) for path in logs]))
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lab.compare.paired import Pairs
+from lab.gate.evidence import Evidence
 from lab.gate.line import GRAVITY, SKIPPED
-from lab.gate.measures import Evidence, judge_compared
+from lab.gate.measures import judge_compared
 from lab.gate.policy import Policy
 from lab.gate.selftest.trial import Clean, decisive, paired
 

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 from lab.compare.changes import Changes, changes
 from lab.compare.paired import Pairs, pairs_of
 from lab.errors import LabError
+from lab.gate.evidence import Evidence
+from lab.gate.keys import BASELINE
 from lab.gate.line import FAIL
-from lab.gate.measures import KINDS, Evidence, judge_compared
+from lab.gate.measures import KINDS, judge_compared
 from lab.gate.policy import Policy, Rule
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
@@ -207,8 +209,12 @@ def failing(policy: Policy, before: OfArm, after: OfArm, *, exact: bool) -> list
 
 
 def decisive(policy: Policy, kinds: Sequence[str]) -> list[Rule]:
-    """Return the critical rules of some kinds, without their slices, which are advisory."""
-    return [replace(rule, slices=()) for rule in policy.rules if rule.kind in kinds and rule.critical]
+    """Return the critical rules of some kinds without their slices; those against the control ask another question."""
+    return [
+        replace(rule, slices=())
+        for rule in policy.rules
+        if rule.kind in kinds and rule.critical and rule.kind != "slice" and rule.against == BASELINE
+    ]
 
 
 def paired(before: OfArm, after: OfArm, measures: Iterable[str]) -> dict[str, Pairs]:

@@ -19,7 +19,9 @@ class AblationStep(NamedTuple):
 
 def _flow(config: EngineConfig) -> EngineConfig:
     recall = replace(config.auto_recall, selection_mode="tier_quota_v1")
-    phases = replace(config.phases, repeat=False, score=(), hard_rules=False)
+    phases = replace(
+        config.phases, repeat=False, score=(), hard_rules=False, trust="off", recent_days=0, tier_mode="live"
+    )
     return replace(config, auto_recall=recall, phases=phases, working_set=replace(config.working_set, enabled=False))
 
 
@@ -38,8 +40,15 @@ def _score(config: EngineConfig) -> EngineConfig:
 
 
 def _full(config: EngineConfig) -> EngineConfig:
-    previous = _score(config)
-    return replace(previous, phases=replace(previous.phases, hard_rules=True))
+    previous, phases = _score(config), config.phases
+    full = replace(
+        previous.phases,
+        hard_rules=True,
+        trust=phases.trust,
+        recent_days=phases.recent_days,
+        tier_mode=phases.tier_mode,
+    )
+    return replace(previous, phases=full)
 
 
 ABLATION = (
@@ -49,6 +58,6 @@ ABLATION = (
     AblationStep("quota_repeat", "+ repeat suppression", _repeat),
     AblationStep("quota_backbone", "+ Working Set and its deduplication", _working_set),
     AblationStep("quota_score", "+ final score", _score),
-    AblationStep("seed_full", "+ hard rules", _full),
+    AblationStep("seed_full", "+ hard rules, trust, recent memories, the tier ignore if recall would be empty", _full),
 )
 ABLATION_STEPS = {step.arm: step for step in ABLATION[2:]}

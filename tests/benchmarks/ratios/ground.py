@@ -56,7 +56,7 @@ def shipped(bench: Bench) -> Pack:
     """Return the shipped recordings with everything embedded."""
 
     def make() -> Pack:
-        plan = make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(POLICIES)))
+        plan = make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(POLICIES), haystack=0))
         sources = open_sources(plan)
         prepare(plan, plan.recordings, sources, bench.announce)
         pool = pool_of(plan, sources)
@@ -111,7 +111,7 @@ def whole_flow(bench: Bench) -> Plan:
             json.dumps({"lab": {"arm": "engine"}, "autoRecall": {"selectionMode": policy}}), encoding="utf-8"
         )
         specs.append(f"flow_{policy}={path}")
-    return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs)))
+    return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs), haystack=0))
 
 
 def together(what: str, loaded: LoadedStore, arms: Plan, asked: Sequence[Question]) -> Side:

@@ -169,18 +169,20 @@ def knobs(draw: st.DrawFn) -> EngineConfig:
         repeat_counts=draw(st.sampled_from(("recall_turns", "all_user_turns"))),
         relevance=draw(st.sampled_from(("rrf", "reciprocal", "similarity"))),
         score=tuple(name for name in factors if draw(st.booleans())),
-        trust=draw(st.sampled_from(("off", "soft"))),
+        trust=draw(st.sampled_from(("prefer", "soft", "off"))),
         min_relevance=draw(st.sampled_from((0.0, 0.3))),
         recency_window_days=draw(st.sampled_from((0, 10))),
+        recent_days=draw(st.sampled_from((0, 7))),
         hard_rules=draw(st.booleans()),
         pinned_counts=draw(st.sampled_from(("inside", "extra"))),
-        tier_mode=draw(st.sampled_from(("live", "loop_v0"))),
+        tier_mode=draw(st.sampled_from(("fallback", "live", "loop_v0"))),
     )
     recall_ = {
         "repeat_window_turns": draw(st.integers(0, 6)),
         "repeat_penalty": draw(st.sampled_from((0.0, 0.35, 1.0))),
         "dedupe_backbone": draw(st.booleans()),
         "strict_caps": draw(st.booleans()),
+        "quotas_per": draw(st.sampled_from(("turn", "scope"))),
         "max_items": draw(st.integers(1, 6)),
     }
     return flow(

@@ -162,7 +162,7 @@ def describe(config: EngineConfig) -> dict[str, Any]:
     lab["profile"] = profile
     lab["textLane"] |= _values_of(config.text, TEXT_LANE, profile)
     if profile == SEED:
-        quotas["caps"] = "strict" if recall.strict_caps else "reservation"
+        quotas |= {"wildcard": "strict" if recall.strict_caps else "best", "per": recall.quotas_per}
         factors = {key: _snake(key) in config.phases.score for key in lab["phases"]["score"]}
         lab["phases"] |= _values_of(config.phases, PHASES, profile) | {"score": factors}
     return described
@@ -268,7 +268,8 @@ def _config(values: dict[str, Any], profile: str) -> EngineConfig:
     """Build the resolved configuration from its values."""
     recall, lab = values["autoRecall"], values["lab"]
     quotas, phases = recall["quotas"], lab.get("phases", {})
-    mixed = recall | {"quota": _build(Quota, quotas), "strictCaps": quotas.get("caps") == "strict"}
+    strict = quotas.get("caps", quotas.get("wildcard")) == "strict"
+    mixed = recall | {"quota": _build(Quota, quotas), "strictCaps": strict, "quotasPer": quotas.get("per", "turn")}
     factors = tuple(_snake(key) for key, on in phases.get("score", {}).items() if on)
     return EngineConfig(
         profile=profile,

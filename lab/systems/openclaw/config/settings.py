@@ -32,6 +32,7 @@ class AutoRecall:
     selection_mode: str = "tier_first_v1"
     quota: Quota = DEFAULT_QUOTA
     strict_caps: bool = True
+    quotas_per: str = "turn"
     repeat_window_turns: int = 6
     repeat_penalty: float = 0.35
     dedupe_backbone: bool = True
@@ -90,10 +91,11 @@ class Phases:
     ``repeat_history``: count per session or over the whole conversation. ``repeat_counts``: recall_turns or
     all_user_turns. ``relevance``: the scale that factors multiply: rrf (k = 60, flat), reciprocal (k = 0) or
     similarity. ``relevance_over``: use ranks within a tier, or ranks in the whole pool. ``score``: the enabled factors
-    of the final score (16.3). ``trust``: off or soft (16.7). ``min_relevance``: hits without a text match and with a
-    lower cosine are dropped, 0 for none (20.16). ``recency_window_days``: older hits are dropped, 0 for none.
+    of the final score (16.3). ``trust``: prefer, soft (16.7) or off. ``min_relevance``: hits without a text match and
+    with a lower cosine are dropped, 0 for none (20.16). ``recent_days``: the slot of unknown memories is also open to
+    memories that are at most this old, 0 for none. ``recency_window_days``: older hits are dropped, 0 for none.
     ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top
-    (extra). ``tier_mode``: live, or loop_v0 (3.5).
+    (extra). ``tier_mode``: fallback (the tier ignore if recall would be empty), live (never), or loop_v0 (3.5).
     """
 
     repeat: bool = True
@@ -103,16 +105,19 @@ class Phases:
     relevance: str = "rrf"
     relevance_over: str = "tier"
     score: tuple[str, ...] = ("relevance", "scope_match", "recency", "importance_prior")
-    trust: str = "off"
+    trust: str = "prefer"
     min_relevance: float = 0.0
     recency_window_days: int = 0
+    recent_days: int = 7
     hard_rules: bool = True
     pinned_counts: str = "inside"
-    tier_mode: str = "live"
+    tier_mode: str = "fallback"
 
 
 # All phases off: in the plugin, and under the old policy, so that one line of configuration rolls back.
-NO_PHASES = Phases(repeat=False, score=(), hard_rules=False, pinned_counts="extra")
+NO_PHASES = Phases(
+    repeat=False, score=(), trust="off", recent_days=0, hard_rules=False, pinned_counts="extra", tier_mode="live"
+)
 
 
 @dataclass(frozen=True, slots=True)

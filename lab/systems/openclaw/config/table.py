@@ -135,8 +135,13 @@ QUOTAS = Section(
         "mustMax": _whole(2, 0, 5),
         "niceMin": _whole(2, 0, 5),
         "unknownMax": _whole(1, 0, 5),
-        # Seed 000: "mustMax is a cap, not a target". The plugin treats both maxima as reservations (E-15).
-        "caps": _choice("strict", "reservation", only_seed=True),
+        # Seed 000 says both "mustMax is a cap, not a target" (strict) and "remaining slot(s): best available across
+        # tiers" (best, as in the plugin, which treats both maxima as reservations; E-15).
+        "wildcard": _choice("strict", "best", only_seed=True),
+        # The older name: strict, or reservation for best.
+        "caps": Knob("choice", choices=("reservation", "strict"), only_seed=True),
+        # Whether a fallback scope gets what is left of the quotas, or all of them again (E-16).
+        "per": _choice("turn", "scope", only_seed=True),
     },
     wrong="{} must be an object",
     boolean=False,
@@ -359,12 +364,13 @@ PHASES = Section(
         "relevance": _choice("rrf", "reciprocal", "similarity"),
         "relevanceOver": _choice("tier", "pool"),
         "score": _SCORE,
-        "trust": _choice("off", "soft"),
+        "trust": _choice("prefer", "soft", "off"),
         "minRelevance": _number(0.0, 0, 1),
         "recencyWindowDays": _whole(0, 0, 36_500),
+        "recentDays": _whole(7, 0, 365),
         "hardRules": _flag(True),
         "pinnedCounts": _choice("inside", "extra"),
-        "tierMode": _choice("live", "loop_v0"),
+        "tierMode": _choice("fallback", "live", "loop_v0"),
     },
     boolean=False,
     only_seed=True,

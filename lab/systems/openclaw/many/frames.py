@@ -5,6 +5,7 @@ It is computed by the engine's own stages, so that no rule is implemented twice.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from lab.systems.contract import Ask
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
+from lab.systems.openclaw.seed.policy_loop import IGNORE_PLAN
 from lab.systems.openclaw.seed.stages import add_working_set
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
@@ -49,7 +52,8 @@ class Frame:
 
     ``rows`` int32 ``[n]``, ``base`` float64 ``[n]`` (scores before repeat suppression), ``tiers`` int8 ``[n]`` (indices
     into :data:`lab.systems.openclaw.many.selection.TIERS`), ``fused`` int32 ``[n]`` (ranks in the tier after fusion,
-    from 0).
+    from 0), ``recent`` bool ``[n]`` (whether it may take the slot of an unknown memory). ``ignored``: the candidates
+    are those of the tier ignore, because there are no others.
     """
 
     skipped: bool
@@ -57,6 +61,8 @@ class Frame:
     base: np.ndarray
     tiers: np.ndarray
     fused: np.ndarray
+    recent: np.ndarray
+    ignored: bool
     hard: tuple[int, ...]
     _candidates: list[tuple[Candidate, Row]] = field(default_factory=list)
     _lane: HotLane | None = None
@@ -90,8 +96,8 @@ class Framer:
         tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
         plans = recall_plans(unknown_fallback=config.auto_recall.include_unknown_fallback)
         if not self.flow:
-            hits = [(tier, hit, hit.score) for tier, plan in enumerate(plans) for hit in tiers.fused(plan, ask.scope)]
-            return self._build(hits, memories)
+            fused = [(tier, hit, hit.score) for tier, plan in enumerate(plans) for hit in tiers.fused(plan, ask.scope)]
+            return self._build(fused, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
         for stage in (stages.scope, stages.trivial, stages.embedding, add_working_set):
@@ -99,12 +105,21 @@ class Framer:
             if turn.done:
                 return self._build([], memories, skipped=True)
         lane = HotLane(turn, Counter())
-        hits = [
-            (tier, entry.candidate, entry.score if lane.rescored else entry.candidate.score)
-            for tier, plan in enumerate(plans)
-            for entry in lane.entries(turn.filter_scope, plan, turn.tiers)
-        ]
-        return self._build(hits, memories, lane, hard=[row.id for row in turn.hard])
+        hits: list[tuple[int, Candidate, float]] = []
+        ignored = False
+        for attempt in lane.attempts:
+            ignored = attempt.ignored
+            searched = (IGNORE_PLAN,) if attempt.ignored else plans
+            hits = [
+                (tier, entry.candidate, entry.score if lane.rescored else entry.candidate.score)
+                for tier, plan in enumerate(searched)
+                for entry in lane.find(turn.filter_scope, plan, turn.tiers, attempt.barred).entries
+            ]
+            if hits or turn.carries_memories:
+                break
+        phases, hard = config.active_phases, [row.id for row in turn.hard]
+        recent_from = prompt.now_ms - phases.recent_days * DAY_MS if phases.recent_days else math.inf
+        return self._build(hits, memories, lane, hard, recent_from=recent_from, ignored=ignored)
 
     def _build(
         self,
@@ -113,6 +128,8 @@ class Framer:
         lane: HotLane | None = None,
         hard: Sequence[str] = (),
         *,
+        recent_from: float = math.inf,
+        ignored: bool = False,
         skipped: bool = False,
     ) -> Frame:
         import numpy as np
@@ -127,12 +144,15 @@ class Framer:
             counts[tier] += 1
         order = np.argsort(self.known.newest[rows], kind="stable")
         base = np.asarray([score for _, _, score in hits], np.float64)
+        recent = np.asarray([candidate.created_at >= recent_from for _, candidate, _ in hits], bool)
         return Frame(
             skipped,
             rows[order],
             base[order],
             tiers[order],
             fused[order],
+            recent[order],
+            ignored,
             tuple(number[identity] for identity in hard),
             [(hits[at][1], memories.by_id[hits[at][1].id]) for at in order.tolist()],
             lane,

@@ -72,7 +72,9 @@ class Packer:
         if budget.overflow_action not in ("truncate_oldest", "truncate_tail"):
             soft &= False
         last = np.iinfo(np.int64).max
-        order = np.argsort(np.where(soft, going + protected * (1 << 40), last), axis=1, kind="stable")
+        # Protected slots go last, from the end of the block.
+        behind = (1 << 40) + np.arange(slots.shape[1])[::-1]
+        order = np.argsort(np.where(soft, np.where(protected, behind, going), last), axis=1, kind="stable")
         kept, left = filled.copy(), filled_count.copy()
         total = self._lengths[slots].sum(1)
         every = np.arange(len(slots))

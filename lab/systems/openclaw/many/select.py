@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.many.frames import Frame
-from lab.systems.openclaw.many.selection import Arrange, Knobs, Offered, counted
+from lab.systems.openclaw.many.selection import Arrange, Knobs, Offered, counted, tier_first_slots
 from lab.systems.openclaw.seed.repeat import repeat_factor
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def select_many(
     members: list[np.ndarray] = [tiers == tier for tier in range(3)]
     rank = counted(members) if rescored else frame.fused[order]
     sizes = [int((frame.tiers == tier).sum()) for tier in range(3)]
-    slot = arrange(Offered(knobs, slots, sizes, tiers, members, rank))
+    arrange = tier_first_slots if frame.ignored else arrange
+    slot = arrange(Offered(knobs, slots, sizes, tiers, members, rank, frame.recent[order]))
     which, at = np.nonzero(slot < slots)
     chosen[which, slot[which, at]] = frame.rows[order[which, at]]
     return chosen

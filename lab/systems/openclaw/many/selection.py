@@ -32,7 +32,8 @@ class Offered(NamedTuple):
     """The candidates of a recall point, best first for each configuration, and the number of ``slots``.
 
     ``tiers`` int8 ``[c, n]`` (indices into :data:`TIERS`), ``members`` bool ``[c, n]`` by tier, ``rank`` int64
-    ``[c, n]``: rank within the tier, from 0. ``sizes``: number of candidates by tier.
+    ``[c, n]``: rank within the tier, from 0. ``sizes``: number of candidates by tier. ``recent`` bool ``[c, n]``:
+    whether a candidate may take the slot of an unknown one.
     """
 
     knobs: Knobs
@@ -41,6 +42,7 @@ class Offered(NamedTuple):
     tiers: np.ndarray
     members: Sequence[np.ndarray]
     rank: np.ndarray
+    recent: np.ndarray
 
 
 # Returns the slot of every candidate, int64 ``[c, n]``; numbers from ``slots`` on mean not selected.
@@ -60,7 +62,7 @@ def tier_quota_slots(offered: Offered) -> np.ndarray:
     """Return the slots under tier_quota_v1: the blocks must, nice, unknown, then wildcards."""
     import numpy as np
 
-    knobs, slots, sizes, tiers, members, rank = offered
+    knobs, slots, sizes, tiers, members, rank, recent = offered
     must_max, nice_min, unknown_max = knobs.quotas.T
     nice = np.minimum(np.minimum(nice_min, slots), sizes[1])
     must = np.minimum(np.minimum(must_max, np.maximum(0, slots - nice)), sizes[0])
@@ -68,15 +70,27 @@ def tier_quota_slots(offered: Offered) -> np.ndarray:
     every = np.arange(len(must))[:, None]
     targets = np.stack([must, nice, unknown], axis=1)
     taken = rank < targets[every, tiers]
+    third, ahead = np.zeros_like(taken), rank
+    caps_left = must_max - must, unknown_max - unknown
+    if recent.any():
+        # The slots of unknown memories go to the best that are unknown or recent.
+        first = taken & ~members[2]
+        open_to = members[2] | (recent & ~first & (members[1] | (members[0] & ~knobs.strict[:, None])))
+        ahead = counted([open_to])
+        room = np.minimum(unknown_max, np.maximum(0, slots - nice - must))
+        third = open_to & (ahead < room[:, None])
+        taken, unknown = first | third, third.sum(1)
+        caps_left = must_max - must - (third & members[0]).sum(1), unknown_max - (third & members[2]).sum(1)
     # What the quota left of each cap; nice has no cap.
-    free = np.stack([must_max - must, np.full_like(nice, len(rank[0])), unknown_max - unknown], axis=1)
+    free = np.stack([caps_left[0], np.full_like(nice, len(rank[0])), caps_left[1]], axis=1)
     rest = ~taken
     preceding = counted([rest & member for member in members])
     within = rest & ((preceding < free[every, tiers]) | ~knobs.strict[:, None])
     over = rest & ~within
     wildcard = np.where(within, np.cumsum(within, axis=1), within.sum(1, keepdims=True) + np.cumsum(over, axis=1)) - 1
     starts = np.stack([np.zeros_like(must), must, must + nice], axis=1)
-    slot: np.ndarray = np.where(taken, starts[every, tiers] + rank, (must + nice + unknown)[:, None] + wildcard)
+    block = np.where(third, (must + nice)[:, None] + ahead, starts[every, tiers] + rank)
+    slot: np.ndarray = np.where(taken, block, (must + nice + unknown)[:, None] + wildcard)
     return slot
 
 

@@ -39,8 +39,8 @@ def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | Non
         or config.working_set.enabled
         or config.docs.enabled
         or (config.scope_policy.enabled and config.scope_policy.fallback_scopes)
-        or config.phases.trust != "off"
-        or config.phases.tier_mode != "live"
+        or config.phases.trust == "soft"
+        or config.phases.tier_mode == "loop_v0"
         or "novelty" in config.phases.score
         or (config.receipts.enabled and config.receipts.verbosity == "high")
         or not config.auto_recall.enabled

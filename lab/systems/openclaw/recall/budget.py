@@ -62,9 +62,19 @@ def drop_order(slots: Sequence[Slot], budget: Budget) -> list[Slot]:
 
 
 def budget_receipt(
-    budget: Budget, recent: int, before: int, after: int, dropped: Sequence[str] = (), cut: int = 0
+    budget: Budget,
+    recent: int,
+    before: int,
+    after: int,
+    dropped: Sequence[str] = (),
+    cut: int = 0,
+    *,
+    honored: bool = True,
 ) -> dict[str, Any]:
-    """Return the receipt: lengths before and after, dropped slots, and the UTF-16 units ``cut`` off the text."""
+    """Return the receipt: lengths before and after, dropped slots, and the UTF-16 units ``cut`` off the text.
+
+    ``honored``: whether every protected slot is whole in the block. The plugin always says so.
+    """
     return {
         "enabled": budget.enabled,
         "maxChars": budget.max_chars,
@@ -76,5 +86,5 @@ def budget_receipt(
         "droppedIds": list(dropped[:MAX_LISTED]),
         "truncatedChars": cut,
         "truncated": before > after,
-        "minRecentSlotsHonored": True,
+        "minRecentSlotsHonored": honored,
     }

@@ -26,6 +26,7 @@ REASONS = (
     "embedding_input_too_long",
     "no_results_must",
     "no_results_nice",
+    "all_excluded",
     "provider_unavailable",
     "budget_cap",
 )

@@ -1,9 +1,13 @@
-"""Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7)."""
+"""Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7).
+
+Rows that may not be selected are excluded inside the search (E-66): it goes deeper until each lane has as many other
+rows as it would have returned, so that excluded rows take no other row's place.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter, Hit, Lanes, View
@@ -16,11 +20,15 @@ from lab.systems.openclaw.select.tiers import TierPlan
 
 
 class Searched(NamedTuple):
-    """One tier in one scope: raw lanes, fused candidates, and the nanoseconds that both took."""
+    """One tier in one scope: lanes, fused candidates, the nanoseconds that both took, and the excluded hits.
+
+    ``excluded`` counts the different rows that a lane returned and that may not be selected.
+    """
 
     lanes: Lanes
     fused: list[Candidate]
     nanoseconds: int = 0
+    excluded: int = 0
 
 
 class Pool(NamedTuple):
@@ -32,6 +40,8 @@ class Pool(NamedTuple):
 
 # The depth to which the pool is ranked; memories beyond it do not count as near.
 POOL_DEPTH = 50
+# A search that meets excluded rows goes deeper by this factor at a time, to this depth at most (E-66).
+DEEPER, DEEPEST = 4, 6_000
 Shared = MutableMapping[tuple[Filter, int], Searched]
 
 
@@ -54,7 +64,17 @@ class Tiers:
 
     def fused(self, plan: TierPlan, scope: str | None) -> list[Candidate]:
         """Return the candidates of one tier in one scope (None: any), best first."""
-        where = Filter(scope, plan.labels)
+        result = self.searched(Filter(scope, plan.labels))
+        self.record(Filter(scope, plan.labels), result)
+        return result.fused
+
+    def record(self, where: Filter, result: Searched) -> None:
+        """Count a search in the receipt."""
+        self.filters.append(where)
+        self.results.append(result)
+
+    def searched(self, where: Filter) -> Searched:
+        """Return the lanes and candidates under a filter, searched once for all arms."""
         key = where, self.limit
 
         def find() -> Searched:
@@ -67,10 +87,48 @@ class Tiers:
                 result = self._shared[key] = Searched(lanes, fused, spent)
             return result
 
-        result = self.timer.share(("tier", key), find)
-        self.filters.append(where)
-        self.results.append(result)
-        return result.fused
+        return self.timer.share(("tier", key), find)
+
+    def admitted(self, where: Filter, is_excluded: Callable[[Row], bool], floor: float = 0.0) -> Searched:
+        """Return what a search returns that never meets the excluded rows (E-66).
+
+        Each lane is searched deeper until it has ``limit`` rows that are not excluded, or no more rows. ``floor``: hits
+        of the vector lane with a lower cosine are left out unless the text lane returned them. The result depends on
+        the store's order alone, not on how deep the search went.
+        """
+        found, limit, rows = self.searched(where), self.limit, self._rows
+        known: dict[int, bool] = {}
+
+        def passing(hits: Sequence[Hit]) -> list[Hit]:
+            kept = []
+            for hit in hits:
+                number = hit.row
+                if number not in known:
+                    known[number] = is_excluded(rows[number])
+                if not known[number]:
+                    kept.append(hit)
+            return kept
+
+        def wants_more(kept: Sequence[Hit], hits: Sequence[Hit]) -> bool:
+            return len(kept) < limit and len(hits) >= depth
+
+        lanes, depth = found.lanes, limit
+        fts, vec = passing(lanes.fts), passing(lanes.vec)
+        while depth < DEEPEST and (wants_more(fts, lanes.fts) or wants_more(vec, lanes.vec)):
+            depth = min(DEEPEST, depth * DEEPER)
+            lanes = self.timer.search(self._view, where, depth)
+            fts, vec = passing(lanes.fts), passing(lanes.vec)
+        fts, vec = fts[:limit], vec[:limit]
+        excluded = sum(known.values())
+        if floor > 0.0:
+            worded = {hit.row for hit in fts}
+            near = [hit for hit in vec if hit.row in worded or 1.0 - hit.distance / 2.0 >= floor]
+            excluded += len(vec) - len(near)
+            vec = near
+        if not excluded:
+            return found
+        admitted = Lanes(fts, vec, found.lanes.nanoseconds)
+        return Searched(admitted, fuse(admitted, rows, limit), found.nanoseconds, excluded)
 
     def pool(self, scope: str | None) -> Pool:
         """Search both lanes over every memory of a scope, whatever its label.

@@ -25,7 +25,8 @@ def select_in_scopes(
 ) -> ScopedSelection:
     """Call ``choose(scope, remaining slots)`` scope by scope until the slots are filled.
 
-    The full quotas apply in every scope. ``barred`` is the reason why fallbacks are suppressed, if they are.
+    ``choose`` decides whether quotas hold in each scope or over all of them. ``barred`` is the reason why fallbacks are
+    suppressed, if they are.
     """
     selection = Selection([], [], [])
     consulted: list[str] = []
@@ -35,7 +36,7 @@ def select_in_scopes(
         if len(selection.picked) >= limit:
             break
         count = len(selection.picked)
-        selection = _joined(selection, choose(scope, max(1, limit - count)), "" if origin == "primary" else f"{scope}:")
+        selection = joined(selection, choose(scope, max(1, limit - count)), "" if origin == "primary" else f"{scope}:")
         if origin == "primary":
             from_primary = len(selection.picked)
             continue
@@ -65,7 +66,7 @@ def fallback_receipt(
     }
 
 
-def _joined(selection: Selection, other: Selection, prefix: str) -> Selection:
+def joined(selection: Selection, other: Selection, prefix: str) -> Selection:
     """Return a selection extended by that of another scope, whose tiers get a ``prefix``."""
     seen = {pick.candidate.id for pick in selection.picked}
     added: list[Picked] = [pick for pick in other.picked if pick.candidate.id not in seen]

@@ -7,18 +7,21 @@ have been selected without them (E-55, E-59).
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple
 
+from lab.retrieval.contract import Filter
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.scoped import ScopedSelection, select_in_scopes
+from lab.systems.openclaw.recall.retrieve import Searched, Tiers
+from lab.systems.openclaw.recall.scoped import ScopedSelection, joined, select_in_scopes
 from lab.systems.openclaw.recall.stages import by_policy
-from lab.systems.openclaw.recall.todo import DAY_MS, is_stale
+from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.recall.turn import Factors
-from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.seed.exact_hit import exact_hit
-from lab.systems.openclaw.seed.policy_loop import policy_loop_v0
+from lab.systems.openclaw.seed.exclusions import Allowed, Attempt, Exclusions, attempts
+from lab.systems.openclaw.seed.policy_loop import ignore_fill, policy_loop_v0
+from lab.systems.openclaw.seed.quotas import select_over_scopes
 from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
 from lab.systems.openclaw.seed.score import (
     QUARANTINED,
@@ -31,19 +34,27 @@ from lab.systems.openclaw.seed.score import (
     scope_match,
 )
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.select.outcome import Selection, by_rank
+from lab.systems.openclaw.select.outcome import Quota, Selection, by_rank
 from lab.systems.openclaw.select.policies import Search
 from lab.systems.openclaw.select.tiers import TierPlan
 
+ALL_EXCLUDED = "all_excluded"
+RULES = Allowed()
+
 
 class Entry(NamedTuple):
-    """A candidate with its score before repeat suppression, its repeat factor, and reasons to exclude it."""
+    """A candidate with its score before repeat suppression, and its repeat factor."""
 
     candidate: Candidate
     score: float
     repeat: float
-    duplicate: bool
-    quarantined: bool
+
+
+class Found(NamedTuple):
+    """A search under the exclusions, and its candidates with their scores."""
+
+    searched: Searched
+    entries: list[Entry]
 
 
 class HotLane:
@@ -54,82 +65,103 @@ class HotLane:
         self._phased, self._phases = turn.config.phased, turn.config.active_phases
         self._scopes = turn.scopes
         self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
-        self._entries: dict[tuple[str | None, str], list[Entry]] = {}
-        self._hard = {row.id for row in turn.hard}
+        self._found: dict[tuple[str | None, str, tuple[str, ...], Allowed], Found] = {}
+        self._exclusions = Exclusions(turn)
+        self.attempts = attempts(self._phases)
         self.rescored = is_rescored(turn.config)
 
-    def select(
-        self, tiers: Tiers, limit: int, *, repeats: bool = True, duplicates: bool = True, quarantined: bool = False
-    ) -> ScopedSelection:
-        """Select up to ``limit`` over the scopes.
+    def select(self, tiers: Tiers, limit: int, *, repeats: bool = True, allowed: Allowed = RULES) -> ScopedSelection:
+        """Select up to ``limit`` over the scopes; attempt again with more memories while recall would be empty.
 
-        ``repeats`` and ``duplicates``: whether to suppress them. ``quarantined``: whether to allow quarantined
-        memories. ``tiers`` records the searches.
+        ``repeats``: whether to suppress them. ``allowed``: what to select although the rules exclude it. ``tiers``
+        records the searches.
         """
+        scoped: ScopedSelection | None = None
+        for attempt in self.attempts:
+            if scoped is not None and (scoped.selection.picked or self._turn.carries_memories):
+                break
+            further = self._attempt(attempt, tiers, limit, repeats=repeats, allowed=allowed)
+            if scoped is not None and attempt.ignored:
+                further = ScopedSelection(joined(scoped.selection, further.selection, ""), further.fallback)
+            scoped = further
+        assert scoped is not None  # noqa: S101 - for the type checker: there is always a first attempt
+        return scoped
 
-        def bucket(scope: str | None, plan: TierPlan) -> list[Candidate]:
-            entries = self.entries(scope, plan, tiers)
-            passing = [
-                entry
-                for entry in entries
-                if not (duplicates and entry.duplicate) and (quarantined or not entry.quarantined)
-            ]
-            return _ranked(passing, repeats=repeats) if self.rescored else [entry.candidate for entry in passing]
+    def _attempt(
+        self, attempt: Attempt, tiers: Tiers, limit: int, *, repeats: bool, allowed: Allowed
+    ) -> ScopedSelection:
+        turn = self._turn
+        settings, policy = turn.config.auto_recall, turn.config.scope_policy
 
-        return select_in_scopes(
-            self._scopes,
-            limit,
-            lambda scope, slots: self._choose(slots, lambda plan: bucket(scope, plan)),
-            self._turn.config.scope_policy,
-            self._turn.barred,
+        def choose(scope: str | None, slots: int, quota: Quota) -> Selection:
+            emptied: set[str | None] = set()
+
+            def bucket(plan: TierPlan) -> list[Candidate]:
+                found = self.find(scope, plan, tiers, attempt.barred, allowed)
+                if not found.entries and found.searched.excluded:
+                    emptied.add(plan.miss_reason)
+                if self.rescored:
+                    return _ranked(found.entries, repeats=repeats)
+                return [entry.candidate for entry in found.entries]
+
+            if attempt.ignored:
+                return ignore_fill(slots, bucket)
+            selection = self._choose(slots, quota, bucket)
+            reasons = [ALL_EXCLUDED if reason in emptied else reason for reason in selection.rejected]
+            return Selection(selection.picked, selection.tier_counts, reasons, selection.quota)
+
+        quota = settings.quota
+        if self._phases.recent_days:
+            since = turn.prompt.now_ms - self._phases.recent_days * DAY_MS
+            quota = quota._replace(recent_from=since)
+        if len(self._scopes) == 1 or settings.quotas_per == "scope" or attempt.ignored or not self._phased:
+            return select_in_scopes(
+                self._scopes, limit, lambda scope, slots: choose(scope, slots, quota), policy, turn.barred
+            )
+        return select_over_scopes(
+            self._scopes, limit, choose, quota, policy, turn.barred, strict_caps=settings.strict_caps
         )
 
-    def _choose(self, slots: int, search: Search) -> Selection:
+    def _choose(self, slots: int, quota: Quota, search: Search) -> Selection:
         """Run the selection policy in one scope (E-12)."""
         settings = self._turn.config.auto_recall
         if self._phases.tier_mode == "loop_v0" and settings.selection_mode == "tier_quota_v1":
-            return policy_loop_v0(slots, settings.quota, search, strict_caps=settings.strict_caps)
-        return by_policy(settings, slots, search)
+            return policy_loop_v0(slots, quota, search, strict_caps=settings.strict_caps)
+        return by_policy(settings if quota == settings.quota else replace(settings, quota=quota), slots, search)
 
-    def entries(self, scope: str | None, plan: TierPlan, tiers: Tiers) -> list[Entry]:
-        """Return the selectable candidates of a tier, in the order of fusion."""
-        candidates = tiers.fused(plan, scope)
-        entries = self._entries.get((scope, plan.tier))
-        if entries is None:
-            rows = self._turn.memories.by_id
-            pairs = ((hit, rows[hit.id]) for hit in candidates)
-            entries = [self._entry(hit, row, scope) for hit, row in pairs if self._may_be_selected(hit, row)]
-            self._entries[scope, plan.tier] = entries
-        return entries
+    def find(
+        self,
+        scope: str | None,
+        plan: TierPlan,
+        tiers: Tiers,
+        barred: tuple[str, ...] = (),
+        allowed: Allowed = RULES,
+    ) -> Found:
+        """Search a tier without the excluded memories (E-66), and score its candidates in the order of fusion."""
+        key = scope, plan.tier, barred, allowed
+        where = Filter(scope, plan.labels)
+        found = self._found.get(key)
+        if found is None:
+            excludes = self._exclusions.excludes
+            searched = tiers.admitted(where, lambda row: excludes(row, barred, allowed), self._phases.min_relevance)
+            found = self._found[key] = Found(searched, self._scored(searched.fused, scope, record=allowed == RULES))
+        tiers.record(where, found.searched)
+        return found
 
-    def _may_be_selected(self, candidate: Candidate, row: Row) -> bool:
-        turn, phases, now = self._turn, self._phases, self._turn.prompt.now_ms
-        if row.id in self._hard or row.id.startswith(PREFIX):
-            return False
-        hard = row.hard_rule and phases.hard_rules
-        # A stale TODO takes no slot, so another memory gets it.
-        if row.category == "todo" and not hard and is_stale(row.created_at, now, turn.config.todo_stale_ttl_days):
-            turn.stale.append(row.id)
-            return False
-        window, floor = phases.recency_window_days, phases.min_relevance
-        if window and now - row.created_at > window * DAY_MS and not hard:
-            return False
-        return not floor or candidate.fts_rank is not None or 1.0 - candidate.distance / 2.0 >= floor
-
-    def _entry(self, candidate: Candidate, row: Row, scope: str | None) -> Entry:
-        turn = self._turn
+    def _scored(self, candidates: list[Candidate], scope: str | None, *, record: bool) -> list[Entry]:
+        """Score candidates; without ``record``, leave no trace of a counterfactual search in the turn."""
         if not self._phased:
-            return Entry(candidate, candidate.score, 1.0, False, False)
-        factors = self._factors(candidate, row, scope)
-        turn.factors[row.id] = factors
-        soft = self._phases.trust == "soft"
-        return Entry(
-            candidate,
-            factors.base,
-            factors.repeat,
-            self._duplicate(row),
-            soft and row.trust_tier == QUARANTINED,
-        )
+            return [Entry(candidate, candidate.score, 1.0) for candidate in candidates]
+        turn, entries = self._turn, list[Entry]()
+        exempt = dict(turn.exempt)
+        for candidate in candidates:
+            factors = self._factors(candidate, turn.memories.by_id[candidate.id], scope)
+            entries.append(Entry(candidate, factors.base, factors.repeat))
+            if record:
+                turn.factors[candidate.id] = factors
+        if not record:
+            turn.exempt = exempt
+        return entries
 
     def _factors(self, candidate: Candidate, row: Row, scope: str | None) -> Factors:
         phases, now = self._phases, self._turn.prompt.now_ms
@@ -163,16 +195,6 @@ class HotLane:
             turn.exempt[row.id] = rule
         return rule is not None
 
-    def _duplicate(self, row: Row) -> bool:
-        """Whether a memory duplicates the Working Set; record the reason."""
-        turn, working_set = self._turn, self._turn.built_working_set
-        if working_set is None or working_set.slot is None or not turn.config.auto_recall.dedupe_backbone:
-            return False
-        reason = "id" if row.id in working_set.pinned else "text" if working_set.holds(row.text) else None
-        if reason:
-            turn.excluded[row.id] = reason
-        return reason is not None
-
 
 def is_rescored(config: EngineConfig) -> bool:
     """Whether candidates are sorted by a final score instead of the order of fusion."""
@@ -182,7 +204,5 @@ def is_rescored(config: EngineConfig) -> bool:
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:
     """Return candidates with their final scores: score descending, then newest, then by id."""
-    scored = [
-        candidate._replace(score=score * repeat if repeats else score) for candidate, score, repeat, *_ in entries
-    ]
+    scored = [candidate._replace(score=score * repeat if repeats else score) for candidate, score, repeat in entries]
     return sorted(scored, key=by_rank)

@@ -56,9 +56,10 @@ def pack_well_formed(
 ) -> Packed:
     """Fit slots into the budget. Lengths are UTF-16 units.
 
-    In order: drop slots by the overflow action, except hard and recent ones; shorten slots; drop protected slots that
-    are not hard; drop the comment; drop hard slots from the last one; shorten hard rules in the remaining slot. If the
-    block is still too long, cut its text, but never inside a character, an entity or the closing tag.
+    In order: drop slots by the overflow action, except hard and recent ones; shorten slots; drop the comment; drop
+    recent slots that are not hard, from the last one; drop hard slots from the last one; shorten hard rules in the
+    remaining slot. If the block is still too long, cut its text, but never inside a character, an entity or the closing
+    tag. The plugin cuts the end of the block instead, through whatever is there.
 
     ``shorten(slot, units, rules)`` returns a slot that is shorter by that many units if possible, or None; it removes
     hard rules only if ``rules``.
@@ -73,21 +74,21 @@ def pack_well_formed(
     packing = _Packing(slots, comment, budget.max_chars)
     packing.drop(slot for slot in soft if slot.id not in protected)
     packing.shrink(shorten, rules=False)
-    packing.drop(slot for slot in soft if slot.id in protected)
     if comment and packing.over() > 0:
         # Start again without the comment, so that slots dropped only because of it are kept.
         packed = pack_well_formed(slots, budget, hard=hard, shorten=shorten)
         after = packed.receipt["afterChars"]
         return packed._replace(receipt=packed.receipt | {"beforeChars": before, "truncated": before > after})
+    packing.drop(slot for slot in reversed(slots) if slot.id in protected and slot.id not in hard)
     packing.drop(slot for slot in reversed(slots) if slot.id in hard)
     packing.shrink(shorten, rules=True)
     overflow = max(0, packing.over())
     if overflow:
         packing.kept = [packing.kept[0]._replace(text=_cut_escaped(packing.kept[0].text, overflow))]
     kept, context = tuple(packing.kept), compose(packing.kept, comment)
-    return Packed(
-        context, kept, budget_receipt(budget, recent, before, js_length(context), packing.dropped, overflow), kept
-    )
+    whole = not overflow and protected <= {slot.id for slot in kept}
+    receipt = budget_receipt(budget, recent, before, js_length(context), packing.dropped, overflow, honored=whole)
+    return Packed(context, kept, receipt, kept)
 
 
 def closed_comment(comment: str) -> str:

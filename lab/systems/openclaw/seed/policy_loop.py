@@ -11,7 +11,8 @@ from lab.systems.openclaw.select.policies import Search
 from lab.systems.openclaw.select.tier_quota import tier_quota_v1
 from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
 
-WIDER = (TierPlan("unknown", (UNKNOWN,)), TierPlan("ignore", (IGNORE,)))
+IGNORE_PLAN = TierPlan("ignore", (IGNORE,))
+WIDER = (TierPlan("unknown", (UNKNOWN,)), IGNORE_PLAN)
 BASE = "must+nice"
 
 
@@ -23,14 +24,25 @@ def policy_loop_v0(limit: int, quota: Quota, search: Search, *, strict_caps: boo
     for plan in WIDER:
         if len(picked) >= limit:
             break
-        candidates = search(plan)
-        before = len(picked)
-        for candidate in candidates:
-            if len(picked) < limit and candidate.id not in seen:
-                seen.add(candidate.id)
-                picked.append(Picked(candidate, plan.tier, f"{plan.tier}_fill"))
-        counts.append(TierCount(plan.tier, plan.labels, len(candidates), len(picked) - before))
+        counts.append(_fill(picked, seen, limit, plan, search))
     return Selection(picked, counts, first.rejected, first.quota)
+
+
+def ignore_fill(limit: int, search: Search) -> Selection:
+    """Select the best memories labelled ignore, for a recall that would otherwise be empty (seed 001)."""
+    picked = list[Picked]()
+    count = _fill(picked, set(), limit, IGNORE_PLAN, search)
+    return Selection(picked, [count], ["budget_cap"] if len(picked) >= limit else [])
+
+
+def _fill(picked: list[Picked], seen: set[str], limit: int, plan: TierPlan, search: Search) -> TierCount:
+    """Append the best candidates of a tier while slots remain."""
+    candidates, before = search(plan), len(picked)
+    for candidate in candidates:
+        if len(picked) < limit and candidate.id not in seen:
+            seen.add(candidate.id)
+            picked.append(Picked(candidate, plan.tier, f"{plan.tier}_fill"))
+    return TierCount(plan.tier, plan.labels, len(candidates), len(picked) - before)
 
 
 def policy_tier(selection: Selection) -> str:

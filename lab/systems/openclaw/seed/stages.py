@@ -15,10 +15,10 @@ from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.receipt import most_listed
 from lab.systems.openclaw.recall.stages import mark_stale, take
 from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set
+from lab.systems.openclaw.seed.exclusions import BARRED, Allowed
 from lab.systems.openclaw.seed.hot_lane import HotLane
 from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
 from lab.systems.openclaw.seed.policy_loop import policy_tier
-from lab.systems.openclaw.seed.score import QUARANTINED
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.seed.working_set import CATEGORIES, MAX_ROWS, WorkingSet, build_working_set, cut_lines
 from lab.systems.openclaw.select.outcome import Picked
@@ -29,7 +29,7 @@ from lab.utf16 import js_length
 def add_working_set(turn: SeedTurn) -> None:
     """Build the Working Set from the store, and collect the hard rules to inject as separate items (E-58, E-59)."""
     settings, phases, listing = turn.config.working_set, turn.config.active_phases, turn.memories.listing
-    barred = {QUARANTINED} if phases.trust == "soft" else set()
+    barred = BARRED[phases.trust][0]
     rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []
     rules = [row for row in rules if row.trust_tier not in barred]
     turn.working_set = no_working_set(enabled=settings.enabled)
@@ -70,17 +70,13 @@ def select(turn: SeedTurn) -> None:
         times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
     scoped = lane.select(turn.tiers, limit)
-    nothing = not (scoped.selection.picked or turn.hard or turn.pinned)
-    quarantined = nothing and phases.trust == "soft"
-    if quarantined:
-        scoped = lane.select(turn.tiers.unrecorded(), limit, quarantined=True)
     take(turn, scoped)
-    mark_stale(turn, len(turn.stale))
+    mark_stale(turn, _stale_dropped(turn, lane, limit))
     turn.hits = list(scoped.selection.picked)
     turn.final = [*(_hard_pick(row) for row in turn.hard), *turn.hits]
     if turn.config.phased:
-        _explain_suppression(turn, lane, limit, quarantined=quarantined)
-        if phases.tier_mode == "loop_v0":
+        _explain_suppression(turn, lane, limit)
+        if phases.tier_mode != "live":
             turn.additions["policyTier"] = policy_tier(scoped.selection)
 
 
@@ -143,18 +139,27 @@ def _shorter(slot: Slot, built: WorkingSet, units: int, *, rules: bool) -> Slot 
     return slot._replace(text="\n".join(line.text for line in kept)) if kept else None
 
 
-def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int, *, quarantined: bool) -> None:
+def _stale_dropped(turn: SeedTurn, lane: HotLane, limit: int) -> int:
+    """Return how many stale TODOs were dropped: those that would be selected if TODOs had no age limit (E-33)."""
+    if not turn.stale:
+        return 0
+    stale = set(turn.stale)
+    without = lane.select(turn.tiers.unrecorded(), limit, allowed=Allowed(stale=True))
+    return sum(pick.candidate.id in stale for pick in without.selection.picked)
+
+
+def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int) -> None:
     """Add receipt fields of seed 000: what was pinned, and what would have been selected without each suppression."""
     listed = most_listed(turn.config.receipts)
     chosen = {pick.candidate.id for pick in turn.hits}
     penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]
     repeated: list[str] = []
     if penalised:
-        unsuppressed = lane.select(turn.tiers.unrecorded(), limit, repeats=False, quarantined=quarantined)
+        unsuppressed = lane.select(turn.tiers.unrecorded(), limit, repeats=False)
         repeated = [pick.candidate.id for pick in unsuppressed.selection.picked if pick.candidate.id not in chosen]
     duplicates: list[str] = []
     if turn.excluded:
-        unsuppressed = lane.select(turn.tiers.unrecorded(), limit, duplicates=False, quarantined=quarantined)
+        unsuppressed = lane.select(turn.tiers.unrecorded(), limit, allowed=Allowed(duplicates=True))
         duplicates = [pick.candidate.id for pick in unsuppressed.selection.picked if pick.candidate.id in turn.excluded]
     turn.additions |= {
         "suppressedByRepeat": _ids(repeated, listed) | {"penalized": len(penalised)},

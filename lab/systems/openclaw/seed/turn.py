@@ -16,6 +16,11 @@ class SeedTurn(Turn):
     built_working_set: WorkingSet | None = None
 
     @property
+    def carries_memories(self) -> bool:
+        """Whether memories are in the prompt whatever the hot lane selects: hard rules, or lines of the Working Set."""
+        return bool(self.hard or (self.built_working_set and self.built_working_set.pinned))
+
+    @property
     def covered(self) -> tuple[str, ...]:
         """Ids of the memories whose lines are in the Working Set as injected."""
         if self.working_set_slot is None or self.built_working_set is None:

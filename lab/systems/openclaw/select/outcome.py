@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from lab.retrieval.collation import id_order
@@ -26,12 +27,16 @@ class Picked(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """The quotas applied, and how many slots the wildcards filled (E-15, step 8)."""
+    """The quotas applied, and how many slots the wildcards filled (E-15, step 8).
+
+    ``recent_from``: candidates created since then, in epoch milliseconds, may also take the slots of unknown ones.
+    """
 
     must_max: int
     nice_min: int
     unknown_max: int
     wildcard_used: int = 0
+    recent_from: float = math.inf
 
 
 class Selection(NamedTuple):

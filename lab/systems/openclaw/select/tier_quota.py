@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 from lab.retrieval.row import Candidate
@@ -29,6 +30,9 @@ def tier_quota_v1(
 
     ``strict_caps`` follows seed 000 ("mustMax is a cap, not a target"): wildcards exceed the maximum of must or unknown
     only if no other candidate is left. Without it the maxima apply to the first pass only, as in the public plugin.
+
+    With ``quota.recent_from``, the slots of unknown go to the best candidates that are unknown or recent (seed 000:
+    "unknown/recent wildcard: up to 1").
     """
     # Unnamed tiers are ignored. If two plans have the same tier, the quotas use the last one, the wildcards both.
     plans = [plan for plan in plans if plan.tier]
@@ -42,6 +46,9 @@ def tier_quota_v1(
     picked: list[Picked] = []
     seen: set[str] = set()
     for tier, target in (("must", must), ("nice", nice), ("unknown", unknown)):
+        if tier == "unknown" and quota.recent_from < math.inf:
+            picked += _unknown_or_recent(buckets, seen, limit - len(picked), quota, strict_caps=strict_caps)
+            break
         for candidate in buckets.get(tier, ()):
             if target <= 0 or len(picked) >= limit:
                 break
@@ -58,6 +65,28 @@ def tier_quota_v1(
     if len(picked) >= limit:
         rejected.append("budget_cap")
     return Selection(picked, counts, rejected, quota._replace(wildcard_used=len(wildcards)))
+
+
+def _unknown_or_recent(
+    buckets: Mapping[str, Sequence[Candidate]], seen: set[str], slots: int, quota: Quota, *, strict_caps: bool
+) -> list[Picked]:
+    """Return the best candidates that are unknown or recent, for the slots of unknown ones.
+
+    With ``strict_caps`` a recent must candidate takes none: the slots of must are taken, or there is no other.
+    """
+    recent = ("nice",) if strict_caps else ("must", "nice")
+    pool = sorted(
+        (by_rank(candidate), tier, index, candidate)
+        for tier in ("unknown", *recent)
+        for index, candidate in enumerate(buckets.get(tier, ()))
+        if tier == "unknown" or candidate.created_at >= quota.recent_from
+    )
+    picked: list[Picked] = []
+    for *_, tier, _, candidate in pool:
+        if len(picked) < min(quota.unknown_max, slots) and candidate.id not in seen:
+            seen.add(candidate.id)
+            picked.append(Picked(candidate, tier, "unknown_quota" if tier == "unknown" else "recent_quota"))
+    return picked
 
 
 def _wildcards(

@@ -198,7 +198,10 @@ def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count
     [
         ({"autorecall": {}}, "my.json: autorecall: unknown key; known: autoCapture, autoRecall, budget, dbPath"),
         (recall(maxitems=3), "my.json: autoRecall.maxitems: unknown key; known: dedupeBackbone, enabled"),
-        (recall(quotas={"x": 1}), "my.json: autoRecall.quotas.x: unknown key; known: caps, mustMax, niceMin, unknown"),
+        (
+            recall(quotas={"x": 1}),
+            "my.json: autoRecall.quotas.x: unknown key; known: caps, mustMax, niceMin, per, unknown",
+        ),
         ({"weijiMemoryPreflight": {"x": 1}}, "my.json: weijiMemoryPreflight.x: unknown key; known: command"),
         ({"lab": {"stopWords": "none"}}, "my.json: lab.stopWords: unknown key; known: arm, phases, profile, textLane"),
         ({"budget": {"maxChars": "abc"}}, "my.json: budget.maxChars: expected a number, found 'abc'"),
@@ -211,7 +214,7 @@ def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count
         (recall(quotas=[2, 2, 1]), "my.json: autoRecall.quotas: expected an object, found a list"),
         (
             recall(quotas={"caps": "soft"}),
-            "my.json: autoRecall.quotas.caps: expected one of strict, reservation, found 'soft'",
+            "my.json: autoRecall.quotas.caps: expected one of reservation, strict, found 'soft'",
         ),
         (
             recall(includeUnknownFallback=1),
@@ -331,7 +334,7 @@ def test_describe_accepts_a_config_built_by_hand() -> None:
 @pytest.mark.parametrize(
     ("section", "kind", "other"),
     [
-        (PLUGIN["autoRecall"], AutoRecall, {"quota", "strict_caps"}),
+        (PLUGIN["autoRecall"], AutoRecall, {"quota", "quotas_per", "strict_caps"}),
         (PLUGIN["scopePolicy"], ScopePolicy, {"max_length", "skip_fallback_on_invalid"}),
         (PLUGIN["budget"], Budget, set()),
         (PLUGIN["workingSet"], WorkingSetSettings, set()),

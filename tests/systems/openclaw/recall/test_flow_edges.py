@@ -28,7 +28,7 @@ def upstream(**raw: Any) -> Any:
 
 def test_stale_todo_leaves_its_slot_to_another_memory(kit: Any) -> None:
     rows = [kit.row("todo", "recall lunch gateway", category="todo", days=8), kit.row("fact", "gateway")]
-    talk = kit.Talk(rows, kit.flow(recall={"max_items": 1}))
+    talk = kit.Talk(rows, kit.flow(recall={"max_items": 1}, phases={"score": ()}))
     turn = talk.say(ASK)
     assert (talk.hot(turn), turn.stale) == (["fact"], [engine_id("todo")])
     marker = 'openclaw-mem-engine:todoGuardrail {"phase":"recall","reason":"ttl","dropped":1,"ttlDays":7}'
@@ -198,18 +198,20 @@ def slot(key: str, created_at: float, units: int) -> Slot:
         ("truncate_tail", 0, "", "ab"),
         ("truncate_oldest", 1, "a", "ac"),
         ("truncate_tail", 0, "b", "ab"),
-        ("truncate_oldest", 3, "", "bc"),
+        ("truncate_oldest", 3, "", "ab"),
         ("truncate_oldest", 3, "ab", "ab"),
         ("truncate_tail", 5, "a", "ab"),
         ("truncate_oldest", 3, "abc", "ab"),
     ],
 )
 def test_pack_drops_one_of_three_slots_in_order(action: str, recent: int, hard: str, kept: str) -> None:
-    """Soft slots that are not protected, then protected ones, then hard ones from the last."""
+    """Soft slots that are not protected, then protected ones from the last, then hard ones from the last."""
     slots = [slot("a", 10, 100), slot("b", 20, 100), slot("c", 30, 100)]
     packed = pack_well_formed(slots, Budget(True, 330, recent, action), hard=frozenset(hard))
     assert "".join(slot.id for slot in packed.kept) == kept
     assert (packed.receipt["afterChars"], packed.receipt["droppedCount"]) == (js_length(packed.context), 1)
+    newest = "cba"[:recent]
+    assert packed.receipt["minRecentSlotsHonored"] is (set(newest) <= set(kept))
 
 
 def test_budget_drops_hard_rules_after_all_other_items(kit: Any) -> None:

@@ -21,6 +21,7 @@ FEW = settings(max_examples=40, deadline=None, derandomize=True)
 MANY = settings(max_examples=100, deadline=None, derandomize=True)
 DECISIONS = {
     *("pinned", "must_quota", "nice_quota", "unknown_quota", "wildcard", "repeat_exempt", "hard_rule"),
+    *("recent_quota", "ignore_fill"),
 }
 SECTIONS = ("global", "work")
 

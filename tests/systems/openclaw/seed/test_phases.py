@@ -270,7 +270,7 @@ def test_relevance_scales(scale: str, fts: int | None, vec: int | None, distance
 
 def test_candidates_without_factors_keep_the_order_of_fusion(kit: Any) -> None:
     rows = kit.pool(10, kit.NICE)
-    still = kit.flow(phases={"score": (), "repeat": False})
+    still = kit.flow(phases={"score": (), "repeat": False, "recent_days": 0})
     turn = kit.Talk(rows, still).say(ASK)
     fused = turn.tiers.unrecorded().fused(turn_plan(), "global")
     assert [pick.candidate for pick in turn.hits] == fused[:6]
@@ -298,8 +298,9 @@ def test_soft_trust_ranks_untrusted_last_and_excludes_quarantined(kit: Any) -> N
         kit.row("odd", "gateway recall lunch", trust_tier="untrusted"),
         *(kit.row(f"k{at}", "gateway", days=90) for at in range(3)),
     ]
-    assert set(kit.Talk(rows, kit.flow()).hot(kit.Talk(rows, kit.flow()).say(ASK))) == {"bad", "odd", "k0", "k1", "k2"}
-    talk = kit.Talk(rows, kit.flow(phases={"trust": "soft"}, recall={"max_items": 3}))
+    every = kit.Talk(rows, kit.flow(phases={"trust": "off"}))
+    assert set(every.hot(every.say(ASK))) == {"bad", "odd", "k0", "k1", "k2"}
+    talk = kit.Talk(rows, kit.flow(phases={"trust": "soft", "recent_days": 0}, recall={"max_items": 3}))
     assert sorted(talk.hot(talk.say(ASK))) == ["k0", "k1", "k2"]
     wide = kit.Talk(rows, kit.flow(phases={"trust": "soft"}))
     assert wide.hot(wide.say(ASK))[-1] == "odd"
@@ -369,7 +370,7 @@ def test_policy_loop_extends_while_slots_remain_and_reports_the_tier(
     assert turn.receipt["policyTier"] == expected
     assert talk.hot(turn) == labels[:2]
     assert set(turn.receipt["decisions"].values()) <= {"must_quota", "nice_quota", "unknown_fill", "ignore_fill"}
-    assert "policyTier" not in talk.say(ASK, config=kit.flow()).receipt
+    assert "policyTier" not in talk.say(ASK, config=kit.flow(phases={"tier_mode": "live"})).receipt
 
 
 @pytest.mark.parametrize("label", ["unknown", "ignore"])

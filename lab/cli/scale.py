@@ -1,0 +1,75 @@
+"""``lab scale``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.replay_options import takes_replay_options
+from lab.formatting import counted
+
+if TYPE_CHECKING:
+    from lab.replay.plan import ReplayRequest
+
+ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "random")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("scale")(scale)
+
+
+@takes_replay_options(
+    *("golden", "profile", "memories", "labels", "must_share", "nice_share", "hard_rules", "categories"),
+    *("haystack_from", "seed", "scope", "recall_turns", "max_items", "limit", "conversation", "config", "embedder"),
+    arms=ARMS,
+)
+def scale(
+    request: ReplayRequest,
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Folder for a run of each size, the table and the chart.")],
+    haystack: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--haystack",
+            min=0,
+            help="A size to compare: number of memories of other conversations added to each conversation. Repeat for "
+            "more. [default: 0, 25, 100, 400, 1600, 6400]",
+        ),
+    ] = None,
+    jobs: options.Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Replay with more and more memories and chart every arm.
+
+    Shows hits, clean hits, repeats and the time of a turn at each size. Sizes for which the recordings have too few
+    memories are not available, unless --haystack-from names other sets. Repeating the command continues.
+    """
+    from lab.errors import UnusableInput
+    from lab.report.figures import save, scale_figure
+    from lab.sweep.scale import SIZES
+    from lab.sweep.scale import scale as measure
+
+    if (out / "manifest.json").exists():
+        raise UnusableInput(f"{out}: is a run directory; choose another --out")
+    result = measure(request, out, haystack or SIZES, jobs=jobs, announce=announce)
+    files = save(scale_figure(result.points, result.cutoff), out / "scale")
+    if as_json:
+        emit_json(result.as_json() | {"scale": str(out), "figures": [str(file) for file in files]})
+        return
+    emit(f"{counted(result.conversations, 'conversation')}, {counted(result.probes, 'probe')} with gold")
+    k = result.cutoff
+    emit_table(
+        ["haystack", "arm", "in reach", f"hit@{k}", f"CleanHit@{k}", "RepeatRate", "p50 ms", "p95 ms"],
+        [
+            [point.memories, point.arm, None if point.in_reach is None else round(point.in_reach), *point[3:]]
+            for point in result.points
+        ],
+    )
+    for note in result.notes():
+        emit_folded(note)
+    emit(f"Chart: {', '.join(str(file) for file in files)}")

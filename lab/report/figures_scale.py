@@ -1,0 +1,115 @@
+"""The chart of ``lab scale``: what each arm recalls as a conversation gets more memories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.report.style import MIDDLE, SMALL, Words, colour_of, name_at_right, slide, styled
+from lab.sweep.scale import ScalePoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKERS = {"tier_first_v1": "s", "tier_quota_v1": "o"}
+OTHERS = "D^v<>PX*"
+
+
+class _Panel(NamedTuple):
+    """A chart of one value of the points; ``unit`` is its axis label, blank for a rate from 0 to 1."""
+
+    field: str
+    title: str
+    unit: str = ""
+
+
+@styled
+def scale_figure(points: Sequence[ScalePoint], cutoff: int = 6, source: str = "") -> Figure:
+    """Draw hits, clean hits, repeats and the median time of a turn against the number of added memories."""
+    arms = list(dict.fromkeys(point.arm for point in points))
+    rest = cycle(OTHERS)
+    markers = {arm: MARKERS.get(arm) or next(rest) for arm in arms}
+    words = Words(
+        _finding(points, cutoff),
+        "Each conversation gets memories of other conversations as distractors; 0 is the conversation alone. Equal "
+        "steps are equal factors. A missing point is not available.",
+        source,
+    )
+    figure, grid = slide(2, 2, words)
+    panels = (
+        _Panel("hit", f"hit@{cutoff}: a relevant memory"),
+        _Panel("clean_hit", f"CleanHit@{cutoff}: and nothing misleading"),
+        _Panel("repeat", "repeat rate, last 6 turns"),
+        _Panel("p50", "time of a turn, median", "ms"),
+    )
+    for axes, panel in zip(grid.flat, panels, strict=True):
+        _draw(axes, points, panel, markers)
+    _names(grid[0][1], points, "clean_hit")
+    _names(grid[1][1], points, "p50")
+    for axes in grid[1]:
+        axes.set_xlabel("memories added to each conversation", fontsize=SMALL + 1)
+    return figure
+
+
+def _draw(axes: Axes, points: Sequence[ScalePoint], panel: _Panel, markers: dict[str, str]) -> None:
+    sizes = sorted({point.memories for point in points})
+    for arm, marker in markers.items():
+        drawn = _line(points, panel.field, arm)
+        axes.plot(
+            list(drawn),
+            list(drawn.values()),
+            color=colour_of(arm),
+            marker=marker,
+            markersize=7,
+            linewidth=1.8,
+            zorder=3 if arm in MARKERS else 2,
+            label=arm,
+        )
+    # 0 and powers share an axis: linear up to the smallest haystack, logarithmic above it.
+    least = next((size for size in sizes if size), 1)
+    axes.set_xscale("symlog", linthresh=least, linscale=0.5)
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_title(panel.title, fontsize=SMALL + 2)
+    axes.tick_params(labelsize=SMALL)
+    if panel.unit:
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(panel.unit, fontsize=SMALL)
+    else:
+        axes.set_ylim(-0.02, 1.03)
+
+
+def _line(points: Sequence[ScalePoint], field: str, arm: str) -> dict[int, float]:
+    values = {point.memories: getattr(point, field) for point in points if point.arm == arm}
+    return {size: value for size, value in sorted(values.items()) if value is not None}
+
+
+def _names(axes: Axes, points: Sequence[ScalePoint], field: str) -> None:
+    """Write the name of each arm beside the end of its line."""
+    ends = {}
+    for arm in dict.fromkeys(point.arm for point in points):
+        drawn = _line(points, field, arm)
+        if drawn:
+            size = max(drawn)
+            ends[arm] = (float(size), drawn[size])
+    name_at_right(axes, ends, {arm: colour_of(arm) for arm in ends})
+    for text in axes.texts:
+        text.set_fontsize(MIDDLE - 3)
+
+
+def _finding(points: Sequence[ScalePoint], cutoff: int) -> str:
+    """Return the hit rates of the best arm at the smallest and the largest size."""
+    sizes = sorted({point.memories for point in points})
+    last = {point.arm: point.hit for point in points if point.memories == sizes[-1] and point.hit is not None}
+    if not last:
+        return f"hit@{cutoff} by number of memories"
+    arm = max(last, key=lambda name: last[name])
+    first = _line(points, "hit", arm).get(sizes[0], 0.0)
+    if len(sizes) == 1:
+        return f"With {sizes[0]:,} memories added, {arm} hits on {last[arm]:.0%} of the probes"
+    return (
+        f"From {sizes[0]:,} to {sizes[-1]:,} added memories, the hit rate of {arm}, the best arm there, goes from "
+        f"{first:.0%} to {last[arm]:.0%}"
+    )

@@ -1,0 +1,183 @@
+"""Recall as a conversation gets more memories: the same replay with haystacks of several sizes.
+
+Each size is an ordinary run in a folder of its own, so that a killed command continues where it stopped and every
+figure can be explained turn by turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import CannotMeasure, UnusableInput
+from lab.files import dump_json, write_atomically
+from lab.formatting import counted
+from lab.latency.turns import TOTAL, stages
+from lab.measures.score import score_and_write, summarise
+from lab.replay.haystack import TooFew
+from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+from lab.runs.manifest import Haystack
+from lab.runs.tables import read_table, write_table
+
+SIZES = (0, 25, 100, 400, 1_600, 6_400)
+POINTS, SUMMARY = "scale.parquet", "scale.json"
+
+
+class ScalePoint(NamedTuple):
+    """The means of one arm with a haystack of ``memories``, and the quantiles of its turns in milliseconds.
+
+    ``in_reach`` is the mean number of memories that a probe can recall. A value is None if no probe or turn has one.
+    """
+
+    memories: int
+    arm: str
+    in_reach: float | None
+    hit: float | None
+    clean_hit: float | None
+    repeat: float | None
+    p50: float | None
+    p95: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The points of a scale, ordered by size, then arm.
+
+    ``cutoff`` is the number of items that the rates count. ``most`` is the largest haystack that every conversation can
+    be given, if a size exceeds it. ``unavailable`` lists those sizes. ``filled`` has, by size, the largest number of
+    memories that a conversation took from other ``sets``.
+    """
+
+    points: tuple[ScalePoint, ...]
+    cutoff: int
+    conversations: int
+    probes: int
+    most: int | None = None
+    unavailable: tuple[int, ...] = ()
+    sets: tuple[str, ...] = ()
+    filled: Mapping[int, int] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the scale as plain values."""
+        filled = {str(size): count for size, count in (self.filled or {}).items()}
+        return asdict(self) | {"points": [point._asdict() for point in self.points], "filled": filled}
+
+    def notes(self) -> list[str]:
+        """Return sentences on sizes that are missing, or filled from other sets."""
+        notes = [
+            f"haystack {size:,}: not available (at most {self.most:,}); --haystack-from adds another set"
+            for size in self.unavailable
+        ]
+        for size, count in (self.filled or {}).items():
+            notes.append(f"haystack {size:,}: up to {count:,} of a conversation's come from {', '.join(self.sets)}")
+        return notes
+
+
+def scale(
+    request: ReplayRequest,
+    out: Path,
+    sizes: Sequence[int] = SIZES,
+    *,
+    jobs: int = 1,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Scale:
+    """Replay a request with a haystack of each size into ``out``, and return the means of each arm.
+
+    Writes ``scale.parquet`` and ``scale.json``. Searches are run, not read from the cache, so that they can be timed.
+    Sizes that the recordings and the sets of ``haystack_from`` cannot fill are left out, and named. Raises
+    :class:`UnusableInput` without probes to score or without sizes, and :class:`CannotMeasure` if a replay fails.
+    """
+    wanted = sorted(set(sizes))
+    if not wanted or wanted[0] < 0:
+        raise UnusableInput("haystacks to compare: give whole numbers from 0")
+    without = make_plan(replace(request, haystack=0, haystack_from=()))
+    probes = sum(bool(probe.relevant) for one in without.recordings for probe in without.probes(one))
+    if not probes:
+        raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
+    points: list[ScalePoint] = []
+    unavailable: list[int] = []
+    filled: dict[int, int] = {}
+    sets: tuple[str, ...] = ()
+    most: int | None = None
+    for size in wanted:
+        sized = replace(request, haystack=size, haystack_from=request.haystack_from if size else ())
+        if most is not None:
+            unavailable.append(size)
+            continue
+        announce(f"haystack {size:,}")
+        try:
+            run = _replayed(sized, out / f"haystack-{size}", jobs, announce)
+        except TooFew as error:
+            most = error.most
+            unavailable.append(size)
+            continue
+        haystack = run.manifest.resolved.haystack
+        if from_others := _from_others(haystack):
+            filled[size] = from_others
+            sets = tuple(haystack.sets) if haystack else ()
+        points += _points(run, size)
+    if not points:
+        raise UnusableInput(
+            f"{request.path}: no haystack is available (at most {most}); give a smaller --haystack, or add another set "
+            "with --haystack-from SET[:FORMAT]"
+        )
+    result = Scale(
+        tuple(points), run.cutoff, len(without.recordings), probes, most, tuple(unavailable), sets, filled or None
+    )
+    write_points(result, out)
+    return result
+
+
+def _replayed(request: ReplayRequest, out: Path, jobs: int, announce: Callable[[str], None]) -> RunDirectory:
+    outcome = run_replay(request, out, jobs=jobs, use_cache=False, announce=announce)
+    if outcome.failures:
+        raise CannotMeasure(f"{counted(len(outcome.failures), 'conversation')} failed; see {out / 'failures.jsonl'}")
+    return outcome.run
+
+
+def _from_others(haystack: Haystack | None) -> int:
+    return max((counts.from_other_sets for counts in haystack.conversations.values()), default=0) if haystack else 0
+
+
+def _points(run: RunDirectory, size: int) -> list[ScalePoint]:
+    summary = summarise(score_and_write(run), read_gold(run), run.arms)
+    times = {stage.arm: stage.spent for stage in stages(run) if stage.stage == TOTAL}
+    reach = _in_reach(run)
+    points = []
+    for arm in run.arms:
+        means = summary["arms"][arm]["measures"]
+        spent = times.get(arm)
+        quantiles = [one.value if spent and (one := getattr(spent, name)) else None for name in ("p50", "p95")]
+        names = (f"Success@{run.cutoff}", f"CleanHit@{run.cutoff}", "RepeatRate")
+        points.append(ScalePoint(size, arm, reach, *(means.get(name) for name in names), *quantiles))
+    return points
+
+
+def _in_reach(run: RunDirectory) -> float | None:
+    """Return the mean number of memories in reach of the probes with gold, as the first arm sees them."""
+    gold = {name for name, judgements in read_gold(run).items() if judgements.grades}
+    visible: list[int] = []
+    for conversation in run.conversations:
+        table = read_table(run.receipts(conversation), ("arm", "probe", "visible"))
+        arms, probes, counts = (table[name].to_pylist() for name in ("arm", "probe", "visible"))
+        rows = zip(arms, probes, counts, strict=True)
+        visible += [count for arm, probe, count in rows if arm == run.arms[0] and probe in gold]
+    return sum(visible) / len(visible) if visible else None
+
+
+def write_points(result: Scale, out: Path) -> None:
+    """Write the points as Parquet, and everything as JSON."""
+    import pyarrow as pa
+
+    columns = list(zip(*result.points, strict=True))
+    types = (pa.int32(), pa.string(), *[pa.float64()] * 6)
+    table = pa.table(
+        {name: pa.array(column, kind) for name, column, kind in zip(ScalePoint._fields, columns, types, strict=True)}
+    )
+    write_table(table, out / POINTS)
+    write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
