@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -123,7 +123,7 @@ class Comparison:
     sampled_labels: str | None = None
     embedder: tuple[str, ...] = ()
     trial: tuple[str, ...] = ()
-    judged: Mapping[str, float] = MappingProxyType({})
+    judged: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def family(self) -> int:

@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lab.compare.power import conversations_needed, t_quantile
 from lab.compare.statistics import LEAST_CLUSTERS, holm, sign_flip
@@ -151,6 +151,11 @@ def _has_enough(result: Compared, policy: Policy) -> bool:
     return len(result.groups) >= _least(policy) and result.estimate.standard_error is not None
 
 
+def _differs(result: Compared) -> bool:
+    """Return whether the two arms differ anywhere; if they do not, no interval is needed to say so."""
+    return any(value for values in result.groups.values() for value in values)
+
+
 def _half_width(result: Compared, level: float) -> float:
     return t_quantile(1 - level, len(result.groups) - 1) * (result.estimate.standard_error or 0.0)
 
@@ -178,7 +183,7 @@ def _difference(test: Tested, policy: Policy, corrected: Corrected) -> Line:
     """Return the line of a test."""
     rule, part, result = test
     arm = _arm(rule, policy)
-    numbers = {
+    numbers: dict[str, Any] = {
         "baseline": result.baseline,
         "candidate": result.candidate,
         "difference": result.estimate.mean,
@@ -187,6 +192,9 @@ def _difference(test: Tested, policy: Policy, corrected: Corrected) -> Line:
         "slice": part,
         "against": arm,
     }
+    if rule.kind not in CLAIMS and not _differs(result) and len(result.groups) >= policy.minimum_conversations:
+        reason = f"identical at all {result.n} values over {counted(len(result.groups), 'conversation')}"
+        return _named(line(rule, PASS, f"{reason}{_filled(result)}", **numbers))
     if not _has_enough(result, policy):
         more = counted(max(_least(policy) - len(result.groups), 1), "more conversation")
         return _named(line(rule, INCONCLUSIVE, _few(result, policy), more, **numbers))

@@ -118,15 +118,15 @@ def notes(comparison: Comparison, differences: Sequence[Difference], *, has_mde:
     least = smallest_p(conversations, comparison.family)
     if 1 < conversations < LEAST_CLUSTERS:
         lines.append(
-            f"No intervals: over {conversations} conversations no sign-flip test can reach 5 %, so an interval could not "
-            f"be confirmed. It takes {LEAST_CLUSTERS}."
+            f"No intervals: over {conversations} conversations no sign-flip test can reach 5 %, so an interval could "
+            f"not be confirmed. It takes {LEAST_CLUSTERS}."
         )
     elif comparison.family and conversations > 1 and least > LEVEL:
-        lines.append(f"With so few conversations, no adjusted p can be below {least:.3f}, so no difference can be shown.")
+        lines.append(f"With so few conversations, no adjusted p can be below {least:.3f}: nothing can be shown.")
     if any((difference.estimate.design_effect or 1) < BELOW for difference in differences):
         lines.append(
-            "A deff below 1 is no error: within a conversation gains and losses cancel out, so conversations differ less "
-            "than independent probes would."
+            "A deff below 1 is no error: within a conversation gains and losses cancel out, so conversations differ "
+            "less than independent probes would."
         )
     for difference in differences:
         entry = entry_of(difference.measure)
@@ -235,11 +235,11 @@ def comparison_text(comparison: Comparison, differences: Sequence[Difference]) -
 
 def comparison_html(comparison: Comparison, differences: Sequence[Difference]) -> str:
     """Return the comparison as an HTML fragment, everything in it escaped."""
+    beside = escape(judged(comparison))
     lines = [
         *([f"<p>Note: {escape(comparison.apart)}.</p>"] if comparison.apart else []),
         *([f"<p>{escape(trial)}</p>"] if (trial := trial_line(comparison.trial)) else []),
-        f"<p><strong>{escape(comparison.candidate)} minus {escape(comparison.baseline)}</strong>"
-        f"{escape(judged(comparison))}</p>",
+        f"<p><strong>{escape(f'{comparison.candidate} minus {comparison.baseline}')}</strong>{beside}</p>",
         *(f"<p>{escape(note)}</p>" for note in comparison.embedder),
         html_table(WIDE, [wide(difference, comparison.family) for difference in differences], left=2),
         *(f"<p>{escape(text)}</p>" for text in (*notes(comparison, differences), gains(comparison))),

@@ -45,7 +45,7 @@ def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source
     shown = drawn[:MOST_SLICES]
     differences = [part.difference for part in shown]
     measure = differences[0].measure if differences else "no measure"
-    worse = [part for part in shown if _decided(part.difference) is False]
+    worse = [part for part in shown if part.difference.is_better is False]
     title = (
         f"{measure} is worse in {counted(len(worse), 'slice')}, most of all {_name(worse[0])}"
         if worse

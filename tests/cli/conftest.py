@@ -91,6 +91,19 @@ def installed() -> Lab:
 
 
 @pytest.fixture(scope="session")
+def six(tmp_path_factory: pytest.TempPathFactory, lab: Lab, make_set: Callable[..., Path]) -> Path:
+    """A folder with a finished run, ``run``, of six conversations: the fewest that have an interval."""
+    folder = tmp_path_factory.mktemp("six")
+    make_set(folder, "den", "attic", "cellar", "kitchen", "bathroom", "hallways!")
+    arms = [word for arm in ARMS for word in ("--arm", arm)]
+    done = lab(
+        *("replay", "datasets/tiny", "--format", "lab", *arms, "--out", "run", "--embedder", "hashing"), cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory, lab: Lab, make_set: Callable[..., Path]) -> Path:
     """A folder with ``datasets/tiny`` (two conversations) and a finished run of it, ``run``."""
     folder = tmp_path_factory.mktemp("place")

@@ -164,7 +164,7 @@ def test_compare_with_a_folder_without_run_is_refused(run: RunDirectory) -> None
 def test_as_json_holds_every_measure_with_its_estimate(found: Comparison) -> None:
     value = found.as_json()
     assert list(value) == [
-        *("trial", "baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"),
+        *("trial", "judged", "baseline", "candidate", "cutoff", "primary", "differences", "gained", "lost"),
         *("probes", "sampled_labels", "unmeasured", "slices"),
     ]
     one = _by_measure(found)["R@6"]

@@ -12,7 +12,17 @@ import pytest
 from scipy import stats
 
 from lab.compare.power import t_quantile
-from lab.compare.statistics import EXACT_UP_TO, Estimate, clustered, holm, sign_flip, sign_flips
+from lab.compare.statistics import (
+    EXACT_UP_TO,
+    LEAST_CLUSTERS,
+    Estimate,
+    clipped,
+    clustered,
+    holm,
+    is_shown,
+    sign_flip,
+    sign_flips,
+)
 
 
 def _by_hand(sums: list[float]) -> float:
@@ -105,18 +115,47 @@ def test_sign_flip_false_positive_rate_is_nominal(clusters: int) -> None:
     assert statistics.fmean(found) == pytest.approx(0.5, abs=0.15)
 
 
+PAIR = {"long": [1.0, 1.0, 1.0], "short": [0.0]}
+
+
 def test_clustered_equal_sizes_give_the_t_interval() -> None:
     groups = {"a": [0.2, 0.4, 0.0], "b": [1.0, 0.4, 0.7], "c": [-0.2, 0.0, 0.5], "d": [0.3, 0.9, 0.6]}
+    groups |= {"e": [0.1, 0.3, 0.2], "f": [0.6, -0.4, 0.1]}
     means = [statistics.fmean(values) for values in groups.values()]
-    error = statistics.stdev(means) / math.sqrt(4)
-    low, high = stats.t.interval(0.95, 3, loc=statistics.fmean(means), scale=error)
+    error = statistics.stdev(means) / math.sqrt(6)
+    low, high = stats.t.interval(0.95, 5, loc=statistics.fmean(means), scale=error)
     found = clustered(groups)
     assert (found.mean, found.low, found.high, found.standard_error) == pytest.approx(
         (statistics.fmean(means), low, high, error)
     )
     flat = [value for values in groups.values() for value in values]
-    assert found.design_effect == pytest.approx(error**2 / (statistics.variance(flat) / 12))
-    assert found.detectable == pytest.approx((stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) * error)
+    assert found.design_effect == pytest.approx(error**2 / (statistics.variance(flat) / 18))
+    assert found.detectable == pytest.approx((stats.t.ppf(0.975, 5) + stats.t.ppf(0.8, 5)) * error)
+
+
+def test_clustered_few_clusters_have_no_interval() -> None:
+    five = {str(number): [0.1 * number, 0.2] for number in range(5)}
+    found = clustered(five)
+    assert (found.low, found.high, found.detectable) == (None, None, None)
+    assert found.standard_error is not None
+    # The smallest two-sided p of five sign flips is 2 / 32, of six 2 / 64.
+    assert sign_flip([1.0] * 5) > 0.05 > sign_flip([1.0] * LEAST_CLUSTERS)
+    assert clustered(five | {"5": [0.2, 0.2]}).low is not None
+
+
+def test_clipped_interval_ends_at_the_range() -> None:
+    wide = Estimate(0.9, 0.4, 1.4, 0.2, 1.0, 0.6)
+    assert clipped(wide, 1.0) == wide._replace(high=1.0)
+    assert clipped(wide._replace(mean=-0.9, low=-1.4, high=-0.4), 1.0).low == -1.0
+    assert clipped(wide, None) == wide
+
+
+def test_is_shown_needs_interval_and_p() -> None:
+    apart = Estimate(0.1, 0.02, 0.18, 0.04, 1.0, 0.1)
+    assert is_shown(apart, 0.05)
+    assert not is_shown(apart, 0.06)
+    assert not is_shown(apart._replace(low=-0.01), 0.01)
+    assert not is_shown(Estimate(0.1, None, None, 0.01, 1.0, None), 0.001)
 
 
 def test_clustered_weights_by_cluster_size() -> None:
@@ -124,7 +163,9 @@ def test_clustered_weights_by_cluster_size() -> None:
     found = clustered({"long": [1.0, 1.0, 1.0], "short": [0.0]})
     assert found.mean == 0.75
     assert found.standard_error == pytest.approx(math.sqrt(2 * 2 * 0.5625 / 16))
-    assert found.low == pytest.approx(0.75 - stats.t.ppf(0.975, 1) * math.sqrt(0.140625))
+    # Three times as many: n 12, variance 6/5 * (6 * .5625) / 144.
+    found = clustered({f"{name}{number}": values for number in range(3) for name, values in PAIR.items()})
+    assert found.low == pytest.approx(0.75 - stats.t.ppf(0.975, 5) * math.sqrt(6 / 5 * 6 * 0.5625 / 144))
 
 
 def test_clustered_single_cluster_has_only_a_mean() -> None:
@@ -132,7 +173,8 @@ def test_clustered_single_cluster_has_only_a_mean() -> None:
 
 
 def test_clustered_zeros_have_an_empty_interval() -> None:
-    assert clustered({"a": [0.0, 0.0], "b": [0.0]}) == Estimate(0.0, 0.0, 0.0, 0.0, None, 0.0)
+    groups = {name: [0.0, 0.0] for name in "abcde"} | {"f": [0.0]}
+    assert clustered(groups) == Estimate(0.0, 0.0, 0.0, 0.0, None, 0.0)
 
 
 def test_clustered_correlation_widens_the_interval() -> None:

@@ -43,6 +43,17 @@ def _traps(conversations: tuple[str, ...] = ("kiln-room",)) -> Replay:
     return Replay("traps", "one of the traps", asked)
 
 
+def _operators(conversations: int) -> Replay:
+    asked = ReplayRequest(
+        *(str(shipped("datasets", "operators")), "lab", ARMS),
+        scope="recorded",
+        limit=conversations,
+        golden=str(shipped("golden", "operators")),
+        embedder="hashing",
+    )
+    return Replay("operators", "the first operators", asked)
+
+
 @pytest.fixture(scope="module")
 def report() -> Report:
     named = {fault.name: fault for fault in shipped_faults()}
@@ -91,13 +102,13 @@ def test_self_test_draws_of_equal_arms_never_fail(report: Report) -> None:
 
 
 def test_draws_can_fail_and_are_deterministic(tmp_path: Path) -> None:
-    run = run_replay(_traps(("kiln-room", "rain-shed", "salt-lane")).asked, tmp_path / "run").run
-    clean: dict[str, Clean] = {"traps": clean_run(run.path)}
-    pair = Swapped("traps", *ARMS[:2])
+    run = run_replay(_operators(6).asked, tmp_path / "run").run
+    clean: dict[str, Clean] = {"operators": clean_run(run.path)}
+    pair = Swapped("operators", *ARMS[:2])
     nightly = read_policy("nightly")
     # One guard with a margin of 0 at the level of 50 %.
     rules = tuple(replace(rule, margin=0.0) for rule in nightly.rules if rule.measure == "RepeatRate")
-    careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.5)
+    careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.49)
     found = sample_labels(clean, [pair], careless, 40, 1)
     assert 0 < found.failed <= 40
     assert found == sample_labels(clean, [pair], careless, 40, 1)

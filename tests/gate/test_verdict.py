@@ -63,7 +63,10 @@ LIMIT = Rule("limit", "Success@6")
         # Four equal conversations: the interval is a point, and the smallest p of a sign-flip test is 1/16.
         (IMPROVE, pairs(0.1, 0.0, conversations=4), INCONCLUSIVE),
         (GUARD, pairs(-0.1, 0.0, conversations=4), INCONCLUSIVE),
-        (replace(GUARD, critical=False), pairs(-0.1, 0.0, conversations=4), FAIL),
+        # Two equal arms need no interval; below six conversations there is none for others.
+        (GUARD, pairs(0.0, 0.0, conversations=4), PASS),
+        (GUARD, pairs(0.1, 0.0, conversations=5), INCONCLUSIVE),
+        (replace(GUARD, critical=False), pairs(-0.1, 0.0, conversations=6), FAIL),
         (replace(LIMIT, at_most=0.6), pairs(0.05, 0.3), PASS),
         (replace(LIMIT, at_most=0.5), pairs(0.05, 0.3, conversations=2), FAIL),
         (replace(LIMIT, at_least=0.6), pairs(0.05, 0.3, conversations=2), FAIL),
@@ -89,19 +92,21 @@ def test_line_confidence_follows_the_policy_level() -> None:
 
 
 def test_improve_with_few_conversations_says_how_many_are_needed() -> None:
-    """The interval shows the improvement, but the smallest p of three conversations is 1/8."""
-    three = replace(POLICY, minimum_conversations=2)
-    line = judged(IMPROVE, pairs(0.1, 0.0001, 3), three)
+    """The interval shows the improvement, but the smallest p of six conversations is 1/64."""
+    strict = replace(POLICY, minimum_conversations=2, level=0.01)
+    line = judged(IMPROVE, pairs(0.1, 0.0001, 3), strict)
+    assert (line.status, line.settles, line.low) == (INCONCLUSIVE, "3 more conversations", None)
+    assert "3 conversations; an interval needs 6" in line.reason
+    line = judged(IMPROVE, pairs(0.1, 0.0001, 6), strict)
     assert (line.status, line.settles) == (
         INCONCLUSIVE,
-        "about 2 more conversations like these, if the observed difference holds",
+        "about 1 more conversation like these, if the observed difference is true (80 % power)",
     )
-    assert judged(IMPROVE, pairs(0.1, 0.0001, 4), three).status == INCONCLUSIVE
-    assert judged(IMPROVE, pairs(0.1, 0.0001, 5), three).status == PASS
+    assert judged(IMPROVE, pairs(0.1, 0.0001, 7), strict).status == PASS
     # Holm's correction needs more conversations for two rules.
     other = replace(IMPROVE, measure="R@6")
-    both = {name: pairs(0.1, 0.0001, 5, name) for name in ("Success@6", "R@6")}
-    for one in judge_compared(three, [IMPROVE, other], Evidence({}, both, {})):
+    both = {name: pairs(0.1, 0.0001, 7, name) for name in ("Success@6", "R@6")}
+    for one in judge_compared(strict, [IMPROVE, other], Evidence({}, both, {})):
         assert (one.status, str(one.settles)[:12]) == (INCONCLUSIVE, "about 1 more")
 
 
@@ -109,9 +114,9 @@ def test_settles_states_the_conversations_needed() -> None:
     line = judged(GUARD, pairs(0.0, 0.05))
     assert line.status == INCONCLUSIVE
     more = int(str(line.settles).split()[1])
-    # The stated number of conversations narrows the interval enough.
+    # The stated number of conversations narrows the interval enough, with power to spare; a third of it does not.
     assert judged(GUARD, pairs(0.0, 0.05 / np.sqrt((8 + more) / 8))).status == PASS
-    assert judged(GUARD, pairs(0.0, 0.05 / np.sqrt((8 + more / 2) / 8))).status == INCONCLUSIVE
+    assert judged(GUARD, pairs(0.0, 0.05 / np.sqrt((8 + more / 3) / 8))).status == INCONCLUSIVE
 
 
 def test_guard_fail_needs_interval_and_corrected_sign_flip() -> None:
@@ -119,7 +124,7 @@ def test_guard_fail_needs_interval_and_corrected_sign_flip() -> None:
     # 2 ** -8 exceeds .001, whatever the interval; ten conversations suffice for one guard but not for two.
     line = judged(GUARD, pairs(-0.1, 0.001), strict)
     assert (line.status, "not significant at the fail level, 0.001" in line.reason) == (INCONCLUSIVE, True)
-    assert line.settles == "about 2 more conversations like these, if the observed difference holds"
+    assert line.settles == "about 2 more conversations like these, if the observed difference is true (80 % power)"
     assert judged(GUARD, pairs(-0.1, 0.001, 10), strict).status == FAIL
     other = replace(GUARD, measure="R@6")
     both = {"Success@6": pairs(-0.1, 0.001, 10), "R@6": pairs(0.0, 0.001, 10, "R@6")}

@@ -33,12 +33,18 @@ def difference(
         # An interval that ends at 0 contains it.
         (difference(0.1, 0.1), "no difference shown; MDE ±0.120"),
         (difference(0.1, 0.08, holm=0.07), "not significant among 3; MDE ±0.096"),
-        # Six conversations cannot give an adjusted p below 5 % among three measures, so the interval decides.
-        (difference(0.1, 0.08, holm=0.094, n=6), "better, by its interval"),
+        # The interval and the p decide together, however few conversations there are.
+        (difference(0.1, 0.08, holm=0.094, n=6), "not significant among 3; MDE ±0.096"),
+        (replace(difference(0.1, 0.08), p=0.06), "not significant; MDE ±0.096"),
+        (difference(0.1, 0.9, holm=0.6), "no difference shown; MDE none"),
         (replace(difference(0.0, 0.0), wins=0, losses=0), "identical everywhere"),
         (
-            replace(difference(0.1, 0.0), estimate=Estimate(0.1, None, None, None, None, None)),
+            replace(difference(0.1, 0.0, n=1), estimate=Estimate(0.1, None, None, None, None, None)),
             "one conversation: no interval",
+        ),
+        (
+            replace(difference(0.1, 0.0, n=5), estimate=Estimate(0.1, None, None, 0.02, 1.0, None)),
+            "5 conversations: no interval",
         ),
     ],
 )
@@ -87,7 +93,9 @@ def test_notes_report_filled_and_left_out_values(found: Comparison) -> None:
     assert said[-1] == "Not compared, because old has no value: BackboneDuplication."
     assert not any("adjusted p below" in one for one in said)
     few = replace(found, differences=tuple(replace(one, conversations=5) for one in found.differences))
-    assert "With so few conversations, no adjusted p can be below 0.125: read the intervals." in notes(few, [])
+    assert any(one.startswith("No intervals: over 5 conversations no sign-flip") for one in notes(few, []))
+    some = replace(found, differences=tuple(replace(one, conversations=6) for one in found.differences))
+    assert "With so few conversations, no adjusted p can be below 0.062: nothing can be shown." in notes(some, [])
 
 
 def test_notes_explain_the_shown_columns(found: Comparison) -> None:
@@ -146,7 +154,7 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
         difference(0.3, 0.1, "RepeatRate"),
     )
     all_told = replace(found, differences=(*found.differences, *worse))
-    told = next(one for one in notes(all_told, ()) if one.startswith("Worse by the interval, but not primary"))
+    told = next(one for one in notes(all_told, ()) if one.startswith("Worse, but not primary"))
     # Other cutoffs, differences that are not significant, and primary measures are left out.
     assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present@6"]
     assert not any(one.startswith("Worse") for one in notes(found, ()))
