@@ -14,6 +14,7 @@ import typer
 
 from lab.cli import (
     ablate,
+    acceptance,
     baseline,
     cache,
     checks,
@@ -66,6 +67,7 @@ for command in (
     view,
     diff,
     gate,
+    acceptance,
     baseline,
     nightly,
     ablate,
