@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lab.acceptance.arms import HYBRID, OLD, VECTOR, Cast
 from lab.acceptance.evidence import Measured, Reference, share_of, shown
 from lab.compare.paired import Pairs
-from lab.formatting import counted
+from lab.formatting import counted, number
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.measures.repetition import WINDOW
 from lab.measures.score import never_seen
@@ -100,7 +100,13 @@ def _test(
     pairs = measured.pairs(measure, candidate, reference, only)
     if pairs is None:
         return Test(about, undecided(measure, f"{measure}: has no value"), is_check)
-    return Test(about, shown(pairs, better), is_check)
+    line = shown(pairs, better)
+    if line.low is None and line.candidate is not None and line.baseline is not None:
+        # Too few conversations for an interval: the means are all that there is to say.
+        why = line.reason.removeprefix(f"{measure}: ")
+        means = f"{number(line.candidate)} against {number(line.baseline)}"
+        line = replace(line, reason=f"{measure}: {means}, without an interval ({why})")
+    return Test(about, line, is_check)
 
 
 def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
@@ -147,13 +153,13 @@ def must_winners_decay(runs: Runs, arm: str) -> Sequence[Test] | Line:
         )
     if measured.mean(arm, measure) is None:
         return undecided(measure, "the candidate injects no must_remember memory that could repeat", "a larger pool")
-    pool, items = measured.must_pool(), measured.must_items(arm)
+    pool, items = measured.must_pool(arm), measured.must_items(arm)
     if pool <= WINDOW * items:
         return undecided(
             measure,
-            f"{pool:.1f} must memories, the mean of all turns, are too few: at {items:.1f} a turn, even taking them in "
-            f"turn repeats them within {WINDOW} turns",
-            "more must memories (--must-share), or more memories (--haystack N)",
+            f"{pool:.1f} must memories beside the Working Set, the mean of all turns, are too few: at {items:.1f} a "
+            f"turn, even taking them in turn repeats them within {WINDOW} turns",
+            "more must memories (--must-share), or more memories (--haystack 100)",
         )
     return [
         _test(
@@ -325,8 +331,11 @@ def judge(criterion: Criterion, runs: Runs, arm: str) -> Result:
     tests = tuple(found)
     unfit = next((test for test in tests if test.is_check and test.line.status != PASS), None)
     if unfit is not None:
-        reason = f"this set cannot decide it. Required: {unfit.about}. {unfit.line.reason}"
+        others = "; ".join(_means(test.line) for test in tests if not test.is_check)
+        reason = f"this set cannot decide it. Required: {unfit.about}. {unfit.line.reason}. Without deciding: {others}"
         settles = "a set in which the old policy fails so: other labels (--must-share), fewer memories (--haystack 0)"
+        if unfit.line.status == INCONCLUSIVE and unfit.line.settles:
+            settles = unfit.line.settles
         return Result(criterion.id, criterion.title, arm, INCONCLUSIVE, reason, settles, tests)
     deciding = [test for test in tests if not test.is_check]
     gravest = min(deciding, key=lambda test: GRAVITY.index(test.line.status))
@@ -334,3 +343,10 @@ def judge(criterion: Criterion, runs: Runs, arm: str) -> Result:
     reason = "; ".join(f"{test.about}: {test.line.reason}" for test in same)
     more = next((test.line.settles for test in same if test.line.settles), None)
     return Result(criterion.id, criterion.title, arm, gravest.line.status, reason, more, tests)
+
+
+def _means(line: Line) -> str:
+    """Return the measure of a line with the means that it compares."""
+    if line.candidate is None or line.baseline is None:
+        return f"{line.measure} has no value"
+    return f"{line.measure} {number(line.candidate)} against {number(line.baseline)}"

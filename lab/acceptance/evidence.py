@@ -90,7 +90,14 @@ class Measured:
             pairs.baseline.append(
                 reference if isinstance(reference, float) else sum(weight * value[arm] for arm, weight in arms.items())
             )
-        return pairs if pairs.at else None
+        if not pairs.at:
+            return None
+        known = {arm: set(column) for arm, column in columns.items()}
+        complete = set.intersection(*(known[arm] for arm in arms)) if arms else set(pairs.at)
+        return pairs._replace(
+            filled_baseline=sum(at not in complete for at in pairs.at),
+            filled_candidate=sum(at not in known[candidate] for at in pairs.at),
+        )
 
     def must_items(self, arm: str) -> float:
         """Return the mean number of must_remember items per recall turn that may not repeat."""
@@ -103,21 +110,27 @@ class Measured:
             items += int(receipts.injected_of(rows).must.sum())
         return items / turns if turns else 0.0
 
-    def must_pool(self) -> float:
-        """Return the mean number of must_remember memories that a recall turn can reach."""
-        pools = []
+    def must_pool(self, arm: str) -> float:
+        """Return the mean number of must_remember memories that an arm can inject at a recall turn.
+
+        Those that its Working Set holds are no items, so they do not count.
+        """
+        turns = pool = 0
         for recording in self.plan.recordings:
-            must = [memory for memory in self.plan.memories_of(recording) if memory.label == MUST]
+            must = {memory.key: memory for memory in self.plan.memories_of(recording) if memory.label == MUST}
             for point in self.plan.recall_points_of(recording):
+                everywhere = self.plan.request.scope == "none" or point.scope is None
                 if point.is_recall_turn:
-                    everywhere = self.plan.request.scope == "none" or point.scope is None
-                    pools.append(
-                        sum(
-                            memory.is_visible_at(point.seq) and (everywhere or memory.scope == point.scope)
-                            for memory in must
-                        )
+                    turns += 1
+                    pool += sum(
+                        memory.is_visible_at(point.seq) and (everywhere or memory.scope == point.scope)
+                        for memory in must.values()
                     )
-        return sum(pools) / len(pools) if pools else 0.0
+            receipts = read_receipts(self.run, recording.conversation)
+            rows = receipts.rows_of(arm)
+            rows = rows[receipts.is_recall_turn[rows]]
+            pool -= sum(key in must for keys in receipts.pinned_keys_of(rows) for key in keys)
+        return pool / turns if turns else 0.0
 
     def concept_probes(self) -> tuple[set[str], int]:
         """Return the probes that ask for decisions or preferences by concept, and how many ask for them at all.

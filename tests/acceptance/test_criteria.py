@@ -28,7 +28,7 @@ class Fake(Measured):
         values = self._fake.get(arm, {}).get(measure, ())
         return {f"c{c}/{at}": (f"c{c}", value) for c in range(8) for at, value in enumerate(values)}
 
-    def must_pool(self) -> float:
+    def must_pool(self, arm: str) -> float:
         return self._pool
 
     def must_items(self, arm: str) -> float:
@@ -86,7 +86,7 @@ def _repeats(new: Sequence[float], streak: float, old: Sequence[float] = (1, 1, 
             _repeats((0.2, 0.3, 0.1, 0.0), 3),
             {"pool": 11.0},
             "inconclusive",
-            "11.0 must memories, the mean of all turns, are too",
+            "11.0 must memories beside the Working Set",
         ),
         ({NEW: {}, OLD: {}}, {}, "inconclusive", "no must_remember memory could repeat"),
     ],
@@ -211,3 +211,16 @@ def test_pairs_take_the_weighted_mean_of_the_reference() -> None:
     assert pairs is not None
     assert (pairs.at, pairs.candidate, pairs.baseline) == (["c0/0", "c1/1"], [1, 0], [0.25, 1.0])
     assert measured.pairs("Success@6", NEW, 0.5, set()) is None
+
+
+def test_pairs_fill_in_missing_values_and_count_them() -> None:
+    class Gaps(Fake):
+        def known(self, arm: str, measure: str) -> dict[str, tuple[str, float]]:
+            values = super().known(arm, measure)
+            return {at: value for at, value in values.items() if arm != NEW or at != "c0/0"}
+
+    pairs = Gaps({NEW: {"MustRepeat": [1, 1]}, OLD: {"MustRepeat": [1, 1, 1]}}).pairs("MustRepeat", NEW, {OLD: 1.0})
+    assert pairs is not None
+    # MustRepeat counts a turn without must items as 0.
+    assert (len(pairs.at), pairs.filled_candidate, pairs.filled_baseline) == (24, 9, 0)
+    assert (sum(pairs.candidate), sum(pairs.baseline)) == (15, 24)
