@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from lab.golden.lint import lint
+from lab.golden.model import ABSENT, CONDITIONS, NOTHING
 from lab.golden.read import read_golden
 from lab.recordings.readers import read_library, with_golden
+from lab.set_registry import DEMO
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDINGS, GOLDEN = ROOT / "datasets" / "operators", ROOT / "golden" / "operators"
@@ -50,7 +52,9 @@ def test_golden_card_counts_match_the_golden_set(name: str) -> None:
     silent = sum(not probe.relevant for probe in golden.probes)
     text = card(ROOT / "golden" / name)
     assert f"{len(golden.probes)} probes" in text
-    assert f"{len(golden.probes) - silent} need memory, {silent} need nothing. {judgements} judgements" in text
+    absent = sum(probe.slices.get("condition") == ABSENT for probe in golden.probes)
+    nothing = f"{silent - absent} need nothing" + (f", {absent} ask for what is not stored" if absent else "")
+    assert f"{len(golden.probes) - silent} need memory, {nothing}. {judgements} judgements" in " ".join(text.split())
 
 
 @of_each_set
@@ -73,8 +77,26 @@ def test_each_conversation_meets_the_design() -> None:
         assert sum(not probe.relevant for probe in probes) >= 3, recording.conversation
 
 
-def test_every_probe_has_two_more_judges_and_settled_conflicts() -> None:
-    golden = {probe.turn: probe for probe in read_golden(GOLDEN).probes}
+def test_each_condition_is_planted_often_in_both_languages() -> None:
+    golden = read_golden(GOLDEN)
+    language = {recording.conversation: recording.language for recording in read_library(RECORDINGS, "lab").recordings}
+    planted = Counter(
+        (probe.slices["condition"], language[probe.conversation])
+        for probe in golden.probes
+        if "condition" in probe.slices
+    )
+    for condition in CONDITIONS:
+        assert sum(count for (name, _), count in planted.items() if name == condition) >= 32, condition
+        assert planted[condition, "en"] >= 8 <= planted[condition, "zh-Hant"], condition
+    needs_nothing = [probe for probe in golden.probes if probe.slices["type"] == NOTHING]
+    assert len(golden.probes) >= 560
+    assert len(needs_nothing) >= 125
+    assert not any("condition" in probe.slices for probe in needs_nothing)
+
+
+def test_every_probe_of_the_first_version_has_two_more_judges_and_settled_conflicts() -> None:
+    """The conversations of the demo are judged by three; the later ones by their writer so far."""
+    golden = {probe.turn: probe for probe in read_golden(GOLDEN).probes if probe.conversation in DEMO}
     judges = GOLDEN / "judges"
     votes = [{probe.turn: probe for probe in read_golden(judges / name).probes} for name in ("second", "third")]
     assert all(vote.keys() == golden.keys() for vote in votes)

@@ -136,7 +136,7 @@ def score(
     -m and --json show the other measures.
     """
     from lab.measures.catalogue import canonical
-    from lab.measures.score import more_measures, score_and_write, score_run, summarise
+    from lab.measures.score import more_measures, score_and_write, score_run, summarise, unequal_counts
     from lab.replay.config_notes import embedder_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
@@ -155,6 +155,8 @@ def score(
     emit_trial(reasons)
     emit_notes(notes)
     _show_means(summary, opened, shown, selected=bool(measure))
+    for name, counts in unequal_counts(scores, shown).items():
+        emit_folded(f"{name} is over other turns in each arm: {', '.join(f'{arm} {n}' for arm, n in counts.items())}")
     if slices:
         for name, values in summary["slices"].items():
             for value, arms in values.items():
@@ -168,7 +170,7 @@ def _measures_shown(summary: dict[str, Any], run: RunDirectory, selected: Sequen
     """Return the measures selected by the user, or the main ones. Raises :class:`UnusableInput` for an absent one."""
     from lab.measures.catalogue import canonical
     from lab.measures.names import require_measure
-    from lab.measures.score import headlines
+    from lab.measures.score import headlines, with_judged
 
     known = _measured(summary)
     names = [canonical(name) for name in selected]
@@ -176,7 +178,7 @@ def _measures_shown(summary: dict[str, Any], run: RunDirectory, selected: Sequen
         if name not in known:
             require_measure(name, "--measure")
             raise UnusableInput(f"--measure {name}: has no values in this run; --json lists the measures that have")
-    return names or [name for name in headlines(run.cutoff) if name in known]
+    return names or [name for name in with_judged(headlines(run.cutoff)) if name in known]
 
 
 def _measured(summary: dict[str, Any]) -> set[str]:

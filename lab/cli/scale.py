@@ -57,7 +57,11 @@ def scale(
     if (out / "manifest.json").exists():
         raise UnusableInput(f"{out}: is a run directory; choose another --out")
     result = measure(request, out, haystack or SIZES, jobs=jobs, announce=announce)
-    files = save(scale_figure(result.points, result.cutoff), out / "scale")
+    source = (
+        f"recall lab: {request.format} recordings {Path(request.path).name}, "
+        f"{counted(result.conversations, 'conversation')}, {counted(result.probes, 'probe')} with gold"
+    )
+    files = save(scale_figure(result.points, result.cutoff, source), out / "scale")
     if as_json:
         emit_json(result.as_json() | {"scale": str(out), "figures": [str(file) for file in files]})
         return

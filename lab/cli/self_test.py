@@ -165,6 +165,10 @@ def _sentences(report: Report) -> list[str]:
     for pair, statuses in draws.statuses.items() if draws.draws else ():
         counts = ", ".join(f"{status} {count}" for status, count in statuses.items())
         sentences.append(f"A/A, {draws.draws} draws over {pair.replay}, {pair.first} and {pair.second}: {counts}")
+    if draws.nulls:
+        rates = {name: count / draws.draws for name, count in draws.nulls.items() if "[" not in name}
+        listed = ", ".join(f"{name} {rate:.1%}" for name, rate in rates.items())
+        sentences.append(f"each rule alone, margin 0, significant at 5 % although neither arm is better: {listed}")
     sentences.append(
         f"{report.seconds:.0f} s in total; a replay without faults ({report.turns} turns) took "
         f"{report.sound_seconds:.1f} s; {_conclusion(report)} (policy {report.policy})"

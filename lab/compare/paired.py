@@ -7,43 +7,25 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lab.compare.comparable import require_comparable
 from lab.compare.equal import equal_in, equal_notes
 from lab.compare.judged import apart, as_json, judged_means
+from lab.compare.pairs import Pairs, by_conversation, pairs_by_measure
 from lab.compare.statistics import Estimate, clipped, clustered, holm, is_shown, sign_flips
 from lab.errors import UnusableInput
-from lab.measures.catalogue import RANKED, canonical, direction, entry_of, is_better, widest
+from lab.measures.catalogue import RANKED, canonical, direction, is_better, widest
 from lab.measures.names import require_measure
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
 from lab.replay.config_notes import embedder_notes
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
-from lab.runs.scores import Scores, Values
+from lab.runs.scores import Scores
 from lab.runs.trial import trial_of
 
 # With more primary measures than this, Holm's correction leaves too little power.
 MOST_PRIMARY = 5
-
-
-class Pairs(NamedTuple):
-    """The probes or turns at which a measure compares two arms, with their conversation and both values.
-
-    The lists have equal lengths; ``at`` holds the key of each probe or turn. If a value is missing in one arm only, the
-    measure's entry in the catalogue may provide a substitute: ``filled_baseline`` and ``filled_candidate`` count the
-    substitutes in each arm. ``left_out`` counts the probes or turns without a substitute, which are not in the lists.
-    """
-
-    measure: str
-    at: list[str]
-    conversation: list[str]
-    baseline: list[float]
-    candidate: list[float]
-    filled_baseline: int = 0
-    filled_candidate: int = 0
-    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,60 +253,6 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
     return other, arm
 
 
-NO_VALUES = Values([], [], [])
-
-
-def pairs_by_measure(
-    base: Scores, base_arm: str, cand: Scores, cand_arm: str, equal: Mapping[str, str] = MappingProxyType({})
-) -> tuple[list[Pairs], dict[str, str]]:
-    """Return the pairs of each measure that has values in both arms, and the side without values for the others.
-
-    Measures are in the baseline's order; a side is ``baseline`` or ``candidate``. ``equal`` maps the name of each
-    duplicated conversation to the name of its cluster.
-    """
-    befores, afters = base.all_of_arm(base_arm), cand.all_of_arm(cand_arm)
-    paired, lacking = [], {}
-    for measure in {**befores, **afters}:
-        before, after = befores.get(measure, NO_VALUES), afters.get(measure, NO_VALUES)
-        sides_of = {"baseline": before, "candidate": after}
-        sides = [side for side, values in sides_of.items() if all(map(math.isnan, values.value))]
-        if len(sides) == 1:
-            lacking[measure] = sides[0]
-        elif not sides and (pairs := pairs_of(measure, before, after)).at:
-            paired.append(pairs._replace(conversation=[equal.get(name, name) for name in pairs.conversation]))
-    return paired, lacking
-
-
-def pairs_of(measure: str, before: Values, after: Values) -> Pairs:
-    """Pair the values of ``before`` with those of ``after`` at the same probe or turn.
-
-    A value missing on one side only is replaced by the catalogue's value for missing ones; if it has none, the pair is
-    left out.
-    """
-    entry = entry_of(measure)
-    missing = entry.missing if entry else None
-    after_values = dict(zip(after.at, after.value, strict=True))
-    pairs = Pairs(measure, [], [], [], [])
-    filled_baseline = filled_candidate = left_out = 0
-    for at, conversation, old in zip(*before, strict=True):
-        new = after_values.get(at, math.nan)
-        # NaN does not equal itself.
-        if old != old or new != new:
-            if old != old and new != new:
-                continue
-            if missing is None:
-                left_out += 1
-                continue
-            filled_baseline += old != old
-            filled_candidate += new != new
-            old, new = (missing if value != value else value for value in (old, new))
-        pairs.at.append(at)
-        pairs.conversation.append(conversation)
-        pairs.baseline.append(old)
-        pairs.candidate.append(new)
-    return pairs._replace(filled_baseline=filled_baseline, filled_candidate=filled_candidate, left_out=left_out)
-
-
 def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
     differences = _each(pairs)
     adjusted = holm({difference.measure: difference.p for difference in differences if difference.measure in primary})
@@ -338,14 +266,6 @@ def _each(pairs: Sequence[Pairs], *, tested: bool = True) -> list[Difference]:
     if tested:
         p_values = sign_flips([[sum(values) for values in group.values()] for group in groups])
     return [_difference(pair, group, p) for pair, group, p in zip(pairs, groups, p_values, strict=True)]
-
-
-def by_conversation(pairs: Pairs) -> dict[str, list[float]]:
-    """Return the differences (candidate minus baseline) of all probes or turns, by conversation."""
-    groups: dict[str, list[float]] = {}
-    for conversation, before, after in zip(pairs.conversation, pairs.baseline, pairs.candidate, strict=True):
-        groups.setdefault(conversation, []).append(after - before)
-    return groups
 
 
 def _difference(pairs: Pairs, groups: Mapping[str, Sequence[float]], p: float) -> Difference:

@@ -178,7 +178,7 @@ def _quota(raw: Value) -> Quota:
 
 def _shown_quota(selection: Selection) -> Value | None:
     quota = selection.quota
-    return quota and dict(zip(("mustMax", "niceMin", "unknownMax", "wildcardUsed"), quota, strict=True))
+    return quota and dict(zip(("mustMax", "niceMin", "unknownMax", "wildcardUsed"), quota[:4], strict=True))
 
 
 def _shown_counts(counts: Sequence[TierCount]) -> list[Value]:

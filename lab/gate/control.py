@@ -44,7 +44,10 @@ def answer_of(policy: Policy, lines: Sequence[Line]) -> Answer | None:
         return Answer(arm, FAIL, f"{policy.control.denial}: worse than {arm} in {_shown(worse)}, and better in nothing")
     if all(line.status == FAIL for line in worth):
         return Answer(arm, FAIL, f"{policy.control.denial}: {arm} does as well in {_shown(worth)}")
-    why = f"not shown to be better than {arm} in {_shown(worth)}"
+    measured = [line for line in worth if line.low is not None]
+    why = f"not shown to be better than {arm} in {_shown(measured)}"
+    if not measured:
+        why = f"{max(line.conversations or 0 for line in worth)} conversations are too few to compare it with {arm}"
     return Answer(arm, INCONCLUSIVE, f"it is not shown that {policy.control.claim}: {why}")
 
 

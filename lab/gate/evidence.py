@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from lab.compare.comparable import require_comparable
 from lab.compare.equal import equal_in
 from lab.compare.judged import as_json, judged_means
-from lab.compare.paired import Pairs, by_conversation, locate, pairs_by_measure
+from lab.compare.paired import locate
+from lab.compare.pairs import Pairs, by_conversation, pairs_by_measure
 from lab.compare.statistics import Estimate, clipped, clustered
 from lab.errors import UnusableInput
 from lab.gate.keys import BASELINE, CONTROL_ARM
@@ -27,8 +28,8 @@ Groups = Mapping[str, Sequence[float]]
 # What gives a measure values, by the name of the measure without its cutoff.
 GIVES_VALUES = {
     "HardRules": "no memory is a hard rule; `lab replay --hard-rules N` samples N per conversation",
-    "StaleRecall": "no memory is superseded; record what replaced a memory (`supersedes`), or judge such probes",
-    "Forbidden": "no memory is judged misleading; judge some (`lab golden judge`, grade forbidden)",
+    "StaleRecall": "no memory is superseded; record what replaced a memory (field `supersedes`)",
+    "Forbidden": "no memory is judged misleading; forbid some in the golden set (`lab golden judge`, key f)",
     "CleanHit": "no probe has relevant memories; a golden set does that (`lab golden pool` starts one)",
     "FalseRecall": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",
     "FalseItems": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",

@@ -163,7 +163,7 @@ RULES: dict[str, dict[str, Key]] = {
             NUMBER, "The candidate is worth having if it is better than the control by more than this; default 0."
         ),
         **_DIRECTION,
-        **_OF_A_RUN,
+        **{name: key for name, key in _OF_A_RUN.items() if name != "critical"},
     },
     "slice": {
         **_MEASURE,

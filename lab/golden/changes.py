@@ -12,10 +12,11 @@ from lab.golden.model import GoldenSet, Probe
 
 FORBIDDEN, UNLISTED = "forbidden", "–"
 TYPE = "type"
+SLICES = (TYPE, "condition")
 
 
 class Change(NamedTuple):
-    """One difference in a probe; ``what`` is the key of a memory, ``type``, ``query`` or ``conversation``."""
+    """One difference in a probe; ``what`` is the key of a memory, or the name of a field (type, query)."""
 
     probe: str
     what: str
@@ -25,10 +26,10 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The probes added and removed, and the changed judgements, questions and types of the others.
+    """The probes added and removed, and the changed judgements, questions, types and conditions of the others.
 
-    Types are separate, because they only decide the slice in which a probe is reported. Reasons affect no measure:
-    ``reworded`` counts the probes that differ only in their reasons.
+    Types and conditions (``retyped``) are separate, because they only decide the slices in which a probe is reported.
+    Reasons affect no measure: ``reworded`` counts the probes that differ only in their reasons.
     """
 
     added: tuple[str, ...]
@@ -55,8 +56,8 @@ def differences(before: GoldenSet, after: GoldenSet) -> Differences:
     return Differences(
         tuple(name for name in new if name not in old),
         tuple(name for name in old if name not in new),
-        tuple(change for change in changed_items if change.what != TYPE),
-        tuple(change for change in changed_items if change.what == TYPE),
+        tuple(change for change in changed_items if change.what not in SLICES),
+        tuple(change for change in changed_items if change.what in SLICES),
         sum(before_probe != other and before_probe.id not in changed for before_probe, other in both),
     )
 
@@ -84,7 +85,7 @@ def _changes(before: Probe, after: Probe) -> list[Change]:
         for what, old, new in (
             ("conversation", before.conversation, after.conversation),
             ("query", before.query, after.query),
-            (TYPE, before.slices.get(TYPE), after.slices.get(TYPE)),
+            *((name, before.slices.get(name), after.slices.get(name)) for name in SLICES),
         )
         if old != new
     ]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from lab.golden.changes import marks
-from lab.golden.model import NOTHING, TYPES, Probe
+from lab.golden.model import ABSENT, NOTHING, TYPES, Probe
 
 if TYPE_CHECKING:
     from lab.recordings.model import Memory, Recording, Turn
@@ -33,7 +33,8 @@ def doubts(probe: Probe, recording: Recording, turn: Turn | None, refused: Colle
     relevant = [memories[judgement.memory] for judgement in probe.relevant if judgement.memory in memories]
     if relevant and probe.slices.get("type") == NOTHING:
         yield f"has the type {NOTHING}, but a relevant memory"
-    if not probe.relevant and probe.slices.get("type", NOTHING) in set(TYPES) - {NOTHING}:
+    asks_for_absent = probe.slices.get("condition") == ABSENT
+    if not probe.relevant and not asks_for_absent and probe.slices.get("type", NOTHING) in set(TYPES) - {NOTHING}:
         yield f"has the type {probe.slices['type']}, but no relevant memory"
     text = turn.text if turn else probe.query or ""
     for memory in relevant:

@@ -5,15 +5,16 @@ The caller passes the recordings, because this package does not depend on :mod:`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.formatting import counted
 from lab.golden.changes import marks
 from lab.golden.doubts import doubts
 from lab.golden.judging import Aside
-from lab.golden.model import GoldenSet, Probe
+from lab.golden.model import ABSENT, CONDITIONS, SUPERSEDED, GoldenSet, Probe
 from lab.haystack_keys import added_key, is_added, original_key
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ NOTHING_BESIDE = Aside({}, {})
 class Lint:
     """The counts and findings of a check.
 
-    ``silent`` counts the probes that need no memory; ``relevant``, ``forbidden`` and ``refused`` count judgements;
-    ``unjudged`` counts the memories that a judge saw but did not grade.
+    ``silent`` counts the probes without a relevant memory; ``relevant``, ``forbidden`` and ``refused`` count
+    judgements; ``unjudged`` counts the memories that a judge saw but did not grade; ``conditions`` maps each planted
+    condition to its number of probes.
     """
 
     probes: int
@@ -41,6 +43,7 @@ class Lint:
     unjudged: int
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
+    conditions: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the findings as JSON-serializable values."""
@@ -97,6 +100,7 @@ def lint(
         sum(len(beside.unjudged.get(probe.id, ())) for probe in golden.probes),
         tuple(errors),
         (*warnings, *without_reason),
+        dict(Counter(probe.slices["condition"] for probe in golden.probes if "condition" in probe.slices)),
     )
 
 
@@ -147,6 +151,30 @@ def _mistakes(probe: Probe, recording: Recording, turn: Turn | None) -> Iterator
             yield f"judges {key}, which does not exist yet at that turn"
         elif turn and key in known and known[key].is_forgotten_at(turn.seq):
             yield f"judges {key}, which is forgotten before that turn"
+    yield from _condition_mistakes(probe, recording)
+
+
+def _condition_mistakes(probe: Probe, recording: Recording) -> Iterator[str]:
+    """Yield what a probe lacks for its condition to be planted."""
+    condition = probe.slices.get("condition")
+    if condition is None:
+        return
+    if condition not in CONDITIONS:
+        yield f"has the condition {condition!r}; known: {', '.join(CONDITIONS)}"
+        return
+    if not probe.forbidden:
+        yield f"has the condition {condition}, but no forbidden memory"
+    if condition == ABSENT and probe.relevant:
+        yield f"has the condition {condition}, but a relevant memory"
+    elif condition != ABSENT and not probe.relevant:
+        yield f"has the condition {condition}, but no relevant memory"
+    older = {memory.key: memory.supersedes for memory in recording.memories}
+    replaced, found = set[str](), [judgement.memory for judgement in probe.relevant]
+    while found:
+        found = [key for name in found for key in older.get(name, ()) if key not in replaced]
+        replaced |= set(found)
+    if condition == SUPERSEDED and not any(judgement.memory in replaced for judgement in probe.forbidden):
+        yield f"has the condition {condition}, but no forbidden memory that a relevant one supersedes"
 
 
 def _without_reason(probe: Probe, recording: Recording) -> Iterator[str]:

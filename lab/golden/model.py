@@ -22,6 +22,15 @@ TYPES = {
     "wrong_scope_temptation": "another project's memory looks right",
     NOTHING: "no memory helps",
 }
+# The planted harms of the shipped sets: why a memory that fits the words of a probe is forbidden there.
+CONDITION = "condition"
+ABSENT, SUPERSEDED = "absent", "superseded"
+CONDITIONS = {
+    ABSENT: "no memory has what the prompt asks for; the forbidden ones are close to it",
+    SUPERSEDED: "the old value and its successor are both stored; the old one is forbidden",
+    "contradicted": "two memories disagree, and the conversation shows which is right; the wrong one is forbidden",
+    "adjacent": "the right topic of the wrong project, person or thing is forbidden",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Probe:
     """A query with judged memories.
 
     Exactly one of ``turn`` and ``query`` is set: ``turn`` for a turn of the recording, ``query`` for a question that is
-    asked after the last turn. ``slices`` maps the names of subgroups (category, type) to this probe's value.
+    asked after the last turn. ``slices`` maps the names of subgroups (type, condition) to this probe's value.
     """
 
     id: str

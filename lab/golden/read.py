@@ -4,7 +4,8 @@
      "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}]}
 
 A probe that is not a turn of the recording has ``id``, ``conversation`` and ``query`` instead of ``turn``; it is asked
-after the last turn. ``slices`` adds subgroups to ``type``: ``{"language": "zh"}``.
+after the last turn. ``condition`` names a planted harm (:data:`lab.golden.model.CONDITIONS`). ``slices`` adds subgroups
+to ``type`` and ``condition``: ``{"language": "zh"}``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from lab.utf16 import has_lone_surrogate
 
 # The highest grade. Other data sets use larger scales; higher grades would dominate a mean.
 HIGHEST = 100
-FIELDS = {"kind", "turn", "id", "conversation", "query", "type", "slices", "reason", "relevant", "forbidden"}
+FIELDS = {
+    *("kind", "turn", "id", "conversation", "query", "reason"),
+    *("type", "condition", "slices", "relevant", "forbidden"),
+}
 
 
 def read_golden(path: Path) -> GoldenSet:
@@ -74,7 +78,10 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
 
 
 def _slices(line: dict[str, Any], at: str) -> dict[str, str]:
-    named = {"type": optional(line, "type", str, "", at)} if "type" in line else {}
+    named: dict[str, str] = {}
+    for name in ("type", "condition"):
+        if name in line:
+            named[name] = optional(line, name, str, "", at)
     for name, value in optional(line, "slices", dict, {}, at).items():
         named[name] = expect(value, str, f"{at}: slices.{name}")
     return named

@@ -51,8 +51,8 @@ def _line(probe: Probe) -> dict[str, Any]:
         where = {"id": probe.id, "conversation": probe.conversation, "query": probe.query}
     elif probe.id != probe.turn:
         raise UnusableInput(f"probe {probe.id}: its id must equal its turn, {probe.turn}, in the lab format")
-    # A type without other slices has its own field.
-    slices = probe.slices if set(probe.slices) <= {"type"} else {"slices": probe.slices}
+    # Type and condition without other slices have their own fields.
+    slices = probe.slices if set(probe.slices) <= {"type", "condition"} else {"slices": probe.slices}
     return {
         "kind": "probe",
         **where,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.errors import Incomplete
+from lab.golden.model import CONDITION
 from lab.measures.catalogue import MEASURES, RANKED, entry_of, of_kind
 from lab.measures.columns import Flags, Floats, Ints
 from lab.measures.conversation import Probes, turns_of
@@ -43,6 +44,15 @@ MAX_SLICE_VALUES = 20
 def headlines(cutoff: int) -> tuple[str, ...]:
     """Return the headline measures: the primary family of every comparison, fixed in advance."""
     return (f"Success@{cutoff}", f"R@{cutoff}", f"nDCG@{cutoff}", f"GoldNice@{cutoff}", "RepeatRate")
+
+
+def with_judged(names: Sequence[str]) -> list[str]:
+    """Return measures with Judged@k after each Success@k: how much of what a hit was counted over was judged."""
+    beside: list[str] = []
+    for name in names:
+        stem, _, cutoff = name.partition("@")
+        beside += [name, f"Judged@{cutoff}"] if stem == "Success" else [name]
+    return list(dict.fromkeys(beside))
 
 
 class Limit(NamedTuple):
@@ -202,6 +212,19 @@ def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
         yield Block(receipts.conversation_unit, {once.name: np.array([once.values(turns)])})
 
 
+def unequal_counts(scores: Scores, measures: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return the number of values by arm for each of the ``measures`` that has not the same number in every arm.
+
+    The means of such a measure are over different turns. A comparison pairs them, and says what it filled in.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for arm in scores.arms:
+        for name, values in scores.of_arm(arm).items():
+            counts.setdefault(name, {})[arm] = len(values.at)
+    known = ((name, {arm: counts[name].get(arm, 0) for arm in scores.arms}) for name in measures if name in counts)
+    return {name: by_arm for name, by_arm in known if len(set(by_arm.values())) > 1}
+
+
 def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> dict[str, Any]:
     """Return the means of all measures, by arm and by slice.
 
@@ -221,9 +244,11 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
     groups: dict[str, dict[str, str]] = {
         name: {} for name in sorted({name for judgements in judged.values() for name in judgements.slices})
     }
-    for probe, judgements in judged.items():
+    for probe, judgements in gold.items():
         for name, value in judgements.slices.items():
-            groups[name][probe] = value
+            # A planted condition counts misleading memories, also where nothing is relevant.
+            if judgements.grades or (name == CONDITION and name in groups and judgements.forbidden):
+                groups[name][probe] = value
     groups["conversation"] = {probe: judgements.conversation for probe, judgements in judged.items()}
     for name, values in groups.items():
         distinct = sorted(set(values.values()))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import only_writer, read_toml, write_atomically
+from lab.files import only_writer, read_text, read_toml, write_atomically
+from lab.formatting import counted
 from lab.gate.policy import read_policy
 from lab.nightly.baselines import Approval, Baseline, baselines, damage, keep_run, write_name
 from lab.nightly.plan import read_plan
 from lab.runs.directory import MANIFEST, open_run
 from lab.runs.manifest import Manifest
 from lab.runs.migrate import migrate_run
+
+OLD_KEY = re.compile(r"^([ \t]*)must_have_data[ \t]*=[ \t]*(true|false)\b", re.MULTILINE)
 
 
 class Brought(NamedTuple):
@@ -43,17 +47,28 @@ def migrate(source: Path, out: Path) -> Brought:
 
 
 def _text(source: Path, out: Path) -> Brought:
-    """Copy a plan or a policy: the format has not changed since version 0.1, so one that can be read is copied."""
+    """Copy a plan or a policy that can be read; in a policy, replace ``must_have_data`` by ``without_data``."""
     is_plan = "set" in read_toml(source)
+    text, count = read_text(source), 0
     if is_plan:
         read_plan(str(source))
     else:
-        read_policy(str(source))
+        before = read_policy(str(source))
+        text, count = OLD_KEY.subn(_without_data, text)
     if out.exists():
         raise UnusableInput(f"{out}: exists; name a new file")
-    write_atomically(out, source.read_bytes())
+    write_atomically(out, text.encode() if count else source.read_bytes())
+    if count and read_policy(str(out)).rules != before.rules:
+        out.unlink()
+        raise UnusableInput(f"{source}: must_have_data in an unusual place; replace it by without_data by hand")
     about = "the format has not changed, so it was copied" + ("; paths are relative to its folder" if is_plan else "")
+    if count:
+        about = f"must_have_data became without_data in {counted(count, 'rule')}; it means the same"
     return Brought("plan" if is_plan else "policy", (str(out),), (about,))
+
+
+def _without_data(found: re.Match[str]) -> str:
+    return f'{found[1]}without_data = "{"error" if found[2] == "true" else "skip"}"'
 
 
 def _baselines(source: Path, out: Path) -> Brought:

@@ -57,6 +57,7 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "conversation": _TEXT,
         "query": {"type": ["string", "null"]},
         "type": _TEXT,
+        "condition": _TEXT,
         "slices": {"type": "object", "additionalProperties": _TEXT},
         "reason": _TEXT,
         "relevant": _JUDGEMENTS,

@@ -112,8 +112,12 @@ class Reach:
                     self._rules[scope].remove(_as_injected(memory))
 
     def of(self, scope: str | None) -> tuple[int, int, list[str]]:
-        """Return the number of memories in a scope, of those labelled nice_to_have, and its hard rules as injected."""
-        return self._memories[scope], self._nice[scope], self._rules.get(scope, [])
+        """Return the number of memories in a scope, of those labelled nice_to_have, and its hard rules as injected.
+
+        Rules of scope ``global`` hold in every scope, as the measure WrongScope takes global memories for everyone's.
+        """
+        everywhere = [] if scope in (None, GLOBAL) else self._rules.get(GLOBAL, [])
+        return self._memories[scope], self._nice[scope], [*self._rules.get(scope, []), *everywhere]
 
 
 def _as_injected(memory: Memory) -> str:

@@ -38,6 +38,7 @@ CAUSES = {
     "trivial": "the prompt was skipped as trivial",
     "scope": "it belongs to another scope than the turn",
     "label": "no tier contains its label",
+    "silent": "the system kept silent: nothing was relevant enough",
     "fault": "no search returned it, under injected faults",
     "depth": "it is not among the candidates: the search does not go that deep",
     "todo": "it is a TODO past its lifetime",

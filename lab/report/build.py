@@ -16,11 +16,11 @@ from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.measures.catalogue import MEASURES, direction, entry_of
-from lab.measures.score import headlines, score_run, summarise
+from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
-from lab.report.comparison import WIDE, gains, moves, notes, shown, wide, worse
+from lab.report.comparison import WIDE, gains, judged, moves, notes, shown, wide, worse
 from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.flipped import SHOWN, flipped
 from lab.report.material import busiest
@@ -126,7 +126,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     }
     names = [
         name
-        for name in (*headlines(run.cutoff), *EXTRA_COLUMNS)
+        for name in with_judged((*headlines(run.cutoff), *EXTRA_COLUMNS))
         if any(means["measures"].get(name) is not None for means in summary["arms"].values())
     ]
     primary = shown(comparison) if comparison else []
@@ -150,7 +150,9 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         ),
         "comparison": replace(comparison, slices=()).as_json() if comparison else None,
         "compared": _compared(comparison) if comparison else None,
-        "notes": notes(comparison, primary) if comparison else [],
+        "notes": [*((f"Note: {comparison.apart}.",) if comparison.apart else ()), *notes(comparison, primary)]
+        if comparison
+        else [],
         "gains": gains(comparison) if comparison else "",
         "lower": [name for name in names if direction(name) == "lower"],
         "cutoff": run.cutoff,
@@ -233,8 +235,9 @@ def sentence(comparison: Comparison, labels: str) -> str:
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
         parts.append(f"but worse outside the primary measures: {', '.join(harms[:MOST_HARMS])}{more}")
+    alike = f"Not judged alike{judged(comparison)}: " if comparison.apart else ""
     return (
-        f"{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}"
+        f"{alike}{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}"
         f"{', so the result does not generalise' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
     )
 

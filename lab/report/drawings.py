@@ -19,6 +19,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import Point
 from lab.sweep.scale import POINTS, ScalePoint
+from lab.sweep.silence import Point as SilencePoint
 
 if TYPE_CHECKING:
     from lab.report.entry import Draw
@@ -88,9 +89,16 @@ def _missed(data: ReportData) -> list[Draw]:
     return [partial(figures.missed_figure, counts_in(read_table(path)), data.source)] if path.exists() else []
 
 
+def _silence(data: ReportData) -> list[Draw]:
+    path = data.run.path / "silence.parquet"
+    if not path.exists():
+        return []
+    points = [SilencePoint(**row) for row in read_table(path).to_pylist()]
+    return [partial(figures.silence_figure, points, data.source)]
+
+
 def _scale(data: ReportData) -> list[Draw]:
-    # `lab scale` puts its runs beside its table.
-    path = data.run.path.parent / POINTS
+    path = data.run.path / POINTS
     if not path.exists():
         return []
     points = [ScalePoint(**row) for row in read_table(path).to_pylist()]
@@ -178,6 +186,14 @@ FIGURES = (
         "that an ordinary turn does not need. Lower row: labels are independent of relevance; at the right edge every "
         "memory is must_remember, so tiers make no difference.",
         _saturation,
+    ),
+    ReportFigure(
+        "silence",
+        "arms",
+        "False recall against hits",
+        "Curves of lab silence over every threshold; each point is computed on all conversations, so the best one "
+        "looks better than it is. The table of lab silence has thresholds chosen on one half and told on the other.",
+        _silence,
     ),
     ReportFigure(
         "scale",

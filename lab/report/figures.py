@@ -9,6 +9,7 @@ from lab.report.figures_forest import forest_figure, slices_figure
 from lab.report.figures_missed import missed_figure
 from lab.report.figures_saturation import saturation_figure
 from lab.report.figures_scale import scale_figure
+from lab.report.figures_silence import silence_figure
 from lab.report.figures_stages import turn_figure
 from lab.report.figures_tiers import composition_figure, tiers_figure
 from lab.report.figures_timeline import timeline_figure
@@ -28,6 +29,7 @@ __all__ = [
     "saturation_figure",
     "save",
     "scale_figure",
+    "silence_figure",
     "slices_figure",
     "styled",
     "subplots",

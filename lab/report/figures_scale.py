@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.report.style import MIDDLE, SMALL, Words, colour_of, name_at_right, slide, styled
+from lab.report.style import MIDDLE, SMALL, Words, colour_of, slide, styled
 from lab.sweep.scale import ScalePoint
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def scale_figure(points: Sequence[ScalePoint], cutoff: int = 6, source: str = ""
     )
     for axes, panel in zip(grid.flat, panels, strict=True):
         _draw(axes, points, panel, markers)
-    _names(grid[0][1], points, "clean_hit")
-    _names(grid[1][1], points, "p50")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=MIDDLE - 2)
     for axes in grid[1]:
         axes.set_xlabel("memories added to each conversation", fontsize=SMALL + 1)
     return figure
@@ -67,6 +67,8 @@ def _draw(axes: Axes, points: Sequence[ScalePoint], panel: _Panel, markers: dict
             zorder=3 if arm in MARKERS else 2,
             label=arm,
         )
+    if not any(_line(points, panel.field, arm) for arm in markers):
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", fontsize=SMALL)
     # 0 and powers share an axis: linear up to the smallest haystack, logarithmic above it.
     least = next((size for size in sizes if size), 1)
     axes.set_xscale("symlog", linthresh=least, linscale=0.5)
@@ -75,7 +77,10 @@ def _draw(axes: Axes, points: Sequence[ScalePoint], panel: _Panel, markers: dict
     axes.set_title(panel.title, fontsize=SMALL + 2)
     axes.tick_params(labelsize=SMALL)
     if panel.unit:
-        axes.set_ylim(bottom=0)
+        # An arm that ranks every memory takes a hundred times as long as one that searches.
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda *_: "")
         axes.set_ylabel(panel.unit, fontsize=SMALL)
     else:
         axes.set_ylim(-0.02, 1.03)
@@ -84,19 +89,6 @@ def _draw(axes: Axes, points: Sequence[ScalePoint], panel: _Panel, markers: dict
 def _line(points: Sequence[ScalePoint], field: str, arm: str) -> dict[int, float]:
     values = {point.memories: getattr(point, field) for point in points if point.arm == arm}
     return {size: value for size, value in sorted(values.items()) if value is not None}
-
-
-def _names(axes: Axes, points: Sequence[ScalePoint], field: str) -> None:
-    """Write the name of each arm beside the end of its line."""
-    ends = {}
-    for arm in dict.fromkeys(point.arm for point in points):
-        drawn = _line(points, field, arm)
-        if drawn:
-            size = max(drawn)
-            ends[arm] = (float(size), drawn[size])
-    name_at_right(axes, ends, {arm: colour_of(arm) for arm in ends})
-    for text in axes.texts:
-        text.set_fontsize(MIDDLE - 3)
 
 
 def _finding(points: Sequence[ScalePoint], cutoff: int) -> str:

@@ -98,7 +98,10 @@ def meanings(names: Sequence[str]) -> dict[str, str]:
 def slice_tables(
     slices: Mapping[str, Any], arms: Sequence[str], cutoff: int, comparison: Comparison | None
 ) -> list[Table]:
-    """Return tables of the differences by slice, worst first, then of the hits of every arm by slice."""
+    """Return tables of the differences by slice, worst first, then of the hits of every arm by slice.
+
+    The last table has the forbidden memories that every arm injects by planted condition.
+    """
     tables = []
     if comparison:
         for measure in dict.fromkeys(part.difference.measure for part in comparison.slices):
@@ -107,8 +110,10 @@ def slice_tables(
             rows = [sliced(part) for part in parts[:MOST_SLICES]]
             left_out = max(0, len(parts) - MOST_SLICES)
             tables.append(Table(f"{measure}: differences, worst first", SLICED, rows, left_out, command))
-    hit = f"Success@{cutoff}"
-    for name, values in slices.items():
+    shown = [(f"Success@{cutoff}", name, values) for name, values in slices.items()]
+    # What a planted condition tempts an arm to inject is counted by another measure than its hits.
+    shown += [(f"Forbidden@{cutoff}", name, values) for name, values in slices.items() if name == "condition"]
+    for hit, name, values in shown:
         if not any(means[arm]["measures"].get(hit) is not None for means in values.values() for arm in arms):
             continue
         rows = [

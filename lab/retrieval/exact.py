@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,7 @@ class ExactStore:
                 present = np.ones(len(self.rows), bool)
                 present[self._removed] = False
             self._members = Members(self._scopes.array, self._labels.array, self.scope_codes, present)
+        query = replace(query, tokens=self.settings.asked(query.tokens))
         return view_class(self.rows, self._members, self._row_positions.array, near, self._postings, query)
 
     def close(self) -> None:

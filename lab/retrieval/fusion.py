@@ -1,41 +1,72 @@
-"""Reciprocal rank fusion of the two lanes (E-10), k = 60."""
+"""Fusion of the two lanes: by reciprocal ranks (E-10, k = 60), or by one of the methods of docs/design/fusion.md."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Lanes
 from lab.retrieval.row import Candidate, Row
+from lab.retrieval.score_fusion import fused_scores, inverse_square_scores
 
 K = 60
+METHODS = ("rrf", "isr", "convex", "combmnz", "dbsf")
+NORMALISATIONS = ("minmax", "theoretical")
 _new = tuple.__new__
 
 
-def fuse(lanes: Lanes, rows: Sequence[Row], limit: int) -> list[Candidate]:
-    """Fuse both lanes: each adds ``1 / (60 + r)`` to the score of its row at rank r (from 1).
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How two lanes become one ranking.
+
+    ``method``: reciprocal ranks (``rrf``, with ``k``), inverse square ranks (``isr``), a convex combination of
+    normalised scores (``convex``), the same times the number of lanes (``combmnz``), or scores normalised by their
+    distribution (``dbsf``). ``normalise`` applies to ``convex`` and ``combmnz``, ``vector_weight`` (the text lane has
+    the rest) also to ``dbsf``.
+    """
+
+    method: str = "rrf"
+    normalise: str = "minmax"
+    vector_weight: float = 0.5
+    k: int = K
+
+    @property
+    def best(self) -> float:
+        """The highest possible score."""
+        return 2.0 / (self.k + 1) if self.method == "rrf" else 1.0
+
+
+RRF = Fusion()
+
+
+def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) -> list[Candidate]:
+    """Fuse both lanes; with ``rrf``, each adds ``1 / (k + r)`` to the score of its row at rank r (from 1).
 
     Return fused score descending, then id ascending, cut to ``limit``. A row with an empty id keeps its rank and is
     left out. The distance is the vector lane's, or the text lane's if that is zero.
 
-    The score depends on ranks alone: it is at most 2/61 and does not say how relevant the best row is.
+    With ``rrf`` the score depends on ranks alone: it is at most ``2 / (k + 1)`` and does not say how relevant the best
+    row is.
     """
-    fts, vec = lanes.fts, lanes.vec
+    if fusion.method != "rrf":
+        return _fuse_scores(lanes, rows, limit, fusion)
+    fts, vec, k = lanes.fts, lanes.vec, fusion.k
     fts_ranks = {hit.row: rank for rank, hit in enumerate(fts, 1)}
     vec_ranks = {hit.row: rank for rank, hit in enumerate(vec, 1)}
     if len(fts_ranks) < len(fts) or len(vec_ranks) < len(vec):
-        return _fuse_repeated(lanes, rows, limit)
+        return _fuse_repeated(lanes, rows, limit, k)
     # Sort plain tuples and create candidates only for those that stay: this runs for every tier of every turn. The
     # third value is a row's rank in the text lane, or a number beyond it; it breaks ties of ids that compare equal.
     fused: list[tuple[float, str, int, int, int | None]] = []
     for row, rank in fts_ranks.items():
         other = vec_ranks.get(row)
-        negative = -1.0 / (K + rank) - 1.0 / (K + other) if other else -1.0 / (K + rank)
+        negative = -1.0 / (k + rank) - 1.0 / (k + other) if other else -1.0 / (k + rank)
         fused.append((negative, id_order(rows[row].id), rank, row, other))
     behind = len(fts)
     for row, rank in vec_ranks.items():
         if row not in fts_ranks:
-            fused.append((-1.0 / (K + rank), id_order(rows[row].id), behind + rank, row, rank))
+            fused.append((-1.0 / (k + rank), id_order(rows[row].id), behind + rank, row, rank))
     fused.sort()
     candidates: list[Candidate] = []
     for negative, _, rank, row, vec_rank in fused:
@@ -52,14 +83,30 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int) -> list[Candidate]:
     return candidates
 
 
-def _fuse_repeated(lanes: Lanes, rows: Sequence[Row], limit: int) -> list[Candidate]:
+def _fuse_repeated(lanes: Lanes, rows: Sequence[Row], limit: int, k: int) -> list[Candidate]:
     """Fuse lanes that contain a row more than once: every occurrence adds to its score, the first one is its rank."""
     scores: dict[int, float] = {}
+    for hits in lanes[:2]:
+        for rank, hit in enumerate(hits, 1):
+            scores[hit.row] = scores.get(hit.row, 0.0) + 1.0 / (k + rank)
+    return _ranked(lanes, rows, limit, scores)
+
+
+def _fuse_scores(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion) -> list[Candidate]:
+    """Fuse by a method other than reciprocal ranks."""
+    if fusion.method == "isr":
+        return _ranked(lanes, rows, limit, inverse_square_scores(lanes))
+    normalise = "distribution" if fusion.method == "dbsf" else fusion.normalise
+    agreement = fusion.method == "combmnz"
+    return _ranked(lanes, rows, limit, fused_scores(lanes, normalise, fusion.vector_weight, agreement=agreement))
+
+
+def _ranked(lanes: Lanes, rows: Sequence[Row], limit: int, scores: dict[int, float]) -> list[Candidate]:
+    """Return candidates from the score of each row; the first occurrence of a row in a lane is its rank."""
     ranks: tuple[dict[int, int], dict[int, int]] = ({}, {})
     distances: dict[int, float] = {}
     for in_vectors, hits in enumerate((lanes.fts, lanes.vec)):
         for rank, hit in enumerate(hits, 1):
-            scores[hit.row] = scores.get(hit.row, 0.0) + 1.0 / (K + rank)
             ranks[in_vectors].setdefault(hit.row, rank)
             if hit.row not in distances or (in_vectors and hit.distance):
                 distances[hit.row] = hit.distance

@@ -27,7 +27,7 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Filter, Hit, Lanes, Query, vector_score
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.row import Row
-from lab.retrieval.tokens import TextSettings, searchable, storable
+from lab.retrieval.tokens import TextSettings, distinct_text, searchable, storable, words_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -199,9 +199,13 @@ class LanceStore:
 
         if not self.rows or not query.tokens:
             return []
+        text = searchable(query.text)
+        asked = self.settings.asked(query.tokens)
+        if len(asked) < len(query.tokens):
+            text = distinct_text(text, asked, lambda part: words_of(self.table, part))
 
         def fetch(count: int) -> pa.Table:
-            search = self.table.search(MatchQuery(searchable(query.text), "index_text"), query_type="fts")
+            search = self.table.search(MatchQuery(text, "index_text"), query_type="fts")
             return _filtered(search, where).select(["id", "_score"]).limit(count).to_arrow()
 
         result = _fetch_past_ties(fetch, "_score", limit)

@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.contract import Filter, View
+from lab.retrieval.fusion import Fusion
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings
 
@@ -24,15 +25,15 @@ class Retrieval:
 class QueryContext:
     """The content of the store at one query.
 
-    ``shared`` caches results that arms with the same candidates share, by filter and depth. ``no_vector`` is the reason
-    why there is no query vector; None if there is one. ``gone`` are the ids of forgotten rows: they keep their numbers
-    among ``rows``, and no search returns them.
+    ``shared`` caches results that arms with the same candidates share, by filter, depth and fusion. ``no_vector`` is
+    the reason why there is no query vector; None if there is one. ``gone`` are the ids of forgotten rows: they keep
+    their numbers among ``rows``, and no search returns them.
     """
 
     view: View
     rows: Sequence[Row]
     by_id: Mapping[str, Row]
-    shared: MutableMapping[tuple[Filter, int], Any] = field(default_factory=dict)
+    shared: MutableMapping[tuple[Filter, int, Fusion], Any] = field(default_factory=dict)
     no_vector: str | None = None
     gone: frozenset[str] = frozenset()
 

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -24,14 +25,24 @@ from lab.retrieval.stop_words import ENGLISH
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_RUN = re.compile(r"\w+")
+
 
 @dataclass(frozen=True, slots=True)
 class TextSettings:
-    """How texts are split into words. ``stop_words``: ``english`` (this project's list) or ``none`` (keep all)."""
+    """How texts are split into words. ``stop_words``: ``english`` (this project's list) or ``none`` (keep all).
+
+    ``query_words``: a word that a query repeats counts as often as it occurs (``all``) or once (``distinct``).
+    """
 
     stop_words: str = "english"
     stem: bool = True
     lane: str = "index"
+    query_words: str = "all"
+
+    def asked(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Return the words of a query that count, in order."""
+        return list(dict.fromkeys(tokens)) if self.query_words == "distinct" else tokens
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of LanceDB's ``FTS`` index."""
@@ -127,8 +138,23 @@ class Tokens:
         return [chunk(number)[row].as_py() for number, row in map(locate, texts)]
 
 
-def _words(table: Any, text: str) -> list[str]:
+def words_of(table: Any, text: str) -> list[str]:
+    """Return the words of a text as the index of a LanceDB table splits it."""
     return [token.text for token in table.tokenize(text, column="index_text")]
+
+
+def distinct_text(text: str, words: Sequence[str], split: Callable[[str], list[str]]) -> str:
+    """Return a text whose words are ``words``, each once, for a store that takes texts only.
+
+    A stem is not always its own stem, so such a word is written as it occurs in ``text``.
+    """
+    forms = {word: word for word in words if split(word) == [word]}
+    if len(forms) < len(words):
+        for run in dict.fromkeys(_RUN.findall(text)):
+            of_run = split(run)
+            if len(of_run) == 1:
+                forms.setdefault(of_run[0], run)
+    return " ".join(forms.get(word, word) for word in words)
 
 
 def words_key(settings: TextSettings) -> str:

@@ -88,7 +88,8 @@ def scale(
 ) -> Scale:
     """Replay a request with a haystack of each size into ``out``, and return the means of each arm.
 
-    Writes ``scale.parquet`` and ``scale.json``. Searches are run, not read from the cache, so that they can be timed.
+    Writes ``scale.json`` and ``scale.parquet``, the latter also into each run. Searches are run, not read from the
+    cache, so that they can be timed.
     Sizes that the recordings and the sets of ``haystack_from`` cannot fill are left out, and named. Raises
     :class:`UnusableInput` without probes to score or without sizes, and :class:`CannotMeasure` if a replay fails.
     """
@@ -99,6 +100,15 @@ def scale(
     probes = sum(bool(probe.relevant) for one in without.recordings for probe in without.probes(one))
     if not probes:
         raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
+    # Every size has the same notes on the recordings, so they are announced once.
+    notes = set(without.library.golden.notes)
+    for note in without.library.golden.notes:
+        announce(note)
+
+    def announce_others(note: str) -> None:
+        if note not in notes:
+            announce(note)
+
     points: list[ScalePoint] = []
     unavailable: list[int] = []
     filled: dict[int, int] = {}
@@ -111,7 +121,7 @@ def scale(
             continue
         announce(f"haystack {size:,}")
         try:
-            run = _replayed(sized, out / f"haystack-{size}", jobs, announce)
+            run = _replayed(sized, out / f"haystack-{size}", jobs, announce_others)
         except TooFew as error:
             most = error.most
             unavailable.append(size)
@@ -129,7 +139,10 @@ def scale(
     result = Scale(
         tuple(points), run.cutoff, len(without.recordings), probes, most, tuple(unavailable), sets, filled or None
     )
-    write_points(result, out)
+    write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
+    # In every run as well, so that its report shows the chart.
+    for folder in (out, *(out / f"haystack-{size}" for size in wanted if size not in unavailable)):
+        write_points(result.points, folder / POINTS)
     return result
 
 
@@ -170,14 +183,13 @@ def _in_reach(run: RunDirectory) -> float | None:
     return sum(visible) / len(visible) if visible else None
 
 
-def write_points(result: Scale, out: Path) -> None:
-    """Write the points as Parquet, and everything as JSON."""
+def write_points(points: Sequence[ScalePoint], path: Path) -> None:
+    """Write the points as Parquet."""
     import pyarrow as pa
 
-    columns = list(zip(*result.points, strict=True))
+    columns = list(zip(*points, strict=True))
     types = (pa.int32(), pa.string(), *[pa.float64()] * 6)
     table = pa.table(
         {name: pa.array(column, kind) for name, column, kind in zip(ScalePoint._fields, columns, types, strict=True)}
     )
-    write_table(table, out / POINTS)
-    write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
+    write_table(table, path)

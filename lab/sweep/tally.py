@@ -22,7 +22,7 @@ from lab.systems.contract import ManyRecalls
 if TYPE_CHECKING:
     import numpy as np
 
-PROBES = ("Success", "R", "nDCG", "GoldNice", "Present")
+PROBES = ("Success", "R", "nDCG", "GoldNice", "Present", "FalseRecall", "Forbidden")
 TURNS = ("RepeatRate", "InjectedItems", "InjectedChars", "HardRules")
 MEASURES = (*PROBES, *TURNS, "LongestStreak")
 
@@ -67,6 +67,11 @@ def tally(
                 number[memory.key] for memory in relevant if memory.label == NICE and memory.is_visible_at(point.seq)
             ]
             _probe(point.probe, recalls[index].injected, number, none, nice, max_items, pinned, add)
+        elif point.probe is not None:
+            add("FalseRecall", recalls[index].chars > 0)
+        forbidden = [number[judgement.memory] for judgement in point.probe.forbidden] if point.probe else []
+        if forbidden:
+            add("Forbidden", np.isin(recalls[index].injected[:, :max_items], forbidden).sum(1) > 0)
     turns = [index for index, (point, _) in enumerate(heard) if point.is_recall_turn]
     repeats = _Repeats(count, none)
     for index in turns:

@@ -114,7 +114,8 @@ def test_formats_and_policies_on_pages_exist(commands: list[tuple[str, list[str]
     recordings = [
         (page, value)
         for page, words in commands
-        if page not in EXAMPLES and words[0] in ("replay", "sweep", "ablate", "saturation", "latency", "recordings")
+        if page not in EXAMPLES
+        and words[0] in ("replay", "sweep", "ablate", "saturation", "scale", "latency", "recordings")
         for value in _values(words, "--format")
     ]
     policies = [(page, value) for page, words in commands for value in _values(words, "--policy")]

@@ -118,7 +118,7 @@ def test_read_faults_invalid_file_says_why(tmp_path: Path, text: str, told: str)
     [
         (FUSION, "NOWHERE =", f"{FUSION} has 'NOWHERE =' 0 times"),
         (f"{FUSION}:fuse", "there_is_no_such_call()", "0 times; one or more are expected"),
-        (f"{FUSION}:fuse", "return", f"{FUSION}:fuse has 'return' 2 times; one is expected"),
+        (f"{FUSION}:fuse", "return", f"{FUSION}:fuse has 'return' 3 times; one is expected"),
         (f"{FUSION}:melt", "return", f"there is no {FUSION}:melt"),
         ("lab.engine.nowhere", "K =", "there is no module lab.engine.nowhere"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.compare.paired import Pairs
+from lab.compare.pairs import Pairs
 from lab.errors import UnusableInput
 from lab.gate.evidence import Evidence
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_lint_valid_set_has_only_counts() -> None:
     )
     assert found == Lint(8, silent=6, relevant=3, forbidden=2, refused=0, unjudged=0, errors=(), warnings=())
     counts = {"probes": 8, "silent": 6, "relevant": 3, "forbidden": 2, "refused": 0, "unjudged": 0}
-    assert found.as_json() == counts | {"errors": (), "warnings": ()}
+    assert found.as_json() == counts | {"errors": (), "warnings": (), "conditions": {}}
 
 
 def test_lint_empty_set_is_an_error() -> None:
@@ -113,6 +114,64 @@ def test_lint_empty_set_is_an_error() -> None:
 def test_lint_each_error_is_reported_once(probe: Probe, error: str) -> None:
     found = _lint(probe)
     assert found.errors == (f"golden set: {error}",)
+
+
+# The third memory of the first conversation, stored again with another value.
+SUCCESSOR = Memory(
+    "c0/s2/t2#1", "Dates are RFC 3339", "Dates are RFC 3339", 3, 2, supersedes=(KEYS[2],), scope="global"
+)
+
+
+def _with_condition(condition: str, relevant: tuple[str, ...], forbidden: tuple[str, ...]) -> Lint:
+    recording = replace(RECORDINGS[0], memories=(*RECORDINGS[0].memories, SUCCESSOR))
+    probe = _probe(
+        3,
+        tuple(Judgement(key, reason="r") for key in relevant),
+        forbidden=tuple(Judgement(key, reason="f") for key in forbidden),
+        slices={"type": "update", "condition": condition},
+    )
+    return lint(GoldenSet((probe, *OTHERS)), (recording, *RECORDINGS[1:]))
+
+
+@pytest.mark.parametrize(
+    ("condition", "relevant", "forbidden"),
+    [
+        ("absent", (), (KEYS[0],)),
+        ("superseded", (SUCCESSOR.key,), (KEYS[2],)),
+        ("contradicted", (KEYS[2],), (KEYS[1],)),
+        ("adjacent", (KEYS[2],), (KEYS[0],)),
+    ],
+)
+def test_lint_planted_condition_is_counted(
+    condition: str, relevant: tuple[str, ...], forbidden: tuple[str, ...]
+) -> None:
+    found = _with_condition(condition, relevant, forbidden)
+    assert (found.errors, found.conditions) == ((), {condition: 1})
+    assert not any("no relevant memory" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("condition", "relevant", "forbidden", "error"),
+    [
+        ("absent", (), (), "absent, but no forbidden memory"),
+        ("absent", (KEYS[2],), (KEYS[0],), "absent, but a relevant memory"),
+        ("superseded", (), (KEYS[2],), "superseded, but no relevant memory"),
+        (
+            "superseded",
+            (KEYS[2],),
+            (SUCCESSOR.key,),
+            "superseded, but no forbidden memory that a relevant one supersedes",
+        ),
+        ("contradicted", (KEYS[2],), (), "contradicted, but no forbidden memory"),
+        ("adjacent", (), (KEYS[0],), "adjacent, but no relevant memory"),
+        ("harm", (), (), "'harm'; known: absent, superseded, contradicted, adjacent"),
+    ],
+)
+def test_lint_condition_that_is_not_planted_is_an_error(
+    condition: str, relevant: tuple[str, ...], forbidden: tuple[str, ...], error: str
+) -> None:
+    found = _with_condition(condition, relevant, forbidden)
+    assert f"golden set: probe c0/s2/t3 has the condition {error}" in found.errors
 
 
 def test_lint_unknown_key_is_an_error() -> None:

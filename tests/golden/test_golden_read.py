@@ -166,7 +166,7 @@ def test_read_shipped_set_matches_its_lines(operators: Path) -> None:
     ] == [
         (
             line["turn"],
-            {"type": line["type"]},
+            {name: line[name] for name in ("type", "condition") if name in line},
             line["reason"],
             [(it["memory"], it["grade"], it["reason"]) for it in line["relevant"]],
             [(it["memory"], it["reason"]) for it in line["forbidden"]],

@@ -73,6 +73,8 @@ def test_differences_cover_grades_and_types_but_not_reasons() -> None:
     )
     assert found.retyped == (Change(FIRST, "type", "todo", "update"),)
     assert bool(differences(_set(one), _set(replace(one, slices={"type": "update"}))))
+    planted = replace(one, slices={"type": "todo", "condition": "absent"})
+    assert differences(_set(one), _set(planted)).retyped == ((FIRST, "condition", "–", "absent"),)
     with pytest.raises(UnusableInput, match="occurs twice"):
         differences(_set(one, one), _set(one))
 

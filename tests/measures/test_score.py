@@ -319,6 +319,14 @@ def test_summarise_slices_are_subgroups_and_conversations(summary: dict[str, Any
     assert counts == {"type": {"rule": {3}, "fact": {2}}, "conversation": {"desk": {4}, "shed": {1}}}
 
 
+def test_summarise_absent_condition_is_a_slice(run: RunDirectory, scores: Scores) -> None:
+    gold = {
+        probe: judged._replace(slices={"condition": "adjacent" if judged.grades else "absent"})
+        for probe, judged in read_gold(run).items()
+    }
+    assert set(summarise(scores, gold, run.arms)["slices"]["condition"]) == {"absent", "adjacent"}
+
+
 @pytest.mark.parametrize("name", ["type", "conversation"])
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("measure", ["Success@1", "R@1", "P@1", "nDCG@1", "RR@1"])

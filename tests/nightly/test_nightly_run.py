@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jsonschema
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +21,9 @@ import lab.runs.resume
 from lab.cli.main import app
 from lab.errors import OtherArguments, UnusableInput
 from lab.files import digest
+from lab.gate.line import OF_NIGHTLY
 from lab.gate.policy import Rule
+from lab.gate.schema import verdict_schema
 from lab.nightly.baselines import approve, get
 from lab.nightly.nightly_folder import runs_of_nightly_run
 from lab.nightly.nightly_run import NightlyRun, run_nightly, write_nightly
@@ -80,6 +83,9 @@ def _night(plan: NightlyPlan, date: str = DAY, out: str | None = None) -> Nightl
     found = run_nightly(plan, Path(out or f"nights/{date}"), date=date, baselines=Path("kept"), store=Path("trend"))
     write_pages(found)
     write_nightly(found)
+    # Every set's verdict has the schema of verdict.json, with the kinds of lines that a nightly run adds.
+    for one in found.sets:
+        jsonschema.validate(json.loads(json.dumps(one.verdict.as_json())), verdict_schema())
     return found
 
 
@@ -107,6 +113,20 @@ def test_nightly_needs_a_baseline_to_pass(plan: NightlyPlan) -> None:
     # Without differences nothing is tested, but limits are still judged.
     assert not any(name.startswith("guard") for name in lines)
     assert lines["limit tier_quota_v1 WrongScope"][0] == "pass"
+
+
+def test_verdict_schema_lists_the_kinds_of_nightly_lines(plan: NightlyPlan) -> None:
+    first = _night(plan)
+    kinds = {line.kind for line in first.sets[0].verdict.lines}
+    assert kinds >= {"a/a", "baseline", "limit"}
+    value = json.loads(json.dumps(first.sets[0].verdict.as_json()))
+    assert {*OF_NIGHTLY} == {"a/a", "baseline", "set"}
+    for kind in OF_NIGHTLY:
+        value["lines"][0]["kind"] = kind
+        jsonschema.validate(value, verdict_schema())
+    value["lines"][0]["kind"] = "another"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(value, verdict_schema())
 
 
 def test_nightly_judges_limits_without_a_baseline(plan: NightlyPlan) -> None:

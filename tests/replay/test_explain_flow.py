@@ -90,7 +90,7 @@ def test_explain_gold_repeating_the_working_set_is_named(desk: Any) -> None:
 def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
     """One slot and two memories: the one injected before gives way."""
     config = desk.home / "config.json"
-    config.write_text('{"autoRecall": {"maxItems": 1}}')
+    config.write_text('{"autoRecall": {"maxItems": 1, "repeatPenalty": 0.6}}')
     said = [graded("pears in crate", NICE), graded("pears in sheds", NICE)]
     asking = [("user", f"tell me of pears in crate number {number}") for number in range(4)]
     desk.say("c", ("global", [("user", "note this", *said), *asking]))
@@ -102,9 +102,9 @@ def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
     reasons = [list(explain(run, f"c/s1/t{turn}", "quota_repeat").explained.reasons.items()) for turn in (3, 4, 5)]
     lately = "it was injected recently: its score was multiplied by"
     assert reasons == [
-        [("c/s1/t1#0", f"{lately} 0.650")],
-        [("c/s1/t1#1", f"{lately} 0.650")],
-        [("c/s1/t1#0", f"{lately} 0.423")],
+        [("c/s1/t1#0", f"{lately} 0.400")],
+        [("c/s1/t1#1", f"{lately} 0.400")],
+        [("c/s1/t1#0", f"{lately} 0.160")],
     ]
 
 

@@ -25,6 +25,7 @@ from lab.report.figures import (
     rendered,
     saturation_figure,
     save,
+    scale_figure,
     slices_figure,
     tiers_figure,
     timeline_figure,
@@ -34,6 +35,7 @@ from lab.report.figures import (
 )
 from lab.report.style import chinese_font
 from lab.sweep.saturation import Point
+from lab.sweep.scale import ScalePoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,6 +66,11 @@ POINTS = [
     Point("reference", None, None, "hybrid", None, 0.55, None, 0.35),
     Point("reference", None, None, "oracle", None, 1.0, None, None),
 ]
+SCALE = [
+    ScalePoint(size, arm, 20.0 + size, hit, None if arm == "house_arm" else hit / 2, 0.4, spent, None)
+    for size, hit, spent in ((0, 0.8, 0.5), (25, 0.7, 0.75), (400, 0.6, None))
+    for arm in ("tier_first_v1", "house_arm")
+]
 MEASURES: dict[str, dict[str, float | None]] = {
     "vector": {"Success@6": 0.5, "RepeatRate": 0.4, "InjectedTokens": 100.0},
     "house_arm": {"Success@6": 0.25, "RepeatRate": 0.75, "InjectedTokens": 120.0},
@@ -87,6 +94,7 @@ DRAW: dict[str, Callable[[], Figure]] = {
     "slices": lambda: slices_figure(SLICES, "base", "cand"),
     "pareto": lambda: pareto_figure(MEASURES),
     "tiers": lambda: tiers_figure(PARTS),
+    "scale": lambda: scale_figure(SCALE),
     "stages": lambda: turn_figure(STAGES, {"first": "p50 4 ms"}),
 }
 
@@ -350,6 +358,23 @@ def test_composition_figure_stacks_shares_to_one() -> None:
     assert words_of(composition_figure(SHARES)).title.startswith(
         "must_remember is 100% of the injected memories under first"
     )
+
+
+def test_scale_figure_draws_each_size_and_leaves_out_missing_values() -> None:
+    figure = scale_figure(SCALE, 4)
+    lines = [{line.get_label(): _points(line) for line in axes.get_lines()} for axes in figure.axes]
+    hits, clean, repeats, times = lines
+    assert hits["tier_first_v1"] == hits["house_arm"] == [(0, 0.8), (25, 0.7), (400, 0.6)]
+    assert (clean["tier_first_v1"], clean["house_arm"]) == ([(0, 0.4), (25, 0.35), (400, 0.3)], [])
+    assert repeats["house_arm"] == [(0, 0.4), (25, 0.4), (400, 0.4)]
+    assert times["house_arm"] == [(0, 0.5), (25, 0.75)]
+    assert [axes.get_title() for axes in figure.axes][:2] == [
+        "hit@4: a relevant memory",
+        "CleanHit@4: and nothing misleading",
+    ]
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["0", "25", "400"]
+    assert "From 0 to 400 added memories, the hit rate of tier_first_v1" in alt_text(figure)
+    assert "goes from 80% to 60%" in alt_text(figure)
 
 
 def test_saturation_figure_draws_mean_and_range() -> None:

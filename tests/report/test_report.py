@@ -34,6 +34,8 @@ from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.sweep.draws import MODES, SHARES
 from lab.sweep.saturation import Point, write_points
+from lab.sweep.scale import ScalePoint
+from lab.sweep.scale import write_points as write_scale
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 MakeRun = Callable[..., RunDirectory]
@@ -86,6 +88,8 @@ def hostile(make_run: MakeRun) -> RunDirectory:
         for arm in ("tier_first_v1", "tier_quota_v1")
     ]
     write_points(points, run.path / "saturation.parquet")
+    scaled = [ScalePoint(size, arm, None, 0.5, 0.4, None, 1.0, None) for size in (0, 25) for arm in run.arms]
+    write_scale(scaled, run.path / "scale.parquet")
     build_report(run)
     return run
 

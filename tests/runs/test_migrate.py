@@ -13,6 +13,7 @@ import pytest
 from lab.errors import Incomplete, UnusableInput
 from lab.files import digest, sha256_file
 from lab.gate.policy import SHIPPED as POLICIES
+from lab.gate.policy import read_policy
 from lab.measures.score import score_run
 from lab.nightly.baselines import approve, get, open_baseline
 from lab.nightly.migrate import migrate
@@ -158,6 +159,19 @@ def test_migrate_valid_plan_or_policy_is_copied(tmp_path: Path, source: Path) ->
     assert done.notes[0].startswith("the format has not changed")
     with pytest.raises(UnusableInput, match="exists; name a new file"):
         migrate(source, tmp_path / "new.toml")
+
+
+def test_migrate_policy_spells_missing_data_anew(tmp_path: Path) -> None:
+    old = 'name = "x"\nabout = "y"\n[[guard]]\nmeasure = "RepeatRate"\nmargin = 0.1\nmust_have_data = false\n'
+    old += '[[limit]]\nmeasure = "Future"\nat_most = 0\n  must_have_data = true # always\n'
+    (tmp_path / "old.toml").write_text(old)
+    done = migrate(tmp_path / "old.toml", tmp_path / "new.toml")
+    text = (tmp_path / "new.toml").read_text()
+    assert text == old.replace("must_have_data = false", 'without_data = "skip"').replace(
+        "must_have_data = true", 'without_data = "error"'
+    )
+    assert done.notes == ("must_have_data became without_data in 2 rules; it means the same",)
+    assert read_policy(str(tmp_path / "new.toml")).rules == read_policy(str(tmp_path / "old.toml")).rules
 
 
 @pytest.mark.parametrize(

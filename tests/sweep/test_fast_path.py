@@ -14,7 +14,9 @@ from lab.embedding.embedder import embedder_named
 from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS, Memory
 from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.fusion import RRF, Fusion
 from lab.retrieval.query_context import QueryContext
+from lab.retrieval.silence import Silence
 from lab.systems.contract import Ask
 from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.arms import FlowArm, FlowSystem, PolicyArm, PolicySystem
@@ -103,6 +105,8 @@ def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
     some.integers(1, 6),
     some.booleans(),
     some.sampled_from((160, 500, 12_000)),
+    some.sampled_from((RRF, Fusion(k=1), Fusion("convex"), Fusion("combmnz", "theoretical", 0.3))),
+    some.sampled_from((Silence(), Silence("mean", 0.8), Silence("words", 0.03))),
     some.sampled_from((0, 8)),
     some.sampled_from((("prefer", "fallback"), ("off", "live"))),
 )
@@ -114,6 +118,8 @@ def test_select_many_equals_select(
     places: int,
     rescored: bool,
     chars: int,
+    fusion: Fusion,
+    silence: Silence,
     recent_days: int,
     modes: tuple[str, str],
 ) -> None:
@@ -123,7 +129,19 @@ def test_select_many_equals_select(
         EngineConfig(
             auto_recall=replace(recall, max_items=places, selection_mode=policy),
             budget=Budget(max_chars=chars),
-            phases=Phases(repeat_decay=decay, score=score, recent_days=recent_days, trust=modes[0], tier_mode=modes[1]),
+            phases=Phases(
+                repeat_decay=decay,
+                repeat_exempt_top=places % 3,
+                relevance="rrf" if fusion is RRF else "fused",
+                relevance_over="pool" if chars == 500 else "tier",
+                score=score,
+                recent_days=recent_days,
+                item_max_chars=60 if chars == 160 else 0,
+                trust=modes[0],
+                tier_mode=modes[1],
+            ),
+            fusion=fusion,
+            silence=silence,
             todo_stale_ttl_days=8,
         )
         for recall, decay in drawn

@@ -98,8 +98,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, operators: Path) -> list[dict
 def test_replay_runs_a_new_policy(told: list[dict[str, Any]]) -> None:
     decisions = told[1]
     assert decisions["best_first"] == ["best"]
-    # Exempt memories have the decision repeat_exempt instead of the policy's decision.
-    assert decisions["flow"] == ["best", "repeat_exempt"]
+    assert decisions["flow"] == ["best"]
     assert "best" not in decisions["tier_first_v1"] + decisions["tier_quota_v1"]
 
 

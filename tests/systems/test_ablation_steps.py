@@ -14,7 +14,8 @@ ADDS: dict[str, dict[str, Any]] = {
     "quota_repeat": {"lab.phases.repeat": True},
     "quota_backbone": {"workingSet.enabled": True},
     "quota_score": {
-        f"lab.phases.score.{factor}": True for factor in ("relevance", "scopeMatch", "recency", "importancePrior")
+        f"lab.phases.score.{factor}": True
+        for factor in ("relevance", "scopeMatch", "recency", "importancePrior", "novelty")
     },
     "seed_full": {
         "lab.phases.hardRules": True,

@@ -21,12 +21,18 @@ DEVELOPMENT, CHECK = "development", "check"
 
 
 class Set(NamedTuple):
-    """A set: its name, its format, its path below the folder of public sets, and how it is replayed."""
+    """A set: its name, its format, its path below the folder of public sets, and how it is replayed and judged."""
 
     name: str
     format: str
     path: str
     recall_turns: str = "user"
+    scope: str = "none"
+    # Rules that docs/canary.md removes from the policy for such logs.
+    without: tuple[str, ...] = ()
+
+
+CHINESE = ("lanes.without_fts_share", "lanes.worst_window_without_fts")
 
 
 # The public sets in the order of their names. Those at even places are development data, as is the shipped set, the
@@ -34,12 +40,12 @@ class Set(NamedTuple):
 PUBLIC = (
     Set("aider", "aider", "transcripts/aider-chat-history.md"),
     Set("beam", "beam", "beam/100K"),
-    Set("hermes", "hermes", "transcripts/hermes-zh.jsonl"),
+    Set("hermes", "hermes", "transcripts/hermes-zh.jsonl", without=CHINESE),
     Set("ikat", "ikat", "ikat"),
     Set("locomo", "locomo", "locomo", "all"),
     Set("madial-en", "madial", "madial/en-dialogue-user1.jsonl"),
-    Set("madial-zh", "madial", "madial/zh-dialogue-user1.jsonl"),
-    Set("realmem", "realmem", "realmem"),
+    Set("madial-zh", "madial", "madial/zh-dialogue-user1.jsonl", without=CHINESE),
+    Set("realmem", "realmem", "realmem", scope="recorded"),
     Set("realtalk", "realtalk", "realtalk", "all"),
 )
 OPERATORS = Set("operators", "lab", "")
@@ -78,6 +84,7 @@ def replayed_set(folder: Path, data: Path, one: Set, embedder: str = "all-MiniLM
             *(str(data / one.path), one.format, tuple(arms)),
             profile="upstream",
             recall_turns=one.recall_turns,
+            scope=one.scope,
             labels="sampled",
             must_share=0.10,
             nice_share=0.63,

@@ -25,12 +25,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from canary_logs import POLICIES, RECEIPT, Pool, lines_of
 from canary_table import LARGEST, SMALLEST, live_rows
-from set_logs import CHECK, DEVELOPMENT, OPERATORS, PUBLIC, half_of, replayed_set
+from set_logs import CHECK, DEVELOPMENT, OPERATORS, PUBLIC, Set, half_of, replayed_set
 
 from lab.canary.audit import audit
 from lab.canary.check import TIERS
@@ -86,9 +87,9 @@ def main() -> None:
     rates: dict[tuple[str, str], Counter[str]] = {}
     with tempfile.TemporaryDirectory(dir=given.folder) as folder, ProcessPoolExecutor(given.jobs) as processes:
         rows = [
-            processes.submit(row_of, name, policy, sets[name][policy], Path(folder), given.logs)
+            processes.submit(row_of, one, policy, sets[one.name][policy], Path(folder), given.logs)
             for half in (DEVELOPMENT, CHECK)
-            for name in (name for name in sets if half_of(name) == half)
+            for one in (one for one in (OPERATORS, *PUBLIC) if half_of(one.name) == half)
             for policy in POLICIES
         ]
         for row in (row.result() for row in rows):
@@ -170,14 +171,16 @@ def repetition(log: Sequence[Receipt]) -> dict[str, float]:
     return {name: figure(found, name, name) or 0.0 for name in FIGURES}
 
 
-def row_of(name: str, policy: str, pool: Pool, folder: Path, logs: int) -> Row:
-    """Judge the whole log of a set under a policy, and logs drawn from it."""
-    stage_b = read_policy("stage-b")
+def row_of(one: Set, policy: str, pool: Pool, folder: Path, logs: int) -> Row:
+    """Judge the whole log of a set under a policy, and logs drawn from it if it has enough recalls for one."""
+    name, shipped = one.name, read_policy("stage-b")
+    stage_b = replace(shipped, rules=tuple(rule for rule in shipped.rules if rule.measure not in one.without))
     path = folder / f"{name}-{policy}.log"
     path.write_text("".join(f"{line}\n" for line in lines_of(pool)), "utf-8")
     found = audit([str(path)])
     whole = judge(stage_b, audit=found)
     counts, decided = Counter[str](), Counter[str]()
+    logs = logs if found["recalls"]["answered"] >= SMALLEST else 0
     for log in drawn(f"{name} judged", policy, receipts_of(pool), logs):
         tally = Tally()
         for receipt in log:
@@ -188,7 +191,7 @@ def row_of(name: str, policy: str, pool: Pool, folder: Path, logs: int) -> Row:
     figures = [figure(found, measure, measure) for measure in FIGURES]
     cells = ["–" if value is None else f"{value:.3g}" for value in figures]
     said = f"{SHOWN.get(whole.status, 'NO-GO (could not measure)')}, {whole.exit_code}"
-    shares = [f"{counts[status] / logs:.1%}" for status in SHOWN]
+    shares = [f"{counts[status] / logs:.1%}" if logs else "–" for status in SHOWN]
     reasons = ", ".join(f"{measure} {count}" for measure, count in decided.most_common(4)) or "–"
     text = [name, half_of(name), str(sum(map(len, pool))), policy, *cells, said, *shares, reasons]
     return Row(half_of(name), policy, f"| {' | '.join(text)} |", counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +114,7 @@ def self_test(
         clean, spent = _sound(workshop, root)
         turns = sum(changes(sound.run, sound.run).turns for sound in clean.values())
         announce(f"an unchanged replay took {spent:.1f} s and was reproducible: {turns} turns")
-        judged = sample_labels(clean, _pairs(clean), policy, draws, seed)
+        judged = sample_labels(clean, pairs_to_swap(clean, policy), policy, draws, seed)
         workshop.seconds = max(SECONDS, round(TIMES * spent))
         trials = _try_all(workshop, faults, clean, policy, jobs, announce)
     return Report(policy.name, tuple(trials), judged, turns, spent, time.perf_counter() - started)
@@ -137,11 +137,26 @@ def _sound(workshop: Workshop, root: Path) -> tuple[dict[str, Clean], float]:
     return clean, spent
 
 
-def _pairs(clean: dict[str, Clean]) -> list[Swapped]:
-    """Return the pairs of arms to swap: old and new policy, and the new policy with itself, on a set with both."""
+def pairs_to_swap(clean: Mapping[str, Clean], policy: Policy) -> list[Swapped]:
+    """Return the pairs of arms to swap: old and new policy, and the new policy with itself, on a set with both.
+
+    The policy's control is compared with the second arm of each pair if the set has it, and else not judged.
+    """
     policies = ("tier_first_v1", "tier_quota_v1")
     both = [name for name, sound in clean.items() if set(policies) <= set(sound.run.arms)][:1]
-    return [Swapped(name, *arms) for name in both for arms in (policies, policies[1:] * 2)]
+    return [
+        Swapped(name, *arms, _control(clean[name], policy, arms))
+        for name in both
+        for arms in (policies, (policies[1], policies[1]))
+    ]
+
+
+def _control(sound: Clean, policy: Policy, arms: tuple[str, str]) -> str | None:
+    """Return the control's arm; that of an arm with itself is the arm."""
+    if policy.control is None:
+        return None
+    arm = arms[0] if arms[0] == arms[1] else policy.control.arm
+    return arm if arm in sound.run.arms else None
 
 
 def _try_all(

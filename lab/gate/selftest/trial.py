@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.compare.changes import Changes, changes
-from lab.compare.paired import Pairs, pairs_of
+from lab.compare.pairs import Pairs, pairs_of
 from lab.errors import LabError
 from lab.gate.evidence import Evidence
 from lab.gate.keys import BASELINE

@@ -11,7 +11,10 @@ from lab.measures.model import SEED_000, SHARE, TurnMeasure
 
 
 def hard_rules(turns: Turns) -> Floats:
-    """Return the share of the visible hard rules whose text is in the block; NaN where none is visible."""
+    """Return the share of the hard rules in force whose text is in the block; NaN where there are none.
+
+    In force are the visible rules of the turn's scope and those of scope ``global``.
+    """
     return share(turns.hard_kept, turns.hard_rules)
 
 
@@ -21,7 +24,10 @@ MEASURE = TurnMeasure(
     better="higher",
     range=SHARE,
     source=SEED_000,
-    definition="Share of the visible hard rules whose text is in the prompt; null where none is visible.",
+    definition=(
+        "Share of the visible hard rules of the turn's scope and of scope global whose text is in the prompt; null "
+        "where there are none."
+    ),
     missing=1.0,
     order=70,
 )

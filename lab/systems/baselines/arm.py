@@ -17,6 +17,7 @@ from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.finish import finish
 from lab.systems.openclaw.recall.receipt import LaneHit
+from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.spec import ArmSpec
 
@@ -28,7 +29,7 @@ _TIER = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 class Question(NamedTuple):
     """The input of a baseline: the query, the store, the length of the ranking, and the arm's seed.
 
-    ``timer`` times the searches.
+    ``timer`` times the searches, ``config`` holds their settings.
     """
 
     ask: Ask
@@ -36,6 +37,7 @@ class Question(NamedTuple):
     depth: int
     seed: int
     timer: StageTimer
+    config: EngineConfig
 
     def lanes(self) -> Lanes:
         """Search both lanes in the query's scope, as deep as the ranking and at least :data:`LANE_DEPTH`."""
@@ -136,8 +138,13 @@ class BaselineSystem(MemorySystem):
         """Rank the memories in the query's scope."""
         arm, timer = self.arm, StageTimer()
         ranked, lanes = timer.stage(
-            "select", lambda: arm.baseline.rank(Question(ask, candidates, arm.depth, arm.seed, timer))
+            "select", lambda: arm.baseline.rank(Question(ask, candidates, arm.depth, arm.seed, timer, arm.config))
         )
+        searched, rejected = bool(lanes.fts or lanes.vec), list[str]()
+        if searched and arm.config.silence.applies(lanes):
+            ranked, rejected = [], [SILENT]
+        elif floor := arm.config.phases.min_relevance * searched:
+            ranked = [pair for pair in ranked if _is_relevant(pair[1], floor)]
         picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
 
         def raw_hits() -> tuple[list[LaneHit], list[LaneHit]]:
@@ -147,7 +154,7 @@ class BaselineSystem(MemorySystem):
             ]
             return raw[0], raw[1]
 
-        selection = Selection(picked, [], [])
+        selection = Selection(picked, [], rejected)
         return finish(arm.baseline.name, ask, selection, raw_hits, candidates, arm.config.max_items, timer)
 
     def explain(
@@ -163,6 +170,8 @@ class BaselineSystem(MemorySystem):
                 return "scope", f"its scope is {scopes[key]}; the scope of the turn is {ask.scope}"
             if key in ranks:
                 return "slot", f"ranked {ranks[key]}; only the first {recall.injected} are injected"
+            if SILENT in recall.receipt.get("rejected", ()):
+                return "silent", "the arm kept silent: the search found nothing relevant enough (lab.silence)"
             return "depth", f"not among the first {self.arm.depth} of this arm"
 
         reasons = {key: reason(key) for key in relevant if not 0 < ranks.get(key, 0) <= recall.injected}
@@ -173,6 +182,11 @@ class BaselineSystem(MemorySystem):
             causes={key: cause for key, (cause, _) in reasons.items()},
             runners_up=beyond,
         )
+
+
+def _is_relevant(candidate: Candidate, floor: float) -> bool:
+    """Whether a hit is a text match or has a cosine of at least ``floor``, as in the engine."""
+    return candidate.fts_rank is not None or 1.0 - candidate.distance / 2.0 >= floor
 
 
 def by_score(rows: Sequence[tuple[float, Row]], depth: int) -> Ranking:

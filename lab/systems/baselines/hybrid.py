@@ -1,4 +1,4 @@
-"""``hybrid``: both lanes over the whole pool, fused by rank. The simplest competitive search."""
+"""``hybrid``: both lanes over the whole pool, fused (by rank unless configured). The simplest competitive search."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from lab.systems.baselines.arm import LANE_DEPTH, Baseline, Question, Ranking, f
 
 
 def rank(question: Question) -> Ranking:
-    """Rank by reciprocal rank fusion of the first :data:`LANE_DEPTH` hits of each lane."""
+    """Rank by fusion of the first :data:`LANE_DEPTH` hits of each lane, by reciprocal ranks unless configured."""
     rows, depth, lanes = question.context.rows, question.depth, question.lanes()
     both = Lanes(lanes.fts[:LANE_DEPTH], lanes.vec[:LANE_DEPTH])
     by_id = {rows[hit.row].id: rows[hit.row] for hits in both[:2] for hit in hits}
-    return Ranking([(by_id[candidate.id], candidate) for candidate in fuse(both, rows, depth)], lanes)
+    fused = fuse(both, rows, depth, question.config.fusion)
+    return Ranking([(by_id[candidate.id], candidate) for candidate in fused], lanes)
 
 
 make = factory(Baseline("hybrid", rank))

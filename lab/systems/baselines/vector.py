@@ -10,7 +10,10 @@ def rank(question: Question) -> Ranking:
     """Rank by the vector lane."""
     context, depth, lanes = question.context, question.depth, question.lanes()
     hits = [(rank, hit, context.rows[hit.row]) for rank, hit in enumerate(lanes.vec[:depth], 1)]
-    return Ranking([(row, Candidate(row.id, hit.score, row.created_at, None, rank)) for rank, hit, row in hits], lanes)
+    return Ranking(
+        [(row, Candidate(row.id, hit.score, row.created_at, None, rank, hit.distance)) for rank, hit, row in hits],
+        lanes,
+    )
 
 
 make = factory(Baseline("vector", rank))

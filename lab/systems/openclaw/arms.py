@@ -32,6 +32,7 @@ from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.many.system import Group, Many, group_of
 from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.recommended import recommended
@@ -220,7 +221,8 @@ class PolicySystem(_Engine):
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
         """Select, then build the injected block and the receipt."""
         timer = NoTimer() if ask.items_only else StageTimer()
-        tiers = Tiers(candidates.view, candidates.rows, self.config.auto_recall.search_limit, candidates.shared, timer)
+        limit, fusion = self.config.auto_recall.search_limit, self.config.fusion
+        tiers = Tiers(candidates.view, candidates.rows, limit, candidates.shared, timer, fusion)
         selection = timer.stage("select", lambda: self.choose(tiers, ask.scope))
         recall = finish(
             self.arm.system,
@@ -240,6 +242,8 @@ class PolicySystem(_Engine):
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """Run the policy (E-12). Tiers are searched and fused when the policy requests them."""
         settings = self.config.auto_recall
+        if tiers.silent(scope, self.config.silence):
+            return Selection([], [], [SILENT])
         plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
         choose = policy_named(self.arm.system)
         return choose(plans, settings.max_items, settings, lambda plan: tiers.fused(plan, scope))

@@ -21,6 +21,7 @@ from lab.systems.openclaw.explain_lines import (
     working_set_lines,
 )
 from lab.systems.openclaw.recall.retrieve import Tiers
+from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
 from lab.systems.openclaw.recall.working_set import PREFIX
@@ -50,7 +51,7 @@ def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequen
     config, ask, recall, turn = record
     scope = turn.filter_scope if turn else ask.scope
     by_key = {row.key: row for row in context.present if not row.id.startswith(PREFIX)}
-    tiers = Tiers(context.view, context.rows, config.auto_recall.search_limit, {})
+    tiers = Tiers(context.view, context.rows, config.auto_recall.search_limit, {}, fusion=config.fusion)
     standings = _standings(tiers, context, scope)
     injected = {item.id for item in recall.items[: recall.injected]}
     finals = {key: _final_score(turn, by_key[key], standing) for key, standing in standings.items()}
@@ -125,6 +126,8 @@ def _reason(row: Row, standing: Standing | None, record: RecallRecord) -> Reason
             return reason
     if ask.scope is not None and row.scope != ask.scope:
         return Reason("scope", f"its scope is {row.scope}; the scope of the turn is {ask.scope}")
+    if SILENT in recall.receipt.get("rejected", ()):
+        return Reason("silent", "recall kept silent: the search found nothing relevant enough (lab.silence)")
     ranked = next((rank for rank, item in enumerate(recall.items, 1) if item.id == row.key), None)
     if ranked is not None:
         return Reason("slot", f"ranked {ranked}; only the first {recall.injected} are injected")

@@ -36,7 +36,10 @@ def stages_lines(turn: Turn) -> list[str]:
     lines += _listed("cited", [slot.id.removeprefix("docs:") for slot in turn.docs], full=True)
     rules = turn.memories.listing.hard_rules(turn.filter_scope)
     if rules and turn.config.active_phases.hard_rules:
-        lines.append(f"hard rules: {len(rules) - len(turn.hard)} in the Working Set, {len(turn.hard)} as items")
+        waiting = [row.key for row in getattr(turn, "waiting", ())]
+        pinned = len(rules) - len(turn.hard) - len(waiting)
+        lines.append(f"hard rules: {pinned} in the Working Set, {len(turn.hard)} as items")
+        lines += _listed("without a slot of their own", waiting, full=True)
     return lines
 
 
@@ -73,7 +76,7 @@ def suppression_lines(turn: Turn, *, full: bool) -> list[str]:
         exempt = [f"{_key(turn, identity)} ({rule})" for identity, rule in turn.exempt.items()]
         if not (repeated and repeated["penalized"]):
             lines.append("repeats: no candidate penalised")
-        lines += _listed("exempt, an exact hit", exempt, full=full)
+        lines += _listed("exempt from repeats", exempt, full=full)
     duplicates = receipt.get("excludedAsBackboneDuplicate")
     if duplicates and duplicates["count"]:
         shown = [f"{_key(turn, identity)} (same {turn.excluded[identity]})" for identity in duplicates["ids"]]

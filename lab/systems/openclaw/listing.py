@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import islice
 from operator import itemgetter
 
+from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row, TablePositions
 
@@ -60,5 +61,9 @@ class Listing:
         return sorted(read, key=lambda row: (-row.created_at, id_order(row.id)))[:limit]
 
     def hard_rules(self, scope: str | None) -> list[Row]:
-        """Return every hard rule of a scope (None: any): oldest first, then by id."""
-        return list(self._hard.get(scope, ()))
+        """Return every hard rule in force in a scope (None: any): its own, then those of scope ``global``.
+
+        Each group is sorted oldest first, then by id.
+        """
+        everywhere = [] if scope in (None, GLOBAL) else self._hard.get(GLOBAL, [])
+        return [*self._hard.get(scope, ()), *everywhere]

@@ -25,7 +25,10 @@ _SPACES = re.compile(f"[{WHITESPACE}-]+")
 # The project's own namespace: a key has the same id in every run and on every machine.
 _NAMESPACE = uuid.UUID("6f1b6a5e-9f0b-5a39-8f39-3a1c7f7c2d10")
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
-_HARD_TAG = re.compile(r"\s*\[(?:HARD|ALWAYS_PIN)\]")
+# The tag of a hard rule, as people write it. Code is skipped, because it quotes tags without meaning them.
+_HARD_TAG = re.compile(r"\[(?:HARD|ALWAYS[_ -]?PIN)\]", re.IGNORECASE)
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
+_INLINE_CODE = re.compile(r"`[^`\n]*`")
 
 
 # Cached because a replay needs each id several times.
@@ -96,7 +99,7 @@ def normal_row(
 ) -> Row:
     """Return a row with every field normalised (E-1, E-2).
 
-    A text that begins with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is also a hard rule (E-58).
+    A text with the tag ``[HARD]`` or ``[ALWAYS_PIN]`` is also a hard rule (E-58).
     """
     score = importance_score(importance)
     return Row(
@@ -117,8 +120,16 @@ def normal_row(
 
 
 def is_hard_rule(text: str) -> bool:
-    """Whether a text begins with the tag of a hard rule (E-58)."""
-    return _HARD_TAG.match(text) is not None
+    """Whether a text contains the tag of a hard rule, in any case, outside code fences and inline code (E-58)."""
+    if _HARD_TAG.search(text) is None:
+        return False
+    fenced = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and _HARD_TAG.search(_INLINE_CODE.sub(" ", line)):
+            return True
+    return False
 
 
 def row_of(memory: Memory) -> Row:

@@ -29,7 +29,15 @@ CONFIG: dict[str, Any] = {
             "relevanceOver": "pool",
             # With rank fusion any repeat penalty excludes a memory; with similarity it has a gradual effect.
             "relevance": "similarity",
-            "score": {"scopeMatch": False, "recency": False, "importancePrior": False, "relevance": True},
+            "score": {
+                "scopeMatch": False,
+                "recency": False,
+                "importancePrior": False,
+                "novelty": False,
+                "relevance": True,
+            },
+            # The sweeps counted repeats within a session.
+            "repeatHistory": "session",
             "hardRules": True,
             "pinnedCounts": "extra",
         }

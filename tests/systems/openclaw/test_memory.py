@@ -180,10 +180,19 @@ def test_normal_row_without_trust_tier_is_of_unknown_trust(trust: Any) -> None:
         (" [ALWAYS_PIN] never push", False, True),
         ("never push", True, True),
         ("never push", False, False),
-        ("never push [HARD]", False, False),
-        ("[hard] never push", False, False),
+        ("never push [HARD]", False, True),
+        ("[hard] never push", False, True),
+        ("Rule of the house: [ALWAYS-PIN] never push", False, True),
+        ("[always pin] never push", False, True),
+        ("first\n- [Hard] never push", False, True),
+        ("never push hard", False, False),
+        ("[HARDWARE] never push", False, False),
+        # Code quotes a tag and does not mean it.
+        ("write `[HARD]` before a rule", False, False),
+        ("an example:\n```\n[HARD] never push\n```", False, False),
+        ("~~~\n[HARD] x\n~~~\n[HARD] never push", False, True),
     ],
 )
-def test_hard_rule_is_flagged_or_tagged_at_its_start(text: str, flag: bool, hard: bool) -> None:
+def test_hard_rule_is_flagged_or_tagged(text: str, flag: bool, hard: bool) -> None:
     row = normal_row("k", text, text, 0, category=None, label=None, scope=None, hard_rule=flag)
     assert row.hard_rule is hard

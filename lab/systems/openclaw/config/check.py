@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from lab.shape import json_type
-from lab.systems.openclaw.config.table import SEED, Knob, Section
+from lab.systems.openclaw.config.knob import SEED, Knob, Section
 from lab.systems.openclaw.config.values import finite
 from lab.utf16 import WHITESPACE
 

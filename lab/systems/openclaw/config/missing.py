@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN, SEED, Knob, Section
+from lab.systems.openclaw.config.knob import SEED, Knob, Section
+from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN
 from lab.systems.openclaw.config.values import section_values
 
 NOT_HERE = "not implemented here"

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
+from lab.retrieval.fusion import RRF, Fusion
+from lab.retrieval.silence import Silence
 from lab.retrieval.tokens import TextSettings
 from lab.shape import json_type
 from lab.systems.openclaw.config.check import complaints, in_short
 from lab.systems.openclaw.config.file import locate
+from lab.systems.openclaw.config.knob import PROFILES, SEED, Knob, Section
 from lab.systems.openclaw.config.missing import NOT_HERE, missing, only_here, refused
 from lab.systems.openclaw.config.settings import (
     NO_PHASES,
@@ -28,18 +31,7 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.table import (
-    LAB,
-    MAX_ITEMS,
-    PHASES,
-    PLUGIN,
-    PROFILES,
-    QUOTAS,
-    SEED,
-    TEXT_LANE,
-    Knob,
-    Section,
-)
+from lab.systems.openclaw.config.table import FUSION, LAB, MAX_ITEMS, PHASES, PLUGIN, QUOTAS, SILENCE, TEXT_LANE
 from lab.systems.openclaw.config.values import parse_env_boolean, section_values
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
@@ -165,6 +157,8 @@ def describe(config: EngineConfig) -> dict[str, Any]:
         quotas |= {"wildcard": "strict" if recall.strict_caps else "best", "per": recall.quotas_per}
         factors = {key: _snake(key) in config.phases.score for key in lab["phases"]["score"]}
         lab["phases"] |= _values_of(config.phases, PHASES, profile) | {"score": factors}
+        lab["fusion"] |= _values_of(config.fusion, FUSION, profile)
+        lab["silence"] |= _values_of(config.silence, SILENCE, profile)
     return described
 
 
@@ -284,6 +278,8 @@ def _config(values: dict[str, Any], profile: str) -> EngineConfig:
         read_only=values["readOnly"],
         phases=_build(Phases, phases | {"score": factors}) if profile == SEED else NO_PHASES,
         text=_build(TextSettings, lab["textLane"]),
+        fusion=_build(Fusion, lab["fusion"]) if profile == SEED else RRF,
+        silence=_build(Silence, lab["silence"]) if profile == SEED else Silence(),
     )
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.retrieval.clamp import Clamp
+from lab.retrieval.fusion import RRF, Fusion
+from lab.retrieval.silence import Silence
 from lab.retrieval.tokens import TextSettings
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
@@ -26,7 +28,7 @@ class AutoRecall:
     enabled: bool = True
     max_items: int = 6
     skip_trivial_prompts: bool = True
-    trivial_min_chars: int = 8
+    trivial_min_chars: int = 24
     include_unknown_fallback: bool = True
     tier_search_multiplier: int = 2
     selection_mode: str = "tier_first_v1"
@@ -88,29 +90,37 @@ class Phases:
     """The switches of the seeds' phases 2 and 3 and of the open decisions (E-54); the JSON key ``lab.phases``.
 
     ``repeat``: whether repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
-    ``repeat_history``: count per session or over the whole conversation. ``repeat_counts``: recall_turns or
-    all_user_turns. ``relevance``: the scale that factors multiply: rrf (k = 60, flat), reciprocal (k = 0) or
-    similarity. ``relevance_over``: use ranks within a tier, or ranks in the whole pool. ``score``: the enabled factors
-    of the final score (16.3). ``trust``: prefer, soft (16.7) or off. ``min_relevance``: hits without a text match and
-    with a lower cosine are dropped, 0 for none (20.16). ``recent_days``: the slot of unknown memories is also open to
-    memories that are at most this old, 0 for none. ``recency_window_days``: older hits are dropped, 0 for none.
-    ``hard_rules``: 16.5. ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top
-    (extra). ``tier_mode``: fallback (the tier ignore if recall would be empty), live (never), or loop_v0 (3.5).
+    ``repeat_history``: count over the whole conversation or per session. ``repeat_counts``: recall_turns or
+    all_user_turns. ``repeat_exempt_top``: so many of the best candidates of the whole pool are exempt from repeat
+    suppression. ``relevance``: the scale that factors multiply: rank (linear in the fused rank), rrf (k = 60, flat),
+    reciprocal (k = 0), similarity, or fused (the score of ``lab.fusion``). ``relevance_over``: use ranks within a tier,
+    or ranks in the whole pool. ``score``: the enabled factors of the final score (16.3). ``exact_hit``: whether only
+    names count as exact hits, or also numbers of four digits; ``exact_boost``: the factor of an exact hit, 1 for none.
+    ``trust``: prefer, soft (16.7) or off. ``min_relevance``: hits without a text match and with a lower cosine are
+    dropped, 0 for none (20.16). ``recent_days``: the slot of unknown memories is also open to memories that are at most
+    this old, 0 for none. ``recency_window_days``: older hits are dropped, 0 for none. ``hard_rules``: 16.5.
+    ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top (extra).
+    ``item_max_chars``: a longer memory is injected as its first so many UTF-16 units, 0 for no limit; hard rules are
+    never cut. ``tier_mode``: fallback (the tier ignore if recall would be empty), live (never), or loop_v0 (3.5).
     """
 
     repeat: bool = True
     repeat_decay: str = "compounding"
-    repeat_history: str = "session"
+    repeat_history: str = "conversation"
     repeat_counts: str = "recall_turns"
-    relevance: str = "rrf"
+    repeat_exempt_top: int = 0
+    relevance: str = "rank"
     relevance_over: str = "tier"
-    score: tuple[str, ...] = ("relevance", "scope_match", "recency", "importance_prior")
+    score: tuple[str, ...] = ("relevance", "scope_match", "recency", "importance_prior", "novelty")
+    exact_hit: str = "names"
+    exact_boost: float = 1.0
     trust: str = "prefer"
     min_relevance: float = 0.0
     recency_window_days: int = 0
     recent_days: int = 7
     hard_rules: bool = True
     pinned_counts: str = "inside"
+    item_max_chars: int = 0
     tier_mode: str = "fallback"
 
 
@@ -136,6 +146,8 @@ class EngineConfig:
     read_only: bool = False
     phases: Phases = field(default_factory=Phases)
     text: TextSettings = field(default_factory=TextSettings)
+    fusion: Fusion = RRF
+    silence: Silence = field(default_factory=Silence)
 
     @property
     def upstream(self) -> bool:

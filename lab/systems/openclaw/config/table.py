@@ -7,124 +7,21 @@ this project; the plugin does not know it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
-
+from lab.retrieval.fusion import METHODS, NORMALISATIONS, K
+from lab.retrieval.silence import SIGNALS
+from lab.systems.openclaw.config.knob import PROFILES, Knob, Section
+from lab.systems.openclaw.config.knob import choice as _choice
+from lab.systems.openclaw.config.knob import flag as _flag
+from lab.systems.openclaw.config.knob import number as _number
+from lab.systems.openclaw.config.knob import text as _text
+from lab.systems.openclaw.config.knob import texts as _texts
+from lab.systems.openclaw.config.knob import whole as _whole
 from lab.systems.openclaw.select.policies import POLICIES
 
-SEED, UPSTREAM = PROFILES = ("seed", "upstream")
 # The section of a configuration that belongs to this project.
 LAB_KEY = "lab"
-Kind = Literal[
-    "flag",
-    "whole",
-    "number",
-    "positive",
-    "choice",
-    "word",
-    "text",
-    "secret",
-    "texts",
-    "args",
-    "scope",
-    "scopes",
-    "map",
-    "any",
-    "true",
-    "time",
-]
-
 # The maximum number of fallback scopes.
 MOST_FALLBACKS = 6
-
-
-class Knob(NamedTuple):
-    """One key with a value.
-
-    ``default`` and ``high`` are the plugin's, ``seed`` and ``seed_high`` those of profile ``seed`` if they differ. For
-    lists, ``high`` is the maximum length. ``refill``: an empty list becomes the default. ``only_seed``: the plugin has
-    no such key. ``manifest``: the range in the plugin's manifest, which hosts enforce, if it differs. ``here``: whether
-    the lab reads the key (None: as its section); ``absent``: values that require a recall which the lab does not
-    implement.
-    """
-
-    kind: Kind
-    default: Any = None
-    low: float = 0
-    high: float = math.inf
-    choices: tuple[str, ...] = ()
-    seed: Any = None
-    seed_high: float | None = None
-    refill: bool = False
-    only_seed: bool = False
-    manifest: tuple[int, int] | None = None
-    here: bool | None = None
-    absent: tuple[Any, ...] = ()
-
-    def default_in(self, profile: str) -> Any:
-        """Return the default in a profile; None if there is none."""
-        return self.seed if profile == SEED and self.seed is not None else self.default
-
-    def high_in(self, profile: str) -> float:
-        """Return the largest value, or the maximum length of a list."""
-        return self.seed_high if profile == SEED and self.seed_high is not None else self.high
-
-
-class Section(NamedTuple):
-    """A key with an object.
-
-    ``wrong``: the plugin's error message for another type, with ``{}`` for the path; if empty, the plugin uses the
-    defaults. ``boolean``: a boolean is accepted: false switches the section off, true means the defaults, or also
-    switches it on (``true_is_on``). ``only_object``: the plugin's manifest accepts no boolean. ``closed``: the plugin
-    refuses unknown keys. ``presets``: names that stand for an object. ``here``: False for a feature that the lab does
-    not implement.
-    """
-
-    keys: Mapping[str, Knob | Section]
-    wrong: str = "{} must be a boolean or object"
-    boolean: bool = True
-    true_is_on: bool = False
-    closed: bool = True
-    only_seed: bool = False
-    only_object: bool = False
-    presets: Mapping[str, Mapping[str, Any]] = {}
-    here: bool = True
-
-
-def _flag(default: bool, *, only_seed: bool = False) -> Knob:
-    return Knob("flag", default, only_seed=only_seed)
-
-
-def _whole(
-    default: int,
-    low: int,
-    high: int,
-    *,
-    seed: int | None = None,
-    seed_high: int | None = None,
-    only_seed: bool = False,
-    manifest: tuple[int, int] | None = None,
-) -> Knob:
-    return Knob("whole", default, low, high, seed=seed, seed_high=seed_high, only_seed=only_seed, manifest=manifest)
-
-
-def _number(default: float, low: float, high: float, *, only_seed: bool = False) -> Knob:
-    return Knob("number", default, low, high, only_seed=only_seed)
-
-
-def _choice(*choices: str, seed: str | None = None, only_seed: bool = False) -> Knob:
-    """Return a key with a fixed set of values, the first of which is the default."""
-    return Knob("choice", choices[0], choices=choices, seed=seed, only_seed=only_seed)
-
-
-def _text(default: str | None = None) -> Knob:
-    return Knob("text", default)
-
-
-def _texts(*default: str, most: int = 64, refill: bool = False) -> Knob:
-    return Knob("texts", default, high=most, refill=refill)
-
 
 _KIB = 1024
 # The seeds require up to 6 items. The plugin's manifest allows 6, but the plugin clamps to 5 (E-6).
@@ -186,7 +83,7 @@ PLUGIN: dict[str, Knob | Section] = {
             "enabled": _flag(True),
             "maxItems": MAX_ITEMS,
             "skipTrivialPrompts": _flag(True),
-            "trivialMinChars": _whole(8, 2, 40),
+            "trivialMinChars": _whole(8, 2, 40, seed=24),
             "includeUnknownFallback": _flag(True),
             "tierSearchMultiplier": _whole(2, 1, 6),
             "selectionMode": _choice(*POLICIES),
@@ -349,7 +246,7 @@ PLUGIN: dict[str, Knob | Section] = {
 
 # The final score of seed 000 (E-56). Repetition has a separate switch.
 _RRF_ONLY = {"relevance": True, "scopeMatch": False, "recency": False, "importancePrior": False, "novelty": False}
-_V1_FULL = _RRF_ONLY | {"scopeMatch": True, "recency": True, "importancePrior": True}
+_V1_FULL = dict.fromkeys(_RRF_ONLY, True)
 _SCORE = Section(
     {name: _flag(on) for name, on in _V1_FULL.items()},
     boolean=False,
@@ -359,17 +256,21 @@ PHASES = Section(
     {
         "repeat": _flag(True),
         "repeatDecay": _choice("compounding", "linear", "once", "literal"),
-        "repeatHistory": _choice("session", "conversation"),
+        "repeatHistory": _choice("conversation", "session"),
         "repeatCounts": _choice("recall_turns", "all_user_turns"),
-        "relevance": _choice("rrf", "reciprocal", "similarity"),
+        "repeatExemptTop": _whole(0, 0, 6),
+        "relevance": _choice("rank", "rrf", "reciprocal", "similarity", "fused"),
         "relevanceOver": _choice("tier", "pool"),
         "score": _SCORE,
+        "exactHit": _choice("names", "numbers"),
+        "exactBoost": _number(1.0, 1, 10),
         "trust": _choice("prefer", "soft", "off"),
         "minRelevance": _number(0.0, 0, 1),
         "recencyWindowDays": _whole(0, 0, 36_500),
         "recentDays": _whole(7, 0, 365),
         "hardRules": _flag(True),
         "pinnedCounts": _choice("inside", "extra"),
+        "itemMaxChars": _whole(0, 0, 12_000),
         "tierMode": _choice("fallback", "live", "loop_v0"),
     },
     boolean=False,
@@ -380,14 +281,32 @@ TEXT_LANE = Section(
         "stopWords": _choice("none", "english", seed="english"),
         "stem": _flag(True),
         "lane": _choice("scan", "index", seed="index"),
+        "queryWords": _choice("all", "distinct", only_seed=True),
     },
     boolean=False,
+)
+FUSION = Section(
+    {
+        "method": _choice(*METHODS),
+        "normalise": _choice(*NORMALISATIONS),
+        "vectorWeight": _number(0.5, 0, 1),
+        "k": _whole(K, 0, 1000),
+    },
+    boolean=False,
+    only_seed=True,
+)
+SILENCE = Section(
+    {"signal": _choice(*SIGNALS), "threshold": _number(0.0, 0, 1)},
+    boolean=False,
+    only_seed=True,
 )
 LAB = Section(
     {
         "profile": Knob("choice", choices=PROFILES),
         "arm": _text(),
         "textLane": TEXT_LANE,
+        "fusion": FUSION,
+        "silence": SILENCE,
         "phases": PHASES,
     },
     boolean=False,

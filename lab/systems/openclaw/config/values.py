@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.systems.openclaw.config.table import MOST_FALLBACKS, UPSTREAM, Knob, Section
+from lab.systems.openclaw.config.knob import SEED, UPSTREAM, Knob, Section
+from lab.systems.openclaw.config.table import MOST_FALLBACKS
 from lab.systems.openclaw.recall.scope import scope_token
 from lab.systems.openclaw.upstream.js import js_number
 from lab.utf16 import WHITESPACE
@@ -63,7 +64,7 @@ def section_values(name: str, section: Section, raw: object, profile: str) -> di
             values[key] = _value_of(entry, given.get(key), profile)
     if "enabled" in values and (raw is False or switched_on):
         values["enabled"] = switched_on
-    return present(_RELATED.get(name, _unchanged)(values))
+    return present(_RELATED.get(name, _unchanged)(values, profile))
 
 
 def _value_of(knob: Knob, raw: object, profile: str) -> Any:
@@ -110,20 +111,25 @@ def _scope_map(raw: object, most: int) -> dict[str, list[str]]:
     return scope_map
 
 
-def _scopes_in_bounds(values: dict[str, Any]) -> dict[str, Any]:
-    """Cut names to the allowed length; keep at most six distinct fallbacks that differ from the default."""
+def _scopes_in_bounds(values: dict[str, Any], profile: str) -> dict[str, Any]:
+    """Cut names to the allowed length; keep at most six distinct fallbacks.
+
+    The plugin drops the default scope from the fallbacks. Profile ``seed`` keeps it, because a turn of another scope
+    can reach it in no other way.
+    """
     cut = values["maxScopeLength"]
     default = values["defaultScope"][:cut]
     fallbacks = dict.fromkeys(scope[:cut] for scope in values["fallbackScopes"])
-    fallbacks.pop(default, None)
+    if profile != SEED:
+        fallbacks.pop(default, None)
     return values | {"defaultScope": default, "fallbackScopes": list(fallbacks)[:MOST_FALLBACKS]}
 
 
-def _head_in_bounds(values: dict[str, Any]) -> dict[str, Any]:
+def _head_in_bounds(values: dict[str, Any], profile: str) -> dict[str, Any]:
     return values | {"headChars": min(values["headChars"], values["maxChars"])}
 
 
-def _unchanged(values: dict[str, Any]) -> dict[str, Any]:
+def _unchanged(values: dict[str, Any], profile: str) -> dict[str, Any]:
     return values
 
 

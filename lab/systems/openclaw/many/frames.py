@@ -19,9 +19,10 @@ from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
+from lab.systems.openclaw.seed.hard_rules import keep_rules
 from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
 from lab.systems.openclaw.seed.policy_loop import IGNORE_PLAN
-from lab.systems.openclaw.seed.stages import add_working_set
+from lab.systems.openclaw.seed.stages import add_working_set, is_silent, trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.select.tiers import recall_plans
 
@@ -89,21 +90,29 @@ class Framer:
         self.rescored = flow and is_rescored(config)
         # Whether earlier injections change the selection.
         self.repeats = flow and config.active_phases.repeat
+        self.novel = flow and "novelty" in config.active_phases.score
 
-    def frame(self, ask: Ask, memories: Memories) -> Frame:
-        """Return the frame of a recall point."""
+    def frame(self, ask: Ask, memories: Memories, rules: int | None = None) -> Frame:
+        """Return the frame of a recall point. At most ``rules`` hard rules get slots of their own (None: all)."""
         config = self.config
-        tiers = Tiers(memories.view, memories.rows, config.auto_recall.search_limit, memories.shared)
+        limit = config.auto_recall.search_limit
+        tiers = Tiers(memories.view, memories.rows, limit, memories.shared, fusion=config.fusion)
         plans = recall_plans(unknown_fallback=config.auto_recall.include_unknown_fallback)
         if not self.flow:
+            if tiers.silent(ask.scope, config.silence):
+                return self._build([], memories)
             fused = [(tier, hit, hit.score) for tier, plan in enumerate(plans) for hit in tiers.fused(plan, ask.scope)]
             return self._build(fused, memories)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
-        for stage in (stages.scope, stages.trivial, stages.embedding, add_working_set):
+        for stage in (stages.scope, trivial, stages.embedding, add_working_set):
             stage(turn)
             if turn.done:
                 return self._build([], memories, skipped=True)
+        if rules is not None:
+            keep_rules(turn, rules)
+        if is_silent(turn):
+            return self._build([], memories, hard=[row.id for row in turn.hard])
         lane = HotLane(turn, Counter())
         hits: list[tuple[int, Candidate, float]] = []
         ignored = False

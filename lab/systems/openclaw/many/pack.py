@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.many.frames import Known
 from lab.systems.openclaw.recall.budget import Budget, Slot, compose
 from lab.systems.openclaw.recall.inject import memory_slot
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 class Packer:
     """The budget of one conversation. Lengths are UTF-16 units."""
 
-    def __init__(self, known: Known, budget: Budget | None) -> None:
+    def __init__(self, known: Known, config: EngineConfig, *, flow: bool) -> None:
         import numpy as np
 
-        self.known, self.budget = known, budget
-        self._slots = [memory_slot(row) for row in known.rows]
+        self.known, self.budget = known, config.budget if flow else None
+        phases = config.active_phases
+        most = phases.item_max_chars if flow else 0
+        self._slots = [memory_slot(row, 0 if row.hard_rule and phases.hard_rules else most) for row in known.rows]
         # What a slot adds to the length of a block, without the digits of its number.
         self._empty = js_length(compose([]))
         alone = (js_length(compose([slot])) - self._empty - 1 for slot in self._slots)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.many.frames import Frame
 from lab.systems.openclaw.many.selection import Arrange, Knobs, Offered, counted, tier_first_slots
-from lab.systems.openclaw.seed.repeat import repeat_factor
+from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,13 +63,19 @@ class Histories:
                 self._counts[which, self._turns[-1 - window][which[:, 0]]] -= 1
 
 
+class Earlier(NamedTuple):
+    """Earlier injections ``[c, n]``: in the window, and ever. None if repeats are not suppressed, or novelty is off."""
+
+    recent: np.ndarray | None
+    ever: np.ndarray | None
+
+
 def select_many(
-    frame: Frame, knobs: Knobs, arrange: Arrange, slots: int, times: np.ndarray | None, none: int, *, rescored: bool
+    frame: Frame, knobs: Knobs, arrange: Arrange, slots: int, earlier: Earlier, none: int, *, rescored: bool
 ) -> np.ndarray:
     """Return the selected rows ``[c, slots]`` in the order of injection, ``none`` in empty slots.
 
-    ``times`` ``[c, n]`` counts earlier injections (None: repeats are not suppressed). ``rescored``: tiers are sorted by
-    score, then age, like the wildcards; otherwise they keep the order of fusion.
+    ``rescored``: tiers are sorted by score, then age, like the wildcards; otherwise they keep the order of fusion.
     """
     import numpy as np
 
@@ -78,15 +84,24 @@ def select_many(
     if not n or not slots:
         return chosen
     every = np.arange(count)[:, None]
-    if times is None or not times.any():
+    counts = [times for times in earlier if times is not None and times.any()]
+    if not counts:
         # The configurations do not differ yet, so they share one order.
         order = np.argsort(-frame.base, kind="stable")[None].repeat(count, 0)
     else:
-        factors = knobs.factors[every, times]
-        for candidate in np.flatnonzero(times.any(0)).tolist():
-            if frame.exempt(candidate):
-                factors[:, candidate] = 1.0
-        order = np.argsort(-(frame.base * factors), axis=1, kind="stable")
+        scores = frame.base[None].repeat(count, 0)
+        seen = np.any([times.any(0) for times in counts], axis=0)
+        exempt = [candidate for candidate in np.flatnonzero(seen).tolist() if frame.exempt(candidate)]
+        factors = []
+        if earlier.ever is not None:
+            factors.append(np.asarray([novelty(times) for times in range(int(earlier.ever.max()) + 1)])[earlier.ever])
+        if earlier.recent is not None:
+            factors.append(knobs.factors[every, earlier.recent])
+        # Multiplied in the engine's order, so that scores are equal to the last bit.
+        for factor in factors:
+            factor[:, exempt] = 1.0
+            scores = scores * factor
+        order = np.argsort(-scores, axis=1, kind="stable")
     tiers: np.ndarray = frame.tiers[order]
     members: list[np.ndarray] = [tiers == tier for tier in range(3)]
     rank = counted(members) if rescored else frame.fused[order]

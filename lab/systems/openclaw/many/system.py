@@ -16,21 +16,26 @@ from lab.systems.contract import Ask, ManyRecalls, ManySystem, Retriever
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.settings import DEFAULT_QUOTA, EngineConfig
 from lab.systems.openclaw.listing import Listing
-from lab.systems.openclaw.many.frames import Framer, Known
+from lab.systems.openclaw.many.frames import Frame, Framer, Known
 from lab.systems.openclaw.many.pack import Packer
-from lab.systems.openclaw.many.select import Histories, knobs_of, select_many
+from lab.systems.openclaw.many.select import Earlier, Histories, knobs_of, select_many
+from lab.systems.openclaw.many.selection import TIERS, Knobs
 from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.openclaw.seed.hard_rules import rule_slots
 from lab.systems.openclaw.select.policies import many_of
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+NICE = TIERS.index("nice")
+
+
 def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | None:
     """Return a key that the configurations of a group share; None for one that cannot be batched.
 
     Not batched are policies without a vectorised function and, in flows: Working Set, documents, fallback scopes, soft
-    trust, novelty, receipts inside the prompt, the policy loop, and the plugin's flow.
+    trust, receipts inside the prompt, the policy loop, and the plugin's flow.
     """
     if many_of(policy) is None:
         return None
@@ -41,7 +46,6 @@ def group_of(config: EngineConfig, policy: str, *, flow: bool) -> Hashable | Non
         or (config.scope_policy.enabled and config.scope_policy.fallback_scopes)
         or config.phases.trust == "soft"
         or config.phases.tier_mode == "loop_v0"
-        or "novelty" in config.phases.score
         or (config.receipts.enabled and config.receipts.verbosity == "high")
         or not config.auto_recall.enabled
     )
@@ -81,8 +85,10 @@ class Many(ManySystem):
         self._framer = Framer(first, self._known, flow=group.flow)
         self._arrange = many_of(group.policy)
         self._knobs = knobs_of(group.configs)
-        self._packer = Packer(self._known, first.budget if group.flow else None)
+        self._packer = Packer(self._known, first, flow=group.flow)
         self._histories: dict[str, Histories] = {}
+        # In how many turns of any session each configuration injected each row.
+        self._lifetimes = np.zeros((len(group.configs), len(rows) + 1), np.int32)
 
     def open_retriever(self) -> Retriever:
         """Return a retriever over the memories that the loop provides."""
@@ -112,18 +118,40 @@ class Many(ManySystem):
             candidates.no_vector,
             gone=candidates.gone,
         )
-        frame = framer.frame(ask, memories)
-        slots = max(0, self.config.max_items - len(frame.hard))
+        whole = framer.frame(ask, memories)
         history = self._history(ask) if framer.repeats else None
-        times = history.times(frame.rows) if history else None
-        chosen = select_many(frame, self._knobs, arrange, slots, times, known.none, rescored=framer.rescored)
-        injected, chars, cut = self._packer.pack(frame.hard, chosen)
-        if history and not ask.probe and (not frame.skipped or self._counts_all):
-            hits = np.where(np.isin(injected, frame.hard), known.none, injected) if frame.hard else injected
-            history.remember(hits)
+        count = len(self._knobs.strict)
+        injected = np.full((count, self.config.max_items), known.none, np.int32)
+        hits, chars, cut = injected.copy(), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        rule_counts = self._rule_slots(whole)
+        for rules in np.unique(rule_counts).tolist():
+            at = (rule_counts == rules).nonzero()[0]
+            # Configurations with another floor of nice leave slots to another number of hard rules.
+            frame = whole if rules == len(whole.hard) else framer.frame(ask, memories, rules)
+            earlier = Earlier(
+                history.times(frame.rows)[at] if history else None,
+                self._lifetimes[at][:, frame.rows] if framer.novel else None,
+            )
+            knobs = Knobs(*(values[at] for values in self._knobs))
+            slots = self.config.max_items - rules
+            chosen = select_many(frame, knobs, arrange, slots, earlier, known.none, rescored=framer.rescored)
+            injected[at], chars[at], cut[at] = self._packer.pack(frame.hard, chosen)
+            hits[at] = np.where(np.isin(injected[at], frame.hard), known.none, injected[at])
+        if ask.session is not None and not ask.probe and (not whole.skipped or self._counts_all):
+            if history:
+                history.remember(hits)
+            if framer.novel:
+                self._lifetimes[np.arange(count)[:, None], hits] += 1
         # A text is only cut if it is the last one left, and a hard rule that is cut does not count.
-        rules: np.ndarray = np.where(cut > 0, 0, self._hard[injected].sum(1))
-        return ManyRecalls(injected, chars, rules, "skipped" if frame.skipped else "ok")
+        kept: np.ndarray = np.where(cut > 0, 0, self._hard[injected].sum(1))
+        return ManyRecalls(injected, chars, kept, "skipped" if whole.skipped else "ok")
+
+    def _rule_slots(self, frame: Frame) -> np.ndarray:
+        """Return for how many hard rules each configuration has slots, int64 ``[c]``."""
+        import numpy as np
+
+        nice = np.minimum(self._knobs.quotas[:, 1], int((frame.tiers == NICE).sum()))
+        return np.asarray([rule_slots(len(frame.hard), self.config.max_items, floor) for floor in nice.tolist()])
 
     @property
     def _counts_all(self) -> bool:

@@ -29,6 +29,8 @@ REASONS = (
     "all_excluded",
     "provider_unavailable",
     "budget_cap",
+    # Only with lab.silence, which the plugin does not have.
+    "low_relevance",
 )
 TIERS = {"must_remember": "must", "nice_to_have": "nice", "ignore": "ignore"}
 _IN_COMMENT = ("schema", "verbosity", "skipped", "skipReason", "selectionMode", "quota", "tiersSearched", "fusedTop")

@@ -1,6 +1,6 @@
 """Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7).
 
-Rows that may not be selected are excluded inside the search (E-66): it goes deeper until each lane has as many other
+Rows that may not be selected are excluded inside the search (E-68): it goes deeper until each lane has as many other
 rows as it would have returned, so that excluded rows take no other row's place.
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter, Hit, Lanes, View
-from lab.retrieval.fusion import fuse
+from lab.retrieval.fusion import RRF, Fusion, fuse
 from lab.retrieval.row import Candidate, Row
+from lab.retrieval.silence import Silence
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
@@ -31,18 +34,36 @@ class Searched(NamedTuple):
     excluded: int = 0
 
 
-class Pool(NamedTuple):
-    """Ranks among all memories of a scope, by id: rank in the text lane, rank and distance in the vector lane."""
+@dataclass(frozen=True)
+class Pool:
+    """All memories of a scope, whatever their labels: both lanes to :data:`POOL_DEPTH`."""
 
-    fts: dict[str, int]
-    vec: dict[str, tuple[int, float]]
+    lanes: Lanes
+    rows: Sequence[Row]
+    fusion: Fusion
+
+    @cached_property
+    def fts(self) -> dict[str, int]:
+        """The rank in the text lane, by id."""
+        return {self.rows[hit.row].id: rank for rank, hit in enumerate(self.lanes.fts, 1)}
+
+    @cached_property
+    def vec(self) -> dict[str, tuple[int, float]]:
+        """The rank and the distance in the vector lane, by id."""
+        return {self.rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(self.lanes.vec, 1)}
+
+    @cached_property
+    def scores(self) -> dict[str, float]:
+        """The fused score by id, best first."""
+        depth = len(self.lanes.fts) + len(self.lanes.vec)
+        return {hit.id: hit.score for hit in fuse(self.lanes, self.rows, depth, self.fusion)}
 
 
 # The depth to which the pool is ranked; memories beyond it do not count as near.
 POOL_DEPTH = 50
-# A search that meets excluded rows goes deeper by this factor at a time, to this depth at most (E-66).
+# A search that meets excluded rows goes deeper by this factor at a time, to this depth at most (E-68).
 DEEPER, DEEPEST = 4, 6_000
-Shared = MutableMapping[tuple[Filter, int], Searched]
+Shared = MutableMapping[tuple[Filter, int, Fusion], Searched]
 
 
 class Tiers:
@@ -53,11 +74,17 @@ class Tiers:
     """
 
     def __init__(
-        self, view: View, rows: Sequence[Row], limit: int, shared: Shared, timer: StageTimer | None = None
+        self,
+        view: View,
+        rows: Sequence[Row],
+        limit: int,
+        shared: Shared,
+        timer: StageTimer | None = None,
+        fusion: Fusion = RRF,
     ) -> None:
         self.filters: list[Filter] = []
         self.results: list[Searched] = []
-        self.limit = limit
+        self.limit, self.fusion = limit, fusion
         self.timer = timer or StageTimer()
         self._view, self._rows, self._shared = view, rows, shared
         self._pools: dict[str | None, Pool] = {}
@@ -75,14 +102,14 @@ class Tiers:
 
     def searched(self, where: Filter) -> Searched:
         """Return the lanes and candidates under a filter, searched once for all arms."""
-        key = where, self.limit
+        key = where, self.limit, self.fusion
 
         def find() -> Searched:
             result = self._shared.get(key)
             if result is None:
                 lanes = self._view.search(where, self.limit)
                 started = time.perf_counter_ns()
-                fused = fuse(lanes, self._rows, self.limit)
+                fused = fuse(lanes, self._rows, self.limit, self.fusion)
                 spent = lanes.nanoseconds + time.perf_counter_ns() - started
                 result = self._shared[key] = Searched(lanes, fused, spent)
             return result
@@ -90,7 +117,7 @@ class Tiers:
         return self.timer.share(("tier", key), find)
 
     def admitted(self, where: Filter, is_excluded: Callable[[Row], bool], floor: float = 0.0) -> Searched:
-        """Return what a search returns that never meets the excluded rows (E-66).
+        """Return what a search returns that never meets the excluded rows (E-68).
 
         Each lane is searched deeper until it has ``limit`` rows that are not excluded, or no more rows. ``floor``: hits
         of the vector lane with a lower cosine are left out unless the text lane returned them. The result depends on
@@ -128,7 +155,7 @@ class Tiers:
         if not excluded:
             return found
         admitted = Lanes(fts, vec, found.lanes.nanoseconds)
-        return Searched(admitted, fuse(admitted, rows, limit), found.nanoseconds, excluded)
+        return Searched(admitted, fuse(admitted, rows, limit, self.fusion), found.nanoseconds, excluded)
 
     def pool(self, scope: str | None) -> Pool:
         """Search both lanes over every memory of a scope, whatever its label.
@@ -138,15 +165,16 @@ class Tiers:
         pool = self._pools.get(scope)
         if pool is None:
             lanes = self.timer.search(self._view, Filter(scope), POOL_DEPTH)
-            pool = self._pools[scope] = Pool(
-                {self._rows[hit.row].id: rank for rank, hit in enumerate(lanes.fts, 1)},
-                {self._rows[hit.row].id: (rank, hit.distance) for rank, hit in enumerate(lanes.vec, 1)},
-            )
+            pool = self._pools[scope] = Pool(lanes, self._rows, self.fusion)
         return pool
+
+    def silent(self, scope: str | None, silence: Silence) -> bool:
+        """Return whether recall keeps silent in a scope; receipts do not count the search."""
+        return silence.threshold > 0 and silence.applies(self.pool(scope).lanes)
 
     def unrecorded(self) -> Tiers:
         """Return the same tiers for further searches that receipts do not count."""
-        return Tiers(self._view, self._rows, self.limit, self._shared, self.timer)
+        return Tiers(self._view, self._rows, self.limit, self._shared, self.timer, self.fusion)
 
     def lane_summaries(self, settings: ReceiptSettings) -> tuple[Lane, Lane]:
         """Return the receipt's summaries of both lanes, over all searches of the recall."""

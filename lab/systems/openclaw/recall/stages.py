@@ -22,6 +22,8 @@ from lab.systems.openclaw.select.tiers import recall_plans
 from lab.systems.openclaw.upstream.js import Json
 from lab.utf16 import WHITESPACE
 
+# The reason of a receipt for a turn at which the search found nothing relevant enough.
+SILENT = "low_relevance"
 _Turn = TypeVar("_Turn", bound=Turn)
 
 
@@ -68,11 +70,17 @@ def scope(turn: Turn) -> None:
 
 
 def trivial(turn: Turn) -> None:
-    """End the turn if the prompt is empty or trivial (E-19)."""
-    recall, receipts = turn.config.auto_recall, turn.config.receipts
+    """End the turn if the prompt is empty or trivial as the public plugin defines it (E-19)."""
+    recall = turn.config.auto_recall
+    skip_if(turn, is_trivial(turn.text, skip=recall.skip_trivial_prompts, min_chars=recall.trivial_min_chars))
+
+
+def skip_if(turn: Turn, is_trivial_prompt: bool) -> None:
+    """End the turn if the prompt is empty or trivial."""
+    receipts = turn.config.receipts
     if not turn.text:
         turn.skip_reason = "no_query"
-    elif is_trivial(turn.text, skip=recall.skip_trivial_prompts, min_chars=recall.trivial_min_chars):
+    elif is_trivial_prompt:
         turn.skip_reason = "trivial_prompt"
     else:
         return
@@ -119,7 +127,7 @@ def mark_stale(turn: Turn, dropped: int) -> None:
 def docs(turn: Turn) -> None:
     """Consult the operator's documents if recall found too few memories (E-47)."""
     lane = turn.memories.docs
-    if lane is None or not lane.needed(len(turn.hits)):
+    if lane is None or turn.silent or not lane.needed(len(turn.hits)):
         return
     requested = max(1, turn.config.max_items - len(turn.hits))
     answer = lane.consult(turn.text, turn.scope, requested, trigger="insufficient_hot")

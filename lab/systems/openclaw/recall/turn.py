@@ -82,11 +82,14 @@ class Factors(NamedTuple):
     novelty: float = 1.0
     repeat: float = 1.0
     trust: float = 1.0
+    exact: float = 1.0
 
     @property
     def base(self) -> float:
         """The score before repeat suppression."""
-        return self.relevance * self.scope_match * self.recency * self.importance_prior * self.novelty * self.trust
+        # Novelty comes last, because it alone differs between configurations that are selected together.
+        fixed = self.relevance * self.scope_match * self.recency * self.importance_prior * self.trust * self.exact
+        return fixed * self.novelty
 
     @property
     def product(self) -> float:
@@ -99,9 +102,10 @@ class Turn:
     """The turn's state, which the stages fill in.
 
     ``filter_scope`` None searches every scope; ``done`` ends the flow; ``error`` is the exception of a failed stage.
-    ``log`` has level and text of what the plugin would log, except the receipt. ``hard`` are hard rules injected as
-    items. ``exempt``, ``excluded``, ``stale`` and ``factors`` record by id what happened to candidates. Profiles
-    subclass it and define which memories their Working Set covers.
+    ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``log`` has level and text of what
+    the plugin would log, except the receipt. ``hard`` are hard rules injected as items. ``exempt``, ``excluded``,
+    ``stale`` and ``factors`` record by id what happened to candidates. Profiles subclass it and define which memories
+    their Working Set covers.
     """
 
     prompt: Prompt
@@ -114,6 +118,7 @@ class Turn:
     scope_invalid: bool = False
     filter_scope: str | None = None
     skip_reason: str | None = None
+    silent: bool = False
     done: bool = False
     error: Exception | None = None
     selection: Selection = field(default_factory=lambda: Selection([], [], []))
@@ -140,7 +145,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         memories, limit = self.memories, self.config.auto_recall.search_limit
-        self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared)
+        self.tiers = Tiers(memories.view, memories.rows, limit, memories.shared, fusion=self.config.fusion)
         self.timings = self.tiers.timer.timings
 
     @property

@@ -1,4 +1,4 @@
-"""Which memories the hot lane may not select, and why (E-66). The search itself leaves them out.
+"""Which memories the hot lane may not select, and why (E-68). The search itself leaves them out.
 
 ``always`` excluded are hard rules that are injected already, stored Working Sets, and memories beyond the age window.
 The others can be allowed one by one, so that receipts can report the effect of each.

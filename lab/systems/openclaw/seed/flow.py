@@ -6,12 +6,12 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.receipt import lifecycle_receipt
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
-from lab.systems.openclaw.seed.stages import add_working_set, budget, remember, select, slots
+from lab.systems.openclaw.seed.stages import add_working_set, budget, remember, select, slots, trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
 
 STAGES = (
     ("scope", stages.scope),
-    ("trivial", stages.trivial),
+    ("trivial", trivial),
     ("embedding", stages.embedding),
     ("backbone", add_working_set),
     ("select", select),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from lab.retrieval.contract import Filter
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.recall.retrieve import Searched, Tiers
+from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Searched, Tiers
 from lab.systems.openclaw.recall.scoped import ScopedSelection, joined, select_in_scopes
 from lab.systems.openclaw.recall.stages import by_policy
 from lab.systems.openclaw.recall.todo import DAY_MS
@@ -29,6 +31,7 @@ from lab.systems.openclaw.seed.score import (
     UNTRUSTED_FACTOR,
     importance_prior,
     over_pool,
+    rank_relevance,
     recency,
     relevance,
     scope_match,
@@ -65,6 +68,7 @@ class HotLane:
         self._phased, self._phases = turn.config.phased, turn.config.active_phases
         self._scopes = turn.scopes
         self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
+        self._pool_ranks: dict[str | None, dict[str, int]] = {}
         self._found: dict[tuple[str | None, str, tuple[str, ...], Allowed], Found] = {}
         self._exclusions = Exclusions(turn)
         self.attempts = attempts(self._phases)
@@ -137,7 +141,7 @@ class HotLane:
         barred: tuple[str, ...] = (),
         allowed: Allowed = RULES,
     ) -> Found:
-        """Search a tier without the excluded memories (E-66), and score its candidates in the order of fusion."""
+        """Search a tier without the excluded memories (E-68), and score its candidates in the order of fusion."""
         key = scope, plan.tier, barred, allowed
         where = Filter(scope, plan.labels)
         found = self._found.get(key)
@@ -154,8 +158,8 @@ class HotLane:
             return [Entry(candidate, candidate.score, 1.0) for candidate in candidates]
         turn, entries = self._turn, list[Entry]()
         exempt = dict(turn.exempt)
-        for candidate in candidates:
-            factors = self._factors(candidate, turn.memories.by_id[candidate.id], scope)
+        for rank, candidate in enumerate(candidates, 1):
+            factors = self._factors(candidate, turn.memories.by_id[candidate.id], scope, rank)
             entries.append(Entry(candidate, factors.base, factors.repeat))
             if record:
                 turn.factors[candidate.id] = factors
@@ -163,19 +167,38 @@ class HotLane:
             turn.exempt = exempt
         return entries
 
-    def _factors(self, candidate: Candidate, row: Row, scope: str | None) -> Factors:
+    def _factors(self, candidate: Candidate, row: Row, scope: str | None, rank: int) -> Factors:
         phases, now = self._phases, self._turn.prompt.now_ms
         on = phases.score
-        ranked = over_pool(candidate, self._turn.tiers.pool(scope)) if phases.relevance_over == "pool" else candidate
+        times = self._turn.state.history.times(row.id) if "novelty" in on else 0
         return Factors(
-            relevance(ranked, phases.relevance) if "relevance" in on or not on else 1.0,
+            self._relevance(candidate, scope, rank) if "relevance" in on or not on else 1.0,
             scope_match(self._scope_index[scope]) if "scope_match" in on else 1.0,
             recency(row, now) if "recency" in on else 1.0,
             importance_prior(row) if "importance_prior" in on else 1.0,
-            novelty(self._turn.state.history.times(row.id)) if "novelty" in on else 1.0,
+            novelty(times) if times and not self.exempt(candidate, row) else 1.0,
             self._repeat(candidate, row),
             UNTRUSTED_FACTOR if phases.trust == "soft" and row.trust_tier in (UNTRUSTED, QUARANTINED) else 1.0,
+            phases.exact_boost if phases.exact_boost != 1.0 and self._exact_hit(candidate, row) else 1.0,
         )
+
+    def _relevance(self, candidate: Candidate, scope: str | None, rank: int) -> float:
+        """Return the relevance on the configured scale; ``rank`` counts the candidates that may be selected."""
+        scale, depth = self._phases.relevance, self._turn.config.auto_recall.search_limit
+        fusion = self._turn.config.fusion
+        if self._phases.relevance_over != "pool":
+            return rank_relevance(rank, depth) if scale == "rank" else relevance(candidate, scale, fusion)
+        pool = self._turn.tiers.pool(scope)
+        if scale != "rank":
+            return relevance(over_pool(candidate, pool), scale, fusion)
+        if scope not in self._pool_ranks:
+            self._pool_ranks[scope] = {identity: rank for rank, identity in enumerate(pool.scores, 1)}
+        return rank_relevance(self._pool_ranks[scope].get(candidate.id, POOL_DEPTH), POOL_DEPTH)
+
+    def _exact_hit(self, candidate: Candidate, row: Row) -> str | None:
+        """Return the rule that makes a memory an exact hit for the prompt (E-57)."""
+        numbers = self._phases.exact_hit == "numbers"
+        return exact_hit(self._turn.text, row.text, candidate.fts_rank, numbers=numbers)
 
     def _repeat(self, candidate: Candidate, row: Row) -> float:
         recall, times = self._turn.config.auto_recall, self._times[row.id]
@@ -185,21 +208,28 @@ class HotLane:
         return repeat_factor(times, recall.repeat_penalty, recall.repeat_window_turns, decay)
 
     def exempt(self, candidate: Candidate, row: Row) -> bool:
-        """Whether this memory is exempt from repeat suppression (E-55); record the rule of an exact hit."""
+        """Whether this memory is exempt from repeat suppression and novelty (E-55); record the rule."""
         turn = self._turn
         pinned = turn.built_working_set is not None and row.id in turn.built_working_set.pinned
-        if pinned or (row.hard_rule and self._phases.hard_rules):
-            return True
-        rule = exact_hit(turn.text, row.text, candidate.fts_rank)
+        hard = row.hard_rule and self._phases.hard_rules
+        top = "top" if row.id in self._top else None
+        rule = "pinned" if pinned else "hard_rule" if hard else self._exact_hit(candidate, row) or top
         if rule:
             turn.exempt[row.id] = rule
         return rule is not None
+
+    @cached_property
+    def _top(self) -> frozenset[str]:
+        """The best candidates of the whole pool, which are exempt from repeat suppression."""
+        count = self._phases.repeat_exempt_top
+        pool = self._turn.tiers.pool(self._turn.filter_scope) if count else None
+        return frozenset(islice(pool.scores, count)) if pool else frozenset()
 
 
 def is_rescored(config: EngineConfig) -> bool:
     """Whether candidates are sorted by a final score instead of the order of fusion."""
     phases = config.active_phases
-    return bool(phases.repeat or phases.score or phases.trust == "soft")
+    return bool(phases.repeat or phases.score or phases.trust == "soft" or phases.exact_boost != 1.0)
 
 
 def _ranked(entries: list[Entry], *, repeats: bool) -> list[Candidate]:

@@ -23,5 +23,5 @@ def repeat_factor(times: int, penalty: float, window: int, decay: str = "compoun
 
 
 def novelty(times: int) -> float:
-    """Return the optional novelty factor (E-56), lower with every recall turn (of any session) that injected it."""
+    """Return the novelty factor (E-56), lower with every recall turn (of any session) that injected it."""
     return 1.0 / (1.0 + 0.15 * math.log1p(times))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.recordings.model import MUST, NICE
-from lab.retrieval.fusion import K
+from lab.retrieval.fusion import RRF, Fusion, K
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
 from lab.systems.openclaw.recall.todo import DAY_MS
@@ -21,20 +21,33 @@ UNTRUSTED_FACTOR = 0.001
 BEST_RRF = 2.0 / (K + 1)
 
 
-def relevance(candidate: Candidate, scale: str = "rrf") -> float:
-    """Return a candidate's relevance in 0..1.
+def rank_relevance(rank: int, depth: int) -> float:
+    """Return the relevance of a fused rank from 1, on a scale that falls from 1 to 1/``depth`` in equal steps.
+
+    On this scale a factor costs ranks: 0.65 puts the first of 12 candidates behind the fifth. So a penalty changes the
+    ranking and deletes nothing (seed 000). Ranks beyond the depth keep the last value.
+    """
+    return max(1, depth + 1 - rank) / depth
+
+
+def relevance(candidate: Candidate, scale: str = "rrf", fusion: Fusion = RRF) -> float:
+    """Return a candidate's relevance in 0..1 from its scores.
 
     ``rrf``: its fused score divided by the best possible one. This is flat: rank 10 in both lanes still scores .87, so
     a penalty of .15 outweighs any difference in rank. ``reciprocal``: the mean of 1/rank over both lanes.
     ``similarity``: the cosine of unit vectors, at least 0; a text match moves it towards 1 by half the distance times
-    1/rank.
+    1/rank. ``fused``: the score of the configured fusion divided by the best possible one.
     """
+    if scale == "fused":
+        return candidate.score / fusion.best
     if scale == "reciprocal":
         ranks = (candidate.fts_rank, candidate.vec_rank)
         return sum(1.0 / rank for rank in ranks if rank) / 2.0
     if scale == "similarity":
         cosine = max(0.0, 1.0 - candidate.distance / 2.0) if candidate.vec_rank else 0.0
         return cosine + (1.0 - cosine) * 0.5 / candidate.fts_rank if candidate.fts_rank else cosine
+    if fusion is not RRF and fusion != RRF:
+        return sum(1.0 / (K + rank) for rank in (candidate.fts_rank, candidate.vec_rank) if rank) / BEST_RRF
     return candidate.score / BEST_RRF
 
 
@@ -45,7 +58,7 @@ def over_pool(candidate: Candidate, pool: Pool) -> Candidate:
     vector lane returned keeps its distance and ranks behind the pool.
     """
     fts, near = pool.fts.get(candidate.id), pool.vec.get(candidate.id)
-    score = sum(1.0 / (K + rank) for rank in (fts, near and near[0]) if rank)
+    score = pool.scores.get(candidate.id, 0.0)
     if near:
         return candidate._replace(score=score, fts_rank=fts, vec_rank=near[0], distance=near[1])
     return candidate._replace(score=score, fts_rank=fts, vec_rank=POOL_DEPTH + 1 if candidate.vec_rank else None)

@@ -13,17 +13,26 @@ from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.receipt import most_listed
-from lab.systems.openclaw.recall.stages import mark_stale, take
+from lab.systems.openclaw.recall.scoped import ScopedSelection, fallback_receipt
+from lab.systems.openclaw.recall.stages import SILENT, mark_stale, skip_if, take
 from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set
 from lab.systems.openclaw.seed.exclusions import BARRED, Allowed
+from lab.systems.openclaw.seed.hard_rules import give_slots
 from lab.systems.openclaw.seed.hot_lane import HotLane
 from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
 from lab.systems.openclaw.seed.policy_loop import policy_tier
+from lab.systems.openclaw.seed.trivial import is_trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.seed.working_set import CATEGORIES, MAX_ROWS, WorkingSet, build_working_set, cut_lines
-from lab.systems.openclaw.select.outcome import Picked
+from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length
+
+
+def trivial(turn: SeedTurn) -> None:
+    """End the turn if the prompt is empty or trivial (E-19)."""
+    recall = turn.config.auto_recall
+    skip_if(turn, is_trivial(turn.text, skip=recall.skip_trivial_prompts, max_chars=recall.trivial_min_chars))
 
 
 def add_working_set(turn: SeedTurn) -> None:
@@ -64,11 +73,19 @@ def select(turn: SeedTurn) -> None:
     phases = turn.config.active_phases
     # With pinned_counts "inside", the Working Set takes one slot. Hard rules take their slots before other memories.
     inside = turn.pinned is not None and phases.pinned_counts == "inside"
-    limit = max(0, turn.config.max_items - inside - len(turn.hard))
+    limit = give_slots(turn, turn.config.max_items - inside)
     times = Counter[str]()
     if phases.repeat and turn.prompt.session is not None:
         times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
+    turn.silent = is_silent(turn)
+    if turn.silent:
+        nothing_found = fallback_receipt(turn.config.scope_policy, turn.barred)
+        take(turn, ScopedSelection(Selection([], [], [SILENT]), nothing_found))
+        turn.final = [_hard_pick(row) for row in turn.hard]
+        if turn.config.phased:
+            _explain_suppression(turn, lane, limit)
+        return
     scoped = lane.select(turn.tiers, limit)
     take(turn, scoped)
     mark_stale(turn, _stale_dropped(turn, lane, limit))
@@ -80,19 +97,26 @@ def select(turn: SeedTurn) -> None:
             turn.additions["policyTier"] = policy_tier(scoped.selection)
 
 
+def is_silent(turn: SeedTurn) -> bool:
+    """Return whether the primary scope has nothing relevant enough; hard rules and the Working Set stay."""
+    return turn.config.phased and turn.tiers.silent(turn.filter_scope, turn.config.silence)
+
+
 def slots(turn: SeedTurn) -> None:
     """Collect the slots: Working Set, hard rules outside it, memories, documents; record a decision for each."""
-    rows = turn.memories.by_id
+    rows, most = turn.memories.by_id, turn.config.active_phases.item_max_chars
     turn.slots = [
         *([turn.pinned] if turn.pinned else ()),
         *(memory_slot(row) for row in turn.hard),
-        *(memory_slot(rows[pick.candidate.id]) for pick in turn.hits),
+        *(memory_slot(rows[pick.candidate.id], most) for pick in turn.hits),
         *turn.docs,
     ]
+    if most:
+        cut = [slot.id for slot in turn.slots if slot.id in rows and slot.text != rows[slot.id].text]
+        turn.additions["shortened"] = _ids(cut, most_listed(turn.config.receipts))
     if turn.config.phased:
         decisions = {turn.pinned.id: "pinned"} if turn.pinned else {}
         decisions |= {pick.candidate.id: pick.decision for pick in turn.final}
-        decisions |= {pick.candidate.id: "repeat_exempt" for pick in turn.hits if pick.candidate.id in turn.exempt}
         turn.additions["decisions"] = decisions | {slot.id: "docs" for slot in turn.docs}
 
 
@@ -161,6 +185,11 @@ def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int) -> None:
     if turn.excluded:
         unsuppressed = lane.select(turn.tiers.unrecorded(), limit, allowed=Allowed(duplicates=True))
         duplicates = [pick.candidate.id for pick in unsuppressed.selection.picked if pick.candidate.id in turn.excluded]
+    exempt = {key: turn.exempt[key] for key in (pick.candidate.id for pick in turn.hits) if key in turn.exempt}
+    if exempt:
+        turn.additions["repeatExempt"] = {"count": len(exempt), "rules": dict(list(exempt.items())[:listed])}
+    if turn.waiting:
+        turn.additions["hardRulesWaiting"] = _ids([row.id for row in turn.waiting if row.id not in chosen], listed)
     turn.additions |= {
         "suppressedByRepeat": _ids(repeated, listed) | {"penalized": len(penalised)},
         "pinnedByWorkingSet": _ids(list(turn.built_working_set.pinned) if turn.built_working_set else [], listed),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.turn import Turn
@@ -11,9 +11,13 @@ from lab.systems.openclaw.seed.working_set import WorkingSet
 
 @dataclass(slots=True)
 class SeedTurn(Turn):
-    """The turn's state, which the seeds' stages fill in. ``built_working_set`` is None if the Working Set is off."""
+    """The turn's state, which the seeds' stages fill in.
+
+    ``built_working_set`` is None if the Working Set is off. ``waiting`` are hard rules without a slot of their own.
+    """
 
     built_working_set: WorkingSet | None = None
+    waiting: list[Row] = field(default_factory=list)
 
     @property
     def carries_memories(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings
+from lab.systems.openclaw.config.knob import PROFILES, Knob, Section
 from lab.systems.openclaw.config.missing import NOT_HERE
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve, shown
 from lab.systems.openclaw.config.settings import (
@@ -20,7 +21,7 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.table import LAB, PLUGIN, PROFILES, Knob, Section
+from lab.systems.openclaw.config.table import LAB, PLUGIN
 from lab.systems.openclaw.config.values import finite, number_in_range, parse_env_boolean
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
@@ -70,7 +71,12 @@ def test_resolve_seed_defaults(raw: Any) -> None:
 def test_resolve_upstream_defaults() -> None:
     config = resolve(None, "upstream")
     assert config.auto_recall == AutoRecall(
-        max_items=4, strict_caps=False, repeat_window_turns=0, repeat_penalty=0.0, dedupe_backbone=False
+        max_items=4,
+        trivial_min_chars=8,
+        strict_caps=False,
+        repeat_window_turns=0,
+        repeat_penalty=0.0,
+        dedupe_backbone=False,
     )
     assert config.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
     assert config.text == TextSettings("none", True, "scan")
@@ -122,7 +128,7 @@ def test_resolve_puts_every_section_in_its_record() -> None:
         strict_caps=False,
         repeat_penalty=1.0,
     )
-    assert config.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("b",), max_length=8)
+    assert config.scope_policy == ScopePolicy(default_scope="team-x", fallback_scopes=("team-x", "b"), max_length=8)
     assert config.budget == Budget(max_chars=900, overflow_action="truncate_tail")
     assert config.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
     assert (config.embedding, config.read_only, config.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)
@@ -203,7 +209,10 @@ def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count
             "my.json: autoRecall.quotas.x: unknown key; known: caps, mustMax, niceMin, per, unknown",
         ),
         ({"weijiMemoryPreflight": {"x": 1}}, "my.json: weijiMemoryPreflight.x: unknown key; known: command"),
-        ({"lab": {"stopWords": "none"}}, "my.json: lab.stopWords: unknown key; known: arm, phases, profile, textLane"),
+        (
+            {"lab": {"stopWords": "none"}},
+            "my.json: lab.stopWords: unknown key; known: arm, fusion, phases, profile, silence, textLane",
+        ),
         ({"budget": {"maxChars": "abc"}}, "my.json: budget.maxChars: expected a number, found 'abc'"),
         (recall(maxItems=True), "my.json: autoRecall.maxItems: expected a number, found true"),
         (recall(quotas={"niceMin": None}), "my.json: autoRecall.quotas.niceMin: expected a number, found null"),

@@ -167,7 +167,7 @@ def test_documents_come_last_if_there_are_few_hot_items(kit: Any) -> None:
     assert turn.receipt["coldLane"]["returned"] == 2
     assert turn.receipt["injectedCount"] == 4
     # Cited documents are not recorded in the history.
-    assert dict(talk.state.history.recent("s1", 9)) == {engine_id("a"): 1}
+    assert dict(talk.state.history.recent("", 9)) == {engine_id("a"): 1}
     # Two hot items are enough.
     more = kit.Talk([*rows, kit.row("b", "gateway two")], kit.flow(working_set={"enabled": True}), docs=lane)
     assert more.say(ASK).cold_lane is None

@@ -22,7 +22,10 @@ UUID = "36a59560-885a-55c9-98c4-a404b1ac6ea0"
         ("since 1a2b3c4d it fails", {"1a2b3c4d"}),
         ("E1042 or ERR_TIMEOUT, or ora00942", {"e1042", "err_timeout", "ora00942"}),
         ("bump to v1.2.3 of lib-foo2 and my_table", {"v1.2.3", "lib-foo2", "my_table"}),
-        ("port 8443 and 999", {"8443"}),
+        ("10.0.0.5, 1.2.3, 555-0134 and 18080", {"10.0.0.5", "1.2.3", "555-0134", "18080"}),
+        # A year, a date, a time and a short number are no names of one thing.
+        ("8443, 2026, 2026-05-04, 2026/05, 04.05.2026, 20260504, 10:30, 24/7 and 3.14", set()),
+        ("a 10-minute talk, e.g. this one", set()),
         ("設定檔 config.yaml 在 /opt/應用", {"config.yaml", "/opt"}),
         ("a follow-up on the well-known mother-in-law's cafe", set()),
         ("deadbeef is a word, decade too, and 1234567 a number", {"1234567"}),
@@ -50,9 +53,20 @@ def test_evidence_phrases_of_a_query(query: str, phrases: set[str]) -> None:
 @pytest.mark.parametrize(
     ("query", "text", "rank", "rule"),
     [
-        ("why is 8443 busy", "The gateway listens on 8443.", None, "identifier"),
-        ("why is 8443 busy", "The gateway listens on 18443.", None, None),
-        ("why is 8443 busy", "the file is port_8443_old", None, None),
+        ("why is 18080 busy", "The gateway listens on 18080.", None, "identifier"),
+        ("why is 18080 busy", "The gateway listens on 118080.", None, None),
+        ("why is 18080 busy", "the file is port_18080_old", None, None),
+        # A number of four digits counts with the word before it, unless it may be a year.
+        ("why is 8443 busy", "The gateway listens on 8443.", None, None),
+        ("why is port 8443 busy", "The gateway listens on port 8443.", None, "identifier"),
+        ("why is port 8443 busy", "The gateway listens on port 18443.", None, None),
+        ("why is port 8443 busy", "The gateway listens on port 8443-9.", None, None),
+        ("連接埠 8443 怎麼了", "測試機的連接埠 8443", None, "identifier"),
+        ("the budget 2026, is it done", "Budget 2026 was approved", None, None),
+        ("anything from 2026-05-04", "2026-05-04: the deploy failed", None, None),
+        # Quoted words match as a whole, and function words never.
+        ('is "ok" enough', "rotate the token", None, None),
+        ('is "the" enough', "rotate the token", None, None),
         ("edit SRC/Main.rs", "src/main.rs is generated", 7, "identifier"),
         ("is main.rs old", "src/main.rs is generated", None, "identifier"),
         ('the rule "keep tabs"', "We KEEP TABS in all files", None, "phrase"),
@@ -72,6 +86,12 @@ def test_evidence_phrases_of_a_query(query: str, phrases: set[str]) -> None:
 )
 def test_exact_hit_returns_the_rule(query: str, text: str, rank: int | None, rule: str | None) -> None:
     assert exact_hit(query, text, rank) == rule
+
+
+@pytest.mark.parametrize("query", ["what of 2026", "on 2026-05-04 it broke", "8443"])
+def test_exact_hit_with_numbers_accepts_any_number(query: str) -> None:
+    text = "8443 was opened on 2026-05-04, in 2026"
+    assert (exact_hit(query, text, None), exact_hit(query, text, None, numbers=True)) == (None, "identifier")
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.one_of(st.none(), st.integers(1, 3)))
