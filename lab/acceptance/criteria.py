@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lab.acceptance.arms import HYBRID, OLD, VECTOR, Cast
 from lab.acceptance.evidence import Measured, Reference, share_of, shown
-from lab.compare.paired import Pairs
+from lab.compare.pairs import Pairs
 from lab.formatting import counted, number
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.measures.repetition import WINDOW
@@ -141,7 +141,7 @@ def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
 def must_winners_decay(runs: Runs, arm: str) -> Sequence[Test] | Line:
     """Criterion 2: without exact-hit evidence, the same must items do not dominate consecutive turns.
 
-    Judged as recorded, or with a large must pool if the old policy repeats itself only there.
+    Judged as recorded, or with a large must pool if only there most must items are repeats under the old policy.
     """
     measure = "MustRepeat"
     several = [measured for measured in (runs.plain, runs.saturated) if measured is not None]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from lab.compare.equal import equal_in
-from lab.compare.paired import Pairs
+from lab.compare.pairs import Pairs
 from lab.gate.evidence import Evidence as GateEvidence
 from lab.gate.line import Line
 from lab.gate.measures import judge_compared
@@ -21,7 +21,7 @@ from lab.runs.receipts import read_receipts
 from lab.runs.scores import Values
 from lab.systems.openclaw.seed.exact_hit import exact_hit
 
-# What is held against a candidate: a constant, or arms with their weights in a mean.
+# What a candidate is compared with: a constant, or arms with their weights in a mean.
 Reference = float | Mapping[str, float]
 # Categories of the memories that seed 001 asks for: decisions and preferences.
 SOUGHT = ("decision", "preference")
