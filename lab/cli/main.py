@@ -14,6 +14,7 @@ import typer
 
 from lab.cli import (
     ablate,
+    acceptance,
     baseline,
     cache,
     checks,
@@ -26,6 +27,7 @@ from lab.cli import (
     golden,
     latency,
     migrate,
+    missed,
     nightly,
     receipts,
     recordings,
@@ -67,6 +69,7 @@ for command in (
     view,
     diff,
     gate,
+    acceptance,
     baseline,
     nightly,
     ablate,
@@ -74,6 +77,7 @@ for command in (
     scale,
     silence,
     sweep,
+    missed,
     latency,
     recordings,
     golden,

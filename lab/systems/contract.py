@@ -306,7 +306,8 @@ class Standing(NamedTuple):
 class Explained:
     """A system's explanation of one of its recalls.
 
-    By memory key: ``standings``, ``reasons`` (why a memory was not injected) and ``below`` (a line below an item).
+    By memory key: ``standings``, ``reasons`` (why a memory was not injected), ``causes`` (the same as a word, one of
+    :data:`lab.replay.missed.CAUSES`) and ``below`` (a line below an item).
     ``runners_up`` are the keys of the next-ranked memories. ``about`` is shown after the name of the arm; ``head``,
     ``suppressed`` and ``candidates`` are lines of at most 80 columns; ``value`` has the same facts as JSON values.
     """
@@ -314,6 +315,7 @@ class Explained:
     about: str = ""
     standings: Mapping[str, Standing] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    causes: Mapping[str, str] = field(default_factory=dict)
     runners_up: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
     suppressed: tuple[str, ...] = ()
