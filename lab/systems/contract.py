@@ -34,8 +34,7 @@ class ArmInfo:
     configuration in plain JSON values, without secrets, from which the same arm can be made. ``inputs``: the sha256 of
     each file it reads, by name. ``embedder``: the embedding model that the configuration names, if any. ``seed``: the
     seed of its random numbers, if any. ``missing``: configuration keys that the lab's implementation does not support.
-    ``derives``: its recalls store rows derived from memories, such as a Working Set, under any source; such a row is
-    never an item.
+    ``derives``: its recalls store rows derived from memories, such as a Working Set; such a row is never an item.
     """
 
     name: str
@@ -148,7 +147,6 @@ class Recall:
 
     ``displaced`` are keys of must_remember memories that a must-first rule would have injected from the same
     candidates, and that this recall neither injected nor pinned; empty if the system has no tiers.
-
     ``status``: ``skipped`` if the system chose to inject nothing, ``degraded`` if a part of it failed and it reported
     so, ``failed`` if it raised or broke this contract. Only the loop creates failed recalls.
     """

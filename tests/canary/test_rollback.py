@@ -46,7 +46,7 @@ def test_rollback_that_leaves_a_trace_fails(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_rollback_without_an_effect_is_inconclusive(tmp_path: Path) -> None:
-    factors = dict.fromkeys(("relevance", "scopeMatch", "recency", "importancePrior"), False)
+    factors = dict.fromkeys(("scopeMatch", "recency", "importancePrior", "novelty"), False)
     off = {"lab": {"phases": {"repeat": False, "hardRules": False, "score": factors}}, "autoRecall": {"maxItems": 1}}
     # One label and one slot: there is nothing for quotas to divide.
     result = rollback(request(tmp_path, off, labels="sampled", must_share=1.0, nice_share=0.0))
