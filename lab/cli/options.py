@@ -159,7 +159,7 @@ Embedder = Annotated[
         "endpoint with its key in LAB_EMBEDDER_KEY; or hashing, no model, only for trying things out."
     ),
 ]
-Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms without their own.")]
+Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON or YAML) of arms without their own.")]
 FaultNames = Annotated[
     list[str] | None,
     typer.Option(

@@ -34,6 +34,8 @@ class ArmInfo:
     configuration in plain JSON values, without secrets, from which the same arm can be made. ``inputs``: the sha256 of
     each file it reads, by name. ``embedder``: the embedding model that the configuration names, if any. ``seed``: the
     seed of its random numbers, if any. ``missing``: configuration keys that the lab's implementation does not support.
+    ``derives``: its recalls store rows derived from memories, such as a Working Set, under any source; such a row is
+    never an item.
     """
 
     name: str
@@ -51,6 +53,7 @@ class ArmInfo:
     embedder: str | None = field(default=None, metadata={"about": "the embedding model that its configuration names"})
     seed: int | None = None
     missing: tuple[str, ...] = field(default=(), metadata={"about": "configuration keys that are not implemented"})
+    derives: bool = field(default=False, metadata={"about": "whether its recalls store rows of their own"})
 
 
 @dataclass(frozen=True, slots=True)
