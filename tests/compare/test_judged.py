@@ -48,15 +48,19 @@ def test_compare_says_first_that_arms_are_not_judged_alike(found: Comparison) ->
     assert set(found.judged) == {"tier_first_v1", "oracle"}
     assert found.apart is not None
     text = comparison_text(found, [])
-    assert text.startswith("Note: the arms are not judged alike: Judged@6 is tier_first_v1 0.")
-    assert re.search(r"oracle minus tier_first_v1 \(Judged@6 \d\.\d{3} and \d\.\d{3}\)", text)
-    assert comparison_html(found, []).startswith("<p>Note: the arms are not judged alike")
-    assert sentence(found, "recorded").startswith("Not judged alike (Judged@6 ")
+    first = " ".join(text.partition("oracle minus")[0].split())
+    assert first.startswith(
+        "trial: embedder hashing, which is for tests; the arms are not judged alike: Judged@6 is ti"
+    )
+    assert re.search(r"oracle minus tier_first_v1 \(Judged@6 \d\.\d{3} and \d\.\d{3}, not judged alike\)", text)
+    assert "the arms are not judged alike" in comparison_html(found, []).partition("</p>")[0]
+    assert sentence(found, "recorded").startswith("oracle against tier_first_v1 (Judged@6 ")
+    assert ", not judged alike), " in sentence(found, "recorded")
     assert found.as_json()["judged"]["apart"] == found.apart
     same = replace(found, judged=dict.fromkeys(found.judged, 0.5))
     assert "oracle minus tier_first_v1 (Judged@6 0.500 and 0.500)\n" in comparison_text(same, [])
     assert "judged alike" not in comparison_text(same, [])
-    assert not sentence(same, "recorded").startswith("Not judged")
+    assert "Judged@6" not in sentence(same, "recorded")
 
 
 def test_with_judged_stands_after_each_hit() -> None:
