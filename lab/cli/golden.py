@@ -182,13 +182,14 @@ def lint(
     read = _recordings(path, recordings, format, memories, memories_from)
     if any(is_added(key) for probe in golden.probes for key in marks(probe)):
         read = _with_haystack(read, recordings or datasets_beside(path), haystack, haystack_from or ())
-    report = check(golden, read, beside, equal_conversations(read))
+    complete = (recordings or datasets_beside(path)).is_dir()
+    report = check(golden, read, beside, equal_conversations(read), complete=complete)
     design = power(golden)
     run_facts = _run_facts(golden, beside.refused, run, baseline, candidate) if run else {}
     if as_json:
         emit_json(report.as_json() | {"power": design.as_json()} | run_facts)
     else:
-        judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} refused"
+        judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} irrelevant"
         judged += f", {report.unjudged} unjudged" if report.unjudged else ""
         emit(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
         if report.conditions:

@@ -49,6 +49,11 @@ def emit_differences(differences: Differences) -> None:
         f"{counted(len(differences.added), 'probe')} added, {len(differences.removed)} removed; "
         f"{counted(len(changes), 'change')} in {counted(len({change.probe for change in changes}), 'probe')}; "
         f"{len(differences.retyped)} of another type, {differences.reworded} with only the wording changed"
+        + (
+            f"; judged irrelevant in one set and not judged in the other: {len(differences.graded_zero)}"
+            if differences.graded_zero
+            else ""
+        )
     )
 
 

@@ -129,6 +129,7 @@ class Sheet:
             tuple(Judgement(key, 1, self.notes.get(key, "")) for key in forbidden),
             {"type": self.type},
             self.reason,
+            tuple(key for key in self.items if self.marks.get(key) == NO),
         )
 
 

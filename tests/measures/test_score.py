@@ -360,6 +360,7 @@ def test_score_run_missing_conversation_is_refused(run: RunDirectory, tmp_path: 
         ({"relevant": [{"memory": "m"}]}, "has no field 'grade'"),
         ({"relevant": 7}, "field 'relevant': expected a list, found a number"),
         ({"forbidden": None}, "field 'forbidden': expected a list, found null"),
+        ({"irrelevant": "m"}, "field 'irrelevant': expected a list, found a string"),
         ({"slices": 3}, "field 'slices': expected an object, found a number"),
     ],
 )
