@@ -291,5 +291,13 @@ _EMPTY_OF_SKIPS = (
 _KNOWN_FIELDS = {
     *_FIELDS,
     *("schema", "skipReason", "selectionMode", "quota", "fallback", "budget", "coldLane", "workingSet", "policyTier"),
-    *("decisions", "factors", "suppressedByRepeat", "pinnedByWorkingSet", "excludedAsBackboneDuplicate", "failed"),
+    *(
+        "decisions",
+        "notInjected",
+        "factors",
+        "suppressedByRepeat",
+        "pinnedByWorkingSet",
+        "excludedAsBackboneDuplicate",
+        "failed",
+    ),
 }

@@ -104,8 +104,6 @@ def _emit_markdown(comparison: Comparison, differences: list[Difference], comman
 
     warning = trial_line(comparison.trial)
     title = f"{markdown(comparison.candidate)} minus {markdown(comparison.baseline)}{markdown(judged(comparison))}"
-    if comparison.apart:
-        emit(f"**Note: {markdown(comparison.apart)}.**\n")
     emit(f"## {title}{f' ({markdown(warning)})' if warning else ''}\n")
     for note in comparison.embedder:
         emit(f"{markdown(note)}\n")
@@ -128,8 +126,6 @@ def _emit_latex(comparison: Comparison, differences: list[Difference], _: dict[s
 
     warning = trial_line(comparison.trial)
     names = f"{' '.join(comparison.candidate.split())} minus {' '.join(comparison.baseline.split())}"
-    if comparison.apart:
-        emit(f"\\par {latex(f'Note: {comparison.apart}.')}\n")
     emit(f"% {names}{judged(comparison)}{f' ({warning})' if warning else ''}; needs booktabs")
     if warning:
         emit(f"\\par {latex(warning)}\n")

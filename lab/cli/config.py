@@ -14,7 +14,12 @@ from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 
 STDIN = "-"
-File = Annotated[str, typer.Argument(help="A configuration, an openclaw.json with one in it, or - for standard input.")]
+File = Annotated[
+    str,
+    typer.Argument(
+        help="A configuration (JSON, JSON5 or YAML), an openclaw.json with one in it, or - for standard input."
+    ),
+]
 Profile = Annotated[str, typer.Option(help="Engine profile: seed or upstream.")]
 HostVersion = Annotated[
     str | None,
@@ -129,11 +134,12 @@ def _read(file: str) -> tuple[Any, str]:
 
 def _parsed(file: str) -> tuple[Any, str]:
     """Return the complete value of a file or standard input, and the name for messages."""
-    from lab.files import parse_json, read_text
+    from lab.config_text import parse_config
+    from lab.files import read_text
 
     if file != STDIN:
-        return parse_json(read_text(Path(file)), file), file
+        return parse_config(read_text(Path(file)), file), file
     try:
-        return parse_json(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin"), "stdin"
+        return parse_config(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin"), "stdin"
     except UnicodeDecodeError as error:
         raise UnusableInput(f"stdin: not UTF-8 text (byte {error.start})") from None

@@ -368,10 +368,10 @@ def _with_haystack(
     recordings: tuple[Recording, ...], path: Path, number: int | None, sets: Sequence[str]
 ) -> tuple[Recording, ...]:
     """Return the recordings with a haystack: the one given, or the default of these recordings."""
-    from lab.replay.haystack import Supply, default_haystack, read_supplies, with_haystack
+    from lab.replay.haystack import default_haystack, own_supplies, read_supplies, with_haystack
 
     number = default_haystack(path) if number is None else number
     if not number:
         return recordings
     others, _ = read_supplies(sets, path)
-    return with_haystack(recordings, [Supply("", recordings), *others], number, 0, path)[0]
+    return with_haystack(recordings, [*own_supplies(recordings, path), *others], number, 0, path)[0]

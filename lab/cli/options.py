@@ -10,10 +10,18 @@ import typer
 from lab.errors import UnusableInput
 from lab.set_registry import golden_at, is_shipped, recordings_at
 
+# Commands whose PATH may be a run directory.
+TAKES_RUNS = ("acceptance",)
+
 
 def _format_of(context: typer.Context, value: str) -> str:
-    """Return the given format, or ``lab`` for a shipped set. Raises :class:`UnusableInput` if neither applies."""
-    if value or context.resilient_parsing or is_shipped(context.params.get("path") or Path()):
+    """Return the given format, or ``lab`` for a shipped set and for a run, whose manifest says which it is.
+
+    Raises :class:`UnusableInput` if neither applies.
+    """
+    path = context.params.get("path") or Path()
+    is_run = context.info_name in TAKES_RUNS and (path / "manifest.json").is_file()
+    if value or context.resilient_parsing or is_shipped(path) or is_run:
         return value or "lab"
     raise UnusableInput("missing option --format: lab recordings list shows the formats")
 
@@ -159,7 +167,7 @@ Embedder = Annotated[
         "endpoint with its key in LAB_EMBEDDER_KEY; or hashing, no model, only for trying things out."
     ),
 ]
-Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON) of arms without their own.")]
+Config = Annotated[Path | None, typer.Option(help="Engine configuration (JSON or YAML) of arms without their own.")]
 FaultNames = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""``lab receipts audit``: check the receipts in the logs of a live engine."""
+"""``lab receipts audit`` and ``show``: check the receipts in the logs of a live engine, and print single ones."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ FIGURES = (
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
-    receipts = typer.Typer(no_args_is_help=True, help="Audit the receipts of a live engine.")
+    receipts = typer.Typer(no_args_is_help=True, help="Audit or print the receipts of a live engine.")
     receipts.command("audit")(audit)
+    receipts.command("show")(show)
     app.add_typer(receipts, name="receipts")
 
 
@@ -102,6 +103,31 @@ def audit(
     damaged = result["damage"]["lines"]
     if strict and damaged:
         raise CheckFailed(f"{', '.join(logs)}: {counted(damaged, 'damaged line')}")
+
+
+def show(
+    log: Annotated[str, typer.Argument(metavar="LOG", help="A gateway log, plain or gzip-compressed; - for stdin.")],
+    last: Annotated[int, typer.Option(min=1, help="Number of recalls to print, the latest last.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Print the last recall receipts of a log, each on one screen.
+
+    Each injected item has the decision that selected it; each must memory that lost its place has the reason. At most
+    24 lines of 80 columns for each receipt, without texts of memories.
+    """
+    from lab.canary.screens import last_receipts
+    from lab.systems.openclaw.recall.screen import receipt_screen
+
+    shown = last_receipts(log, last)
+    if as_json:
+        emit_json({"receipts": [{"line": number, "receipt": receipt} for number, receipt in shown]})
+        return
+    for at, (number, receipt) in enumerate(shown):
+        if at:
+            emit()
+        emit(f"{log}:{number}")
+        for line in receipt_screen(receipt):
+            emit(line)
 
 
 def _show(result: dict[str, Any], out: Path | None) -> None:

@@ -87,10 +87,12 @@ def validate(
 ) -> None:
     """Check recordings, and list errors and repaired records."""
     from lab.recordings.validate import validate as check
+    from lab.replay.scopes import scope_notes
 
     report = check(path, format)
+    notes = scope_notes(report.scopes)
     if as_json:
-        emit_json(report.as_json())
+        emit_json(report.as_json() | {"notes": list(notes)})
     else:
         emit_table(
             ["conversation", "sessions", "turns", "memories", "own probes"],
@@ -98,6 +100,7 @@ def validate(
         )
         if report.inventory:
             _emit_inventory(report.inventory)
+        emit_list("note", notes)
         emit_list("warning", report.warnings)
         emit_list("error", report.errors)
     if report.errors:
@@ -171,6 +174,9 @@ def convert(
     out: Annotated[Path, typer.Option("--out", help="The folder to create, with datasets/NAME and golden/NAME.")],
     memories: options.Memories = None,
     name: Annotated[str | None, typer.Option(help="NAME of the set. [default: the name of the format]")] = None,
+    scopes: Annotated[
+        str, typer.Option(help="raw, or validate scopes like scopePolicy.validationMode: normalize or strict.")
+    ] = "raw",
     as_json: Json = False,
 ) -> None:
     """Convert recordings and their golden set to the lab's format.
@@ -178,8 +184,11 @@ def convert(
     The result is read back and compared with the source.
     """
     from lab.recordings.convert import convert as write
+    from lab.replay.scopes import with_valid_scopes
 
-    done = write(path, format, out, memories=memories, name=name)
+    done = write(
+        path, format, out, memories=memories, name=name, change=lambda library: with_valid_scopes(library, scopes)
+    )
     if as_json:
         emit_json(done.as_json())
         return

@@ -15,22 +15,24 @@ from lab.runs.scores import Scores
 
 # Two arms whose Judged@k differ by more than this are not measured alike.
 MOST_APART = 0.05
+ROUNDING = 1e-9
 
 
 def judged_means(scores: Scores, cutoff: int) -> dict[str, float]:
-    """Return the mean of Judged@cutoff by arm, for the arms that have values."""
+    """Return the mean of Judged@cutoff by arm, for the arms that have values and inject anything at all."""
     means = {}
     for arm in scores.arms:
-        series = scores.all_of_arm(arm).get(f"Judged@{cutoff}")
-        values = [value for value in series.value if not math.isnan(value)] if series else []
-        if values:
+        of_arm = scores.of_arm(arm)
+        items = of_arm.get("InjectedItems")
+        values = of_arm[name].value if (name := f"Judged@{cutoff}") in of_arm else []
+        if values and (items is None or any(items.value)):
             means[arm] = math.fsum(values) / len(values)
     return means
 
 
 def apart(shares: Mapping[str, float], cutoff: int) -> str | None:
     """Return a warning if Judged@cutoff of some arms differ by more than :data:`MOST_APART`; else None."""
-    if len(shares) < 2 or max(shares.values()) - min(shares.values()) <= MOST_APART:
+    if len(shares) < 2 or max(shares.values()) - min(shares.values()) <= MOST_APART + ROUNDING:
         return None
     listed = ", ".join(f"{arm} {number(share)}" for arm, share in shares.items())
     return (

@@ -30,7 +30,9 @@ Value = dict[str, Any]
 Run = Callable[[], Difference | None]
 Runs = Iterator[tuple[str, Run]]
 NAME = "engine_vectors"
-HEAD = "upstream_head"
+HEAD, OLD = "upstream_head", "upstream_2026_03_27"
+# The defaults of the older plugin's Working Set.
+WORKING_SET_V1 = {"maxChars": 1200, "maxItemsPerSection": 3, "maxGoalChars": 200, "maxItemChars": 180}
 NO_VECTOR = {"fail": "provider_unavailable", "long": "embedding_input_too_long"}
 # In this case, the persisted Working Set ranks first in its tier: score, distance.
 WORKING_SET_FIRST = (99.0, 0.01)
@@ -68,8 +70,12 @@ def _not_compared(value: Any) -> Runs:
     return _skipped("capture, the tools and Wei Ji are not checked yet", value)
 
 
-def _older_plugin(value: Any) -> Runs:
-    return _skipped("recorded with an older plugin, which is not reproduced", value)
+def _config(plugin: str, config: Value) -> EngineConfig:
+    """Return the configuration of a case, for the plugin of the design documents' days with its Working Set."""
+    if plugin == HEAD:
+        return plugin_config(config)
+    sizes = {"workingSet": WORKING_SET_V1 | config.get("workingSet", {}), "lab": {"workingSet": "v1"}}
+    return plugin_config(config | sizes)
 
 
 def _skipped(why: str, value: Any) -> Runs:
@@ -85,20 +91,19 @@ def _cases(cases: Sequence[Value]) -> Runs:
         name = case["name"]
         if "kind" in case:
             yield from _prefixed(name, _not_compared([case]))
-        elif case["plugin"] != HEAD:
-            yield from _prefixed(name, _older_plugin(case["turns"]))
         else:
             no_vector = NO_VECTOR.get(case["embedding"])
             table = Scripted(case["rows"], words=case["fts"] == "ok", vectors=no_vector is None)
-            yield from _prefixed(name, _turns(table, plugin_config(case["config"]), case["turns"], no_vector))
+            yield from _prefixed(name, _turns(table, _config(case["plugin"], case["config"]), case["turns"], no_vector))
             if "rowsAfter" in case:
                 yield f"{name}/rowsAfter", _equal(case["rowsAfter"], partial(_rows_left, table))
 
 
 def _working_set_in_must_tier(value: Value) -> Runs:
-    table = Scripted(value["rows"], written=WORKING_SET_FIRST)
-    yield from _prefixed("head", _turns(table, plugin_config({"workingSet": {"enabled": True}}), value["head"], None))
-    yield from _prefixed("seed_era", _older_plugin(value["seed_era"]))
+    for name, plugin in (("head", HEAD), ("seed_era", OLD)):
+        table = Scripted(value["rows"], written=WORKING_SET_FIRST)
+        config = _config(plugin, {"workingSet": {"enabled": True}})
+        yield from _prefixed(name, _turns(table, config, value[name], None))
 
 
 def _turns(table: Scripted, config: EngineConfig, turns: Sequence[Value], no_vector: str | None) -> Runs:

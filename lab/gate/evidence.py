@@ -34,7 +34,8 @@ GIVES_VALUES = {
     "FalseRecall": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",
     "FalseItems": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",
     "GoldNice": "no relevant memory is labelled nice_to_have; see `lab replay --labels`",
-    "BackboneDuplication": "no arm has a Working Set; enable it in the configuration of an arm (workingSet.enabled)",
+    "BackboneDuplication": "no arm has a Working Set with lines; enable it in the configuration of an arm "
+    "(workingSet.enabled), and `lab replay --categories detected` if the set records no categories",
     "WrongScope": "scopes are not enforced; replay with `--scope recorded`, or tags",
     "AnyWrongScope": "scopes are not enforced; replay with `--scope recorded`, or tags",
     "MustRepeat": "no must_remember memory was injected; see `lab replay --labels` and `--categories`",

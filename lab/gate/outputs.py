@@ -66,10 +66,16 @@ def _is_ours(path: Path) -> bool:
 def headline(verdict: Verdict) -> str:
     """Return the verdict in one line: go or no-go if the policy names a rollback; reasons for a trial in brackets.
 
-    If the policy has a control, the line says whether the candidate is worth having beside it.
+    If the policy has a control, the line says whether the candidate is worth having beside it; if the arms were not
+    judged alike, it says so.
     """
-    trial = trial_line(verdict.trial)
-    return f"{_decided(verdict)} [{trial}]" if trial else _decided(verdict)
+    parts = [_decided(verdict) + (f" [{trial}]" if (trial := trial_line(verdict.trial)) else "")]
+    if verdict.control:
+        parts.append(verdict.control.sentence)
+    if verdict.judged and verdict.judged["apart"]:
+        shares = ", ".join(number(share) for share in verdict.judged["shares"].values())
+        parts.append(f"the arms are not judged alike (Judged@{verdict.judged['k']} {shares})")
+    return "; ".join(parts)
 
 
 def notes(verdict: Verdict) -> list[str]:
@@ -90,11 +96,6 @@ def _decided(verdict: Verdict) -> str:
     subject = verdict.policy
     if verdict.candidate:
         subject += f", {verdict.candidate}" + (f" against {verdict.baseline}" if verdict.baseline else "")
-    if verdict.control:
-        subject += f"; {verdict.control.sentence}"
-    if verdict.judged and verdict.judged["apart"]:
-        shares = ", ".join(number(share) for share in verdict.judged["shares"].values())
-        subject += f"; the arms are not judged alike (Judged@{verdict.judged['k']} {shares})"
     if verdict.rollback is None:
         return f"{verdict.status.upper()}: {subject}"
     go = {

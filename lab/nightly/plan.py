@@ -10,7 +10,7 @@
     name = "operators"
     recordings = "shipped:operators"       # or a path, relative to this file
     format = "lab"
-    arms = ["tier_first_v1", "tier_quota_v1", "wide=wide.json"]
+    arms = ["tier_first_v1", "tier_quota_v1", "hybrid", "wide=wide.json"]
     scope = "recorded"                     # and every other option of `lab replay`, with _ for -
     baseline = "operators"                 # default: the set's name
 
@@ -160,6 +160,11 @@ def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:
         if arm not in arms:
             raise UnusableInput(f"{where}: {arm!r} is not an arm of the set; it has: {', '.join(arms)}")
     policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
+    control = policy.control.arm if policy.control else None
+    if control is not None and ":" not in control and control not in arms:
+        raise UnusableInput(
+            f"{where}: policy {policy.name} compares with {control!r}, which is not an arm of the set; add it to arms"
+        )
     return Within(pair[0], pair[1], policy, _flag(value.get("critical", True), f"{where}: critical"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -37,14 +38,22 @@ class Converted:
 
 
 def convert(
-    path: Path, format_name: str, out: Path, *, memories: str | None = None, name: str | None = None
+    path: Path,
+    format_name: str,
+    out: Path,
+    *,
+    memories: str | None = None,
+    name: str | None = None,
+    change: Callable[[Library], Library] = lambda library: library,
 ) -> Converted:
     """Write a data set below ``out`` in the ``lab`` format, after checking that it reads back unchanged.
+
+    ``change`` is applied before writing, for instance to validate scopes.
 
     Raises :class:`UnusableInput` for unreadable input, for a conversation that the format cannot represent, and if
     ``out`` already holds something else.
     """
-    library = read_library(path, format_name, memories=memories)
+    library = change(read_library(path, format_name, memories=memories))
     folder_name = name or format_name
     if not re.fullmatch(r"[\w-][\w.-]*", folder_name):
         raise UnusableInput(f"name {folder_name!r}: use only letters, digits, dots, dashes and underscores")

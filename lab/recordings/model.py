@@ -12,6 +12,9 @@ MUST, NICE, IGNORE, UNKNOWN = "must_remember", "nice_to_have", "ignore", "unknow
 LABELS = (MUST, NICE, IGNORE, UNKNOWN)
 # Text search reads only this many characters of a query or an indexed text, because a prompt may quote an entire file.
 SEARCHED = 200_000
+# Who or what a memory's text came from.
+SOURCE_KINDS = ("operator", "tool", "web", "import", "system")
+PROVENANCE = ("source_kind", "source_ref", "lang")
 # The tier of each label.
 TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
@@ -46,8 +49,11 @@ class Memory:
     embedded and searched. ``label`` is None if the recording has no labels. ``trust`` names the source of the memory;
     ``hard_rule`` marks a memory that recall must never miss.
 
-    Only memories read from a store set the last two: ``place`` is the position of the row in its table (None: creation
-    order), and ``embedded`` is False if the row has no embedding.
+    ``source_kind`` (one of :data:`SOURCE_KINDS`), ``source_ref`` (the tool, address or transcript) and ``lang`` say
+    where the text came from and its language; they are blank if that is not recorded (seed 001). No search uses them.
+
+    Only memories read from a store set ``place`` and ``embedded``. ``place`` is the position of the row in its table
+    (None: creation order), and ``embedded`` is False if the row has no embedding.
     """
 
     key: str
@@ -64,6 +70,9 @@ class Memory:
     place: int | None = None
     embedded: bool = True
     visible_until: int | None = None
+    source_kind: str = ""
+    source_ref: str = ""
+    lang: str = ""
 
     def is_forgotten_at(self, seq: int) -> bool:
         """Return whether the memory was forgotten before turn ``seq``."""

@@ -23,7 +23,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet
-from lab.recordings.model import GLOBAL, LABELS, Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import GLOBAL, LABELS, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field, optional
 
 SCHEMA = "lab.recording.v1"
@@ -44,6 +44,9 @@ FIELDS = {
         "supersedes",
         "trust",
         "hard_rule",
+        "source_kind",
+        "source_ref",
+        "lang",
         "forgotten_after",
     },
 }
@@ -174,6 +177,9 @@ class _Lines:
                 supersedes=supersedes,
                 trust=optional(line, "trust", str, "user", at),
                 hard_rule=optional(line, "hard_rule", bool, False, at),
+                source_kind=_one_of(line.get("source_kind", ""), ("", *SOURCE_KINDS), "source_kind", at),
+                source_ref=optional(line, "source_ref", str, "", at),
+                lang=optional(line, "lang", str, "", at),
             )
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.golden.read import FIELDS as PROBE_FIELDS
 from lab.golden.read import HIGHEST
-from lab.recordings.model import LABELS
+from lab.recordings.model import LABELS, SOURCE_KINDS
 from lab.recordings.native import CATEGORIES, FIELDS, ROLES, SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -49,6 +49,9 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "supersedes": {"type": "array", "items": _TEXT},
         "trust": _TEXT,
         "hard_rule": {"type": "boolean"},
+        "source_kind": {"enum": ["", *SOURCE_KINDS]},
+        "source_ref": _TEXT,
+        "lang": _TEXT,
         "forgotten_after": {"type": "string", "pattern": "^[^/]+/[^/]+/."},
     },
     "probe": {

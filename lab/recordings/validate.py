@@ -29,16 +29,22 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """The sizes of every conversation, the errors and warnings, and the inventory if the format has one."""
+    """The sizes of every conversation, the errors and warnings, and the inventory if the format has one.
+
+    ``scopes`` are those of all turns and memories, as often as they occur.
+    """
 
     conversations: tuple[Counts, ...]
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
     inventory: Inventory | None = None
+    scopes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the validation as JSON-serializable values."""
-        return asdict(self)
+        values = asdict(self)
+        del values["scopes"]
+        return values
 
 
 def validate(path: Path, format_name: str) -> Validation:
@@ -62,7 +68,9 @@ def validate(path: Path, format_name: str) -> Validation:
         )
         for recording in library.recordings
     )
-    return Validation(counts, tuple(errors), tuple(warnings), library.inventory)
+    scopes = [turn.scope for recording in library.recordings for turn in recording.turns]
+    scopes += [memory.scope for recording in library.recordings for memory in recording.memories]
+    return Validation(counts, tuple(errors), tuple(warnings), library.inventory, tuple(scopes))
 
 
 def _other_versions(library: Library) -> list[str]:

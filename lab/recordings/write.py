@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import dump_json
-from lab.recordings.model import GLOBAL, Memory, Recording, Turn
+from lab.recordings.model import GLOBAL, PROVENANCE, Memory, Recording, Turn
 from lab.recordings.native import SCHEMA
 
 
@@ -90,6 +90,7 @@ class _Memories:
             line |= {"supersedes": list(memory.supersedes)} if memory.supersedes else {}
             line |= {"trust": memory.trust} if memory.trust != "user" else {}
             line |= {"hard_rule": True} if memory.hard_rule else {}
+            line |= {name: value for name in PROVENANCE if (value := getattr(memory, name))}
             until = memory.visible_until
             lines.append(line | ({"forgotten_after": self.turns[until - 1].key} if until else {}))
         return lines

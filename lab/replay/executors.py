@@ -88,7 +88,9 @@ def run_task(task: Task) -> Replayed | str:
         for retrieval, candidates in task.cached.items():
             candidates.serve(names[retrieval])
         changed = {retrieval: some for retrieval, some in task.cached.items() if some.changed}
-        aligned = alignments(recording, wrote)
+        # Rows that a recall derives, such as a Working Set, stand for no memory.
+        capturing = {info.name for info in plan.infos if info.writes}
+        aligned = alignments(recording, [entry for entry in wrote if entry.arm in capturing])
         return Replayed(
             table_bytes(receipts_table(answers, recording, aligned)),
             table_bytes(latency_table(answers)),

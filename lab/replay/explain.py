@@ -19,6 +19,9 @@ from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.directory import RunDirectory
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Explains, Recall
 
+UNBORN, FORGOTTEN = "unborn", "forgotten"
+_SENTENCES = {UNBORN: "it did not exist yet", FORGOTTEN: "it had been forgotten"}
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -69,7 +72,7 @@ def explain(
         answered = next(answer for answer in answers if answer.point.key == key)
         if answered.failure:
             raise CannotMeasure(f"{key}: arm {arm_name} fails: {answered.failure}")
-        return _explanation(play.memories, answered, calls[-1], info, detail or Detail())
+        return explanation_of(play.memories, answered, calls[-1], info, detail or Detail())
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
@@ -91,9 +94,10 @@ def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
     )
 
 
-def _explanation(
+def explanation_of(
     memories: Sequence[Memory], answered: Answered, call: RecallCall, info: ArmInfo, detail: Detail
 ) -> Explanation:
+    """Explain an answer as soon as the loop yields it; ``call`` is its recall. ``memories`` are the conversation's."""
     point, recall, system = answered.point, answered.recall, call.system
     known = {memory.key: memory for memory in memories}
     relevant = list(point.probe.grades) if point.probe else []
@@ -102,15 +106,16 @@ def _explanation(
     if isinstance(system, Explains):
         explained = system.explain(call.ask, call.candidates, recall, visible, detail)
     unseen = {key: _unseen(known[key], point.seq) for key in relevant if key in known and key not in visible}
-    given = {**explained.reasons, **unseen}
+    given = {**explained.reasons, **{key: _SENTENCES[cause] for key, cause in unseen.items()}}
     reasons = {key: given[key] for key in relevant if key in given}
+    causes = {**explained.causes, **unseen}
     scope = call.ask.scope
     in_reach = [memory for memory in memories if memory.is_visible_at(point.seq) and scope in (None, memory.scope)]
     counts = {label: sum((memory.label or UNKNOWN) == label for memory in in_reach) for label in LABELS}
     texts = {memory.key: memory.text for memory in memories} | {item.id: item.text for item in recall.items}
-    return Explanation(point, info, recall, call.ask, texts, counts, replace(explained, reasons=reasons))
+    return Explanation(point, info, recall, call.ask, texts, counts, replace(explained, reasons=reasons, causes=causes))
 
 
 def _unseen(memory: Memory, seq: int) -> str:
-    """Return why a memory was not visible."""
-    return "it did not exist yet" if memory.visible_from > seq else "it had been forgotten"
+    """Return the cause for which a memory was not visible."""
+    return UNBORN if memory.visible_from > seq else FORGOTTEN

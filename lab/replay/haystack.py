@@ -33,7 +33,7 @@ from lab.recordings.model import GLOBAL, Memory, Recording
 from lab.recordings.readers import FORMATS, Library, read_library
 from lab.replay.near_duplicates import NearDuplicates
 from lab.runs.manifest import Haystack, HaystackCounts
-from lab.set_registry import HAYSTACKS, recordings_at, shipped_name
+from lab.set_registry import DEMO, HAYSTACKS, recordings_at, shipped_name
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.openclaw.near_duplicate import normal_text
 
@@ -67,8 +67,21 @@ def fill(
     :func:`with_haystack`.
     """
     others, digests = read_supplies(sets, library.path)
-    recordings, counts = with_haystack(hosts, [Supply("", library.recordings), *others], number, seed, library.path)
+    supplies = [*own_supplies(library.recordings, library.path), *others]
+    recordings, counts = with_haystack(hosts, supplies, number, seed, library.path)
     return recordings, Haystack(number, seed, counts, digests)
+
+
+def own_supplies(recordings: Sequence[Recording], path: Path) -> list[Supply]:
+    """Return the recordings as supplies of their own haystacks.
+
+    In the shipped set, the conversations of the demo come first, so that its figures stay the same when conversations
+    are added.
+    """
+    if not default_haystack(path):
+        return [Supply("", recordings)]
+    first = [one for one in recordings if one.conversation in DEMO]
+    return [Supply("", first), Supply("", [one for one in recordings if one.conversation not in DEMO])]
 
 
 class _Source(NamedTuple):

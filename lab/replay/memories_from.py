@@ -24,8 +24,9 @@ from lab.embedding.stored import StoredVectors, stored_vectors
 from lab.errors import UnusableInput
 from lab.files import digest, read_json, read_json_lines
 from lab.golden.model import GoldenSet
-from lab.recordings.model import UNKNOWN, Memory, Recording
+from lab.recordings.model import PROVENANCE, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
+from lab.replay.scopes import scope_notes
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
@@ -44,8 +45,8 @@ NOT_SEARCHED = (
     "rows that the plugin itself could not search until they are imported with memory_import, because its searches "
     "need importance_label and scope"
 )
-# The score is optional (E-1); the flag is a field of the lab (E-58).
-OPTIONAL = ("importance", "hard_rule")
+# The score and where a text came from are optional (E-1); the flag is a field of the lab (E-58).
+OPTIONAL = ("importance", "hard_rule", *PROVENANCE)
 # Rows that are read at once with their vectors.
 BATCH = 1024
 LAST_DATE = 8_640_000_000_000_000
@@ -87,7 +88,10 @@ def read_stored(path: Path, *, vectors: bool = False) -> Stored:
     if path.is_dir() and any(reader.counts[_assumed(name)] for name in SEARCHED):
         reader.counts[NOT_SEARCHED] = len(reader.memories)
     memories = tuple(reader.memories)
-    notes = tuple(f"{path}: {what}: {count}" for what, count in reader.counts.items())
+    notes = (
+        *(f"{path}: {what}: {count}" for what, count in reader.counts.items()),
+        *(f"{path}: {note}" for note in scope_notes(memory.scope for memory in memories)),
+    )
     if not vectors:
         return Stored(memories, notes)
     if all(vector is None for vector, _ in raw_vectors.values()):
@@ -121,7 +125,9 @@ def with_stored(library: Library, stored: Stored) -> Library:
         recordings.append(replace(recording, memories=placed))
     golden = GoldenSet(library.golden.probes, (*library.golden.notes, *notes))
     check_probes(recordings, golden.probes)
-    identity = digest([astuple(memory) for memory in stored.memories])
+    # Without provenance, the identity of a store is that of versions that did not read it.
+    whole = [astuple(memory) for memory in stored.memories]
+    identity = digest([values if any(values[-len(PROVENANCE) :]) else values[: -len(PROVENANCE)] for values in whole])
     return replace(library, memories="stored", recordings=tuple(recordings), golden=golden, stored=identity)
 
 
@@ -187,6 +193,9 @@ class _Rows:
                     trust=values["trust_tier"] or DEFAULTS["trust_tier"],
                     hard_rule=hard,
                     embedded=embedded,
+                    source_kind=_text_or_none(row, "source_kind", at) or "",
+                    source_ref=_text_or_none(row, "source_ref", at) or "",
+                    lang=_text_or_none(row, "lang", at) or "",
                 )
             )
 

@@ -109,7 +109,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
             **listed,
             "log": _texts([recall.log for recall in recalls]),
             "receipt": strings(texts),
-            "block": strings([_hash(recall.context) for recall in recalls]),
+            "block": strings([block_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([recall.evicted for recall in recalls], "int32"),
             **{name: numbers([counts[at] for counts in checked], "int32") for at, name in enumerate(Checked._fields)},
@@ -170,7 +170,8 @@ def _receipt(answer: Answered) -> str:
     return orjson.dumps(recall.receipt).decode() if recall.receipt_text is None else recall.receipt_text
 
 
-def _hash(context: str) -> str:
+def block_hash(context: str) -> str:
+    """Return the first 16 hexadecimal digits of the sha256 of an injected text."""
     # A budget of the plugin may have cut a surrogate pair.
     return sha256(context.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -66,6 +66,7 @@ class Seat:
     def __init__(self, arm: Arm, info: ArmInfo, kit: Kit, given: Given, *, fed: bool) -> None:
         self.name, self.info, self.fed = arm.name, info, fed
         self.written: dict[str, Stored] = {}
+        self._derived: dict[str, Stored] = {}
         self.broken: Failure | None = None
         self._kit, self._given = kit, given
         self._foreign = is_foreign(arm)
@@ -138,7 +139,7 @@ class Seat:
                 require_writes(writes)
             if writes and not self._kit.captures:
                 raise Broken("captured_what_was_given")
-            self._book(writes)
+            self._book(writes, self.written)
             return writes
 
         return self._guarded("observe", observed) or NOTHING
@@ -169,25 +170,26 @@ class Seat:
         if answer.writes:
             if ask.probe:
                 raise Broken("trace_of_a_probe")
-            if not self._kit.captures:
+            if not (self._kit.captures or self.info.derives):
                 raise Broken("captured_what_was_given")
-            self._book(answer.writes)
+            # A derived row is no memory of the conversation, so it may not become an item.
+            self._book(answer.writes, self.written if self._kit.captures else self._derived)
         present = self._given.present if self.fed else ()
         for identity in (*ids, *answer.pinned):
             if identity not in present and identity not in self.written:
                 raise Broken("item_not_there" if identity in self._given.known else "unknown_item")
 
-    def _book(self, writes: Writes) -> None:
+    def _book(self, writes: Writes, held: dict[str, Stored]) -> None:
         for memory in writes.created:
-            if memory.id in self.written or (self.fed and memory.id in self._given.present):
+            if memory.id in held or (self.fed and memory.id in self._given.present):
                 raise Broken("created_twice")
-            self.written[memory.id] = memory
+            held[memory.id] = memory
         for memory in writes.updated:
-            if memory.id not in self.written:
+            if memory.id not in held:
                 raise Broken("updated_unknown")
-            self.written[memory.id] = memory
+            held[memory.id] = memory
         for identity in writes.deleted:
-            if self.written.pop(identity, None) is None:
+            if held.pop(identity, None) is None:
                 raise Broken("deleted_unknown")
 
     def _guarded(self, stage: str, call: Callable[[], T]) -> T | None:

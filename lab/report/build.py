@@ -150,9 +150,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         ),
         "comparison": replace(comparison, slices=()).as_json() if comparison else None,
         "compared": _compared(comparison) if comparison else None,
-        "notes": [*((f"Note: {comparison.apart}.",) if comparison.apart else ()), *notes(comparison, primary)]
-        if comparison
-        else [],
+        "notes": notes(comparison, primary) if comparison else [],
         "gains": gains(comparison) if comparison else "",
         "lower": [name for name in names if direction(name) == "lower"],
         "cutoff": run.cutoff,
@@ -235,9 +233,9 @@ def sentence(comparison: Comparison, labels: str) -> str:
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
         parts.append(f"but worse outside the primary measures: {', '.join(harms[:MOST_HARMS])}{more}")
-    alike = f"Not judged alike{judged(comparison)}: " if comparison.apart else ""
+    beside = judged(comparison) if comparison.apart else ""
     return (
-        f"{alike}{comparison.candidate} against {comparison.baseline}, {counted(conversations, 'conversation')}"
+        f"{comparison.candidate} against {comparison.baseline}{beside}, {counted(conversations, 'conversation')}"
         f"{', so the result does not generalise' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
     )
 

@@ -111,7 +111,8 @@ def notes(comparison: Comparison, differences: Sequence[Difference], *, has_mde:
     )
     if has_mde:
         legend += " MDE: minimum detectable effect, the smallest true difference detected with 80 % power."
-    lines = [legend, *_harms(comparison)]
+    alike = [f"{comparison.apart[0].upper()}{comparison.apart[1:]}."] if comparison.apart else []
+    lines = [legend, *alike, *_harms(comparison)]
     if comparison.sampled_labels:
         lines.append(f"{drawn(comparison.sampled_labels)}.")
     lines += sliced_over(dict.fromkeys(part.difference.measure for part in comparison.slices))
@@ -206,18 +207,24 @@ def gains(comparison: Comparison) -> str:
 
 
 def judged(comparison: Comparison) -> str:
-    """Return Judged@k of both arms for the title; nothing if no arm has one."""
+    """Return Judged@k of both arms for the title, and whether they differ; nothing if no arm has one."""
     if len(comparison.judged) < 2:
         return ""
     base, cand = (number(comparison.judged[arm]) for arm in (comparison.baseline, comparison.candidate))
-    return f" (Judged@{comparison.cutoff} {cand} and {base})"
+    differ = ", not judged alike" if comparison.apart else ""
+    return f" (Judged@{comparison.cutoff} {cand} and {base}{differ})"
+
+
+def first_line(comparison: Comparison) -> list[str]:
+    """Return what a reader must know before the numbers: that the run is a trial, that arms are not judged alike."""
+    trial = trial_line(comparison.trial)
+    return [*([trial] if trial else []), *([comparison.apart] if comparison.apart else [])]
 
 
 def comparison_text(comparison: Comparison, differences: Sequence[Difference]) -> str:
     """Return the comparison for a terminal of 80 columns."""
     lines = [
-        *([folded(f"Note: {comparison.apart}.")] if comparison.apart else []),
-        *([folded(trial)] if (trial := trial_line(comparison.trial)) else []),
+        *([folded("; ".join(first))] if (first := first_line(comparison)) else []),
         f"{comparison.candidate} minus {comparison.baseline}{judged(comparison)}",
         *map(folded, comparison.embedder),
         text_table(COLUMNS, [row(difference) for difference in differences]),
@@ -237,8 +244,7 @@ def comparison_html(comparison: Comparison, differences: Sequence[Difference]) -
     """Return the comparison as an HTML fragment, everything in it escaped."""
     beside = escape(judged(comparison))
     lines = [
-        *([f"<p>Note: {escape(comparison.apart)}.</p>"] if comparison.apart else []),
-        *([f"<p>{escape(trial)}</p>"] if (trial := trial_line(comparison.trial)) else []),
+        *([f"<p>{escape('; '.join(first))}</p>"] if (first := first_line(comparison)) else []),
         f"<p><strong>{escape(f'{comparison.candidate} minus {comparison.baseline}')}</strong>{beside}</p>",
         *(f"<p>{escape(note)}</p>" for note in comparison.embedder),
         html_table(WIDE, [wide(difference, comparison.family) for difference in differences], left=2),

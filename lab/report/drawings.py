@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.compare.paired import Comparison, Slice
 from lab.formatting import milliseconds
 from lab.latency.turns import TOTAL, Stage, stages
+from lab.replay.missed import FILE as MISSED
+from lab.replay.missed import counts_in
 from lab.report import figures
 from lab.report.comparison import shown, worse
 from lab.report.entry import Material, ReportData, ReportFigure
@@ -80,6 +82,11 @@ def _saturation(data: ReportData) -> list[Draw]:
         return []
     points = [Point(**row) for row in read_table(path).to_pylist()]
     return [partial(figures.saturation_figure, points, data.source)]
+
+
+def _missed(data: ReportData) -> list[Draw]:
+    path = data.run.path / MISSED
+    return [partial(figures.missed_figure, counts_in(read_table(path)), data.source)] if path.exists() else []
 
 
 def _silence(data: ReportData) -> list[Draw]:
@@ -211,6 +218,14 @@ FIGURES = (
         "Hits against repeats",
         "Every arm of the run. The oracle injects exactly the relevant memories; the arm none injects nothing.",
         _tradeoff,
+    ),
+    ReportFigure(
+        "missed",
+        "arms",
+        "Missed relevant memories by cause",
+        "From all relevant memories of all probes down to those in the prompt. Each missed memory has one cause, the "
+        "first that applies in the order of a recall; `lab missed` explains the causes.",
+        _missed,
     ),
     TIMELINE,
     ReportFigure(

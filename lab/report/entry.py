@@ -47,12 +47,16 @@ class ReportData:
     @property
     def source(self) -> str:
         """The source line of a figure: run, recordings, labels, model."""
-        resolved = self.run.manifest.resolved
-        return (
-            f"recall lab, run {self.run.manifest.run_key[:12]}: {resolved.format} recordings, "
-            f"{counted(len(self.run.conversations), 'conversation')}, labels {self.run.labels}, "
-            f"{resolved.embedder_model}"
-        )
+        return source_of(self.run)
+
+
+def source_of(run: RunDirectory) -> str:
+    """Return the source line of a figure: run, recordings, labels, model."""
+    resolved = run.manifest.resolved
+    return (
+        f"recall lab, run {run.manifest.run_key[:12]}: {resolved.format} recordings, "
+        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, {resolved.embedder_model}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Each takes plain records and returns a matplotlib figure; :func:`save` writes SV
 from __future__ import annotations
 
 from lab.report.figures_forest import forest_figure, slices_figure
+from lab.report.figures_missed import missed_figure
 from lab.report.figures_saturation import saturation_figure
 from lab.report.figures_scale import scale_figure
 from lab.report.figures_silence import silence_figure
@@ -22,6 +23,7 @@ __all__ = [
     "alt_text",
     "composition_figure",
     "forest_figure",
+    "missed_figure",
     "pareto_figure",
     "rendered",
     "saturation_figure",

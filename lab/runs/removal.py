@@ -10,7 +10,7 @@ from lab.files import cannot_write, leftovers
 from lab.runs.directory import DIGESTS, MANIFEST, RunDirectory, file_name
 
 FILES = (
-    *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet"),
+    *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet", "missed.parquet"),
     *("verdict.json", "verdict.xml", "verdict.prom", "report.html", "report.md", "report.json"),
 )
 # Folders with one file for each conversation.

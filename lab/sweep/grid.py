@@ -20,8 +20,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from lab.config_text import parse_config
 from lab.errors import UnusableInput
-from lab.files import parse_json, read_text, read_toml
+from lab.files import read_text, read_toml
 from lab.formatting import free_of_credentials
 from lab.shape import deep_merge, json_type
 from lab.systems.registry import config_in, systems
@@ -97,7 +98,7 @@ def read_grid(path: Path | None) -> Grid:
     """
     if path is None:
         return grid_of(DEFAULT, "the default grid")
-    value = free_of_credentials(read_toml(path)) if path.suffix == ".toml" else parse_json(read_text(path), str(path))
+    value = free_of_credentials(read_toml(path)) if path.suffix == ".toml" else parse_config(read_text(path), str(path))
     return grid_of(value, str(path))
 
 

@@ -160,7 +160,7 @@ def _from_others(haystack: Haystack | None) -> int:
 def _points(run: RunDirectory, size: int) -> list[ScalePoint]:
     summary = summarise(score_and_write(run), read_gold(run), run.arms)
     times = {stage.arm: stage.spent for stage in stages(run) if stage.stage == TOTAL}
-    reach = _in_reach(run)
+    reach = in_reach(run)
     points = []
     for arm in run.arms:
         means = summary["arms"][arm]["measures"]
@@ -171,7 +171,7 @@ def _points(run: RunDirectory, size: int) -> list[ScalePoint]:
     return points
 
 
-def _in_reach(run: RunDirectory) -> float | None:
+def in_reach(run: RunDirectory) -> float | None:
     """Return the mean number of memories in reach of the probes with gold, as the first arm sees them."""
     gold = {name for name, judgements in read_gold(run).items() if judgements.grades}
     visible: list[int] = []

@@ -34,6 +34,7 @@ class ArmInfo:
     configuration in plain JSON values, without secrets, from which the same arm can be made. ``inputs``: the sha256 of
     each file it reads, by name. ``embedder``: the embedding model that the configuration names, if any. ``seed``: the
     seed of its random numbers, if any. ``missing``: configuration keys that the lab's implementation does not support.
+    ``derives``: its recalls store rows derived from memories, such as a Working Set; such a row is never an item.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ArmInfo:
     embedder: str | None = field(default=None, metadata={"about": "the embedding model that its configuration names"})
     seed: int | None = None
     missing: tuple[str, ...] = field(default=(), metadata={"about": "configuration keys that are not implemented"})
+    derives: bool = field(default=False, metadata={"about": "whether its recalls store rows of their own"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,6 @@ class Recall:
 
     ``displaced`` are keys of must_remember memories that a must-first rule would have injected from the same
     candidates, and that this recall neither injected nor pinned; empty if the system has no tiers.
-
     ``status``: ``skipped`` if the system chose to inject nothing, ``degraded`` if a part of it failed and it reported
     so, ``failed`` if it raised or broke this contract. Only the loop creates failed recalls.
     """
@@ -303,7 +304,8 @@ class Standing(NamedTuple):
 class Explained:
     """A system's explanation of one of its recalls.
 
-    By memory key: ``standings``, ``reasons`` (why a memory was not injected) and ``below`` (a line below an item).
+    By memory key: ``standings``, ``reasons`` (why a memory was not injected), ``causes`` (the same as a word, one of
+    :data:`lab.replay.missed.CAUSES`) and ``below`` (a line below an item).
     ``runners_up`` are the keys of the next-ranked memories. ``about`` is shown after the name of the arm; ``head``,
     ``suppressed`` and ``candidates`` are lines of at most 80 columns; ``value`` has the same facts as JSON values.
     """
@@ -311,6 +313,7 @@ class Explained:
     about: str = ""
     standings: Mapping[str, Standing] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    causes: Mapping[str, str] = field(default_factory=dict)
     runners_up: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
     suppressed: tuple[str, ...] = ()

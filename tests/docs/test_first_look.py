@@ -53,4 +53,4 @@ def test_frames_comparison_figures_and_explanation_show_themselves(executed: lis
     assert sum("tier_quota_v1 minus tier_first_v1" in page and "MDE" in page for page in pages) == 1
     assert sum("<pre" in page and "next candidates, not injected" in page for page in pages) == 2
     assert sum('src="data:image/png;base64,' in page for page in pages) == 2
-    assert all("http" not in page for page in pages)
+    assert all('="http' not in page for page in pages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -66,11 +67,17 @@ def pools(logs: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return pool
 
 
-def judged(folder: Path, *files: list[str]) -> Verdict:
+# The rules on what is injected, which say nothing about the engine's health.
+VARIETY = {"repeat.rate", "repeat.longest_streak", "must.share", "repeat.distinct_share"}
+
+
+def judged(folder: Path, *files: list[str], variety: bool = False) -> Verdict:
     paths = [folder / f"{number}.log" for number in range(len(files))]
     for path, lines in zip(paths, files, strict=True):
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return judge(read_policy("stage-b"), audit=audit([str(path) for path in paths]))
+    policy = read_policy("stage-b")
+    rules = tuple(rule for rule in policy.rules if variety or rule.measure not in VARIETY)
+    return judge(replace(policy, rules=rules), audit=audit([str(path) for path in paths]))
 
 
 def failed(verdict: Verdict) -> set[str]:
@@ -93,6 +100,20 @@ def test_stage_b_sound_logs_pass_under_either_policy(logs: ModuleType, pools: An
     assert [one.status for one in paired.lines if one.measure == "pairs.injected_rate"] == [FAIL]
 
 
+def test_stage_b_refuses_a_log_of_the_old_policy(logs: ModuleType, pools: Any, tmp_path: Path) -> None:
+    first, quota = (
+        judged(tmp_path, logs.lines_of(logs.sampled(pools("sound")[policy], 400, random.Random(3))), variety=True)
+        for policy in POLICIES
+    )
+    assert (first.status, first.exit_code) == (FAIL, 1)
+    assert failed(first) >= {"must.share"}
+    assert failed(first) <= VARIETY
+    assert "must.share" not in failed(quota)
+    # Too short a log is not refused for it.
+    short = judged(tmp_path, logs.lines_of(pools("sound")[POLICIES[0]][:5]), variety=True)
+    assert (short.status, failed(short)) == (INCONCLUSIVE, set())
+
+
 def test_stage_b_too_few_recalls_stay_inconclusive(logs: ModuleType, pools: Any, tmp_path: Path) -> None:
     verdict = judged(tmp_path, logs.lines_of(pools("sound")[POLICIES[1]][:5]))
     assert (verdict.status, verdict.exit_code) == (INCONCLUSIVE, 3)
@@ -102,7 +123,10 @@ def test_stage_b_too_few_recalls_stay_inconclusive(logs: ModuleType, pools: Any,
 def test_stage_b_fails_what_a_broken_part_logs(logs: ModuleType, pools: Any, tmp_path: Path, name: str) -> None:
     for policy in POLICIES:
         verdict = judged(tmp_path, logs.lines_of(logs.sampled(pools(name)[policy], 320, random.Random(5))))
-        assert (verdict.status, failed(verdict)) == (FAIL, REPLAYED[name]), policy
+        assert verdict.status == FAIL, policy
+        # Whether a worst window has more than 20 % depends on where one failure in ten falls.
+        sometimes = {one for one in REPLAYED[name] if "worst" in one} if name.endswith("10 %") else set()
+        assert REPLAYED[name] - sometimes <= failed(verdict) <= REPLAYED[name], policy
 
 
 @pytest.mark.parametrize("name", EDITED)
@@ -135,7 +159,7 @@ def test_stage_b_fails_a_quota_that_is_not_kept(logs: ModuleType, pools: Any, tm
 
 def test_stage_b_remarks_lines_without_session(logs: ModuleType, pools: Any, tmp_path: Path) -> None:
     lines = logs.lines_of(logs.sampled(pools("sound")[POLICIES[0]], 400, random.Random(3)))
-    reasons = {one.measure: one.reason for one in judged(tmp_path, lines).lines}
+    reasons = {one.measure: one.reason for one in judged(tmp_path, lines, variety=True).lines}
     assert "have no session: the recalls of a scope count as one session" in reasons["repeat.rate"]
     assert "have no session" not in reasons["errors.rate"]
 

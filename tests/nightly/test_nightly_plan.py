@@ -19,7 +19,7 @@ policy = "rollout"
 name = "one"
 recordings = "shipped:operators"
 format = "lab"
-arms = ["tier_first_v1", "wide=wide.json"]
+arms = ["tier_first_v1", "hybrid", "wide=wide.json"]
 golden = "gold"
 must_share = 0.2
 limit = 2
@@ -44,7 +44,7 @@ def test_read_plan_returns_every_setting(tmp_path: Path) -> None:
     assert (plan.name, plan.policy.name, one.name, one.baseline) == ("n", "rollout", "one", "one")
     assert one.asked.path == str(shipped("datasets", "operators"))
     # Paths are relative to the plan's folder, whatever the current folder.
-    assert one.asked.arms == ("tier_first_v1", f"wide={tmp_path / 'wide.json'}")
+    assert one.asked.arms == ("tier_first_v1", "hybrid", f"wide={tmp_path / 'wide.json'}")
     assert (one.asked.golden, one.asked.must_share, one.asked.limit) == (str(tmp_path / "gold"), 0.2, 2)
     assert one.asked.conversation == ("tea-mountain",)
     (within,) = one.compare
@@ -64,6 +64,11 @@ def test_read_plan_returns_every_setting(tmp_path: Path) -> None:
             "shipped:operators",
             "shipped:trap",
             "set 1: recordings: shipped:trap: no such shipped set; known: ship",
+        ),
+        (
+            '"hybrid", ',
+            "",
+            "set 1: compare 1: policy rollout compares with 'hybrid', which is not an arm of the set; add it to arms",
         ),
         ("limit = 2", "limits = 2", "set 1: unknown key 'limits'; known: name"),
         ("limit = 2", "limit = -1", "set 1: limit: expected a whole number"),

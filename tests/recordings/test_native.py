@@ -15,6 +15,7 @@ from lab.golden.model import GoldenSet
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import read as read_native
 from lab.recordings.readers import read_library
+from lab.recordings.write import recording_lines
 
 Line = dict[str, Any] | str
 Read = Callable[..., Recording]
@@ -82,6 +83,19 @@ def test_read_complete_recording_gives_turns_and_memories(read: Read) -> None:
     )
     assert recording.sessions == ("s01", "s02")
     assert recording.has_labels
+
+
+def test_memory_with_provenance_is_read_and_written_back(read: Read) -> None:
+    given = {"source_kind": "tool", "source_ref": "web_search", "lang": "zh"}
+    recording = read(_header(), _session(), _turn("t01"), _memory(**given), _memory())
+    known, plain = recording.memories
+    assert (known.source_kind, known.source_ref, known.lang) == ("tool", "web_search", "zh")
+    assert (plain.source_kind, plain.source_ref, plain.lang) == ("", "", "")
+    lines = [json.loads(line) for line in recording_lines(recording).splitlines()]
+    written = [{name: line[name] for name in given if name in line} for line in lines if line["kind"] == "memory"]
+    assert written == [given, {}]
+    with pytest.raises(UnusableInput, match="source_kind 'friend' is none of"):
+        read(_header(), _session(), _turn("t01"), _memory(source_kind="friend"))
 
 
 def test_read_memory_with_trust_and_hard_rule_keeps_both(read: Read) -> None:

@@ -148,7 +148,7 @@ def test_gate_other_embedder_is_in_all_outputs(
     emit_verdict(verdict)
     assert NOTE in _after(capsys.readouterr().out, 5)
     assert NOTE in junit(verdict).decode().split("<testcase")[0]
-    assert NOTE in "".join(summary(verdict).splitlines(keepends=True)[:4])
+    assert NOTE in "".join(summary(verdict).splitlines(keepends=True)[:6])
     jsonschema.validate(json.loads(json.dumps(verdict.as_json())), verdict_schema())
 
 

@@ -24,7 +24,7 @@ from lab.replay.haystack import Supply, TooFew, with_haystack
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.gold import read_gold
-from lab.set_registry import shipped
+from lab.set_registry import DEMO, shipped
 from lab.systems.openclaw.near_duplicate import says_the_same
 
 DAY = 86_400_000
@@ -246,6 +246,8 @@ def test_shipped_set_has_a_haystack_of_400_by_default() -> None:
     assert plan.haystack is not None
     assert plan.haystack.memories == 400
     assert all(len(added(one)) == 400 for one in plan.recordings)
+    # The conversations of the demo come first, so that its figures stay the same when conversations are added.
+    assert {original_key(memory.key).split("/")[0] for one in plan.recordings for memory in added(one)} == set(DEMO)
     assert plan_of(SHIPPED, haystack=0).haystack is None
     # A copy, or one conversation of it, is another set.
     assert plan_of(SHIPPED / "two-desks.jsonl").haystack is None

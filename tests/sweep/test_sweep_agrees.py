@@ -20,7 +20,7 @@ from lab.runs.gold import read_gold
 from lab.sweep.grid import Grid, grid_of
 from lab.sweep.groups import Group, Writer, grouped, seated
 from lab.sweep.sweep import sweep
-from lab.sweep.tally import MEASURES
+from lab.sweep.tally import MEASURES, PROBES
 from lab.systems.openclaw.select.policies import MANY, POLICIES
 from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.spec import ArmSpec
@@ -164,7 +164,7 @@ def test_tally_equals_a_scored_run(tmp_path: Path, operators: Path, working_set:
         scored = summarise(score_run(run), read_gold(run), run.arms)["arms"][run.arms[0]]["measures"]
         k = run.cutoff
         for at, measure in enumerate(MEASURES):
-            name = f"{measure}@{k}" if measure in ("Success", "R", "nDCG", "GoldNice") else measure
+            name = f"{measure}@{k}" if measure in PROBES else measure
             wanted = scored[name]
             mine = means[number, at]
             assert (wanted is None and np.isnan(mine)) or mine == pytest.approx(wanted, abs=1e-12), (number, measure)

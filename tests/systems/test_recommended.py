@@ -30,7 +30,7 @@ def test_recommended_is_overridden_only_by_the_operators_settings() -> None:
     }
     mine, plain = describe(made(operators_config)), describe(made(None))
     assert mine["autoRecall"]["quotas"].pop("niceMin") == 3
-    assert plain["autoRecall"]["quotas"].pop("niceMin") == 1
+    assert plain["autoRecall"]["quotas"].pop("niceMin") == 0
     assert mine == plain
     assert recommended({}) == CONFIG
 

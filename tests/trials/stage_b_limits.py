@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from canary_logs import POLICIES, RECEIPT, Pool, lines_of
-from canary_table import LARGEST, SMALLEST, live_rows
+from canary_table import LARGEST, SMALLEST, VARIETY, live_rows
 from set_logs import CHECK, DEVELOPMENT, OPERATORS, PUBLIC, Set, half_of, replayed_set
 
 from lab.canary.audit import audit
@@ -45,7 +45,7 @@ from lab.gate.verdict import judge
 
 SEED = 20261123
 # The figures and the direction in which a limit is violated.
-FIGURES = {"repeat.rate": 1, "repeat.longest_streak": 1, "must.share": 1, "repeat.distinct_share": -1}
+FIGURES = {name: -1 if name == "repeat.distinct_share" else 1 for name in VARIETY}
 FALSE_ALARMS = 0.05 / len(FIGURES)
 SHOWN = {PASS: "GO", FAIL: "NO-GO", INCONCLUSIVE: "NO-GO YET"}
 

@@ -165,19 +165,23 @@ class BaselineSystem(MemorySystem):
         context = candidates or self.context
         scopes = {row.key: row.scope for row in context.rows} if context else {}
 
-        def reason(key: str) -> str:
+        def reason(key: str) -> tuple[str, str]:
             if ask.scope is not None and scopes.get(key, ask.scope) != ask.scope:
-                return f"its scope is {scopes[key]}; the scope of the turn is {ask.scope}"
+                return "scope", f"its scope is {scopes[key]}; the scope of the turn is {ask.scope}"
             if key in ranks:
-                return f"ranked {ranks[key]}; only the first {recall.injected} are injected"
-
+                return "slot", f"ranked {ranks[key]}; only the first {recall.injected} are injected"
             if SILENT in recall.receipt.get("rejected", ()):
-                return "the arm kept silent: the search found nothing relevant enough (lab.silence)"
-            return f"not among the first {self.arm.depth} of this arm"
+                return "silent", "the arm kept silent: the search found nothing relevant enough (lab.silence)"
+            return "depth", f"not among the first {self.arm.depth} of this arm"
 
         reasons = {key: reason(key) for key in relevant if not 0 < ranks.get(key, 0) <= recall.injected}
         beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
-        return Explained(f"profile {self.arm.config.profile}", reasons=reasons, runners_up=beyond)
+        return Explained(
+            f"profile {self.arm.config.profile}",
+            reasons={key: text for key, (_, text) in reasons.items()},
+            causes={key: cause for key, (cause, _) in reasons.items()},
+            runners_up=beyond,
+        )
 
 
 def _is_relevant(candidate: Candidate, floor: float) -> bool:

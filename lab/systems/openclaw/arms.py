@@ -22,6 +22,7 @@ from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.derived import DerivedRows
 from lab.systems.openclaw.displaced import displaced
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.lane import DocsLane
@@ -31,6 +32,7 @@ from lab.systems.openclaw.finish import RECEIPTS, finish, item_of
 from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.many.system import Group, Many, group_of
+from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
@@ -93,6 +95,7 @@ class _EngineArm(ABC):
             inputs={f"{file.repo}:{file.path}": sha256_file(file.file) for file in files},
             embedder=self.embedder,
             missing=self.missing,
+            derives=self.derives,
         )
 
     @property
@@ -113,6 +116,11 @@ class _EngineArm(ABC):
     @property
     def stateful(self) -> bool:
         """Whether earlier turns change later answers, as in the full flow."""
+        return False
+
+    @property
+    def derives(self) -> bool:
+        """Whether recalls store a Working Set."""
         return False
 
     @property
@@ -157,6 +165,13 @@ class FlowArm(_EngineArm):
     def stateful(self) -> bool:
         """Whether earlier turns change later answers."""
         return True
+
+    @property
+    def derives(self) -> bool:
+        """Whether recalls store a Working Set (E-28). The public plugin writes it even if it is read-only."""
+        config, settings = self.config, self.config.working_set
+        on = config.auto_recall.enabled and settings.enabled and settings.persist
+        return on and (config.upstream or not config.read_only)
 
     @property
     def shares(self) -> bool:
@@ -232,12 +247,16 @@ class PolicySystem(_Engine):
             candidates,
             self.config.max_items,
             timer,
+            explain_all=self.config.explains_all,
         )
         if ask.items_only:
             return recall
         missing_must = displaced(tiers, ask.scope, self.config.max_items, recall, candidates.by_id)
-        receipt_text = js_json(recall.receipt) if self.config.upstream else None
-        return replace(recall, receipt_text=receipt_text, displaced=missing_must)
+        receipt = recall.receipt
+        if self.config.explains_all and missing_must:
+            receipt = {**receipt, "notInjected": {engine_id(key): "quota" for key in missing_must}}
+        receipt_text = js_json(receipt) if self.config.upstream else None
+        return replace(recall, receipt=receipt, receipt_text=receipt_text, displaced=missing_must)
 
     def choose(self, tiers: Tiers, scope: str | None) -> Selection:
         """Run the policy (E-12). Tiers are searched and fused when the policy requests them."""
@@ -263,6 +282,7 @@ class FlowSystem(_Engine):
         if arm.documented:
             self._docs = packed_lane(self.config.docs, kit.prepared, kit.embedder, kit.vectors)
         self._table = None if arm.shares else kit.search(arm.retrieval)
+        self._derived = DerivedRows(self._listing, self._table)
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Add new memories to the listing, and to the table if it is private."""
@@ -305,7 +325,7 @@ class FlowSystem(_Engine):
             candidates.shared,
             candidates.no_vector,
             docs,
-            self._write if self._table is not None else None,
+            self._derived.write if self._table is not None or not ask.probe else None,
             candidates.gone,
         )
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
@@ -332,21 +352,13 @@ class FlowSystem(_Engine):
             turn.duplicates(),
             log=tuple(text for _, text in turn.log),
             receipt_text=js_json(turn.receipt or {}) if self.config.upstream else None,
+            writes=self._derived.writes(turn),
             evicted=(turn.receipt.get("budget") or {}).get("droppedCount", 0) if turn.receipt else None,
         )
         if turn.skip_reason:
             return answer
         missing_must = displaced(turn.tiers, turn.filter_scope, self.config.max_items, answer, candidates.by_id)
         return replace(answer, displaced=missing_must)
-
-    def _write(self, row: Row) -> None:
-        """Store a row that recall itself wrote, replacing the earlier one."""
-        if self._table is not None:
-            before = self._table.known(row.id)
-            if before is not None:
-                self._listing.remove(before)
-            self._table.write([row])
-            self._listing.add([row])
 
     def close(self) -> None:
         """Close the index of the documents, and the table if it is private."""

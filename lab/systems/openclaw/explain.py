@@ -30,6 +30,13 @@ from lab.systems.openclaw.select.tiers import recall_plans
 RUNNERS_UP = 3
 
 
+class Reason(NamedTuple):
+    """Why a memory was not injected: as a word to count by, and as a sentence."""
+
+    cause: str
+    text: str
+
+
 class RecallRecord(NamedTuple):
     """One recall: configuration, query, answer, and the turn after the flow (None: selection only)."""
 
@@ -57,6 +64,7 @@ def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequen
     )
     beyond = [item.id for item in recall.items[recall.injected : recall.injected + RUNNERS_UP]]
     searched = recall.receipt.get("tiersSearched")
+    reasons = {key: _reason(by_key[key], standings.get(key), record) for key in relevant if key not in injected}
     lower = {key: factor_line(turn, by_key[key]) for key in injected if turn and detail.full and key in by_key}
     return Explained(
         f"profile {config.profile}",
@@ -64,7 +72,8 @@ def explain_recall(record: RecallRecord, context: QueryContext, relevant: Sequen
             key: standing._replace(score=finals[key]) if standing.rank else standing
             for key, standing in standings.items()
         },
-        {key: _reason(by_key[key], standings.get(key), record) for key in relevant if key not in injected},
+        {key: reason.text for key, reason in reasons.items()},
+        {key: reason.cause for key, reason in reasons.items()},
         tuple([key for key in ranked if key not in present][:RUNNERS_UP] if searched else beyond),
         tuple(_head(record, detail)),
         tuple(suppression_lines(turn, full=detail.full)) if turn else (),
@@ -108,64 +117,63 @@ def _final_score(turn: Turn | None, row: Row, standing: Standing | None) -> floa
     return (standing.score if standing else None) or 0.0
 
 
-def _reason(row: Row, standing: Standing | None, record: RecallRecord) -> str:
-    """Return the reason why a memory was not injected, as a sentence."""
+def _reason(row: Row, standing: Standing | None, record: RecallRecord) -> Reason:
+    """Return the reason why a memory was not injected."""
     config, ask, recall, turn = record
     if turn is not None:
         reason = _in_the_flow(turn, row)
         if reason:
             return reason
     if ask.scope is not None and row.scope != ask.scope:
-        return f"its scope is {row.scope}; the scope of the turn is {ask.scope}"
+        return Reason("scope", f"its scope is {row.scope}; the scope of the turn is {ask.scope}")
     if SILENT in recall.receipt.get("rejected", ()):
-        return "recall kept silent: the search found nothing relevant enough (lab.silence)"
+        return Reason("silent", "recall kept silent: the search found nothing relevant enough (lab.silence)")
     ranked = next((rank for rank, item in enumerate(recall.items, 1) if item.id == row.key), None)
     if ranked is not None:
-        return f"ranked {ranked}; only the first {recall.injected} are injected"
+        return Reason("slot", f"ranked {ranked}; only the first {recall.injected} are injected")
     searched = [count.tier for count in turn.selection.tier_counts] if turn else recall.receipt["tiersSearched"]
     if not searched:
-        return f"not among the first {config.max_items} of this arm"
+        return Reason("slot", f"not among the first {config.max_items} of this arm")
     if standing is None and ask.faults:
-        return f"no lane returned it, under the injected faults of this turn: {', '.join(sorted(ask.faults))}"
+        faults = ", ".join(sorted(ask.faults))
+        return Reason("fault", f"no lane returned it, under the injected faults of this turn: {faults}")
     if standing is None or (standing.tier == "unknown" and not config.auto_recall.include_unknown_fallback):
-        return f"its label is {row.importance_label}, which no tier of this arm contains"
+        return Reason("label", f"its label is {row.importance_label}, which no tier of this arm contains")
     lanes = f"text rank {standing.fts or 'none'}, vector rank {standing.vec or 'none'} in its tier"
     if standing.tier not in searched:
-        return f"tier {standing.tier} was not searched: {searched[-1]} had filled all slots; {lanes}"
+        return Reason("tier", f"tier {standing.tier} was not searched: {searched[-1]} had filled all slots; {lanes}")
     if standing.rank is None:
-        return f"not among the {config.auto_recall.search_limit} candidates of tier {standing.tier}; {lanes}"
+        limit = config.auto_recall.search_limit
+        return Reason("depth", f"not among the {limit} candidates of tier {standing.tier}; {lanes}")
     taken = sum(item.tier == standing.tier for item in recall.items[: recall.injected])
     where = f"candidate {standing.rank} of tier {standing.tier} ({standing.score:.4f})"
     quota = config.auto_recall.quota
     cap = {"must": quota.must_max, "unknown": quota.unknown_max}.get(standing.tier or "")
     if recall.receipt.get("quota") and config.auto_recall.strict_caps and cap is not None and taken >= cap:
-        return f"{where}, but the tier's cap of {cap} was reached; {lanes}"
+        return Reason("slot", f"{where}, but the tier's cap of {cap} was reached; {lanes}")
     wildcard = [item.score for item in recall.items[: recall.injected] if item.signals.decision == "wildcard"]
     beyond = f", wildcards scored at least {min(wildcard):.4f}" if wildcard else ""
-    return f"{where}: {taken} slots went to that tier{beyond}; {lanes}"
+    return Reason("slot", f"{where}: {taken} slots went to that tier{beyond}; {lanes}")
 
 
-def _in_the_flow(turn: Turn, row: Row) -> str | None:
-    """Return what a stage of the flow did to a memory before or after selection, as a sentence; None if nothing."""
+def _in_the_flow(turn: Turn, row: Row) -> Reason | None:
+    """Return what a stage of the flow did to a memory before or after selection; None if nothing."""
     if turn.skip_reason:
-        return f"the prompt was skipped: {turn.skip_reason}"
+        return Reason("trivial", f"the prompt was skipped: {turn.skip_reason}")
     if row.id in turn.covered:
         cut = turn.config.working_set.max_item_chars
-        is_whole = row.id in turn.carried
-        return (
-            "it is in the Working Set, so it is not an item"
-            if is_whole
-            else (f"its first {cut} characters are in the Working Set, so it is not an item")
-        )
+        if row.id in turn.carried:
+            return Reason("pinned", "it is in the Working Set, so it is not an item")
+        return Reason("cut", f"its first {cut} characters are in the Working Set, so it is not an item")
     if any(pick.candidate.id == row.id for pick in turn.final):
         cut = turn.packed is not None and any(slot.id == row.id for slot in turn.packed.kept)
-        return f"it was selected, and the budget {'cut the block within it' if cut else 'dropped it'}"
+        return Reason("budget", f"it was selected, and the budget {'cut the block within it' if cut else 'dropped it'}")
     if turn.excluded.get(row.id):
-        return f"it duplicates the Working Set (same {turn.excluded[row.id]})"
+        return Reason("duplicate", f"it duplicates the Working Set (same {turn.excluded[row.id]})")
     stale = row.category == "todo" and is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)
     if stale:
-        return f"it is a TODO older than {turn.config.todo_stale_ttl_days} days"
+        return Reason("todo", f"it is a TODO older than {turn.config.todo_stale_ttl_days} days")
     factors = turn.factors.get(row.id)
     if factors and factors.repeat < 1.0:
-        return f"it was injected recently: its score was multiplied by {factors.repeat:.3f}"
+        return Reason("repeat", f"it was injected recently: its score was multiplied by {factors.repeat:.3f}")
     return None

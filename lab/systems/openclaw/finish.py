@@ -28,10 +28,13 @@ def finish(
     candidates: QueryContext,
     max_items: int,
     timer: StageTimer,
+    *,
+    explain_all: bool = False,
 ) -> Recall:
     """Build the recall of a selection, of which the first ``max_items`` are injected.
 
-    ``lane_summaries`` returns what the receipt lists of both lanes.
+    ``lane_summaries`` returns what the receipt lists of both lanes. ``explain_all``: the receipt names the decision of
+    every injected item.
     """
     rows = [candidates.by_id[pick.candidate.id] for pick in selection.picked]
     items = tuple([item_of(pick, row, pick.decision) for pick, row in zip(selection.picked, rows, strict=True)])
@@ -40,7 +43,10 @@ def finish(
     if ask.items_only:
         return Recall(items, len(chosen), timings=timer.timings, status=status)
     context = timer.stage("wrap", lambda: wrap([(row.category, row.importance_label, row.text) for row in chosen]))
-    receipt = timer.stage("receipt", lambda: _receipt(mode, ask, selection, lane_summaries(), candidates, chosen))
+    receipt = timer.stage(
+        "receipt",
+        lambda: _receipt(mode, ask, selection, lane_summaries(), candidates, chosen, explain_all=explain_all),
+    )
     timer.timings.setdefault(SEARCH, 0)
     return Recall(items, len(chosen), context, receipt, timer.timings, status, evicted=0)
 
@@ -52,8 +58,11 @@ def _receipt(
     lanes: tuple[Lane | Sequence[LaneHit], Lane | Sequence[LaneHit]],
     candidates: QueryContext,
     chosen: Sequence[Row],
+    *,
+    explain_all: bool,
 ) -> dict[str, Any]:
     scope = ask.scope or GLOBAL
+    decisions = {pick.candidate.id: pick.decision for pick in selection.picked[: len(chosen)]}
     return lifecycle_receipt(
         RECEIPTS,
         scope=scope,
@@ -66,6 +75,8 @@ def _receipt(
         final=[Final(row.id, row.importance_label, row.scope) for row in chosen],
         rejected=[*selection.rejected, *([candidates.no_vector] if candidates.no_vector else ())],
         injected=len(chosen),
+        parts={"decisions": decisions} if explain_all else None,
+        explain_all=explain_all,
     )
 
 

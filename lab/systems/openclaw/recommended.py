@@ -1,6 +1,6 @@
-"""The configuration recommended by the lab's sweeps: as good as search without tiers, with a lower repeat rate.
+"""The configuration recommended by the lab's search: better than untiered search on most sets, with fewer repeats.
 
-docs/settings.md has the comparisons and results.
+``tests/trials/recommended.py`` finds it; docs/settings.md has what cross-validation expects and what it shows.
 """
 
 from __future__ import annotations
@@ -15,32 +15,35 @@ ARM = "recommended"
 CONFIG: dict[str, Any] = {
     "autoRecall": {
         "selectionMode": "tier_quota_v1",
-        # One slot is reserved for a nice memory; relevance decides the others, whatever the label.
-        "quotas": {"mustMax": 0, "niceMin": 1, "unknownMax": 0, "caps": "reservation"},
-        "repeatPenalty": 0.2,
+        # Deep enough for what repeats push back.
+        "tierSearchMultiplier": 4,
+        # No slot is reserved: relevance decides, whatever the label.
+        "quotas": {"mustMax": 0, "niceMin": 0, "unknownMax": 0, "caps": "reservation"},
+        "repeatPenalty": 0.6,
         "repeatWindowTurns": 6,
     },
     # Hard rules go into the Working Set, which takes no slot from a memory.
     "workingSet": {"enabled": True},
-    "budget": {"maxChars": 12_000},
+    # The least relevant item is dropped first, however new it is.
+    "budget": {"maxChars": 12_000, "minRecentSlots": 0, "overflowAction": "truncate_tail"},
     "lab": {
+        # With k = 60 one lane's clear best loses to two mediocre ranks.
+        "fusion": {"method": "rrf", "k": 1},
+        # Only where nothing is similar at all: a higher threshold depends on the embedder and the memories.
+        "silence": {"signal": "mean", "threshold": 0.05},
         "phases": {
             # The best of a weak tier must not count as much as that of a strong one.
             "relevanceOver": "pool",
-            # With rank fusion any repeat penalty excludes a memory; with similarity it has a gradual effect.
-            "relevance": "similarity",
-            "score": {
-                "scopeMatch": False,
-                "recency": False,
-                "importancePrior": False,
-                "novelty": False,
-                "relevance": True,
-            },
-            # The sweeps counted repeats within a session.
-            "repeatHistory": "session",
+            "relevance": "fused",
+            "score": {"scopeMatch": False, "recency": False, "importancePrior": False, "relevance": True},
+            # What answers the prompt best may repeat; what fills the other slots should not.
+            "repeatExemptTop": 2,
+            "repeatDecay": "once",
             "hardRules": True,
             "pinnedCounts": "extra",
-        }
+            # Six memories of this length fit into the budget.
+            "itemMaxChars": 1_900,
+        },
     },
 }
 

@@ -2,7 +2,7 @@
 
 Accepted are the plugin's configuration itself; a whole openclaw.json; its ``plugins`` or ``plugins.entries``; and the
 plugin's entry, ``{"enabled": …, "config": {…}}``, with or without its name. OpenClaw reads its file as JSON5, so
-comments, trailing commas and unquoted keys are accepted.
+comments, trailing commas and unquoted keys are accepted. YAML is read as well (:mod:`lab.config_text`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.config_text import parse_config
 from lab.errors import UnusableInput
-from lab.files import parse_json, read_text
+from lab.files import read_text
 from lab.shape import json_type
 from lab.systems.openclaw.config.table import PLUGIN
 
@@ -22,11 +23,11 @@ EMBEDDER = "text-embedding-3-small"
 
 
 def read_value(path: Path) -> Any:
-    """Return the JSON value in a file, including everything around the plugin's configuration.
+    """Return the value of a JSON, JSON5 or YAML file, including everything around the plugin's configuration.
 
-    Raise :class:`UnusableInput` if the file is missing or not JSON.
+    Raise :class:`UnusableInput` if the file is missing or none of these.
     """
-    return parse_json(read_text(path), str(path))
+    return parse_config(read_text(path), str(path))
 
 
 def embedder_of(value: object) -> str | None:

@@ -151,7 +151,7 @@ def describe(config: EngineConfig) -> dict[str, Any]:
     quotas |= _values_of(recall.quota, QUOTAS, profile)
     described["autoCapture"]["todoStaleTtlDays"] = config.todo_stale_ttl_days
     described["readOnly"] = config.read_only
-    lab["profile"] = profile
+    lab["profile"], lab["workingSet"] = profile, config.working_set.variant
     lab["textLane"] |= _values_of(config.text, TEXT_LANE, profile)
     if profile == SEED:
         quotas |= {"wildcard": "strict" if recall.strict_caps else "best", "per": recall.quotas_per}
@@ -270,7 +270,7 @@ def _config(values: dict[str, Any], profile: str) -> EngineConfig:
         auto_recall=_build(AutoRecall, mixed if profile == SEED else mixed | _NO_REPEAT),
         scope_policy=_build(ScopePolicy, values["scopePolicy"]),
         budget=_build(Budget, values["budget"]),
-        working_set=_build(WorkingSetSettings, values["workingSet"]),
+        working_set=_build(WorkingSetSettings, values["workingSet"] | {"variant": lab["workingSet"]}),
         receipts=_build(ReceiptSettings, values["receipts"]),
         docs=_build(DocsSettings, values["docsColdLane"]),
         embedding=_build(Clamp, values["embedding"]),

@@ -47,7 +47,10 @@ class AutoRecall:
 
 @dataclass(frozen=True, slots=True)
 class WorkingSetSettings:
-    """``workingSet`` (E-26). Sizes are UTF-16 units and lines; the profile selects the variant."""
+    """``workingSet`` (E-26). Sizes are UTF-16 units and lines.
+
+    ``variant``: the text is the profile's (``current``) or that of the documents' days (``v1``; E-69).
+    """
 
     enabled: bool = False
     persist: bool = True
@@ -55,6 +58,7 @@ class WorkingSetSettings:
     max_items_per_section: int = 3
     max_goal_chars: int = 200
     max_item_chars: int = 180
+    variant: str = "current"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,8 @@ class Phases:
     ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top (extra).
     ``item_max_chars``: a longer memory is injected as its first so many UTF-16 units, 0 for no limit; hard rules are
     never cut. ``tier_mode``: fallback (the tier ignore if recall would be empty), live (never), or loop_v0 (3.5).
+    ``receipt``: receipts explain every item and every must memory that lost its place (screen), or list
+    ``receipts.maxItems`` items (listed); under any selection policy.
     """
 
     repeat: bool = True
@@ -122,11 +128,19 @@ class Phases:
     pinned_counts: str = "inside"
     item_max_chars: int = 0
     tier_mode: str = "fallback"
+    receipt: str = "screen"
 
 
 # All phases off: in the plugin, and under the old policy, so that one line of configuration rolls back.
 NO_PHASES = Phases(
-    repeat=False, score=(), trust="off", recent_days=0, hard_rules=False, pinned_counts="extra", tier_mode="live"
+    repeat=False,
+    score=(),
+    trust="off",
+    recent_days=0,
+    hard_rules=False,
+    pinned_counts="extra",
+    tier_mode="live",
+    receipt="listed",
 )
 
 
@@ -163,6 +177,11 @@ class EngineConfig:
     def active_phases(self) -> Phases:
         """The phases in effect."""
         return self.phases if self.phased else NO_PHASES
+
+    @property
+    def explains_all(self) -> bool:
+        """Whether receipts explain every item, and not only the first ``receipts.maxItems`` (E-68)."""
+        return self.phases.receipt == "screen"
 
     @property
     def max_items(self) -> int:

@@ -272,6 +272,7 @@ PHASES = Section(
         "pinnedCounts": _choice("inside", "extra"),
         "itemMaxChars": _whole(0, 0, 12_000),
         "tierMode": _choice("fallback", "live", "loop_v0"),
+        "receipt": _choice("screen", "listed"),
     },
     boolean=False,
     only_seed=True,
@@ -304,6 +305,7 @@ LAB = Section(
     {
         "profile": Knob("choice", choices=PROFILES),
         "arm": _text(),
+        "workingSet": _choice("current", "v1"),
         "textLane": TEXT_LANE,
         "fusion": FUSION,
         "silence": SILENCE,

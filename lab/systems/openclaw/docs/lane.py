@@ -24,7 +24,10 @@ _SPACES = re.compile(f"[{WHITESPACE}]+")
 
 
 class DocHit(NamedTuple):
-    """A citation. ``text`` is a snippet; ``match`` names the lanes that returned it: ``fts``, ``vector`` or both."""
+    """A citation. ``text`` is a snippet; ``match`` names the lanes that returned it: ``fts``, ``vector`` or both.
+
+    The operator wrote every document, so the last two fields are the same for all (seed 001).
+    """
 
     record_ref: str
     doc_kind: str
@@ -35,6 +38,8 @@ class DocHit(NamedTuple):
     repo: str
     score: float
     match: tuple[str, ...]
+    source_kind: str = "operator"
+    trust_tier: str = "trusted"
 
 
 class DocsFound(NamedTuple):

@@ -53,25 +53,25 @@ def _packed_with_receipt(turn: Turn, pack: Pack) -> tuple[Packed, dict[str, Any]
     if receipts.verbosity != "high":
         # Without a comment the receipt takes no space, so one packing is enough.
         packed = pack(turn.slots, "")
-        return packed, _receipt(turn, len(packed.kept), packed.receipt)
+        return packed, _receipt(turn, len(packed.kept), packed)
     receipt = _receipt(turn, len(turn.slots), None)
     packed = pack(turn.slots, prompt_comment(receipts, receipt))
     for _ in range(MAX_PASSES):
-        receipt = _receipt(turn, len(packed.kept), packed.receipt)
+        receipt = _receipt(turn, len(packed.kept), packed)
         previous, packed = packed, pack(turn.slots, prompt_comment(receipts, receipt))
         if (len(previous.kept), previous.receipt["afterChars"]) == (len(packed.kept), packed.receipt["afterChars"]):
             break
     return packed, receipt
 
 
-def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[str, Any]:
+def _receipt(turn: Turn, injected: int, packed: Packed | None) -> dict[str, Any]:
     fts, vec = turn.tiers.lane_summaries(turn.config.receipts)
     parts: dict[str, Any] = {"fallback": turn.fallback}
-    if budget is not None:
-        parts["budget"] = budget
+    if packed is not None:
+        parts["budget"] = packed.receipt
     if turn.cold_lane is not None:
         parts["coldLane"] = turn.cold_lane
-    parts["workingSet"] = turn.working_set
+    parts["workingSet"] = turn.working_set_receipt(packed.intact if packed else turn.slots)
     final = (turn.memories.by_id[pick.candidate.id] for pick in turn.final)
     return lifecycle_receipt(
         turn.config.receipts,
@@ -86,4 +86,5 @@ def _receipt(turn: Turn, injected: int, budget: dict[str, Any] | None) -> dict[s
         final=[Final(row.id, row.importance_label, row.scope) for row in final],
         injected=injected,
         parts=parts | turn.additions,
+        explain_all=turn.config.explains_all,
     )

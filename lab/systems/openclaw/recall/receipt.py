@@ -86,9 +86,11 @@ def lifecycle_receipt(
     final: Sequence[Final] = (),
     injected: float = 0,
     parts: Mapping[str, Any] | None = None,
+    explain_all: bool = False,
 ) -> dict[str, Any]:
     """Return the receipt with its keys in the plugin's order.
 
+    ``explain_all``: list every final row, up to the plugin's limit of ten, and not only ``receipts.maxItems`` of them.
     ``fts`` and ``vec`` are all raw hits of the recall, or their summaries. ``parts`` are receipts of other stages by
     key; they come last.
     """
@@ -114,8 +116,9 @@ def lifecycle_receipt(
             "wildcardUsed": quota.wildcard_used,
         }
     receipt |= _searched(tier_counts, fts, vec, labels=settings.verbosity == "high")
-    receipt["fusedTop"] = [row.id for row in final[:listed]]
-    receipt |= _why(final, scope, fts, vec, listed)
+    explained = MAX_LISTED if explain_all else listed
+    receipt["fusedTop"] = [row.id for row in final[:explained]]
+    receipt |= _why(final, scope, fts, vec, explained)
     return receipt | {"finalCount": len(final), "injectedCount": whole_count(injected)} | dict(parts or {})
 
 

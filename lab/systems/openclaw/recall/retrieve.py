@@ -1,6 +1,6 @@
 """Search the tiers of one turn: both lanes, fused; each tier is searched once and shared between arms (E-7).
 
-Rows that may not be selected are excluded inside the search (E-68): it goes deeper until each lane has as many other
+Rows that may not be selected are excluded inside the search (E-66): it goes deeper until each lane has as many other
 rows as it would have returned, so that excluded rows take no other row's place.
 """
 
@@ -61,7 +61,7 @@ class Pool:
 
 # The depth to which the pool is ranked; memories beyond it do not count as near.
 POOL_DEPTH = 50
-# A search that meets excluded rows goes deeper by this factor at a time, to this depth at most (E-68).
+# A search that meets excluded rows goes deeper by this factor at a time, to this depth at most (E-66).
 DEEPER, DEEPEST = 4, 6_000
 Shared = MutableMapping[tuple[Filter, int, Fusion], Searched]
 
@@ -117,7 +117,7 @@ class Tiers:
         return self.timer.share(("tier", key), find)
 
     def admitted(self, where: Filter, is_excluded: Callable[[Row], bool], floor: float = 0.0) -> Searched:
-        """Return what a search returns that never meets the excluded rows (E-68).
+        """Return what a search returns that never meets the excluded rows (E-66).
 
         Each lane is searched deeper until it has ``limit`` rows that are not excluded, or no more rows. ``floor``: hits
         of the vector lane with a lower cosine are left out unless the text lane returned them. The result depends on
@@ -127,14 +127,10 @@ class Tiers:
         known: dict[int, bool] = {}
 
         def passing(hits: Sequence[Hit]) -> list[Hit]:
-            kept = []
             for hit in hits:
-                number = hit.row
-                if number not in known:
-                    known[number] = is_excluded(rows[number])
-                if not known[number]:
-                    kept.append(hit)
-            return kept
+                if hit[0] not in known:
+                    known[hit[0]] = is_excluded(rows[hit[0]])
+            return [hit for hit in hits if not known[hit[0]]]
 
         def wants_more(kept: Sequence[Hit], hits: Sequence[Hit]) -> bool:
             return len(kept) < limit and len(hits) >= depth

@@ -102,7 +102,8 @@ class Turn:
     """The turn's state, which the stages fill in.
 
     ``filter_scope`` None searches every scope; ``done`` ends the flow; ``error`` is the exception of a failed stage.
-    ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``log`` has level and text of what
+    ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``synthesised`` are ids of the
+    memories that the Working Set was built from. ``log`` has level and text of what
     the plugin would log, except the receipt. ``hard`` are hard rules injected as items. ``exempt``, ``excluded``,
     ``stale`` and ``factors`` record by id what happened to candidates. Profiles subclass it and define which memories
     their Working Set covers.
@@ -128,6 +129,7 @@ class Turn:
     final: list[Picked] = field(default_factory=list)
     hard: list[Row] = field(default_factory=list)
     pinned: Slot | None = None
+    synthesised: tuple[str, ...] = ()
     docs: list[Slot] = field(default_factory=list)
     cold_lane: dict[str, Any] | None = None
     working_set: dict[str, Any] | None = None
@@ -178,6 +180,10 @@ class Turn:
     def is_whole(self, row: Row) -> bool:
         """Whether the Working Set's line of a memory is its full text."""
         return js_length(normal_line(row.text, WHOLE)) <= self.config.working_set.max_item_chars
+
+    def working_set_receipt(self, slots: Sequence[Slot]) -> dict[str, Any] | None:
+        """Return the receipt of the Working Set for a block of these slots."""
+        return self.working_set
 
     def duplicates(self) -> int | None:
         """Return how many injected memories duplicate a line of the Working Set; None without one."""

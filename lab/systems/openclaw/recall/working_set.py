@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from lab.recordings.model import MUST, NICE
+from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.utf16 import WHITESPACE, js_length, js_slice
 
@@ -57,6 +58,12 @@ def distinct(lines: Iterable[str], limit: int) -> list[str]:
 def working_set_slot(scope: str, now_ms: float, text: str) -> Slot:
     """Return the slot of a scope's Working Set, which is pinned before all others."""
     return Slot(f"{PREFIX}{scope}", now_ms, "other", MUST, text)
+
+
+def working_set_row(slot: Slot, scope: str, now_ms: float, *, no_vector: bool) -> Row:
+    """Return the memory as which a Working Set is stored (E-28). ``no_vector``: it could not be embedded."""
+    source = "system_working_set_noembed" if no_vector else "system_working_set"
+    return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
 
 
 def no_working_set(*, enabled: bool) -> dict[str, Any]:

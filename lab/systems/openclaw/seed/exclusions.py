@@ -1,4 +1,4 @@
-"""Which memories the hot lane may not select, and why (E-68). The search itself leaves them out.
+"""Which memories the hot lane may not select, and why (E-66). The search itself leaves them out.
 
 ``always`` excluded are hard rules that are injected already, stored Working Sets, and memories beyond the age window.
 The others can be allowed one by one, so that receipts can report the effect of each.
@@ -14,6 +14,7 @@ from lab.systems.openclaw.recall.todo import DAY_MS, is_stale
 from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.seed.score import QUARANTINED, UNTRUSTED
 from lab.systems.openclaw.seed.turn import SeedTurn
+from lab.systems.openclaw.seed.working_set import WorkingSet
 
 # The trust tiers that are excluded, first to last: a later entry applies only where the earlier ones leave recall
 # empty (E-60). ``soft`` ranks untrusted memories last, ``prefer`` keeps them out.
@@ -50,49 +51,47 @@ class Exclusions:
     def __init__(self, turn: SeedTurn) -> None:
         self._turn, self._phases = turn, turn.config.active_phases
         self._hard = {row.id for row in turn.hard}
+        self._window = self._phases.recency_window_days * DAY_MS
+        working_set, dedupe = turn.built_working_set, turn.config.auto_recall.dedupe_backbone
+        self._working_set = working_set if working_set and working_set.slot and dedupe and turn.config.phased else None
         self._stale: dict[str, bool] = {}
         self._duplicates: dict[str, bool] = {}
 
     def excludes(self, row: Row, barred: tuple[str, ...], allowed: Allowed) -> bool:
-        """Whether a memory may not be selected."""
+        """Whether a memory may not be selected. The checks are in line because every hit of every lane gets them."""
         return (
             row.trust_tier in barred
-            or self._always(row)
-            or (not allowed.stale and self.is_stale(row))
-            or (not allowed.duplicates and self._is_duplicate(row))
+            or row.id in self._hard
+            or row.id.startswith(PREFIX)
+            or (self._window > 0 and self._is_old(row))
+            or (row.category == "todo" and not allowed.stale and self._is_stale(row))
+            or (self._working_set is not None and not allowed.duplicates and self._is_duplicate(row, self._working_set))
         )
 
-    def is_stale(self, row: Row) -> bool:
-        """Whether a memory is a TODO that is too old to be injected (E-33); record it."""
-        if row.category != "todo":
-            return False
+    def _is_old(self, row: Row) -> bool:
+        """Whether a memory is beyond the age window, which does not apply to hard rules."""
+        return self._turn.prompt.now_ms - row.created_at > self._window and not self._is_rule(row)
+
+    def _is_stale(self, row: Row) -> bool:
+        """Whether a TODO is too old to be injected (E-33); record it."""
         known = self._stale.get(row.id)
         if known is None:
             turn = self._turn
-            hard = row.hard_rule and self._phases.hard_rules
-            known = not hard and is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)
-            self._stale[row.id] = known
+            known = is_stale(row.created_at, turn.prompt.now_ms, turn.config.todo_stale_ttl_days)
+            known = self._stale[row.id] = known and not self._is_rule(row)
             if known:
                 turn.stale.append(row.id)
         return known
 
-    def _always(self, row: Row) -> bool:
-        if row.id in self._hard or row.id.startswith(PREFIX):
-            return True
-        window, hard = self._phases.recency_window_days, row.hard_rule and self._phases.hard_rules
-        return bool(window) and self._turn.prompt.now_ms - row.created_at > window * DAY_MS and not hard
+    def _is_rule(self, row: Row) -> bool:
+        return row.hard_rule and self._phases.hard_rules
 
-    def _is_duplicate(self, row: Row) -> bool:
+    def _is_duplicate(self, row: Row, working_set: WorkingSet) -> bool:
         """Whether a memory duplicates the Working Set (E-59); record the reason."""
-        turn, working_set = self._turn, self._turn.built_working_set
-        if working_set is None or working_set.slot is None or not turn.config.auto_recall.dedupe_backbone:
-            return False
-        if not turn.config.phased:
-            return False
         known = self._duplicates.get(row.id)
         if known is None:
             reason = "id" if row.id in working_set.pinned else "text" if working_set.holds(row.text) else None
             known = self._duplicates[row.id] = reason is not None
             if reason:
-                turn.excluded[row.id] = reason
+                self._turn.excluded[row.id] = reason
         return known

@@ -141,7 +141,7 @@ class HotLane:
         barred: tuple[str, ...] = (),
         allowed: Allowed = RULES,
     ) -> Found:
-        """Search a tier without the excluded memories (E-68), and score its candidates in the order of fusion."""
+        """Search a tier without the excluded memories (E-66), and score its candidates in the order of fusion."""
         key = scope, plan.tier, barred, allowed
         where = Filter(scope, plan.labels)
         found = self._found.get(key)

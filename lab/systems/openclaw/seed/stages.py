@@ -12,18 +12,25 @@ from typing import Any
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
-from lab.systems.openclaw.recall.receipt import most_listed
 from lab.systems.openclaw.recall.scoped import ScopedSelection, fallback_receipt
 from lab.systems.openclaw.recall.stages import SILENT, mark_stale, skip_if, take
-from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set
+from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set, working_set_row
+from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS
 from lab.systems.openclaw.seed.exclusions import BARRED, Allowed
 from lab.systems.openclaw.seed.hard_rules import give_slots
 from lab.systems.openclaw.seed.hot_lane import HotLane
+from lab.systems.openclaw.seed.not_injected import not_injected
 from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
 from lab.systems.openclaw.seed.policy_loop import policy_tier
 from lab.systems.openclaw.seed.trivial import is_trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.seed.working_set import CATEGORIES, MAX_ROWS, WorkingSet, build_working_set, cut_lines
+from lab.systems.openclaw.seed.working_set import (
+    NO_SECTIONS,
+    WorkingSet,
+    build_working_set,
+    cut_lines,
+    hard_lines,
+)
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.openclaw.upstream.js import round6
 from lab.utf16 import js_length
@@ -41,24 +48,26 @@ def add_working_set(turn: SeedTurn) -> None:
     barred = BARRED[phases.trust][0]
     rules = listing.hard_rules(turn.filter_scope) if phases.hard_rules else []
     rules = [row for row in rules if row.trust_tier not in barred]
-    turn.working_set = no_working_set(enabled=settings.enabled)
+    turn.working_set = no_working_set(enabled=settings.enabled) | {"sections": dict(NO_SECTIONS)}
     if settings.enabled:
         recent = listing.recent(turn.filter_scope, CATEGORIES, MAX_ROWS)
         recent = [row for row in recent if row.trust_tier not in barred]
         built = turn.built_working_set = build_working_set(
             turn.scope, turn.text, turn.prompt.now_ms, settings, recent, rules, turn.config.todo_stale_ttl_days
         )
-        turn.pinned = built.slot
+        turn.pinned, turn.synthesised = built.slot, built.pinned
         if built.slot:
-            turn.working_set |= {
-                "generated": True,
-                "id": built.slot.id,
-                "chars": js_length(built.slot.text),
-                "sections": built.sections,
-                "consumedCount": len(built.pinned),
-                "persisted": settings.persist and not turn.config.read_only,
-            }
+            turn.working_set |= {"generated": True, "id": built.slot.id, "persisted": _persist(turn, built.slot)}
     turn.hard = [row for row in rules if not _pinned(turn, row)]
+
+
+def _persist(turn: SeedTurn, slot: Slot) -> bool:
+    """Store the Working Set if it persists and the store may be written (E-28); return whether it was stored."""
+    config, write = turn.config, turn.memories.write
+    if write is None or config.read_only or not config.working_set.persist:
+        return False
+    write(working_set_row(slot, turn.scope, turn.prompt.now_ms, no_vector=turn.memories.no_vector is not None))
+    return True
 
 
 def _pinned(turn: SeedTurn, rule: Row) -> bool:
@@ -88,13 +97,16 @@ def select(turn: SeedTurn) -> None:
         return
     scoped = lane.select(turn.tiers, limit)
     take(turn, scoped)
+    if turn.config.phased and turn.selection.quota is None:
+        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas hold all the same.
+        turn.selection = turn.selection._replace(quota=turn.config.auto_recall.quota)
     mark_stale(turn, _stale_dropped(turn, lane, limit))
     turn.hits = list(scoped.selection.picked)
     turn.final = [*(_hard_pick(row) for row in turn.hard), *turn.hits]
-    if turn.config.phased:
+    if turn.explained:
         _explain_suppression(turn, lane, limit)
-        if phases.tier_mode != "live":
-            turn.additions["policyTier"] = policy_tier(scoped.selection)
+    if turn.config.phased and phases.tier_mode != "live":
+        turn.additions["policyTier"] = policy_tier(scoped.selection)
 
 
 def is_silent(turn: SeedTurn) -> bool:
@@ -113,8 +125,8 @@ def slots(turn: SeedTurn) -> None:
     ]
     if most:
         cut = [slot.id for slot in turn.slots if slot.id in rows and slot.text != rows[slot.id].text]
-        turn.additions["shortened"] = _ids(cut, most_listed(turn.config.receipts))
-    if turn.config.phased:
+        turn.additions["shortened"] = _ids(cut, turn.most_ids)
+    if turn.explained:
         decisions = {turn.pinned.id: "pinned"} if turn.pinned else {}
         decisions |= {pick.candidate.id: pick.decision for pick in turn.final}
         turn.additions["decisions"] = decisions | {slot.id: "docs" for slot in turn.docs}
@@ -139,7 +151,9 @@ def budget(turn: SeedTurn) -> None:
     if turn.receipt and "decisions" in turn.receipt:
         kept = {slot.id for slot in turn.kept}
         turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in kept}
-        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), most_listed(turn.config.receipts))
+        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), turn.most_ids)
+    if turn.receipt and turn.config.explains_all:
+        turn.receipt["notInjected"] = not_injected(turn, kept={slot.id for slot in turn.kept}.union(turn.covered))
 
 
 def remember(turn: SeedTurn) -> None:
@@ -159,7 +173,8 @@ def _shorter(slot: Slot, built: WorkingSet, units: int, *, rules: bool) -> Slot 
     # Escaping never shortens a text, so removing this many unescaped units is enough.
     kept = cut_lines(lines, max(0, js_length(slot.text) - units))
     if not rules and sum(line.hard for line in kept) < sum(line.hard for line in lines):
-        kept = cut_lines([line for at, line in enumerate(lines) if line.hard or at == 0], WHOLE)
+        hard = hard_lines(lines)
+        kept = cut_lines([line for at, line in enumerate(lines) if at in hard], WHOLE)
     return slot._replace(text="\n".join(line.text for line in kept)) if kept else None
 
 
@@ -174,7 +189,7 @@ def _stale_dropped(turn: SeedTurn, lane: HotLane, limit: int) -> int:
 
 def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int) -> None:
     """Add receipt fields of seed 000: what was pinned, and what would have been selected without each suppression."""
-    listed = most_listed(turn.config.receipts)
+    listed = turn.most_ids
     chosen = {pick.candidate.id for pick in turn.hits}
     penalised = [key for key, factors in turn.factors.items() if factors.repeat < 1.0]
     repeated: list[str] = []
@@ -195,7 +210,7 @@ def _explain_suppression(turn: SeedTurn, lane: HotLane, limit: int) -> None:
         "pinnedByWorkingSet": _ids(list(turn.built_working_set.pinned) if turn.built_working_set else [], listed),
         "excludedAsBackboneDuplicate": _ids(duplicates, listed),
     }
-    if turn.config.receipts.verbosity == "high":
+    if turn.config.receipts.verbosity == "high" and turn.config.phased:
         turn.additions["factors"] = {
             pick.candidate.id: {
                 name: round6(value) for name, value in turn.factors[pick.candidate.id]._asdict().items() if value != 1.0

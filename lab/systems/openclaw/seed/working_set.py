@@ -2,12 +2,14 @@
 
 It differs from the public plugin's (``upstream/working_set.py``) as the seeds require: it does not depend on the
 selection, hard rules come first and uncut, stale TODOs are excluded, no line occurs in two sections, and only memories
-whose lines survive the cut count as pinned. It has no header, because a timestamp would change the prompt every turn.
+whose lines survive the cut count as pinned. It lists preferences with and without rule words. It has no header, because
+a timestamp would change the prompt every turn. With ``lab.workingSet: v1`` the text is that of
+:mod:`lab.systems.openclaw.recall.working_set_v1`, and the rest stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,7 +20,6 @@ from lab.systems.openclaw.near_duplicate import LIKENESS, Normal, alike, normal_
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.working_set import (
-    NO_SECTIONS,
     RANKS,
     WHOLE,
     is_constraint,
@@ -26,11 +27,18 @@ from lab.systems.openclaw.recall.working_set import (
     open_questions,
     working_set_slot,
 )
+from lab.systems.openclaw.recall.working_set_v1 import V1, WorkingSetV1, build_working_set_v1
 from lab.utf16 import js_length
 
-CATEGORIES = ("preference", "decision", "todo")
-# The number of most recent rows of those categories that are considered.
-MAX_ROWS = 36
+# The title of each section of rows, in order, and its name in receipts.
+TITLES = {
+    "constraints": "constraints",
+    "preferences": "preferences",
+    "decisions": "decisions",
+    "next_actions": "nextActions",
+    "open_questions": "openQuestions",
+}
+NO_SECTIONS: dict[str, int | bool] = {"goal": False, **dict.fromkeys(TITLES.values(), 0)}
 
 
 class Line(NamedTuple):
@@ -42,7 +50,7 @@ class Line(NamedTuple):
 
 
 class WorkingSet(NamedTuple):
-    """The pinned slot (None: nothing to pin), its lines, and how many lines each section has.
+    """The pinned slot (None: nothing to pin) and its lines.
 
     ``pinned`` are the ids of the memories whose lines it contains, ``normals`` the normalised lines of memories, and
     ``where`` the indices of the lines that contain each word.
@@ -50,7 +58,6 @@ class WorkingSet(NamedTuple):
 
     slot: Slot | None
     lines: tuple[Line, ...]
-    sections: dict[str, int | bool]
     pinned: tuple[str, ...] = ()
     normals: tuple[Normal, ...] = ()
     where: Mapping[str, Sequence[int]] = MappingProxyType({})
@@ -87,6 +94,9 @@ def build_working_set(
     stale_days: float,
 ) -> WorkingSet:
     """Build the Working Set of a scope from its ``recent`` rows and its ``hard_rules``."""
+    if settings.variant == V1:
+        built = build_working_set_v1(scope, prompt, now_ms, settings, recent)
+        return _of_v1(built, {row.id for row in hard_rules})
     fresh = [row for row in recent if row.category != "todo" or not is_stale(row.created_at, now_ms, stale_days)]
     parts = _parts(prompt, settings, fresh, hard_rules)
     lines = [line for title, part in parts.items() if part for line in (Line(f"{title}:"), *part)]
@@ -97,16 +107,46 @@ def build_working_set(
     kept = cut_lines(lines, settings.max_chars)
     # Lines from the prompt alone are not worth pinning: the model sees the prompt anyway.
     if not any(line.id for line in kept):
-        return WorkingSet(None, (), dict(NO_SECTIONS))
-    sections = dict(zip(NO_SECTIONS, (bool(goal), *map(len, parts.values())), strict=True))
-    normals = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in kept if line.id)
+        return WorkingSet(None, ())
+    return _of_lines(working_set_slot(scope, now_ms, "\n".join(line.text for line in kept)), kept)
+
+
+def sections_of(text: str) -> dict[str, int | bool]:
+    """Return how many lines of each section a Working Set's text has, and whether it has a goal (E-29)."""
+    counts, section = dict(NO_SECTIONS), ""
+    for line in text.split("\n"):
+        if line.startswith("goal: "):
+            counts["goal"] = True
+        elif line.startswith("- ") and section:
+            counts[section] += 1
+        elif line.endswith(":") and line[:-1] in TITLES:
+            section = TITLES[line[:-1]]
+    return counts
+
+
+def _of_v1(built: WorkingSetV1, hard: Set[str]) -> WorkingSet:
+    """Return the Working Set of the documents' days, without half characters.
+
+    A hard rule whose line was shortened is not pinned, so that its whole text becomes an item.
+    """
+    lines = []
+    for text, row in built.lines:
+        rule = row is not None and row.id in hard
+        shortened = row is not None and text != f"- {normal_line(row.text, WHOLE)}"
+        pinned = row is not None and not (rule and shortened)
+        lines.append(Line(whole_characters(text), row.id if row and pinned else None, rule and pinned))
+    return _of_lines(built.slot._replace(text="\n".join(line.text for line in lines)), lines)
+
+
+def _of_lines(slot: Slot, lines: Sequence[Line]) -> WorkingSet:
+    """Return the Working Set with these lines, and what :meth:`WorkingSet.holds` needs."""
+    normals = tuple(normal_text(line.text.rstrip("…").removeprefix("- ")) for line in lines if line.id)
     where: dict[str, list[int]] = {}
     for index, normal in enumerate(normals):
         for word in normal.words:
             where.setdefault(word, []).append(index)
-    slot = working_set_slot(scope, now_ms, "\n".join(line.text for line in kept))
-    pinned = tuple(dict.fromkeys(line.id for line in kept if line.id))
-    return WorkingSet(slot, tuple(kept), sections, pinned, normals, where)
+    pinned = tuple(dict.fromkeys(line.id for line in lines if line.id))
+    return WorkingSet(slot, tuple(lines), pinned, normals, where)
 
 
 def _parts(
@@ -131,6 +171,7 @@ def _parts(
     rules = lines(hard_rules, len(hard_rules), WHOLE)
     return {
         "constraints": rules + lines((row for row in newest if is_constraint(row.category, row.text)), most, width),
+        "preferences": lines((row for row in ranked if row.category == "preference"), most, width),
         "decisions": lines((row for row in ranked if row.category == "decision"), most, width),
         "next_actions": lines((row for row in newest if row.category == "todo"), most, width),
         "open_questions": [Line(f"- {whole_characters(text)}") for text in open_questions(prompt, most, width)],
@@ -138,8 +179,10 @@ def _parts(
 
 
 def whole_characters(line: str) -> str:
-    """Remove half a surrogate pair that a cut may have left before the ellipsis of a line."""
-    return f"{line[:-2]}…" if line.endswith("…") and "\ud800" <= line[-2:-1] <= "\udbff" else line
+    """Remove half a surrogate pair that a cut may have left at the end of a line, or before its ellipsis."""
+    end = "…" if line.endswith("…") else ""
+    text = line.removesuffix("…")
+    return f"{text[:-1]}{end}" if "\ud800" <= text[-1:] <= "\udbff" else line
 
 
 def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
@@ -152,11 +195,8 @@ def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
     fits: set[int] = set()
     titles = [at for at, line in enumerate(lines) if _is_title(line)]
     under = {at: max((title for title in titles if title < at), default=None) for at in range(len(lines))}
-    order = sorted(range(len(lines)), key=lambda at: (not lines[at].hard, at))
-    if any(line.hard for line in lines):
-        # The title of the hard rules is added before them.
-        order.remove(0)
-        order.insert(0, 0)
+    hard = hard_lines(lines)
+    order = sorted(range(len(lines)), key=lambda at: (at not in hard, at))
     for at in order:
         need = js_length(lines[at].text) + 1
         alone = _is_title(lines[at]) or _is_goal(lines[at])
@@ -169,6 +209,16 @@ def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
         for at, line in enumerate(kept)
         if not _is_title(line) or (at + 1 < len(kept) and not _is_title(kept[at + 1]) and not _is_goal(kept[at + 1]))
     ]
+
+
+def hard_lines(lines: Sequence[Line]) -> set[int]:
+    """Return the indices of hard rules and of their titles."""
+    hard, title = set[int](), None
+    for at, line in enumerate(lines):
+        title = at if _is_title(line) else title
+        if line.hard:
+            hard |= {at} if title is None else {title, at}
+    return hard
 
 
 def _is_title(line: Line) -> bool:

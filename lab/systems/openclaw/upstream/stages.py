@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lab.recordings.model import MUST
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import resolve_label
+from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.scoped import select_in_scopes
 from lab.systems.openclaw.recall.stages import by_policy, mark_stale, take
 from lab.systems.openclaw.recall.todo import is_stale
 from lab.systems.openclaw.recall.turn import Turn
-from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set
+from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set, working_set_row
+from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS, V1, build_working_set_v1
 from lab.systems.openclaw.upstream.pack import pack
-from lab.systems.openclaw.upstream.working_set import build_working_set, working_set_row
+from lab.systems.openclaw.upstream.working_set import build_working_set
 from lab.utf16 import js_length
 
 STICKY_CATEGORIES = ("preference", "decision")
 STICKY_READ, STICKY_KEPT = 12, 8
+CONSUMPTION = ("consumedCount", "suppressedRecallCount")
 
 
 @dataclass(slots=True)
@@ -65,7 +70,17 @@ def working_set(turn: PluginTurn) -> None:
     """Build the Working Set from the hits and the scope's must memories; remove its memories from the hits (E-26)."""
     settings, memories, now = turn.config.working_set, turn.memories, turn.prompt.now_ms
     turn.working_set = no_working_set(enabled=settings.enabled)
+    if settings.variant == V1:
+        # The plugin of that time consumed no hits, and its receipt had no such counts.
+        turn.working_set = {key: value for key, value in turn.working_set.items() if key not in CONSUMPTION}
     if not settings.enabled:
+        return
+    if settings.variant == V1:
+        recent = memories.listing.recent_of_first(turn.filter_scope, CATEGORIES, MAX_ROWS)
+        built = build_working_set_v1(turn.scope, turn.text, now, settings, recent)
+        turn.pinned = built.slot
+        turn.consumed = turn.synthesised = tuple(dict.fromkeys(row.id for _, row in built.lines if row))
+        turn.working_set |= _pinned(turn, built.slot, built.sections)
         return
     hot = [memories.by_id[pick.candidate.id] for pick in turn.hits]
     recent = memories.listing.recent_of_first(turn.filter_scope, STICKY_CATEGORIES, STICKY_READ)
@@ -76,16 +91,22 @@ def working_set(turn: PluginTurn) -> None:
     turn.pinned = slot
     before = len(turn.hits)
     turn.hits = [pick for pick in turn.hits if pick.candidate.id not in turn.consumed]
-    write = memories.write if settings.persist else None
+    turn.synthesised = turn.consumed
+    counts = {"consumedCount": len(turn.consumed), "suppressedRecallCount": before - len(turn.hits)}
+    turn.working_set |= _pinned(turn, slot, sections) | counts
+
+
+def _pinned(turn: PluginTurn, slot: Slot, sections: Mapping[str, int | bool]) -> dict[str, Any]:
+    """Store the Working Set if it persists (E-28), and return its part of the receipt."""
+    memories = turn.memories
+    write = memories.write if turn.config.working_set.persist else None
     if write is not None:
-        write(working_set_row(slot, turn.scope, now, no_vector=memories.no_vector is not None))
-    turn.working_set |= {
+        write(working_set_row(slot, turn.scope, turn.prompt.now_ms, no_vector=memories.no_vector is not None))
+    return {
         "generated": True,
         "id": slot.id,
         "chars": js_length(slot.text),
         "sections": sections,
-        "consumedCount": len(turn.consumed),
-        "suppressedRecallCount": before - len(turn.hits),
         "persisted": write is not None,
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from lab.recordings.model import MUST
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
@@ -62,12 +61,6 @@ def build_working_set(
     counts = dict(zip(NO_SECTIONS, (False, *(len(lines) for _, lines in parts)), strict=True))
     slot = working_set_slot(scope, now_ms, js_slice(text.strip(WHITESPACE), limits.max_chars))
     return WorkingSet(slot, tuple(dict.fromkeys(consumed)), counts)
-
-
-def working_set_row(slot: Slot, scope: str, now_ms: float, *, no_vector: bool) -> Row:
-    """Return the memory as which a Working Set is stored (E-28). ``no_vector``: it could not be embedded."""
-    source = "system_working_set_noembed" if no_vector else "system_working_set"
-    return Row(slot.id, slot.id, slot.text, slot.text, int(now_ms), "other", MUST, scope, source, 0.96)
 
 
 def _section(rows: Iterable[Row], belongs: Callable[[Row], bool], limits: WorkingSetSettings) -> dict[str, str]:

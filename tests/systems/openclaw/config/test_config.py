@@ -63,21 +63,14 @@ def by(raw: Any, profile: str, key: str, **more: Any) -> tuple[Any, str]:
 def test_resolve_seed_defaults(raw: Any) -> None:
     config = resolve(raw, "seed")
     assert config == EngineConfig("seed")
-    assert (config.max_items, config.auto_recall.strict_caps, config.phases) == (6, True, Phases())
+    assert (config.max_items, config.auto_recall.strict_caps, config.text.lane) == (6, True, "index")
     assert config.working_set == WorkingSetSettings(False, True, 1200, 3, 200, 180)
-    assert config.text == TextSettings("english", True, "index")
 
 
 def test_resolve_upstream_defaults() -> None:
     config = resolve(None, "upstream")
-    assert config.auto_recall == AutoRecall(
-        max_items=4,
-        trivial_min_chars=8,
-        strict_caps=False,
-        repeat_window_turns=0,
-        repeat_penalty=0.0,
-        dedupe_backbone=False,
-    )
+    off: dict[str, Any] = {"repeat_window_turns": 0, "repeat_penalty": 0.0, "dedupe_backbone": False}
+    assert config.auto_recall == AutoRecall(True, 4, True, 8, strict_caps=False, **off)
     assert config.working_set == WorkingSetSettings(False, True, 240, 2, 120, 100)
     assert config.text == TextSettings("none", True, "scan")
     assert (config.phases.repeat, config.phases.score, config.phases.pinned_counts) == (False, (), "extra")
@@ -132,9 +125,9 @@ def test_resolve_puts_every_section_in_its_record() -> None:
     assert config.budget == Budget(max_chars=900, overflow_action="truncate_tail")
     assert config.docs == DocsSettings(enabled=True, source_roots=("docs",), scope_map=(("a-b", ("x", "y")),))
     assert (config.embedding, config.read_only, config.todo_stale_ttl_days) == (Clamp(400, 400, 900), True, 30)
-    assert config.text == TextSettings("none", False, "scan")
     factors = ("relevance", "scope_match", "importance_prior", "novelty")
-    assert config.phases == Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
+    phases = Phases(repeat_decay="linear", min_relevance=0.25, score=factors)
+    assert (config.text, config.phases) == (TextSettings("none", False, "scan"), phases)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +339,7 @@ def test_describe_accepts_a_config_built_by_hand() -> None:
         (PLUGIN["autoRecall"], AutoRecall, {"quota", "quotas_per", "strict_caps"}),
         (PLUGIN["scopePolicy"], ScopePolicy, {"max_length", "skip_fallback_on_invalid"}),
         (PLUGIN["budget"], Budget, set()),
-        (PLUGIN["workingSet"], WorkingSetSettings, set()),
+        (PLUGIN["workingSet"], WorkingSetSettings, {"variant"}),
         (PLUGIN["receipts"], ReceiptSettings, set()),
         (PLUGIN["docsColdLane"], DocsSettings, set()),
         (LAB.keys["phases"], Phases, set()),

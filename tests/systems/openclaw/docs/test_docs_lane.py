@@ -67,6 +67,7 @@ def test_hit_has_its_citation(handbook: Path, opened: Opened) -> None:
             match=("fts",),
         ),
     )
+    assert [(hit.source_kind, hit.trust_tier) for hit in answer.hits] == [("operator", "trusted")]
     assert answer.receipt == receipt(returned=1, rawCandidates=1, scopedCandidates=1)
     assert list(answer.receipt) == list(receipt())
 

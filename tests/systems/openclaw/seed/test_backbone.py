@@ -12,7 +12,7 @@ from lab.systems.openclaw.config.settings import WorkingSetSettings
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.wrap import escape
-from lab.systems.openclaw.seed.working_set import Line, WorkingSet, build_working_set, cut_lines
+from lab.systems.openclaw.seed.working_set import Line, WorkingSet, build_working_set, cut_lines, sections_of
 from lab.utf16 import js_length
 
 ASK = "tell me of the gateway"
@@ -58,7 +58,8 @@ def test_working_set_computed_by_hand(kit: Any) -> None:
         "- or how？",
     ]
     assert built.pinned == ids("h1", "h2", "c1", "d2", "d1", "t1")
-    assert built.sections == {"goal": True, "constraints": 3, "decisions": 2, "nextActions": 1, "openQuestions": 2}
+    counts = {"goal": True, "constraints": 3, "preferences": 0, "decisions": 2, "nextActions": 1, "openQuestions": 2}
+    assert sections_of(built.slot.text) == counts
 
 
 def test_working_set_has_no_line_twice(kit: Any) -> None:
@@ -84,7 +85,6 @@ def test_working_set_of_a_prompt_alone_is_empty(kit: Any) -> None:
     facts = [kit.row("f", "the gateway is blue"), kit.row("t", "old", category="todo", days=9)]
     built = working_set_of(kit, facts, "why though?")
     assert (built.slot, built.pinned, built.holds("why though")) == (None, (), False)
-    assert built.sections == {"goal": False, "constraints": 0, "decisions": 0, "nextActions": 0, "openQuestions": 0}
     turn = kit.Talk(facts, kit.flow(working_set={"enabled": True})).say("why though of the gateway?")
     assert (turn.pinned, turn.receipt["workingSet"]["generated"]) == (None, False)
     assert len(turn.hits) == 1

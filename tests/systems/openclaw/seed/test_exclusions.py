@@ -1,4 +1,4 @@
-"""Excluded memories take no other memory's place: the search itself leaves them out (E-68)."""
+"""Excluded memories take no other memory's place: the search itself leaves them out (E-66)."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ def test_soft_trust_ranks_untrusted_last_and_excludes_quarantined(kit: Any) -> N
     assert set(every.hot(every.say(ASK))) == {"bad", "odd", "k0", "k1", "k2"}
     talk = kit.Talk(rows, kit.flow(phases={"trust": "soft", "recent_days": 0}, recall={"max_items": 3}))
     assert sorted(talk.hot(talk.say(ASK))) == ["k0", "k1", "k2"]
-    wide = kit.Talk(rows, kit.flow(phases={"trust": "soft"}))
+    wide = kit.Talk(rows, kit.flow(phases={"trust": "soft", "recent_days": 0}))
     assert wide.hot(wide.say(ASK))[-1] == "odd"
     assert "bad" not in wide.hot(wide.say(ASK))
 

@@ -1,0 +1,62 @@
+"""Write the figures of ``lab demo`` into README.md, with the chart; print those that the text quotes.
+
+Run ``python docs/demo_figures.py [DIR]`` from the root of the project: DIR is the demo's run (default reports/demo),
+which is made if it is missing. A test holds the table of README.md to the demo.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+QUOTED = ("Forbidden@6", "StaleRecall", "CleanHit@6", "FalseRecall", "Judged@6")
+COMPARED = ("Success@6", "RepeatRate")
+
+
+def main(folder: Path) -> None:
+    """Make the run if it is missing, write README.md and the chart, and print what the text quotes."""
+    from lab.compare.paired import compare_arms
+    from lab.formatting import interval, signed
+    from lab.measures.score import headlines, score_and_write, summarise
+    from lab.runs.directory import open_run
+    from lab.runs.gold import read_gold
+    from lab.sweep.scale import in_reach
+
+    if not (folder / "report.html").exists():
+        subprocess.run([sys.executable, "-m", "lab", "demo", "--out", str(folder)], cwd=ROOT, check=True)  # noqa: S603
+    run = open_run(folder)
+    summary = summarise(score_and_write(run), read_gold(run), run.arms)
+    means = {arm: scores["measures"] for arm, scores in summary["arms"].items()}
+    readme = ROOT / "README.md"
+    text = readme.read_text("utf-8")
+    for arm, values in means.items():
+        row = " | ".join("–" if (value := values.get(name)) is None else f"{value:.3f}" for name in headlines(6))
+        # The last cell says what the arm is.
+        pattern = rf"^\| `{arm}` \| .* \| ([^|]+) \|$"
+        text = re.sub(pattern, lambda found, line=f"| `{arm}` | {row} |": f"{line} {found[1]} |", text, flags=re.M)
+    readme.write_text(text, "utf-8")
+    shutil.copyfile(run.path / "figures" / "saturation.png", ROOT / "docs" / "images" / "saturation.png")
+    for name in QUOTED:
+        shown = ", ".join(
+            f"{arm} {value:.3f}" for arm, values in means.items() if (value := values.get(name)) is not None
+        )
+        sys.stdout.write(f"{name}: {shown}\n")
+    for baseline in ("tier_first_v1", "hybrid"):
+        for one in compare_arms(run, baseline, "tier_quota_v1").differences:
+            low, high = one.estimate.low, one.estimate.high
+            if one.measure in COMPARED and low is not None and high is not None:
+                found = f"{signed(one.estimate.mean)} ({interval(low, high)})"
+                sys.stdout.write(f"tier_quota_v1 minus {baseline}, {one.measure}: {found}\n")
+    reach = in_reach(run)
+    gold = [len(judged.grades) for judged in read_gold(run).values() if judged.grades]
+    sys.stdout.write(f"memories in reach {reach:.0f}, of which relevant {sum(gold) / len(gold):.1f}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "reports/demo"))

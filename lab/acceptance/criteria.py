@@ -1,0 +1,352 @@
+"""The five acceptance criteria of seed 000 and milestone M1 of seed 001, each as tests registered in advance.
+
+A criterion passes if all of its tests pass, which needs no correction, and fails if one of them fails. A criterion
+whose set does not show the failure that the criterion is about is inconclusive, and says which option makes it show.
+docs/acceptance.md argues every test and threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from lab.acceptance.arms import HYBRID, OLD, VECTOR, Cast
+from lab.acceptance.evidence import Measured, Reference, share_of, shown
+from lab.compare.pairs import Pairs
+from lab.formatting import counted, number
+from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
+from lab.measures.repetition import WINDOW
+from lab.measures.score import never_seen
+
+# Half of the effect: what a new treatment must keep of an old one in a non-inferiority trial.
+HALF = 0.5
+# Must items that are mostly repeats dominate.
+MOSTLY = 0.5
+# The share of turns, or of memories, that "the operator can tell" requires.
+NEARLY_ALL = 0.95
+# A terminal of 80 by 24 is any screen; 4,096 bytes, the most that a receipt may have (000-53), fill 52 rows.
+ROWS, TALL = 24, 52
+# With no loss in so many turns, the 95 % bound of the loss is at most 5 %.
+TURNS = 59
+
+
+class Test(NamedTuple):
+    """One test of a criterion: what it asks, and its result. ``is_check``: whether the set can decide at all."""
+
+    about: str
+    line: Line
+    is_check: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The verdict on one criterion for one arm, with the tests that it rests on."""
+
+    criterion: str
+    title: str
+    arm: str
+    status: str
+    reason: str
+    settles: str | None
+    tests: tuple[Test, ...] = ()
+
+
+class Criterion(NamedTuple):
+    """A criterion: its id, title, source, and the function that judges an arm."""
+
+    id: str
+    title: str
+    source: str
+    judge: Callable[[Runs, str], Sequence[Test] | Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What the criteria are judged on: the run as recorded, and the one with a large must pool (None: the same).
+
+    ``large`` describes the must pool of the second run; ``screen`` is the number of rows of a screen, if the operator
+    gave it.
+    """
+
+    plain: Measured
+    saturated: Measured | None
+    cast: Cast
+    large: str
+    screen: int | None = None
+
+    @property
+    def with_large_pool(self) -> Measured:
+        """The run with a large must pool, or the only one."""
+        return self.saturated or self.plain
+
+
+def undecided(measure: str, reason: str, settles: str | None = None) -> Line:
+    """Return an inconclusive line without numbers."""
+    return Line("criterion", measure, INCONCLUSIVE, True, reason, settles)
+
+
+def _test(
+    about: str,
+    measured: Measured,
+    measure: str,
+    arms: tuple[str, Reference],
+    better: str,
+    only: set[str] | None = None,
+    *,
+    is_check: bool = False,
+) -> Test:
+    candidate, reference = arms
+    pairs = measured.pairs(measure, candidate, reference, only)
+    if pairs is None:
+        return Test(about, undecided(measure, f"{measure}: has no value"), is_check)
+    line = shown(pairs, better)
+    if line.low is None and line.candidate is not None and line.baseline is not None:
+        # Too few conversations for an interval: the means are all that there is to say.
+        why = line.reason.removeprefix(f"{measure}: ")
+        means = f"{number(line.candidate)} against {number(line.baseline)}"
+        line = replace(line, reason=f"{measure}: {means}, without an interval ({why})")
+    return Test(about, line, is_check)
+
+
+def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
+    """Criterion 1: with a large must pool, relevant nice memories still appear."""
+    measured = runs.with_large_pool
+    measure = f"GoldNice@{measured.k}"
+    if measured.mean(HYBRID, measure) is None:
+        return undecided(
+            measure,
+            "no relevant memory is labelled nice_to_have",
+            "a golden set (--golden), and labels with nice memories (--labels sampled)",
+        )
+    return [
+        _test(
+            f"the must pool suppresses nice memories under {OLD}: {HYBRID}, which ignores labels, injects more of them",
+            measured,
+            measure,
+            (HYBRID, {OLD: 1.0}),
+            "higher",
+            is_check=True,
+        ),
+        _test(
+            f"the candidate restores more than half of what {OLD} suppresses",
+            measured,
+            measure,
+            (arm, {OLD: HALF, HYBRID: HALF}),
+            "higher",
+        ),
+    ]
+
+
+def must_winners_decay(runs: Runs, arm: str) -> Sequence[Test] | Line:
+    """Criterion 2: without exact-hit evidence, the same must items do not dominate consecutive turns.
+
+    Judged as recorded, or with a large must pool if only there most must items are repeats under the old policy.
+    """
+    measure = "MustRepeat"
+    several = [measured for measured in (runs.plain, runs.saturated) if measured is not None]
+    # Where the old policy alone decides: the first run in which its must items dominate.
+    measured = next((one for one in several if (one.mean(OLD, measure) or 0.0) > MOSTLY), several[0])
+    if measured.mean(OLD, measure) is None:
+        return undecided(
+            measure, "no must_remember memory could repeat", "labels with must memories, and --recall-turns all or user"
+        )
+    if measured.mean(arm, measure) is None:
+        return undecided(measure, "the candidate injects no must_remember memory that could repeat", "a larger pool")
+    pool, items = measured.must_pool(arm), measured.must_items(arm)
+    if pool <= WINDOW * items:
+        return undecided(
+            measure,
+            f"{pool:.1f} must memories beside the Working Set, the mean of all turns, are too few: at {items:.1f} a "
+            f"turn, even taking them in turn repeats them within {WINDOW} turns",
+            "more must memories (--must-share), or more memories (--haystack 100)",
+        )
+    return [
+        _test(
+            f"must items dominate under {OLD}: most of them are repeats",
+            measured,
+            measure,
+            (OLD, MOSTLY),
+            "higher",
+            is_check=True,
+        ),
+        _test(f"fewer must items are repeats than under {OLD}", measured, measure, (arm, {OLD: 1.0}), "lower"),
+        _test("less than half of the must items are repeats", measured, measure, (arm, MOSTLY), "lower"),
+        _test(
+            f"no must item stays longer than the repeat window of {WINDOW} turns",
+            measured,
+            "MustStreak",
+            (arm, float(WINDOW)),
+            "lower",
+        ),
+    ]
+
+
+def backbone_duplication(runs: Runs, arm: str) -> Sequence[Test] | Line:
+    """Criterion 3: what the Working Set carries does not take another slot."""
+    measured, measure = runs.plain, "BackboneDuplication"
+    plain = runs.cast.plain.get(arm)
+    if plain is None:
+        return undecided(
+            measure,
+            "the candidate has no Working Set, or no arm without its de-duplication (dedupeBackbone: false)",
+            "a candidate with a Working Set (--candidate seed_full), replayed by lab acceptance PATH",
+        )
+    if measured.mean(plain, measure) is None:
+        return undecided(
+            measure,
+            "the Working Set is empty at every turn",
+            "memories with categories: recorded ones, or --categories detected",
+        )
+    if not measured.mean(plain, measure):
+        return undecided(
+            measure,
+            "nothing repeats the Working Set even without de-duplication, so there is nothing to reduce",
+            "a set that stores a thing twice, or --categories detected",
+        )
+    return [
+        _test(
+            "fewer items repeat the Working Set than without de-duplication",
+            measured,
+            measure,
+            (arm, {plain: 1.0}),
+            "lower",
+        )
+    ]
+
+
+def hard_rules_survive(runs: Runs, arm: str) -> Sequence[Test] | Line:
+    """Criterion 4: hard rules are in the prompt at every turn, at any must share."""
+    tests = []
+    several = (("as recorded", runs.plain), (runs.large, runs.saturated))
+    for about, measured in ((about, measured) for about, measured in several if measured is not None):
+        values = measured.known(arm, "HardRules")
+        if not values:
+            return undecided("HardRules", "the set has no hard rule", "--hard-rules N samples N in each conversation")
+        lost = [at for at, (_, value) in values.items() if value < 1.0]
+        n, clusters = len(values), len({cluster for cluster, _ in values.values()})
+        mean = sum(value for _, value in values.values()) / n
+        status = FAIL if lost else PASS if n >= TURNS else INCONCLUSIVE
+        why = (
+            f"a hard rule is missing at {len(lost)} of {counted(n, 'turn')}, first at {lost[0]}"
+            if lost
+            else f"every hard rule is in the prompt at all of {counted(n, 'turn')}; if turns were independent, the "
+            f"rate of losses would be at most {never_seen(n):.1%} (95 % bound)"
+        )
+        settles = None if status != INCONCLUSIVE else f"{counted(TURNS - n, 'more turn')} with hard rules"
+        line = Line(
+            *("limit", "HardRules", status, True, f"HardRules: {why}", settles),
+            candidate=mean,
+            n=n,
+            conversations=clusters,
+            limit="at every turn",
+        )
+        tests.append(Test(f"every hard rule is in the prompt, {about}", line))
+    return tests
+
+
+def receipts_explain(runs: Runs, arm: str) -> Sequence[Test] | Line:
+    """Criterion 5: a receipt fits one screen, and says why each item is there and each displaced must item is not."""
+    measured = runs.plain
+    if measured.mean(arm, "Explained") is None:
+        return undecided("Explained", "the candidate writes no receipts", "a candidate that does")
+    rows = measured.pairs("ReceiptLines", arm, NEARLY_ALL)
+    tests = [
+        _test(
+            f"at least {NEARLY_ALL:.0%} of the injected, pinned and displaced must memories have a reason",
+            measured,
+            "Explained",
+            (arm, NEARLY_ALL),
+            "higher",
+        )
+    ]
+    if rows is not None:
+        tests.append(_fits(runs.screen, share_of(rows, runs.screen or ROWS), rows.candidate))
+    return tests
+
+
+def _fits(screen: int | None, within: Pairs, rows: Sequence[float]) -> Test:
+    """Return the test whether a receipt fits one screen."""
+    size = screen or ROWS
+    about = f"at least {NEARLY_ALL:.0%} of the receipts fit {size} rows of 80 columns"
+    share = sum(within.candidate) / len(within.candidate)
+    middle = sorted(rows)[len(rows) // 2]
+    line = shown(within, "higher")
+    what = f"ReceiptLines: {share:.1%} of {counted(len(rows), 'receipt')} fit {size} rows; the median has {middle:.0f}"
+    if line.status == FAIL and screen is None:
+        tall = sum(row <= TALL for row in rows) / len(rows)
+        if tall >= NEARLY_ALL:
+            line = replace(
+                line,
+                status=INCONCLUSIVE,
+                settles=f"what a screen is: {tall:.1%} fit {TALL} rows (4,096 bytes), --screen ROWS decides",
+            )
+    return Test(about, replace(line, reason=what, limit=f"{NEARLY_ALL:.0%} within {size} rows"))
+
+
+def hybrid_beats_vector(runs: Runs, _arm: str) -> Sequence[Test] | Line:
+    """M1: on queries for a concept whose answer is a decision or preference, hybrid search beats vectors alone."""
+    measured = runs.plain
+    probes, asking = measured.concept_probes()
+    measure = f"Success@{measured.k}"
+    if not probes:
+        why = (
+            f"all {asking} probes that need a decision or preference name it exactly"
+            if asking
+            else "no probe needs a decision or preference"
+        )
+        return undecided(measure, why, "a golden set with such probes, or --categories detected")
+    return [
+        _test(
+            f"{HYBRID} finds a relevant memory more often than {VECTOR}, at {counted(len(probes), 'probe')} for a "
+            "concept that need a decision or preference",
+            measured,
+            measure,
+            (HYBRID, {VECTOR: 1.0}),
+            "higher",
+            probes,
+        )
+    ]
+
+
+CRITERIA = (
+    Criterion("1", "Must saturation no longer suppresses nice recall", "seed 000", nice_under_saturation),
+    Criterion("2", "Repeated must winners decay", "seed 000", must_winners_decay),
+    Criterion("3", "Backbone duplication is reduced", "seed 000", backbone_duplication),
+    Criterion("4", "Hard rules survive", "seed 000", hard_rules_survive),
+    Criterion("5", "A receipt explains the result on one screen", "seed 000", receipts_explain),
+)
+# It compares two searches, so it has no candidate.
+M1 = Criterion("M1", "Hybrid beats vector on concept queries", "seed 001", hybrid_beats_vector)
+
+
+def judge(criterion: Criterion, runs: Runs, arm: str) -> Result:
+    """Judge one criterion for one arm.
+
+    The gravest test decides. If the set does not show the failure that the criterion is about, it is inconclusive.
+    """
+    found = criterion.judge(runs, arm)
+    if isinstance(found, Line):
+        return Result(criterion.id, criterion.title, arm, found.status, found.reason, found.settles)
+    tests = tuple(found)
+    unfit = next((test for test in tests if test.is_check and test.line.status != PASS), None)
+    if unfit is not None:
+        others = "; ".join(_means(test.line) for test in tests if not test.is_check)
+        reason = f"this set cannot decide it. Required: {unfit.about}. {unfit.line.reason}. Without deciding: {others}"
+        settles = "a set in which the old policy fails so: other labels (--must-share), fewer memories (--haystack 0)"
+        if unfit.line.status == INCONCLUSIVE and unfit.line.settles:
+            settles = unfit.line.settles
+        return Result(criterion.id, criterion.title, arm, INCONCLUSIVE, reason, settles, tests)
+    deciding = [test for test in tests if not test.is_check]
+    gravest = min(deciding, key=lambda test: GRAVITY.index(test.line.status))
+    same = [test for test in deciding if test.line.status == gravest.line.status]
+    reason = "; ".join(f"{test.about}: {test.line.reason}" for test in same)
+    more = next((test.line.settles for test in same if test.line.settles), None)
+    return Result(criterion.id, criterion.title, arm, gravest.line.status, reason, more, tests)
+
+
+def _means(line: Line) -> str:
+    """Return the measure of a line with the means that it compares."""
+    if line.candidate is None or line.baseline is None:
+        return f"{line.measure} has no value"
+    return f"{line.measure} {number(line.candidate)} against {number(line.baseline)}"

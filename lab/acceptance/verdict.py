@@ -1,0 +1,225 @@
+"""The verdict on a set or a run: every criterion for every candidate, and its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lab.acceptance.arms import CANDIDATES, HYBRID, OLD, VECTOR, Cast, cast_in, cast_of, saturated
+from lab.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
+from lab.acceptance.evidence import Measured
+from lab.errors import CannotMeasure, UnusableInput
+from lab.files import dump_json, read_text, write_atomically
+from lab.formatting import counted
+from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
+from lab.gate.outputs import junit
+from lab.gate.verdict import EXIT
+from lab.gate.verdict import Verdict as GateVerdict
+from lab.measures.score import score_and_write
+from lab.replay.command import replay_command
+from lab.replay.plan import ReplayRequest, make_plan
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory
+from lab.runs.trial import trial
+
+SCHEMA = "lab.acceptance.v1"
+FILES = ("verdict.json", "verdict.xml")
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """The results of all criteria, in order, candidate by candidate, then M1.
+
+    ``about`` describes the set; ``readings`` the arms that are candidates under another reading of the documents;
+    ``runs`` are the folders of the runs.
+    """
+
+    about: str
+    candidates: tuple[str, ...]
+    readings: Mapping[str, str]
+    results: tuple[Result, ...]
+    runs: tuple[str, ...]
+    large: str
+    trial: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """The gravest status of the candidates themselves and M1; other readings are reported and do not decide."""
+        decided = (result.status for result in self.results if result.arm not in self.readings)
+        return min(decided, key=GRAVITY.index, default=INCONCLUSIVE)
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 fail, 3 inconclusive."""
+        return EXIT[self.status]
+
+    def of(self, arm: str) -> list[Result]:
+        """Return the results of one arm."""
+        return [result for result in self.results if result.arm == arm]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content of verdict.json as plain values."""
+        return {
+            "schema": SCHEMA,
+            "trial": list(self.trial),
+            "status": self.status,
+            "about": self.about,
+            "candidates": list(self.candidates),
+            "readings": dict(self.readings),
+            "runs": list(self.runs),
+            "large_pool": self.large,
+            "criteria": [
+                {
+                    **{name: value for name, value in asdict(result).items() if name != "tests"},
+                    "tests": [
+                        {"about": test.about, "is_check": test.is_check, **asdict(test.line)} for test in result.tests
+                    ],
+                }
+                for result in self.results
+            ],
+        }
+
+
+def accept_set(
+    request: ReplayRequest,
+    out: Path,
+    *,
+    candidates: Sequence[str] = CANDIDATES,
+    screen: int | None = None,
+    jobs: int = 1,
+    announce: Announce = lambda _: None,
+) -> Acceptance:
+    """Replay what the criteria need into folders of ``out``, and judge the candidates.
+
+    ``request`` names the set; its arms are ignored. A finished replay is not repeated. Raises :class:`UnusableInput`
+    for an unknown arm, and :class:`CannotMeasure` if conversations fail.
+    """
+    cast = cast_of(request, candidates, out / "arms")
+    request = replace(request, arms=cast.arms)
+    plan = make_plan(request)
+    large = saturated(request, plan)
+    plain = _replayed(request, out / "run", jobs, announce)
+    second = _replayed(large, out / "saturated", jobs, announce) if large is not None else None
+    return _judged(
+        Measured(plain, plan),
+        Measured(second) if second is not None else None,
+        cast,
+        f"a must share of {large.must_share:.2f}, no relevant memory among them" if large else "as recorded",
+        request.path,
+        screen,
+    )
+
+
+def accept_run(run: RunDirectory, *, candidates: Sequence[str] = CANDIDATES, screen: int | None = None) -> Acceptance:
+    """Judge the candidates on an existing run, whose must pool is what it is.
+
+    Raises :class:`UnusableInput` if an arm is missing, with the command that adds it.
+    """
+    run.require_done()
+    asked = run.manifest.asked
+    request = ReplayRequest.of_manifest(asked)
+    names = [candidate.partition("=")[0] for candidate in candidates]
+    arms = [*request.arms, *(arm for arm in (OLD, *names, HYBRID, VECTOR) if arm not in run.arms)]
+    command = replay_command({**asked, "arms": arms}, out="NEW")
+    cast = cast_in(run.manifest.resolved.arms, candidates, str(run.path), command)
+    return _judged(Measured(run), None, cast, "as recorded", request.path, screen)
+
+
+def _replayed(request: ReplayRequest, folder: Path, jobs: int, announce: Announce) -> RunDirectory:
+    outcome = run_replay(request, folder, jobs=jobs, announce=announce)
+    if outcome.failures:
+        raise CannotMeasure(f"{counted(len(outcome.failures), 'conversation')} failed; see {folder / 'failures.jsonl'}")
+    score_and_write(outcome.run)
+    return outcome.run
+
+
+def _judged(
+    plain: Measured, second: Measured | None, cast: Cast, large: str, path: str, screen: int | None
+) -> Acceptance:
+    runs = Runs(plain, second, cast, large, screen)
+    results = [judge(criterion, runs, arm) for arm in cast.judged for criterion in CRITERIA]
+    results.append(judge(M1, runs, HYBRID))
+    resolved = plain.run.manifest.resolved
+    about = (
+        f"{path}: {counted(len(plain.run.conversations), 'conversation')}, labels {plain.run.labels}, scope "
+        f"{resolved.scope}, {resolved.embedder_model}"
+    )
+    folders = tuple(str(measured.run.path) for measured in (plain, second) if measured is not None)
+    readings = {variant.arm: f"{variant.of}, {variant.about}" for variant in cast.readings}
+    return Acceptance(about, cast.candidates, readings, tuple(results), folders, large, _trial(plain.run, cast))
+
+
+def _trial(run: RunDirectory, cast: Cast) -> tuple[str, ...]:
+    """Return why the run as recorded is a trial; variants have a configuration of their own by design."""
+    variants = {*cast.plain.values(), *(variant.arm for variant in cast.readings)}
+    request = ReplayRequest.of_manifest(run.manifest.asked)
+    arms = [arm for arm in request.arms if arm.partition("=")[0] not in variants]
+    return trial(replace(run.manifest, asked={**run.manifest.asked, "arms": arms}))
+
+
+def headline(acceptance: Acceptance) -> str:
+    """Return the verdict in one sentence."""
+    parts = []
+    for arm in acceptance.candidates:
+        own = acceptance.of(arm)
+        counts = [(status, sum(result.status == status for result in own)) for status in (PASS, FAIL, INCONCLUSIVE)]
+        parts.append(f"{arm} " + ", ".join(f"{count} {status}" for status, count in counts if count))
+    (m1,) = (result for result in acceptance.results if result.criterion == M1.id)
+    return f"{acceptance.status.upper()}: of the five criteria {'; '.join(parts)}; M1 {m1.status}"
+
+
+def gate_verdicts(acceptance: Acceptance) -> list[GateVerdict]:
+    """Return the results as verdicts of the gate, one for each arm, for its outputs."""
+    arms = dict.fromkeys(result.arm for result in acceptance.results)
+    verdicts = []
+    for arm in arms:
+        own = acceptance.of(arm)
+        lines = tuple(
+            Line(
+                "criterion",
+                f"{result.criterion} {result.title}",
+                result.status,
+                arm not in acceptance.readings,
+                result.reason,
+                result.settles,
+            )
+            for result in own
+        )
+        status = min((result.status for result in own), key=GRAVITY.index)
+        verdicts.append(
+            GateVerdict(
+                f"acceptance {arm}",
+                "The acceptance criteria of the design documents.",
+                acceptance.runs[0],
+                VECTOR if arm == HYBRID else OLD,
+                arm,
+                status,
+                lines,
+                trial=acceptance.trial,
+            )
+        )
+    return verdicts
+
+
+def write_files(acceptance: Acceptance, folder: Path) -> list[Path]:
+    """Write verdict.json and verdict.xml (JUnit), each atomically.
+
+    Raises :class:`UnusableInput`, and writes nothing, if the folder has another verdict.
+    """
+    path = folder / FILES[0]
+    if path.exists():
+        try:
+            known = json.loads(read_text(path))
+        except ValueError:
+            known = None
+        if not isinstance(known, dict) or known.get("schema") != SCHEMA:
+            raise UnusableInput(f"{path}: exists and is not a verdict of `lab acceptance`; choose another --out")
+    data = (dump_json(acceptance.as_json()), junit(*gate_verdicts(acceptance)))
+    files = [folder / name for name in FILES]
+    for file, content in zip(files, data, strict=True):
+        write_atomically(file, content)
+    return files

@@ -1,0 +1,114 @@
+"""``lab acceptance``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
+from lab.cli.replay_options import takes_replay_options
+from lab.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from lab.acceptance.verdict import Acceptance
+    from lab.replay.plan import ReplayRequest
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("acceptance")(acceptance)
+
+
+@takes_replay_options(
+    "golden",
+    "memories",
+    "labels",
+    "must_share",
+    "nice_share",
+    "hard_rules",
+    "categories",
+    "seed",
+    "scope",
+    "recall_turns",
+    "memories_from",
+    "max_items",
+    "limit",
+    "conversation",
+    "haystack",
+    "haystack_from",
+    "config",
+    "embedder",
+    arms=("tier_first_v1",),
+    fixed=True,
+)
+def acceptance(
+    request: ReplayRequest,
+    *,
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--candidate",
+            help="The arm to judge, or NAME=FILE. Repeat for more. [default: tier_quota_v1, seed_full]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Folder for the runs and the verdict. Required for a set. [default: DIR/acceptance]"
+        ),
+    ] = None,
+    screen: Annotated[
+        int | None,
+        typer.Option("--screen", min=1, help="Rows of a screen of 80 columns, for criterion 5. [default: 24]"),
+    ] = None,
+    jobs: options.Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Judge the acceptance criteria of the design documents.
+
+    They are the five criteria of seed 000 and milestone M1 of seed 001. PATH is a set, of which everything needed is
+    replayed twice: as recorded, and with a large must pool; or a run directory that has the arms. Each criterion is
+    pass, fail or inconclusive, with numbers and what would settle it. Writes verdict.json, verdict.xml (JUnit) and
+    acceptance.html. Exit codes: 0 pass, 1 fail, 2 unusable input, 3 inconclusive, 4 could not measure.
+    """
+    from lab.acceptance.arms import CANDIDATES
+    from lab.acceptance.verdict import accept_run, accept_set, headline, write_files
+    from lab.report.acceptance import write_page
+    from lab.runs.directory import MANIFEST, open_run
+
+    candidates = tuple(candidate or CANDIDATES)
+    path = Path(request.path)
+    if (path / MANIFEST).is_file():
+        folder = out or path / "acceptance"
+        verdict = accept_run(open_run(path), candidates=candidates, screen=screen)
+    else:
+        if out is None:
+            raise UnusableInput("--out: is required for a set; it is the folder for the runs and the verdict")
+        folder = out
+        verdict = accept_set(request, out, candidates=candidates, screen=screen, jobs=jobs, announce=announce)
+    files = [*write_files(verdict, folder), write_page(verdict, folder)]
+    if as_json:
+        emit_json(verdict.as_json())
+    else:
+        emit_trial(verdict.trial)
+        emit_folded(headline(verdict))
+        emit_folded(verdict.about)
+        _show(verdict)
+        emit(", ".join([str(files[0]), *(file.name for file in files[1:])]))
+    raise typer.Exit(verdict.exit_code)
+
+
+def _show(verdict: Acceptance) -> None:
+    arm = None
+    for result in verdict.results:
+        if result.arm != arm:
+            arm = result.arm
+            emit()
+            reading = verdict.readings.get(arm)
+            emit(arm + (f" ({reading}: reported, does not decide)" if reading else ""))
+        emit_folded(f"{result.status:<13}{result.criterion}. {result.title}")
+        emit_folded(f"    {result.reason}" + (f" What would settle it: {result.settles}." if result.settles else ""))
+    emit()

@@ -1,0 +1,70 @@
+"""The page of ``lab acceptance``: one self-contained HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lab.acceptance.criteria import CRITERIA, M1, Result, Test
+from lab.acceptance.verdict import Acceptance, headline
+from lab.files import write_atomically
+from lab.formatting import number, signed
+from lab.report.build import render
+from lab.runs.trial import trial_line
+
+PAGE = "acceptance.html"
+
+
+def write_page(acceptance: Acceptance, folder: Path) -> Path:
+    """Write ``acceptance.html`` into a folder and return its path."""
+    trial = trial_line(acceptance.trial)
+    arms = list(dict.fromkeys(result.arm for result in acceptance.results if result.criterion != M1.id))
+    by = {(result.criterion, result.arm): result for result in acceptance.results}
+    model = {
+        "title": f"Acceptance: {acceptance.status}" + (f" ({trial})" if trial else ""),
+        "sentence": headline(acceptance),
+        "about": acceptance.about,
+        "large": acceptance.large,
+        "runs": acceptance.runs,
+        "arms": arms,
+        "readings": acceptance.readings,
+        "criteria": [
+            {
+                "id": criterion.id,
+                "title": criterion.title,
+                "source": criterion.source,
+                "cells": [by[criterion.id, arm].status for arm in arms],
+                "results": [_result(by[criterion.id, arm]) for arm in arms],
+            }
+            for criterion in CRITERIA
+        ],
+        "m1": {"title": M1.title, "source": M1.source, "result": _result(acceptance.results[-1])},
+    }
+    path = folder / PAGE
+    write_atomically(path, render("acceptance.html.j2", model))
+    return path
+
+
+def _result(result: Result) -> dict[str, Any]:
+    return {
+        "arm": result.arm,
+        "status": result.status,
+        "reason": result.reason,
+        "settles": result.settles,
+        "tests": [_test(test) for test in result.tests],
+    }
+
+
+def _test(test: Test) -> dict[str, str]:
+    line = test.line
+    interval = f"{signed(line.low)} to {signed(line.high)}" if line.low is not None and line.high is not None else "–"
+    return {
+        "about": test.about + (" (check)" if test.is_check else ""),
+        "status": line.status,
+        "measure": line.measure,
+        "candidate": number(line.candidate) if line.candidate is not None else "–",
+        "reference": number(line.baseline) if line.baseline is not None else line.limit or "–",
+        "difference": signed(line.difference) if line.difference is not None else "–",
+        "interval": interval,
+        "n": f"{line.n} / {line.conversations}" if line.n is not None else "–",
+    }

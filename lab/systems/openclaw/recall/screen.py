@@ -1,0 +1,87 @@
+"""Print a recall receipt on one screen: 24 lines of 80 columns at most (seed 000, criterion 5; E-68)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+LINES, COLUMNS = 24, 80
+# Ids are cut to this length only if a line would not fit.
+_ID = 44
+
+
+def receipt_screen(receipt: Mapping[str, Any]) -> list[str]:
+    """Return the lines that say what was injected, pinned and left out, and why; no texts of memories.
+
+    Items come first, each with its decision (without one: its tier). If there are more lines than fit, the last one
+    counts the rest. Receipts of the public plugin, which have fewer fields, are accepted.
+    """
+    lines = [line[:COLUMNS] for line in _lines(receipt)]
+    if len(lines) <= LINES:
+        return lines
+    return [*lines[: LINES - 1], f"… and {len(lines) - LINES + 1} more lines; the JSON of the receipt has them all"]
+
+
+def _lines(receipt: Mapping[str, Any]) -> Iterator[str]:
+    mode, quota = receipt.get("selectionMode", "no selection"), receipt.get("quota")
+    caps = (
+        f", must <= {quota['mustMax']}, nice >= {quota['niceMin']}, unknown <= {quota['unknownMax']}" if quota else ""
+    )
+    yield f"{mode}{caps}; scope {receipt['scope']} ({receipt['scopeMode']})"
+    if receipt.get("skipped"):
+        yield f"skipped: {receipt['skipReason']}"
+        return
+    counts = [f"{count['tier']} {count['selected']} of {count['candidates']}" for count in receipt["tierCounts"]]
+    rejected = f"; {', '.join(receipt['rejected'])}" if receipt["rejected"] else ""
+    yield f"selected: {', '.join(counts) or 'nothing was searched'}{rejected}"
+    yield from _items(receipt)
+    yield from _working_set(receipt)
+    missing = receipt.get("notInjected") or {}
+    if missing:
+        yield "not injected, though first in the must tier:"
+        yield from (_row(identity, reason) for identity, reason in missing.items())
+    repeats = receipt.get("suppressedByRepeat")
+    if repeats and repeats["penalized"]:
+        yield f"repeats: {repeats['penalized']} candidates penalised, {repeats['count']} lost their slot"
+    duplicates = receipt.get("excludedAsBackboneDuplicate")
+    if duplicates and duplicates["count"]:
+        yield f"duplicates of the Working Set that would have been selected: {duplicates['count']}"
+    fallback = receipt.get("fallback") or {}
+    if fallback.get("consulted"):
+        yield f"fallback: {', '.join(fallback['consultedScopes'])} added {fallback['contributed']}"
+    budget = receipt.get("budget")
+    if budget:
+        cut = f", {budget['droppedCount']} dropped" if budget["truncated"] else ""
+        yield f"budget: {budget['afterChars']} of {budget['maxChars']} characters{cut}"
+
+
+def _items(receipt: Mapping[str, Any]) -> Iterator[str]:
+    why = {entry["id"]: entry for entry in receipt["whyTheseIds"]}
+    decisions = receipt.get("decisions")
+    shown = decisions if decisions is not None else {identity: entry["tier"] for identity, entry in why.items()}
+    yield f"injected: {receipt['injectedCount']}"
+    for identity, decision in shown.items():
+        entry = why.get(identity)
+        lanes = f" {'+'.join(entry['signals']) or 'no lane'}" if entry else ""
+        origin = f" from {entry['scope']}" if entry and entry["origin"] == "fallback" else ""
+        yield _row(identity, f"{decision}{lanes}{origin}")
+
+
+def _working_set(receipt: Mapping[str, Any]) -> Iterator[str]:
+    built = receipt.get("workingSet") or {}
+    if not built.get("generated"):
+        return
+    parts = [f"{count} {name}" for name, count in built["sections"].items() if count and name != "goal"]
+    stored = ", stored" if built["persisted"] else ""
+    yield f"Working Set: {built['chars']} characters: {', '.join(parts) or 'no lines'}{stored}"
+    ids = (receipt.get("pinnedByWorkingSet") or {}).get("ids", [])
+    for first, second in zip(ids[::2], [*ids[1::2], ""], strict=False):
+        yield f"  {_short(first, 38)} {_short(second, 38)}".rstrip()
+
+
+def _row(identity: str, what: str) -> str:
+    return f"  {_short(identity, _ID):36} {what}"
+
+
+def _short(identity: str, most: int) -> str:
+    return identity if len(identity) <= most else f"{identity[: most - 1]}…"

@@ -1,0 +1,129 @@
+"""Configurations as YAML: the values, what is refused with its line, and which texts count as YAML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.config_text import parse_config, parse_yaml
+from lab.errors import UnusableInput
+from lab.systems.openclaw.config.resolve import resolve
+
+# The keys of the design document's sketch (seed 000).
+SKETCH = """
+autoRecall:
+  selectionMode: tier_quota_v1
+  maxItems: 6
+  quotas: {mustMax: 2, niceMin: 2, unknownMax: 1}
+  repeatWindowTurns: 6
+  repeatPenalty: 0.35   # a ranking penalty
+  dedupeBackbone: true
+
+workingSet:
+  enabled: true
+  persist: true
+"""
+SAME: dict[str, Any] = {
+    "autoRecall": {
+        "selectionMode": "tier_quota_v1",
+        "maxItems": 6,
+        "quotas": {"mustMax": 2, "niceMin": 2, "unknownMax": 1},
+        "repeatWindowTurns": 6,
+        "repeatPenalty": 0.35,
+        "dedupeBackbone": True,
+    },
+    "workingSet": {"enabled": True, "persist": True},
+}
+
+
+@pytest.mark.parametrize("where", ["a.yaml", "a.YML", "conf", "stdin"])
+def test_sketch_is_the_configuration_that_its_json_is(where: str) -> None:
+    assert parse_config(SKETCH, where) == SAME
+    assert resolve(parse_config(SKETCH, where), "seed") == resolve(SAME, "seed")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: true", True),
+        ("a: False", False),
+        ("a:", None),
+        ("a: ~", None),
+        ("a: -12", -12),
+        ("a: .5", 0.5),
+        ("a: 1e3", 1000.0),
+        ("a: [x, 'y', \"z\\n\"]", ["x", "y", "z\n"]),
+        ("a: '6'", "6"),
+        # YAML 1.1 would make booleans, octal and sexagesimal numbers and dates of these.
+        *(
+            (f"a: {text}", text)
+            for text in ("yes", "on", "no", "007", "0x1f", "12:30:00", "2026-03-01", "1_000", "1e999")
+        ),
+        ("a: .inf", ".inf"),
+        ("a: |\n  two\n  lines\n", "two\nlines\n"),
+    ],
+)
+def test_scalar_has_the_type_that_json_would_give_it(text: str, value: object) -> None:
+    (read,) = parse_yaml(text, "a.yaml").values()
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a:\n\tb: 1", "a.yaml:2: not YAML: a tab; indent YAML with spaces"),
+        ("a:\n  b: 1\n  c: 2\n  b: 3", "a.yaml:4: found the key 'b' a second time (first in line 2)"),
+        ("a: &x 1", "a.yaml:1: found the anchor &x"),
+        ("a: 1\nb: *x", "a.yaml:2: found the alias *x"),
+        ("a: !!python/object/apply:os.getcwd []", "a.yaml:1: found the tag"),
+        ("a: 1\n---\nb: 2", "a.yaml:2: found a second document"),
+        ("1: a", "a.yaml:1: found the key 1, which is not text"),
+        ("a: [1, 2", "a.yaml:1: not YAML: expected ',' or ']'"),
+        ("a: 'x", "a.yaml:1: not YAML: found unexpected end of stream"),
+        ("a: \x01", "a.yaml: not YAML: "),
+        ("[" * 20_000, "a.yaml: YAML is nested too deeply"),
+        ("a: " + "x" * 200_001, "a.yaml: 200,004 characters are too many"),
+    ],
+)
+def test_refused_yaml_names_line_and_reason(text: str, message: str) -> None:
+    with pytest.raises(UnusableInput) as caught:
+        parse_config(text, "a.yaml")
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("autoRecall: {", "a.json"),
+        ('{"a": 1', "conf"),
+        ("// note\n{a: 1", "conf"),
+        ("only words", "conf"),
+        ("", "conf"),
+    ],
+)
+def test_text_that_is_meant_as_json_has_the_json_error(text: str, where: str) -> None:
+    with pytest.raises(UnusableInput, match=r"neither JSON nor JSON5"):
+        parse_config(text, where)
+
+
+def test_empty_yaml_file_is_an_empty_configuration() -> None:
+    assert parse_config("# nothing\n", "a.yaml") is None
+    assert resolve(None, "seed") == resolve({}, "seed")
+
+
+def test_credentials_of_addresses_are_masked() -> None:
+    assert "secret" not in str(parse_yaml("url: https://me:secret@example.org/v1", "a.yaml"))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab:#- é", max_size=6), st.lists, max_leaves=6
+    )
+)
+def test_json_text_is_yaml_of_the_same_value(value: object) -> None:
+    text = json.dumps({"a": value}, ensure_ascii=False)
+    assert parse_config(text, "a.yaml") == {"a": value}

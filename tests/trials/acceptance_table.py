@@ -1,0 +1,74 @@
+"""Run `lab acceptance` on the shipped set and on public sets, and print the table of docs/acceptance.md.
+
+python tests/trials/acceptance_table.py --out FOLDER [--realmem DIR] [--locomo DIR] [--set NAME …]
+
+Finished replays in FOLDER are not repeated, so a second call only prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+CANDIDATES = ("tier_quota_v1", "seed_full", "recommended")
+SAMPLED = (*("--labels", "sampled", "--must-share", "0.10", "--nice-share", "0.63"), "--categories", "detected")
+SETS = {
+    "shipped": ("shipped:operators",),
+    "shipped, 100 added": ("shipped:operators", "--haystack", "100"),
+    "shipped, none added": ("shipped:operators", "--haystack", "0"),
+    "RealMem": ("{realmem}", "--format", "realmem", *SAMPLED),
+    "LoCoMo": ("{locomo}", "--format", "locomo", "--recall-turns", "all", *SAMPLED),
+}
+# Only the first test that is not a check is shown.
+WORDS = {"pass": "**pass**", "fail": "**fail**", "inconclusive": "open"}
+
+
+def main() -> None:
+    """Print one table: a row for each set and candidate, a column for each criterion."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--out", type=Path, required=True)
+    asked.add_argument("--realmem", type=Path)
+    asked.add_argument("--locomo", type=Path)
+    asked.add_argument("--jobs", default="1")
+    asked.add_argument("--set", action="append", choices=list(SETS))
+    given = asked.parse_args()
+    print("| set | arm | 1 | 2 | 3 | 4 | 5 | M1 |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name in given.set or SETS:
+        words = [word.format(realmem=given.realmem, locomo=given.locomo) for word in SETS[name]]
+        if "None" in words:
+            continue
+        folder = given.out / name.replace(", ", "-").replace(" ", "-").lower()
+        judged = [word for candidate in CANDIDATES for word in ("--candidate", candidate)]
+        command = [sys.executable, "-m", "lab", "acceptance", *words, "--hard-rules", "3", *judged]
+        done = subprocess.run([*command, "--out", str(folder), "--jobs", given.jobs, "--json"], stdout=subprocess.PIPE)
+        if done.returncode not in (0, 1, 3):
+            raise SystemExit(done.returncode)
+        print("\n".join(_rows(name, json.loads(done.stdout))), flush=True)
+
+
+def _rows(name: str, verdict: dict[str, Any]) -> list[str]:
+    (m1,) = (one for one in verdict["criteria"] if one["criterion"] == "M1")
+    rows = []
+    for arm in dict.fromkeys(one["arm"] for one in verdict["criteria"] if one["criterion"] != "M1"):
+        own = [one for one in verdict["criteria"] if one["arm"] == arm]
+        cells = [_cell(one) for one in own] + [_cell(m1) if not rows else ""]
+        rows.append(f"| {name if not rows else ''} | `{arm}` | {' | '.join(cells)} |")
+    return rows
+
+
+def _cell(result: dict[str, Any]) -> str:
+    tests = [test for test in result["tests"] if not test["is_check"] and test["candidate"] is not None]
+    # The test that decided: the first with the status of the criterion.
+    test = next((test for test in tests if test["status"] == result["status"]), tests[0] if tests else None)
+    if test is None:
+        return WORDS[result["status"]]
+    reference = f" / {test['baseline']:.3f}" if test["baseline"] is not None else ""
+    return f"{WORDS[result['status']]} {test['candidate']:.3f}{reference}"
+
+
+if __name__ == "__main__":
+    main()
