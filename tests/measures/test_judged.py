@@ -13,6 +13,7 @@ import pytest
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
+from lab.measures.judged import judged_shares
 from lab.measures.score import score_run
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
@@ -91,6 +92,18 @@ def test_judged_equals_a_count_by_hand(runs: tuple[RunDirectory, RunDirectory]) 
         values = scores.all_of_arm(arm)["Judged@6"].value
         assert math.isclose(math.fsum(values), math.fsum(expected))
         assert len(values) == len(rows)
+
+
+def test_judged_shares_of_a_later_judged_set_are_those_of_a_replay(runs: tuple[RunDirectory, RunDirectory]) -> None:
+    sparse, dense = runs
+    gold = read_gold(dense)
+    with_gold = {probe for probe, judgements in gold.items() if judgements.grades}
+    scores = score_run(dense)
+    for k in (1, 6):
+        shares = judged_shares(sparse, {probe: judgements.judged for probe, judgements in gold.items()}, with_gold, k)
+        means = {arm: np.mean(scores.all_of_arm(arm)[f"Judged@{k}"].value) for arm in ARMS}
+        assert {result.arm: result.share for result in shares} == pytest.approx(means)
+    assert all(result.judged > 0 for result in shares)
 
 
 def test_golden_of_a_run_lists_irrelevant_memories_that_exist(runs: tuple[RunDirectory, RunDirectory]) -> None:
