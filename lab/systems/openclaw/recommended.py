@@ -19,7 +19,7 @@ CONFIG: dict[str, Any] = {
         "tierSearchMultiplier": 4,
         # No slot is reserved: relevance decides, whatever the label.
         "quotas": {"mustMax": 0, "niceMin": 0, "unknownMax": 0, "caps": "reservation"},
-        "repeatPenalty": 0.6,
+        "repeatPenalty": 0.5,
         "repeatWindowTurns": 6,
     },
     # Hard rules go into the Working Set, which takes no slot from a memory.
@@ -37,7 +37,7 @@ CONFIG: dict[str, Any] = {
             "relevance": "fused",
             "score": {"scopeMatch": False, "recency": False, "importancePrior": False, "relevance": True},
             # What answers the prompt best may repeat; what fills the other slots should not.
-            "repeatExemptTop": 2,
+            "repeatExemptTop": 3,
             "repeatDecay": "once",
             "hardRules": True,
             "pinnedCounts": "extra",
