@@ -38,7 +38,7 @@ def silence(
     ] = 0.02,
     as_json: Json = False,
 ) -> None:
-    """Show what a threshold of silence saves in false recalls and costs in hits.
+    """Show what a silence threshold saves and what it costs.
 
     Each signal has its curve over all thresholds and its AUROC. Two thresholds are chosen on one half of the
     conversations, by --cost and by --loss, and told on the other half.

@@ -62,7 +62,7 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
 def _forest(data: ReportData) -> list[Draw]:
     comparison = data.comparison
     primary = shown(comparison) if comparison else []
-    if not comparison or not any(difference.estimate.low is not None for difference in primary):
+    if not comparison or not any(difference.conversations > 1 for difference in primary):
         return []
     harms = [difference.measure for difference in worse(comparison)]
     return [partial(figures.forest_figure, primary, comparison.baseline, comparison.candidate, data.source, harms)]
@@ -71,7 +71,7 @@ def _forest(data: ReportData) -> list[Draw]:
 def _slices(data: ReportData) -> list[Draw]:
     comparison = data.comparison
     sliced = decisive_slices(comparison) if comparison else []
-    if not comparison or not any(part.difference.estimate.low is not None for part in sliced):
+    if not comparison or not any(part.difference.conversations > 1 for part in sliced):
         return []
     return [partial(figures.slices_figure, sliced, comparison.baseline, comparison.candidate, data.source)]
 

@@ -63,23 +63,24 @@ def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source
 
 
 def drawable(differences: Sequence[Difference]) -> list[Difference]:
-    """Return the differences that have an interval and are on the scale of shares."""
+    """Return the differences over several conversations that are on the scale of shares."""
     return [
-        difference
-        for difference in differences
-        if difference.estimate.low is not None and abs(difference.estimate.mean) <= 1
+        difference for difference in differences if difference.conversations > 1 and abs(difference.estimate.mean) <= 1
     ]
 
 
 def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, label: str) -> Figure:
     figure, ((axes,),) = slide(1, 1, words)
     for row, difference in enumerate(reversed(shown)):
-        low, high = difference.estimate.low or 0.0, difference.estimate.high or 0.0
+        low, high = difference.estimate.low, difference.estimate.high
         colour, marker = MARKS[difference.is_better]
-        axes.plot([low, high], [row, row], color=colour, linewidth=3)
+        between = "no interval"
+        if low is not None and high is not None:
+            axes.plot([low, high], [row, row], color=colour, linewidth=3)
+            between = f"[{signed(low)}, {signed(high)}]"
         axes.plot(difference.estimate.mean, row, marker, color=colour, markersize=11)
         axes.annotate(
-            f"{signed(difference.estimate.mean)}  [{signed(low)}, {signed(high)}]",
+            f"{signed(difference.estimate.mean)}  {between}",
             (1.02, row),
             xycoords=axes.get_yaxis_transform(),
             va="center",

@@ -46,10 +46,9 @@ def test_rollback_that_leaves_a_trace_fails(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_rollback_without_an_effect_is_inconclusive(tmp_path: Path) -> None:
-    factors = dict.fromkeys(("scopeMatch", "recency", "importancePrior", "novelty"), False)
-    off = {"lab": {"phases": {"repeat": False, "hardRules": False, "score": factors}}, "autoRecall": {"maxItems": 1}}
-    # One label and one slot: there is nothing for quotas to divide.
-    result = rollback(request(tmp_path, off, labels="sampled", must_share=1.0, nice_share=0.0))
+    # One label and one slot, without scores that only the new policy has: there is nothing for quotas to divide.
+    one = {"autoRecall": {"maxItems": 1}}
+    result = rollback(request(tmp_path, one, profile="upstream", labels="sampled", must_share=1.0, nice_share=0.0))
     assert (result.verdict, result.differ) == ("inconclusive", {"before": 0, "switched": 0, "after": 0})
     assert "nothing to undo" in result.reason
 

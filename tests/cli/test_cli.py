@@ -65,6 +65,7 @@ def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
             COMPARE,
             [
                 "trial",
+                "judged",
                 "baseline",
                 "candidate",
                 "cutoff",
@@ -196,7 +197,7 @@ def test_score_table_shows_means_and_dashes(lab: Lab, place: Path) -> None:
     rows = {
         words[0]: words[1:] for line in lab("score", "run", cwd=place).stdout.splitlines() if (words := line.split())
     }
-    assert rows["arm"] == ["n", "Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"]
+    assert rows["arm"] == ["n", "Success@6", "Judged@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"]
     for arm, one in summary["arms"].items():
         values = [one["measures"][name] for name in rows["arm"][1:]]
         assert rows[arm] == [str(one["n"]), *("–" if value is None else f"{value:.3f}" for value in values)]
@@ -243,7 +244,7 @@ def test_compare_prints_commands_that_work(
 def test_compare_of_few_conversations_says_so(lab: Lab, place: Path) -> None:
     text = " ".join(lab(*COMPARE, cwd=place).stdout.split())
     assert "2 conversations" in text
-    assert "With so few conversations, no adjusted p can be below" in text
+    assert "No intervals: over 2 conversations no sign-flip test can reach 5 %" in text
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ MEASURES = ("Success@6", "Present@6", "RepeatRate", "InjectedChars")
 
 
 def change(measure: str, mean: float, low: float | None, high: float | None) -> Difference:
-    return Difference(measure, 10, 6, 0.5, 0.5 + mean, Estimate(mean, low, high, 0.1, 1.0, 0.2), 0.1, None, 1, 2, 3)
+    return Difference(measure, 10, 6, 0.5, 0.5 + mean, Estimate(mean, low, high, 0.1, 1.0, 0.2), 0.01, None, 1, 2, 3)
 
 
 def step(arm: str, values: tuple[float | None, ...], *changes: Difference) -> StepResult:

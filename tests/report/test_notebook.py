@@ -15,7 +15,6 @@ from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import Estimate
 from lab.errors import CannotMeasure, NotARun, UnusableInput
 from lab.measures.score import score_run, summarise
-from lab.report.tables import folded
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
@@ -140,7 +139,8 @@ def test_notebook_comparison_prints_the_table_of_lab_compare(run: Run, directory
     found = compare_arms(directory, FIRST, QUOTA, primary=["hit@6", "R@6"], slices=True)
     assert compared.comparison == found
     shown = repr(compared)
-    assert shown.startswith(f"{folded(TRIAL)}\n{QUOTA} minus {FIRST}\nmeasure")
+    first, _, rest = shown.partition(f"\n{QUOTA} minus {FIRST} (Judged@6 ")
+    assert (" ".join(first.split()).startswith(TRIAL), "\nmeasure" in rest) == (True, True)
     assert "R@6 by slice, worst first" in shown
     assert max(map(len, shown.splitlines())) <= 80
     page = Tags(compared._repr_html_())

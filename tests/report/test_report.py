@@ -79,7 +79,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def hostile(make_run: MakeRun) -> RunDirectory:
     """The report of a run whose conversation, topic and category contain markup."""
-    run = make_run(HOSTILE, "plain", topic=HOSTILE, category=HOSTILE)
+    run = make_run(HOSTILE, "plain", arms=(*POLICIES, "hybrid"), topic=HOSTILE, category=HOSTILE)
     points = [
         Point(mode, share, seed, arm, 10 * share, 0.5 + share / 10, 0.4, 0.3)
         for mode in MODES

@@ -14,7 +14,7 @@ from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run
 
-ARMS = ("tier_first_v1", "tier_quota_v1", "random")
+ARMS = ("tier_first_v1", "tier_quota_v1", "random", "hybrid")
 
 
 @pytest.fixture(scope="session")
