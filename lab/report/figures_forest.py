@@ -63,10 +63,13 @@ def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source
 
 
 def drawable(differences: Sequence[Difference]) -> list[Difference]:
-    """Return the differences over several conversations that are on the scale of shares."""
-    return [
-        difference for difference in differences if difference.conversations > 1 and abs(difference.estimate.mean) <= 1
-    ]
+    """Return the differences on the scale of shares that have an interval.
+
+    If none has one, because there are too few conversations, return those over several conversations.
+    """
+    shares = [difference for difference in differences if abs(difference.estimate.mean) <= 1]
+    bounded = [difference for difference in shares if difference.estimate.low is not None]
+    return bounded or [difference for difference in shares if difference.conversations > 1]
 
 
 def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, label: str) -> Figure:
