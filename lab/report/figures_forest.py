@@ -41,7 +41,8 @@ def forest_figure(
 @styled
 def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source: str = "") -> Figure:
     """Draw the slices of one measure, worst on top; slices are exploratory."""
-    drawn = [part for part in slices if drawable([part.difference])]
+    bounded = drawable([part.difference for part in slices])
+    drawn = [part for part in slices if any(part.difference is difference for difference in bounded)]
     shown = drawn[:MOST_SLICES]
     differences = [part.difference for part in shown]
     measure = differences[0].measure if differences else "no measure"
