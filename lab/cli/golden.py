@@ -19,6 +19,7 @@ from lab.formatting import counted
 from lab.set_registry import golden_at, recordings_at
 
 if TYPE_CHECKING:
+    from lab.golden.judging import Aside
     from lab.golden.model import GoldenSet
     from lab.golden.pool import Pool
     from lab.recordings.model import Recording
@@ -65,9 +66,16 @@ def pool(
         Path | None,
         typer.Option(metavar="PATH", parser=golden_at, help="Pool the turns of this golden set, for a second judge."),
     ] = None,
+    unjudged: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", parser=golden_at, help="Leave out the memories that this golden set already judges."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Pool the memories that several arms recall, to be judged."""
+    from lab.golden.judging import aside, judged_keys
     from lab.golden.read import read_golden
     from lab.golden.write import write_new
     from lab.recordings.readers import not_among
@@ -76,6 +84,8 @@ def pool(
     not_among(Path(request.path), request.format, out)
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
     pooled = make_pool(request, depth, Chosen((*(turn or ()), *again), every, turns), announce)
+    if unjudged:
+        pooled = pooled.without(judged_keys(read_golden(unjudged), aside(unjudged)), unjudged)
     write_new(out, pooled.as_bytes())
     items = sum(len(pooled_turn.items) for pooled_turn in pooled.turns)
     conversations = len({pooled_turn.turn.split("/")[0] for pooled_turn in pooled.turns})
@@ -182,13 +192,14 @@ def lint(
     read = _recordings(path, recordings, format, memories, memories_from)
     if any(is_added(key) for probe in golden.probes for key in marks(probe)):
         read = _with_haystack(read, recordings or datasets_beside(path), haystack, haystack_from or ())
-    report = check(golden, read, beside, equal_conversations(read))
+    complete = (recordings or datasets_beside(path)).is_dir()
+    report = check(golden, read, beside, equal_conversations(read), complete=complete)
     design = power(golden)
-    run_facts = _run_facts(golden, beside.refused, run, baseline, candidate) if run else {}
+    run_facts = _run_facts(golden, beside, run, baseline, candidate) if run else {}
     if as_json:
         emit_json(report.as_json() | {"power": design.as_json()} | run_facts)
     else:
-        judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} refused"
+        judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} irrelevant"
         judged += f", {report.unjudged} unjudged" if report.unjudged else ""
         emit(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
         if report.conditions:
@@ -217,18 +228,18 @@ def lint(
 
 
 def _run_facts(
-    golden: GoldenSet, zeros: dict[str, set[str]], path: Path, baseline: str | None, candidate: str | None
+    golden: GoldenSet, beside: Aside, path: Path, baseline: str | None, candidate: str | None
 ) -> dict[str, Any]:
     """Return Judged@k of a run, and the minimum detectable effect of a comparison of two of its arms."""
     from lab.compare.paired import compare_arms
-    from lab.golden.changes import marks
+    from lab.golden.judging import judged_keys
     from lab.measures.judged import judged_shares
     from lab.runs.directory import open_run
 
     run = open_run(path)
-    judged = {probe.id: {*marks(probe), *zeros.get(probe.id, ())} for probe in golden.probes}
-    shares = judged_shares(run, judged, run.cutoff)
-    facts: dict[str, Any] = {"judged": [share._asdict() | {"share": share.share} for share in shares]}
+    judged = judged_keys(golden, beside)
+    with_gold = {probe.id for probe in golden.probes if probe.relevant}
+    facts: dict[str, Any] = {"judged": [share._asdict() for share in judged_shares(run, judged, with_gold, run.cutoff)]}
     if baseline and candidate:
         comparison = compare_arms(run, baseline, candidate)
         measure = f"Success@{comparison.cutoff}"

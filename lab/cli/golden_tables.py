@@ -49,6 +49,11 @@ def emit_differences(differences: Differences) -> None:
         f"{counted(len(differences.added), 'probe')} added, {len(differences.removed)} removed; "
         f"{counted(len(changes), 'change')} in {counted(len({change.probe for change in changes}), 'probe')}; "
         f"{len(differences.retyped)} of another type, {differences.reworded} with only the wording changed"
+        + (
+            f"; judged irrelevant in one set and not judged in the other: {len(differences.graded_zero)}"
+            if differences.graded_zero
+            else ""
+        )
     )
 
 
@@ -70,12 +75,13 @@ def emit_agreement(agreement: Agreements, universe: str) -> None:
             for row in rows
         ],
     )
+    one_sided = f"Left out, because only one lists them: {agreement.one_sided}. " if agreement.one_sided else ""
     emit_folded(
         f"{counted(agreement.probes, 'probe')} judged by both (by one only: {agreement.alone[0]} and "
         f"{agreement.alone[1]}" + (f"; not in the pool: {agreement.unpooled}" if agreement.unpooled else "") + "). "
-        f"Pairs: {universe}, and {agreement.outside} others of a judge. both, A, B: pairs that both judges, or only "
-        "one, call relevant; raw: share of equal judgements; kappa: undefined if a judge gave one grade only; low, "
-        "high: its 95 % interval, over conversations; kw: kappa of the grades, weighted by squared distance"
+        f"{one_sided}Pairs: {universe}, and {agreement.outside} others of a judge. both, A, B: pairs that both judges, "
+        "or only one, call relevant; raw: share of equal judgements; kappa: undefined if a judge gave one grade only; "
+        "low, high: its 95 % interval, over conversations; kw: kappa of the grades, weighted by squared distance"
     )
     differ = agreement.disagreements
     if differ:

@@ -1,10 +1,13 @@
 """Agreement of two judges beyond chance.
 
-The universe is a set of (probe, memory) pairs, each graded by both judges: 0 if a judge did not list the memory, or
-forbids it. Cohen's kappa (Educational and Psychological Measurement 20, 1960) compares relevant with not relevant;
-weighted kappa (Cohen, Psychological Bulletin 70, 1968) compares grades, weighted by squared distance. If few pairs are
-relevant, positive agreement says more: the share of listed memories that both judges list (the Dice coefficient).
-Intervals are jackknifed over conversations, because pairs of one conversation are not independent.
+The universe is a set of (probe, memory) pairs, each graded by both judges: 0 if a judge lists the memory as irrelevant,
+or forbids it. A judge who lists no memory of a probe as irrelevant has graded the unlisted ones 0, as golden sets did
+before they could say so; a judge who does has not judged the unlisted ones, and such pairs are left out.
+
+Cohen's kappa (Educational and Psychological Measurement 20, 1960) compares relevant with not relevant; weighted kappa
+(Cohen, Psychological Bulletin 70, 1968) compares grades, weighted by squared distance. If few pairs are relevant,
+positive agreement says more: the share of listed memories that both judges list (the Dice coefficient). Intervals are
+jackknifed over conversations, because pairs of one conversation are not independent.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, NamedTuple
 
 from lab.compare.power import t_quantile
 from lab.errors import UnusableInput
-from lab.golden.changes import by_id
+from lab.golden.changes import IRRELEVANT, by_id, marks
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings.model import GLOBAL, Recording
 
@@ -64,14 +67,16 @@ class Agreements:
 
     ``rows`` holds the agreement over all pairs, then over each probe type of the first judge; ``forbidden`` compares
     forbidden with not forbidden; ``silent`` compares probes, needing no memory or some. ``outside`` counts judged pairs
-    that are not in the universe; they are included. ``alone`` counts the probes that only one judge judged,
-    ``unpooled`` those that both judged and no pool contains.
+    that are not in the universe; they are included. ``one_sided`` counts the pairs that only one judge lists and the
+    other has not judged; they are left out. ``alone`` counts the probes that only one judge judged, ``unpooled`` those
+    that both judged and no pool contains.
     """
 
     probes: int
     alone: tuple[int, int]
     unpooled: int
     outside: int
+    one_sided: int
     rows: tuple[Agreement, ...]
     forbidden: Agreement
     silent: Agreement
@@ -84,6 +89,7 @@ class Agreements:
             "alone": list(self.alone),
             "unpooled": self.unpooled,
             "outside": self.outside,
+            "one_sided": self.one_sided,
             "agreement": [row._asdict() for row in self.rows],
             "forbidden": self.forbidden._asdict(),
             "needs_nothing": self.silent._asdict(),
@@ -124,8 +130,9 @@ def agree(
     """Return the agreement of two judges over the probes that both judged.
 
     The universe of a probe is what ``pooled`` holds for it; without a pool, all memories that its turn can see and that
-    are of its scope or global. Memories that a judge listed outside the universe are included. Raises
-    :class:`UnusableInput` if no probe is in both sets, or a probe names a conversation without a recording.
+    are of its scope or global. Memories that a judge listed outside the universe are included, but for those that one
+    judge lists as irrelevant and the other does not list. Raises :class:`UnusableInput` if no probe is in both sets, or
+    a probe names a conversation without a recording.
     """
     by_first, by_second = by_id(first), by_id(second)
     both = [name for name in by_first if name in by_second]
@@ -134,17 +141,21 @@ def agree(
         where = "both golden sets and the pool" if both else "both golden sets"
         raise UnusableInput(f"no probe is in {where}: agreement needs at least one probe that both judges judged")
     pairs: list[Pair] = []
-    outside = 0
+    outside = one_sided = 0
     for name in shared:
         universe = list(pooled[name] if pooled is not None else _reachable(by_first[name], recordings))
-        listed = [
-            judgement.memory
-            for probe in (by_first[name], by_second[name])
-            for judgement in (*probe.relevant, *probe.forbidden)
+        probes = by_first[name], by_second[name]
+        one, other = (marks(probe) for probe in probes)
+        inside = set(universe)
+        beyond = [key for key in dict.fromkeys((*one, *other)) if key not in inside]
+        by_both = [
+            key
+            for key in (*universe, *beyond)
+            if _has_judged(probes[0], one, key, inside, other) and _has_judged(probes[1], other, key, inside, one)
         ]
-        beyond = [key for key in dict.fromkeys(listed) if key not in universe]
-        outside += len(beyond)
-        pairs += _pairs(by_first[name], by_second[name], [*universe, *beyond])
+        outside += len({*by_both} - inside)
+        one_sided += sum((key in one) != (key in other) for key in {*universe, *beyond}.difference(by_both))
+        pairs += _pairs(*probes, by_both)
     types = list(dict.fromkeys(pair.type for pair in pairs))
     relevant = [_agreement(ALL, pairs, lambda pair: pair.grades)]
     if len(types) > 1:
@@ -165,6 +176,7 @@ def agree(
         (len(by_first) - len(both), len(by_second) - len(both)),
         len(both) - len(shared),
         outside,
+        one_sided,
         tuple(relevant),
         _agreement("forbidden", pairs, lambda pair: (int(pair.forbids[0]), int(pair.forbids[1]))),
         _agreement("needs nothing", silent, _grades),
@@ -177,6 +189,15 @@ NEITHER = (False, False)
 
 def _grades(pair: Pair) -> tuple[int, int]:
     return pair.grades
+
+
+def _has_judged(
+    probe: Probe, judged: Mapping[str, str], key: str, universe: Collection[str], by_other: Mapping[str, str]
+) -> bool:
+    """Return whether a probe judges a memory, or grades it 0 by not listing it (see the module's docstring)."""
+    if key in judged:
+        return True
+    return not probe.irrelevant and (key in universe or by_other[key] != IRRELEVANT)
 
 
 def _reachable(probe: Probe, recordings: Mapping[str, Recording]) -> list[str]:

@@ -10,7 +10,7 @@ from lab.files import digest
 from lab.formatting import counted
 from lab.golden.model import GoldenSet, Probe
 
-FORBIDDEN, UNLISTED = "forbidden", "–"
+FORBIDDEN, IRRELEVANT, UNLISTED = "forbidden", "0", "–"
 TYPE = "type"
 SLICES = (TYPE, "condition")
 
@@ -29,6 +29,7 @@ class Differences:
     """The probes added and removed, and the changed judgements, questions, types and conditions of the others.
 
     Types and conditions (``retyped``) are separate, because they only decide the slices in which a probe is reported.
+    So are memories that only one set judges, as irrelevant (``graded_zero``): they change no measure but Judged@k.
     Reasons affect no measure: ``reworded`` counts the probes that differ only in their reasons.
     """
 
@@ -36,14 +37,16 @@ class Differences:
     removed: tuple[str, ...]
     changes: tuple[Change, ...]
     retyped: tuple[Change, ...]
+    graded_zero: tuple[Change, ...]
     reworded: int
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changes or self.retyped)
+        return bool(self.added or self.removed or self.changes or self.retyped or self.graded_zero)
 
     def as_json(self) -> dict[str, Any]:
         """Return the differences as JSON-serializable values."""
-        plain = {name: [change._asdict() for change in getattr(self, name)] for name in ("changes", "retyped")}
+        lists = ("changes", "retyped", "graded_zero")
+        plain = {name: [change._asdict() for change in getattr(self, name)] for name in lists}
         return asdict(self) | plain
 
 
@@ -56,8 +59,9 @@ def differences(before: GoldenSet, after: GoldenSet) -> Differences:
     return Differences(
         tuple(name for name in new if name not in old),
         tuple(name for name in old if name not in new),
-        tuple(change for change in changed_items if change.what not in SLICES),
+        tuple(change for change in changed_items if change.what not in SLICES and not _is_graded_zero(change)),
         tuple(change for change in changed_items if change.what in SLICES),
+        tuple(change for change in changed_items if _is_graded_zero(change)),
         sum(before_probe != other and before_probe.id not in changed for before_probe, other in both),
     )
 
@@ -73,10 +77,15 @@ def by_id(golden: GoldenSet) -> dict[str, Probe]:
 
 
 def marks(probe: Probe) -> dict[str, str]:
-    """Return, by memory key, the grade that a probe gives, or ``forbidden``."""
-    return {judgement.memory: FORBIDDEN for judgement in probe.forbidden} | {
+    """Return, by memory key, the grade that a probe gives, 0 for an irrelevant memory, or ``forbidden``."""
+    listed = {judgement.memory: FORBIDDEN for judgement in probe.forbidden} | {
         judgement.memory: str(judgement.grade) for judgement in probe.relevant
     }
+    return listed | {key: IRRELEVANT for key in probe.irrelevant if key not in listed}
+
+
+def _is_graded_zero(change: Change) -> bool:
+    return {change.before, change.after} == {IRRELEVANT, UNLISTED} and change.what not in SLICES
 
 
 def _changes(before: Probe, after: Probe) -> list[Change]:

@@ -35,7 +35,8 @@ from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json_lines, sha256_file, write_atomically
-from lab.golden.model import NOTHING, Judgement, Probe
+from lab.golden.changes import marks
+from lab.golden.model import NOTHING, GoldenSet, Judgement, Probe
 from lab.golden.pool import Pool
 from lab.golden.write import golden_bytes
 from lab.shape import field as field_of
@@ -129,6 +130,7 @@ class Sheet:
             tuple(Judgement(key, 1, self.notes.get(key, "")) for key in forbidden),
             {"type": self.type},
             self.reason,
+            tuple(key for key in self.items if self.marks.get(key) == NO),
         )
 
 
@@ -299,6 +301,11 @@ def aside(golden: Path) -> Aside:
         for turn, keys in side.unjudged.items():
             beside.unjudged.setdefault(turn, set()).update(map(str, keys))
     return beside
+
+
+def judged_keys(golden: GoldenSet, beside: Aside) -> dict[str, set[str]]:
+    """Return all memories that were judged for each probe, in a golden set or in the side files beside it."""
+    return {probe.id: {*marks(probe), *beside.refused.get(probe.id, ())} for probe in golden.probes}
 
 
 def _state(golden: Path) -> str:

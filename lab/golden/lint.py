@@ -6,12 +6,12 @@ The caller passes the recordings, because this package does not depend on :mod:`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.formatting import counted
-from lab.golden.changes import marks
+from lab.golden.changes import IRRELEVANT, marks
 from lab.golden.doubts import doubts
 from lab.golden.judging import Aside
 from lab.golden.model import ABSENT, CONDITIONS, SUPERSEDED, GoldenSet, Probe
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # With fewer conversations, no exact two-sided sign-flip test can reach p < .05.
 ENOUGH_CONVERSATIONS = 6
+# A message names at most this many conversations.
+FEW = 3
 WITHOUT_REASON = "gives no reason for"
 NOTHING_BESIDE = Aside({}, {})
 
@@ -30,9 +32,9 @@ NOTHING_BESIDE = Aside({}, {})
 class Lint:
     """The counts and findings of a check.
 
-    ``silent`` counts the probes without a relevant memory; ``relevant``, ``forbidden`` and ``refused`` count
-    judgements; ``unjudged`` counts the memories that a judge saw but did not grade; ``conditions`` maps each planted
-    condition to its number of probes.
+    ``silent`` counts the probes without a relevant memory; ``relevant``, ``forbidden`` and ``refused`` (irrelevant)
+    count judgements; ``unjudged`` counts the memories that a judge saw but did not grade; ``conditions`` maps each
+    planted condition to its number of probes.
     """
 
     probes: int
@@ -55,14 +57,20 @@ def lint(
     recordings: Sequence[Recording],
     beside: Aside = NOTHING_BESIDE,
     equal: Sequence[Sequence[str]] = (),
+    *,
+    complete: bool = True,
 ) -> Lint:
     """Return the errors and the warnings (doubtful judgements) of a golden set.
 
-    ``beside`` holds the refused and ungraded memories from the judges' side files, which a golden set does not list.
+    ``beside`` holds the refused and ungraded memories from the judges' side files. Golden sets of older versions do not
+    list the refused ones.
     ``equal`` holds groups of duplicate conversations (:mod:`lab.recordings.equal`); judging two of a group counts the
-    same evidence twice. Judgements without a reason come last, because there may be many.
+    same evidence twice. Without ``complete``, the set has other conversations, whose memories may be in a haystack.
+    Judgements without a reason come last, because there may be many.
     """
-    errors = probe_problems(recordings, golden.probes) if golden.probes else ["golden set: has no probe"]
+    errors = (
+        probe_problems(recordings, golden.probes, complete=complete) if golden.probes else ["golden set: has no probe"]
+    )
     warnings: list[str] = []
     without_reason: list[str] = []
     by_name = {recording.conversation: recording for recording in recordings}
@@ -74,11 +82,10 @@ def lint(
                 continue
             label = f"golden set: probe {probe.id}"
             errors += [f"{label} {problem}" for problem in _mistakes(probe, recording, turn)]
-            warnings += [
-                f"{label} {doubt}" for doubt in doubts(probe, recording, turn, beside.refused.get(probe.id, ()))
-            ]
+            warnings += [f"{label} {doubt}" for doubt in doubts(probe, recording, turn, refused_of(probe, beside))]
             without_reason += [f"{label} {WITHOUT_REASON} {key}" for key in _without_reason(probe, recording)]
     errors += _disagreeing(golden.probes)
+    warnings += _unread(golden.probes, by_name)
     first = {name: group[0] for group in equal for name in group}
     judged = {probe.conversation for probe in golden.probes}
     for group in equal:
@@ -96,7 +103,7 @@ def lint(
         sum(not probe.relevant for probe in golden.probes),
         sum(len(probe.relevant) for probe in golden.probes),
         sum(len(probe.forbidden) for probe in golden.probes),
-        sum(len(beside.refused.get(probe.id, ())) for probe in golden.probes),
+        sum(len(refused_of(probe, beside)) for probe in golden.probes),
         sum(len(beside.unjudged.get(probe.id, ())) for probe in golden.probes),
         tuple(errors),
         (*warnings, *without_reason),
@@ -104,8 +111,18 @@ def lint(
     )
 
 
-def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> list[str]:
-    """Return the problems that prevent a replay: duplicate probes and unknown conversations, turns and memories."""
+def refused_of(probe: Probe, beside: Aside) -> set[str]:
+    """Return the memories judged irrelevant for a probe, in its golden set or beside it."""
+    listed = {judgement.memory for judgement in (*probe.relevant, *probe.forbidden)}
+    return {*probe.irrelevant, *beside.refused.get(probe.id, ())} - listed
+
+
+def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe], *, complete: bool = False) -> list[str]:
+    """Return the problems that prevent a replay: duplicate probes and unknown conversations, turns and memories.
+
+    Haystack memories of conversations that were not read cannot be checked: unless the recordings are the ``complete``
+    set, they are allowed. An irrelevant one is always, because a replay without it loses nothing.
+    """
     by_name = {recording.conversation: recording for recording in recordings}
     turns = {name: {turn.key for turn in recording.turns} for name, recording in by_name.items()}
     keys = {name: {memory.key for memory in recording.memories} for name, recording in by_name.items()}
@@ -123,12 +140,19 @@ def probe_problems(recordings: Sequence[Recording], probes: Iterable[Probe]) -> 
         if probe.turn is not None and probe.turn not in turns[probe.conversation]:
             problems.append(f"{label} names turn {probe.turn!r}, which the recording does not have")
         problems += [
-            f"{label} names memory {judgement.memory!r}, which the recording does not have"
-            for judgement in (*probe.relevant, *probe.forbidden)
-            if judgement.memory not in keys[probe.conversation]
-            and not _may_be_added(judgement.memory, probe.conversation, added)
+            f"{label} names memory {key!r}, which the recording does not have"
+            for part in _listed(probe)
+            for key in part
+            if key not in keys[probe.conversation]
+            and not _may_be_added(key, probe.conversation, added)
+            and ((complete and part is not probe.irrelevant) or not _is_unread(key, keys))
         ]
     return problems
+
+
+def _listed(probe: Probe) -> tuple[Iterable[str], Iterable[str]]:
+    """Return the relevant and forbidden memories of a probe, and the irrelevant ones."""
+    return [judgement.memory for judgement in (*probe.relevant, *probe.forbidden)], probe.irrelevant
 
 
 def _may_be_added(key: str, conversation: str, added: Mapping[str, str]) -> bool:
@@ -139,12 +163,33 @@ def _may_be_added(key: str, conversation: str, added: Mapping[str, str]) -> bool
     if not is_added(key):
         return False
     known = added.get(key)
-    return known != conversation if known else ":" in original_key(key).split("/")[0]
+    return known != conversation if known else ":" in _source(key)
+
+
+def _is_unread(key: str, read: Container[str]) -> bool:
+    """Return whether a key is that of a haystack memory of a conversation that was not read."""
+    return is_added(key) and bool(_source(key)) and _source(key) not in read
+
+
+def _source(key: str) -> str:
+    return original_key(key).split("/")[0]
+
+
+def _unread(probes: Iterable[Probe], read: Container[str]) -> Iterator[str]:
+    """Yield the warning that some irrelevant memories cannot be checked, if there are any."""
+    unread = [key for probe in probes for key in probe.irrelevant if ":" not in _source(key) and _is_unread(key, read)]
+    if unread:
+        names = sorted({_source(key) for key in unread})
+        listed = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+        yield (
+            f"golden set: {counted(len(unread), 'irrelevant memory')} cannot be checked, because the recordings lack "
+            f"their conversations: {listed}"
+        )
 
 
 def _mistakes(probe: Probe, recording: Recording, turn: Turn | None) -> Iterator[str]:
-    judged = [judgement.memory for judgement in (*probe.relevant, *probe.forbidden)]
-    yield from (f"judges {key} twice" for key in sorted({key for key in judged if judged.count(key) > 1}))
+    judged = [key for part in _listed(probe) for key in part]
+    yield from (f"judges {key} twice" for key, times in sorted(Counter(judged).items()) if times > 1)
     known = {memory.key: memory for memory in recording.memories}
     for key in judged:
         if turn and key in known and known[key].visible_from > turn.seq:
@@ -190,8 +235,9 @@ def _disagreeing(probes: Iterable[Probe]) -> Iterator[str]:
     for probe in probes:
         question = probe.turn or " ".join((probe.query or "").casefold().split())
         earlier = first.setdefault((probe.conversation, question), probe)
-        if earlier is not probe and marks(earlier) != marks(probe):
-            key = next(
-                key for key in (*marks(earlier), *marks(probe)) if marks(earlier).get(key) != marks(probe).get(key)
-            )
+        # A memory without a judgement counts as irrelevant, so judging it so in one of the probes is no contradiction.
+        one, other = marks(earlier), marks(probe)
+        differ = [key for key in (*one, *other) if one.get(key, IRRELEVANT) != other.get(key, IRRELEVANT)]
+        if differ:
+            key = differ[0]
             yield f"golden set: probes {earlier.id} and {probe.id} ask the same, but judge {key} differently"

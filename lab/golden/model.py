@@ -48,6 +48,7 @@ class Probe:
 
     Exactly one of ``turn`` and ``query`` is set: ``turn`` for a turn of the recording, ``query`` for a question that is
     asked after the last turn. ``slices`` maps the names of subgroups (type, condition) to this probe's value.
+    ``irrelevant`` has the memories that were judged and are neither relevant nor forbidden: grade 0 of TREC.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Probe:
     forbidden: tuple[Judgement, ...] = ()
     slices: dict[str, str] = field(default_factory=dict)
     reason: str = ""
+    irrelevant: tuple[str, ...] = ()
 
     @property
     def grades(self) -> dict[str, int]:

@@ -13,7 +13,8 @@ Items are ordered by a hash, so that their ranks do not influence the judge.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +64,20 @@ class Pool:
     turns: tuple[PooledTurn, ...]
     haystack: int = 0
     haystack_from: tuple[str, ...] = ()
+
+    def without(self, judged: Mapping[str, Collection[str]], source: Path) -> Pool:
+        """Return the pool without the memories ``judged`` at each turn, and without turns that have no others.
+
+        Raises :class:`UnusableInput`, which names the ``source`` of the judgements, if nothing is left to judge.
+        """
+        turns = [
+            PooledTurn(turn, tuple(item for item in items if item.memory not in judged.get(turn, ())))
+            for turn, items in self.turns
+        ]
+        left = tuple(turn for turn in turns if turn.items)
+        if not left:
+            raise UnusableInput(f"--unjudged {source}: judges every pooled memory; nothing is left to judge")
+        return replace(self, turns=left)
 
     def as_bytes(self) -> bytes:
         """Return the content of the pool file."""

@@ -1,29 +1,32 @@
 """Reader of golden sets in the ``lab`` format: JSON Lines, one probe per line.
 
     {"kind": "probe", "turn": TURN, "type": "standing_rule", "reason": TEXT,
-     "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}]}
+     "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}],
+     "irrelevant": [KEY]}
 
 A probe that is not a turn of the recording has ``id``, ``conversation`` and ``query`` instead of ``turn``; it is asked
 after the last turn. ``condition`` names a planted harm (:data:`lab.golden.model.CONDITIONS`). ``slices`` adds subgroups
-to ``type`` and ``condition``: ``{"language": "zh"}``.
+to ``type`` and ``condition``: ``{"language": "zh"}``. ``irrelevant`` lists the memories that were judged not relevant;
+a memory that is in none of the three lists was not judged.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet, Judgement, Probe
-from lab.shape import expect, optional
+from lab.shape import expect, json_type, optional
 from lab.utf16 import has_lone_surrogate
 
 # The highest grade. Other data sets use larger scales; higher grades would dominate a mean.
 HIGHEST = 100
 FIELDS = {
     *("kind", "turn", "id", "conversation", "query", "reason"),
-    *("type", "condition", "slices", "relevant", "forbidden"),
+    *("type", "condition", "slices", "relevant", "forbidden", "irrelevant"),
 }
 
 
@@ -65,15 +68,18 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
     for name in (identity, conversation, *slices, *slices.values()):
         if has_lone_surrogate(name):
             raise UnusableInput(f"{at}: {name!r} contains a lone surrogate (half a character); use another name")
+    relevant = _judgements(line.get("relevant", []), f"{at}: relevant")
+    forbidden = _judgements(line.get("forbidden", []), f"{at}: forbidden")
     return Probe(
         identity,
         conversation,
         turn,
         query,
-        relevant=_judgements(line.get("relevant", []), f"{at}: relevant"),
-        forbidden=_judgements(line.get("forbidden", []), f"{at}: forbidden"),
+        relevant=relevant,
+        forbidden=forbidden,
         slices=slices,
         reason=optional(line, "reason", str, "", at),
+        irrelevant=_irrelevant(line.get("irrelevant", []), (*relevant, *forbidden), f"{at}: irrelevant"),
     )
 
 
@@ -99,3 +105,18 @@ def _judgements(value: Any, at: str) -> tuple[Judgement, ...]:
             raise UnusableInput(f"{at}: grade {grade!r} of {item['memory']} is not an integer from 1 to {HIGHEST}")
         judged.append(Judgement(item["memory"], grade, optional(item, "reason", str, "", at)))
     return tuple(judged)
+
+
+def _irrelevant(value: Any, judged: Iterable[Judgement], at: str) -> tuple[str, ...]:
+    """Return the keys of a list without duplicates, none of which is ``judged`` otherwise."""
+    keys = expect(value, list, at)
+    for number, key in enumerate(keys):
+        if not isinstance(key, str):
+            raise UnusableInput(f"{at}: entry {number + 1}: expected the key of a memory, found {json_type(key)}")
+    if len(set(keys)) < len(keys):
+        raise UnusableInput(f"{at}: {next(key for key in keys if keys.count(key) > 1)} is listed twice")
+    listed = set(keys)
+    for judgement in judged:
+        if judgement.memory in listed:
+            raise UnusableInput(f"{at}: {judgement.memory} is also relevant or forbidden; remove it from one list")
+    return tuple(keys)

@@ -60,6 +60,7 @@ def _line(probe: Probe) -> dict[str, Any]:
         "reason": probe.reason,
         "relevant": [_judgement(judgement, {"grade": judgement.grade}) for judgement in probe.relevant],
         "forbidden": [_judgement(judgement, {}) for judgement in probe.forbidden],
+        **({"irrelevant": list(probe.irrelevant)} if probe.irrelevant else {}),
     }
 
 

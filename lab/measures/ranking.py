@@ -73,7 +73,8 @@ def judge(rankings: Sequence[Iterable[str]], grades: Sequence[Mapping[str, int]]
     import numpy as np
 
     ranked = [list(map(gold.get, ranking, repeat(math.nan))) for ranking, gold in zip(rankings, grades, strict=True)]
-    ideal = [sorted(gold.values(), reverse=True) for gold in grades]
+    # Grades of 0 are most of a densely judged probe, and add nothing to an ideal ranking.
+    ideal = [sorted((grade for grade in gold.values() if grade > 0), reverse=True) for gold in grades]
     sizes = np.fromiter(map(len, ranked), np.int64, len(ranked))
     return Judged(ragged(ranked, math.nan), np.maximum(ragged(ideal), 0.0), sizes)
 

@@ -65,6 +65,7 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "reason": _TEXT,
         "relevant": _JUDGEMENTS,
         "forbidden": _JUDGEMENTS,
+        "irrelevant": {"type": "array", "items": _TEXT, "uniqueItems": True},
     },
 }
 _NEEDED = {"session": ["session", "time"], "turn": ["turn", "role", "text"], "memory": ["text"], "probe": []}

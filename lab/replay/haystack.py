@@ -298,12 +298,13 @@ def without_absent(golden: GoldenSet, recordings: Iterable[Recording]) -> Golden
     """Return the golden set without judgements of haystack memories that the recordings were not given."""
     known = {recording.conversation: {memory.key for memory in recording.memories} for recording in recordings}
 
-    def present(probe: Probe, judgements: tuple[Judgement, ...]) -> tuple[Judgement, ...]:
+    def present(probe: Probe) -> Probe:
         keys = known.get(probe.conversation, set())
-        return tuple(one for one in judgements if not is_added(one.memory) or one.memory in keys)
 
-    probes = tuple(
-        replace(probe, relevant=present(probe, probe.relevant), forbidden=present(probe, probe.forbidden))
-        for probe in golden.probes
-    )
-    return replace(golden, probes=probes)
+        def among(judgements: tuple[Judgement, ...]) -> tuple[Judgement, ...]:
+            return tuple(one for one in judgements if not is_added(one.memory) or one.memory in keys)
+
+        irrelevant = tuple(key for key in probe.irrelevant if not is_added(key) or key in keys)
+        return replace(probe, relevant=among(probe.relevant), forbidden=among(probe.forbidden), irrelevant=irrelevant)
+
+    return replace(golden, probes=tuple(map(present, golden.probes)))

@@ -150,6 +150,7 @@ def gold_of(plan: Plan) -> bytes:
                     "conversation": probe.conversation,
                     "relevant": relevant,
                     "forbidden": [judgement.memory for judgement in probe.forbidden],
+                    **({"irrelevant": list(probe.irrelevant)} if probe.irrelevant else {}),
                     "slices": probe.slices,
                 }
             )

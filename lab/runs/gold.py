@@ -7,22 +7,22 @@ from typing import NamedTuple
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json_lines
 from lab.runs.directory import GOLDEN, RunDirectory
-from lab.shape import expect, field
+from lab.shape import expect, field, optional
 
 
 class Gold(NamedTuple):
-    """The judgements of one probe."""
+    """The judgements of one probe.
+
+    ``grades`` has those of the relevant memories; ``judged`` those of all judged ones, 0 for forbidden and irrelevant
+    memories.
+    """
 
     conversation: str
     grades: dict[str, int]
     visible: dict[str, str]
     forbidden: list[str]
     slices: dict[str, str]
-
-    @property
-    def judged(self) -> dict[str, int]:
-        """The grade of every judged memory; 0 for one that is judged misleading."""
-        return dict.fromkeys(self.forbidden, 0) | self.grades
+    judged: dict[str, int]
 
 
 def read_gold(run: RunDirectory) -> dict[str, Gold]:
@@ -40,9 +40,11 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
             in_reach = [entry for entry in relevant if field(entry, "visible", bool, at)]
             visible = {entry["memory"]: field(entry, "label", str, at) for entry in in_reach}
             forbidden = [expect(memory, str, at) for memory in field(line, "forbidden", list, at)]
+            irrelevant = [expect(memory, str, at) for memory in optional(line, "irrelevant", list, [], at)]
+            judged = dict.fromkeys((*forbidden, *irrelevant), 0) | grades
             slices = {name: expect(value, str, at) for name, value in field(line, "slices", dict, at).items()}
             conversation = field(line, "conversation", str, at)
-            probes[field(line, "probe", str, at)] = Gold(conversation, grades, visible, forbidden, slices)
+            probes[field(line, "probe", str, at)] = Gold(conversation, grades, visible, forbidden, slices, judged)
         except UnusableInput as error:
             raise CannotMeasure(f"{error}; delete it and run the replay again") from None
     return {probe: gold for probe, gold in probes.items() if probe not in run.left_out}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from lab.cli.golden_tables import emit_run
 from lab.cli.main import app
 from lab.errors import UnusableInput
+from lab.golden.changes import marks
 from lab.golden.judging import Decision, open_judging
 from lab.golden.pool import read_pool
 from lab.golden.read import read_golden
@@ -115,7 +118,17 @@ def test_lint_with_run_shows_judged_share(place: Path, run: Path) -> None:
         without = _json("lint", place / "gold.jsonl", "--recordings", place / "datasets" / "mine", "--run", run)
     finally:
         (place / "away").rename(place / "gold.judging")
-    assert sum(one["judged"] for one in without["judged"]) < sum(one["judged"] for one in found["judged"])
+    # The golden set lists the memories of grade 0, too; the side file only adds those of older versions.
+    assert without["judged"] == found["judged"]
+    older = place / "older.jsonl"
+    older.write_bytes(golden_bytes(replace(probe, irrelevant=()) for probe in read_golden(place / "gold.jsonl").probes))
+    lint = ("lint", older, "--recordings", place / "datasets" / "mine", "--run", run)
+    fewer = sum(one["judged"] for one in _json(*lint)["judged"])
+    shutil.copyfile(place / "gold.judging", place / "older.judging")
+    assert fewer < sum(one["judged"] for one in found["judged"])
+    assert _json(*lint)["judged"] == found["judged"]
+    for name in ("older.jsonl", "older.judging"):
+        (place / name).unlink()
 
 
 def test_effect_above_1_is_printed_as_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,4 +241,24 @@ def test_pool_with_probes_of_takes_turns_of_first_judge(place: Path, tmp_path: P
     asked = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "again.jsonl")
     told = _json(*asked, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
     judged = {probe.turn for probe in read_golden(place / "gold.jsonl").probes}
-    assert (told["turns"], {turn.turn for turn in read_pool(tmp_path / "again.jsonl").turns}) == (4, judged)
+    again = read_pool(tmp_path / "again.jsonl")
+    assert (told["turns"], {turn.turn for turn in again.turns}) == (4, judged)
+    # What the first judge graded is not offered again; the side file is not needed for that.
+    shutil.copyfile(place / "gold.jsonl", tmp_path / "gold.jsonl")
+    asked = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "new.jsonl")
+    asked = (*asked, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
+    fewer = _json(*asked, "--unjudged", tmp_path / "gold.jsonl")
+    known = {probe.id: set(marks(probe)) for probe in read_golden(place / "gold.jsonl").probes}
+    expected = [(turn.turn, key) for turn in again.turns for key in turn.keys if key not in known[turn.turn]]
+    new = read_pool(tmp_path / "new.jsonl")
+    assert [(turn.turn, key) for turn in new.turns for key in turn.keys] == expected
+    assert 0 < fewer["items"] < told["items"]
+
+
+def test_pool_where_everything_is_judged_is_refused(place: Path, tmp_path: Path) -> None:
+    again = read_pool(place / "pool.jsonl").turns[:1]
+    judged = {turn.turn: set(turn.keys) for turn in again}
+    left = read_pool(place / "pool.jsonl").without(judged, tmp_path)
+    assert [turn.turn for turn in left.turns] == [turn.turn for turn in read_pool(place / "pool.jsonl").turns[1:]]
+    with pytest.raises(UnusableInput, match="judges every pooled memory; nothing is left to judge"):
+        left.without({turn.turn: turn.keys for turn in left.turns}, tmp_path)

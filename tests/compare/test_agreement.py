@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -108,6 +109,30 @@ def test_agree_has_rows_by_type() -> None:
     spread = 12.706204736 * abs(1 - todo.kappa) / 2
     assert whole.low == pytest.approx(max(-1, whole.kappa - spread), abs=1e-8)
     assert whole.high == pytest.approx(min(1, whole.kappa + spread), abs=1e-8)
+
+
+def test_agree_counts_pairs_that_both_judged() -> None:
+    (one,), (other,) = _golden("c", {"a": 1}).probes, _golden("c", {"a": 1}).probes
+    added, far = "haystack:d/s#1", "haystack:d/s#2"
+    # Sets that list no irrelevant memory grade all others of the universe 0, and none of a haystack.
+    found = agree(GoldenSet((one,)), GoldenSet((other,)), RECORDINGS)
+    assert (found.rows[0].pairs, found.outside, found.one_sided) == (2, 0, 0)
+    # Only b, a, and the memory of a haystack that both list; not what one of them did not judge.
+    first = replace(one, irrelevant=("c#b", added, far))
+    second = replace(other, irrelevant=("c#b", added))
+    found = agree(GoldenSet((first,)), GoldenSet((second,)), RECORDINGS)
+    assert (found.rows[0].pairs, found.rows[0].raw, found.outside, found.one_sided) == (3, 1, 1, 1)
+    # A judge who lists irrelevant memories has not judged b, which the other calls relevant.
+    (both,) = _golden("c", {"a": 1, "b": 2}).probes
+    found = agree(GoldenSet((replace(one, irrelevant=(added,)),)), GoldenSet((both,)), RECORDINGS)
+    assert (found.rows[0].pairs, found.disagreements, found.one_sided) == (1, (), 2)
+    # A judge who lists none has graded b 0, but not a memory of a haystack that the other calls irrelevant.
+    found = agree(GoldenSet((replace(one, irrelevant=("c#b", added)),)), GoldenSet((other,)), RECORDINGS)
+    assert (found.rows[0].pairs, found.outside, found.one_sided) == (2, 0, 1)
+    assert found.as_json()["one_sided"] == 1
+    # Grade 0 against grade 2 is a disagreement.
+    found = agree(GoldenSet((first,)), GoldenSet((replace(both, irrelevant=(added,)),)), RECORDINGS)
+    assert [(pair.memory, pair.grades) for pair in found.disagreements] == [("c#b", (0, 2))]
 
 
 def test_agree_sorts_types_and_weights_grades() -> None:

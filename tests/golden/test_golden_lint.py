@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.formatting import counted
+from lab.golden.judging import Aside
 from lab.golden.lint import Lint, lint, probe_problems
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
@@ -67,6 +68,56 @@ def test_lint_valid_set_has_only_counts() -> None:
     assert found == Lint(8, silent=6, relevant=3, forbidden=2, refused=0, unjudged=0, errors=(), warnings=())
     counts = {"probes": 8, "silent": 6, "relevant": 3, "forbidden": 2, "refused": 0, "unjudged": 0}
     assert found.as_json() == counts | {"errors": (), "warnings": (), "conditions": {}}
+
+
+def test_lint_irrelevant_memories_are_checked_and_counted() -> None:
+    added = "haystack:c1/s1/t0#0"
+    probe = _probe(3, forbidden=_judged(0), irrelevant=(KEYS[1], added))
+    found = _lint(probe)
+    assert (found.errors, found.warnings, found.refused, found.forbidden) == ((), (), 2, 1)
+    side = Aside({probe.id: {KEYS[0], KEYS[1], KEYS[2]}}, {})
+    # A side file may add memories, but the golden set decides on those that it lists.
+    assert lint(GoldenSet((probe, *OTHERS)), RECORDINGS, side).refused == 3
+    for key, error in (
+        (KEYS[3], f"judges {KEYS[3]}, which does not exist yet at that turn"),
+        (KEYS[0], f"judges {KEYS[0]} twice"),
+        ("c0/s9/t9#0", "names memory 'c0/s9/t9#0', which the recording does not have"),
+        ("haystack:c0/s1/t0#0", "names memory 'haystack:c0/s1/t0#0', which the recording does not have"),
+        ("haystack:c1/s9/t9#0", "names memory 'haystack:c1/s9/t9#0', which the recording does not have"),
+    ):
+        assert _lint(replace(probe, irrelevant=(key,))).errors == (f"golden set: probe {probe.id} {error}",)
+    found = _lint(replace(probe, irrelevant=("haystack:c9/s1/t0#0", "haystack:c9/s1/t0#1", added)))
+    assert found.errors == ()
+    assert found.warnings == (
+        "golden set: 2 irrelevant memories cannot be checked, because the recordings lack their conversations: c9",
+    )
+
+
+def test_probe_problems_partly_read_set_allows_unread_conversations() -> None:
+    keys = ("haystack:c1/s1/t0#0", "haystack:other:x/s1#0")
+    relevant = _probe(3, tuple(Judgement(key, reason="r") for key in keys))
+    for probe in (_probe(3, irrelevant=keys), relevant):
+        assert probe_problems(RECORDINGS[:1], [probe]) == []
+    (problem,) = probe_problems(RECORDINGS[:1], [relevant], complete=True)
+    assert problem.endswith("names memory 'haystack:c1/s1/t0#0', which the recording does not have")
+    (problem,) = probe_problems(RECORDINGS[:1], [_probe(3, irrelevant=("haystack:c0/s1/t0#0",))])
+    assert "haystack:c0/s1/t0#0" in problem
+
+
+def test_lint_same_question_irrelevant_is_no_contradiction() -> None:
+    first, second = _asked("Which port?", _judged(0)), replace(_asked("which  PORT?", _judged(0)), id="again")
+    assert _lint(first, replace(second, irrelevant=(KEYS[1],))).errors == ()
+    (error,) = _lint(first, replace(second, relevant=(), irrelevant=(KEYS[0],))).errors
+    assert error == f"golden set: probes asked and again ask the same, but judge {KEYS[0]} differently"
+
+
+def test_lint_duplicate_judged_irrelevant_is_a_doubt() -> None:
+    twin = replace(RECORDINGS[0].memories[0], key="c0/s1/t0#1")
+    recording = replace(RECORDINGS[0], memories=(twin, *RECORDINGS[0].memories))
+    probe = _probe(1, _judged(0), irrelevant=(twin.key,))
+    warnings = lint(GoldenSet((probe, *OTHERS)), (recording, *RECORDINGS[1:])).warnings
+    doubt = f"judges {KEYS[0]} 1 but {twin.key} 0, which has the same text"
+    assert warnings == (f"golden set: probe {probe.id} {doubt}",)
 
 
 def test_lint_empty_set_is_an_error() -> None:

@@ -12,6 +12,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
+from lab.golden.write import golden_bytes
 
 Read = Callable[..., GoldenSet]
 TURN = "one/s02/t03"
@@ -64,6 +65,20 @@ def test_read_probe_with_a_query(read: Read) -> None:
 def test_read_probe_without_judgements_has_empty_lists(read: Read) -> None:
     (probe,) = read(_line(type="needs_nothing", relevant=[], forbidden=[])).probes
     assert (probe.relevant, probe.forbidden, probe.grades, probe.reason) == ((), (), {}, "")
+
+
+def test_read_irrelevant_memories_are_judged_but_not_graded(read: Read, tmp_path: Path) -> None:
+    keys = ["one/s01/t02#0", "haystack:two/s01/t01#0"]
+    golden = read(_line(relevant=[{"memory": "one/s01/t01#0"}], irrelevant=keys), _line(turn="one/s02/t04"))
+    first, second = golden.probes
+    assert (first.irrelevant, second.irrelevant) == (tuple(keys), ())
+    assert first.grades == {"one/s01/t01#0": 1}
+    path = tmp_path / "written.jsonl"
+    path.write_bytes(golden_bytes(golden.probes))
+    assert read_golden(path) == golden
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    # A set without such memories keeps its bytes.
+    assert [line.get("irrelevant") for line in lines] == [keys, None]
 
 
 def test_read_golden_folder_keeps_file_and_line_order(tmp_path: Path) -> None:
@@ -123,6 +138,25 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("grade text", _line(relevant=[{"memory": "k", "grade": "2"}]), f"relevant: grade '2' of k {GRADE}"),
     ("grade fraction", _line(relevant=[{"memory": "k", "grade": 1.0}]), f"relevant: grade 1.0 of k {GRADE}"),
     ("grade true", _line(relevant=[{"memory": "k", "grade": True}]), f"relevant: grade True of k {GRADE}"),
+    ("irrelevant null", _line(irrelevant=None), "irrelevant: expected a list, found null"),
+    ("irrelevant text", _line(irrelevant="k"), "irrelevant: expected a list, found a string"),
+    (
+        "irrelevant object",
+        _line(irrelevant=["k", {"memory": "l"}]),
+        "irrelevant: entry 2: expected the key of a memory, found an object",
+    ),
+    ("irrelevant number", _line(irrelevant=[1]), "irrelevant: entry 1: expected the key of a memory, found a number"),
+    ("irrelevant twice", _line(irrelevant=["k", "l", "k"]), "irrelevant: k is listed twice"),
+    (
+        "irrelevant and relevant",
+        _line(irrelevant=["l", "k"], relevant=[{"memory": "k"}]),
+        "irrelevant: k is also relevant or forbidden; remove it from one list",
+    ),
+    (
+        "irrelevant and forbidden",
+        _line(irrelevant=["k"], forbidden=[{"memory": "k"}]),
+        "irrelevant: k is also relevant or forbidden; remove it from one list",
+    ),
     ("grade null", _line(forbidden=[{"memory": "k", "grade": None}]), f"forbidden: grade None of k {GRADE}"),
 ]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from lab.errors import UnusableInput
-from lab.files import read_json_lines
+from lab.files import dump_json, read_json_lines
 from lab.golden.changes import Change, differences, split
 from lab.golden.judging import Decision, Judging, aside, open_judging, side_file
 from lab.golden.model import GoldenSet, Judgement, Probe
@@ -77,6 +78,17 @@ def test_differences_cover_grades_and_types_but_not_reasons() -> None:
     assert differences(_set(one), _set(planted)).retyped == ((FIRST, "condition", "–", "absent"),)
     with pytest.raises(UnusableInput, match="occurs twice"):
         differences(_set(one, one), _set(one))
+
+
+def test_differences_count_irrelevant_memories_apart() -> None:
+    one = Probe(FIRST, "c", FIRST, None, (Judgement(A, 2, "x"),), irrelevant=(B,))
+    later = replace(one, relevant=(Judgement(B, 1),), irrelevant=(A, C))
+    found = differences(_set(one), _set(later))
+    assert found.changes == (Change(FIRST, A, "2", "0"), Change(FIRST, B, "0", "1"))
+    assert found.graded_zero == (Change(FIRST, C, "–", "0"),)
+    only_zero = differences(_set(one), _set(replace(one, irrelevant=())))
+    assert (bool(only_zero), only_zero.changes, only_zero.graded_zero) == (True, (), ((FIRST, B, "0", "–"),))
+    assert only_zero.as_json()["graded_zero"] == [{"probe": FIRST, "what": B, "before": "0", "after": "–"}]
 
 
 def test_differences_changed_query_is_a_change() -> None:
@@ -200,6 +212,21 @@ def test_open_judging_larger_pool_leaves_new_items_unjudged(out: Path) -> None:
     assert again.sheet(FIRST).unjudged == [C]
     assert aside(out).unjudged == {FIRST: {C}}
     assert aside(out).refused == {FIRST: {A, B}} == aside(out.parent).refused
+    # The golden set alone says what was judged: the new memory was not.
+    assert read_golden(out).probes[0].irrelevant == (A, B)
+
+
+def test_open_judging_golden_set_of_an_older_version_gains_grades_of_0(out: Path) -> None:
+    judging = open_judging(POOL, out, "ann")
+    judging.decide(Decision(FIRST, "nothing", refused=(A, B)))
+    new = out.read_bytes()
+    older = golden_bytes([replace(probe, irrelevant=()) for probe in read_golden(out).probes])
+    out.write_bytes(older)
+    header, rest = side_file(out).read_bytes().split(b"\n", 1)
+    states = [sha256(data).hexdigest() for data in (b"", older)]
+    side_file(out).write_bytes(dump_json(json.loads(header) | {"golden": states}, indent=None) + rest)
+    open_judging(POOL, out, "ann").save()
+    assert (out.read_bytes(), new != older) == (new, True)
 
 
 def test_open_judging_shallower_pool_keeps_grades(out: Path) -> None:

@@ -360,6 +360,7 @@ def test_score_run_missing_conversation_is_refused(run: RunDirectory, tmp_path: 
         ({"relevant": [{"memory": "m"}]}, "has no field 'grade'"),
         ({"relevant": 7}, "field 'relevant': expected a list, found a number"),
         ({"forbidden": None}, "field 'forbidden': expected a list, found null"),
+        ({"irrelevant": "m"}, "field 'irrelevant': expected a list, found a string"),
         ({"slices": 3}, "field 'slices': expected an object, found a number"),
     ],
 )
@@ -387,10 +388,10 @@ def test_judged_shares_count_returned_memories_only(run: RunDirectory) -> None:
         for row in parquet.read_table(run.receipts(name), columns=["arm", "turn", "item_key"]).to_pylist()
     ]
     judged = {row["turn"]: set(row["item_key"][1::2]) for row in rows if row["arm"] == "recency"}
-    for result in judged_shares(run, judged, 2):
+    for result in judged_shares(run, judged, set(), 2):
         own = [row["item_key"][:2] for row in rows if row["arm"] == result.arm and row["turn"] in judged]
         seen = [key in judged[row["turn"]] for row in rows if row["arm"] == result.arm for key in row["item_key"][:2]]
         assert (result.probes, result.returned, result.judged) == (len(own), sum(map(len, own)), sum(seen))
         assert result.returned < 2 * result.probes
     with pytest.raises(UnusableInput, match="has no probe of this golden set"):
-        judged_shares(run, {"nowhere": set()}, 2)
+        judged_shares(run, {"nowhere": set()}, set(), 2)

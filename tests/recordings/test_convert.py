@@ -186,6 +186,12 @@ def test_schema_has_every_field_that_is_read() -> None:
             "relevant.0.grade",
             "101 is greater than the maximum of 100",
         ),
+        (
+            {"kind": "probe", "turn": "c/s/t", "irrelevant": [{"memory": "k"}]},
+            "irrelevant.0",
+            "is not of type 'string'",
+        ),
+        ({"kind": "probe", "turn": "c/s/t", "irrelevant": ["k", "k"]}, "irrelevant", "has non-unique elements"),
     ],
 )
 def test_schema_refuses_what_the_reader_refuses(line: dict[str, Any], field: str, said: str) -> None:
@@ -251,7 +257,7 @@ def test_convert_keeps_slices_and_refuses_foreign_probe_ids(tmp_path: Path) -> N
     judged = (Judgement("c/s/1#0", 2, "why"),)
     probes = (
         Probe("c/s/1", "c", "c/s/1", None, judged, (Judgement("c/s/1#1"),), {"type": "a", "language": "zh"}, "because"),
-        Probe("q1", "c", None, "Which?", (), slices={"type": "a"}),
+        Probe("q1", "c", None, "Which?", (), slices={"type": "a"}, irrelevant=("c/s/1#2", "haystack:d/s#0")),
     )
     path = tmp_path / "golden.jsonl"
     path.write_bytes(golden_bytes(probes))
