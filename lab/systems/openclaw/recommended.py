@@ -1,4 +1,4 @@
-"""The configuration recommended by the lab's search: better than untiered search on most sets, with fewer repeats.
+"""The configuration recommended by the lab's search: more hits than untiered search, with fewer repeats.
 
 ``tests/trials/recommended.py`` finds it; docs/settings.md has what cross-validation expects and what it shows.
 """
@@ -19,7 +19,7 @@ CONFIG: dict[str, Any] = {
         "tierSearchMultiplier": 4,
         # No slot is reserved: relevance decides, whatever the label.
         "quotas": {"mustMax": 0, "niceMin": 0, "unknownMax": 0, "caps": "reservation"},
-        "repeatPenalty": 0.5,
+        "repeatPenalty": 0.8,
         "repeatWindowTurns": 6,
     },
     # Hard rules go into the Working Set, which takes no slot from a memory.
@@ -27,18 +27,24 @@ CONFIG: dict[str, Any] = {
     # The least relevant item is dropped first, however new it is.
     "budget": {"maxChars": 12_000, "minRecentSlots": 0, "overflowAction": "truncate_tail"},
     "lab": {
-        # With k = 60 one lane's clear best loses to two mediocre ranks.
-        "fusion": {"method": "rrf", "k": 1},
+        # With reciprocal ranks and k = 60, one lane's clear best loses to two mediocre ranks.
+        "fusion": {"method": "isr"},
         # Only where nothing is similar at all: a higher threshold depends on the embedder and the memories.
-        "silence": {"signal": "mean", "threshold": 0.05},
+        "silence": {"signal": "mean", "threshold": 0.02},
         "phases": {
             # The best of a weak tier must not count as much as that of a strong one.
             "relevanceOver": "pool",
             "relevance": "fused",
-            "score": {"scopeMatch": False, "recency": False, "importancePrior": False, "relevance": True},
-            # What answers the prompt best may repeat; what fills the other slots should not.
-            "repeatExemptTop": 3,
+            "score": {
+                "relevance": True,
+                "novelty": True,
+                "scopeMatch": False,
+                "recency": False,
+                "importancePrior": False,
+            },
+            # Scores fall with the square of the rank: the best of both lanes stay after this penalty, others do not.
             "repeatDecay": "once",
+            "repeatHistory": "conversation",
             "hardRules": True,
             "pinnedCounts": "extra",
             # Six memories of this length fit into the budget.
