@@ -41,7 +41,8 @@ def forest_figure(
 @styled
 def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source: str = "") -> Figure:
     """Draw the slices of one measure, worst on top; slices are exploratory."""
-    drawn = [part for part in slices if drawable([part.difference])]
+    bounded = drawable([part.difference for part in slices])
+    drawn = [part for part in slices if any(part.difference is difference for difference in bounded)]
     shown = drawn[:MOST_SLICES]
     differences = [part.difference for part in shown]
     measure = differences[0].measure if differences else "no measure"
@@ -63,10 +64,13 @@ def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source
 
 
 def drawable(differences: Sequence[Difference]) -> list[Difference]:
-    """Return the differences over several conversations that are on the scale of shares."""
-    return [
-        difference for difference in differences if difference.conversations > 1 and abs(difference.estimate.mean) <= 1
-    ]
+    """Return the differences on the scale of shares that have an interval.
+
+    If none has one, because there are too few conversations, return those over several conversations.
+    """
+    shares = [difference for difference in differences if abs(difference.estimate.mean) <= 1]
+    bounded = [difference for difference in shares if difference.estimate.low is not None]
+    return bounded or [difference for difference in shares if difference.conversations > 1]
 
 
 def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, label: str) -> Figure:

@@ -194,9 +194,9 @@ def test_text_fits_80_columns_without_colour(lab: Lab, place: Path, arguments: t
 
 def test_score_table_shows_means_and_dashes(lab: Lab, place: Path) -> None:
     summary = json.loads(lab("score", "run", "--json", cwd=place).stdout)
-    rows = {
-        words[0]: words[1:] for line in lab("score", "run", cwd=place).stdout.splitlines() if (words := line.split())
-    }
+    lines = lab("score", "run", cwd=place).stdout.splitlines()
+    # The notes below the table may begin with the name of an arm.
+    rows = {words[0]: words[1:] for line in reversed(lines) if (words := line.split())}
     assert rows["arm"] == ["n", "Success@6", "Judged@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"]
     for arm, one in summary["arms"].items():
         values = [one["measures"][name] for name in rows["arm"][1:]]

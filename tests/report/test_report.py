@@ -79,7 +79,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def hostile(make_run: MakeRun) -> RunDirectory:
     """The report of a run whose conversation, topic and category contain markup."""
-    run = make_run(HOSTILE, "plain", arms=(*POLICIES, "hybrid"), topic=HOSTILE, category=HOSTILE)
+    run = make_run(HOSTILE, "plain", topic=HOSTILE, category=HOSTILE)
     points = [
         Point(mode, share, seed, arm, 10 * share, 0.5 + share / 10, 0.4, 0.3)
         for mode in MODES
@@ -185,7 +185,7 @@ def test_report_json_holds_scores_and_comparison(hostile: RunDirectory) -> None:
     assert data["slices"] == json.loads(json.dumps(summary["slices"]))
     first = summary["arms"]["tier_first_v1"]["measures"]
     assert data["columns"] == [
-        *("Success@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"),
+        *("Success@6", "Judged@6", "R@6", "nDCG@6", "GoldNice@6", "RepeatRate"),
         *("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens"),
     ]
     assert data["table"][0] == ["tier_first_v1", *(first[name] for name in data["columns"])]
@@ -262,7 +262,7 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     hostile: RunDirectory, copy_of: Callable[[RunDirectory], Path]
 ) -> None:
     run = open_run(copy_of(hostile))
-    verdict = judge(read_policy("rollout"), run)
+    verdict = judge(read_policy("nightly"), run)
     write_atomically(run.path / "verdict.json", dump_json(verdict.as_json()))
     model, stale = verdict_model(run)
     assert model is not None
