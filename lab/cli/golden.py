@@ -201,9 +201,11 @@ def lint(
     else:
         judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} irrelevant"
         judged += f", {report.unjudged} unjudged" if report.unjudged else ""
-        emit(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
+        emit_folded(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
         if report.conditions:
-            emit(f"planted conditions: {', '.join(f'{name} {count}' for name, count in report.conditions.items())}")
+            emit_folded(
+                f"planted conditions: {', '.join(f'{name} {count}' for name, count in report.conditions.items())}"
+            )
         if design.detectable:
             effects = ", ".join(
                 f"{share:.0%}: {f'±{least:.3f}' if least <= 1 else 'none'}"

@@ -23,7 +23,7 @@ Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 HEAVY = ("torch", "lancedb", "pandas", "matplotlib", "scipy", "numpy")
 COMPARE = ("compare", "run", "--baseline", "none", "--candidate", "hybrid")
 EXPLAIN = ("explain", "run", "den/s03/t01", "--arm", "tier_quota_v1")
-EXPLAINED = ["turn", "arm", "visible", "injected", "runners_up", "gold", "reasons", "places", "receipt"]
+EXPLAINED = ["turn", "arm", "visible", "injected", "runners_up", "gold", "reasons", "causes", "places", "receipt"]
 # What makes the run of the small set a trial.
 TRIAL = ["embedder hashing, which is for tests"]
 WORDS = ("wombatmemory", "quokkaturn")
@@ -90,11 +90,22 @@ def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
         (("report", "run"), ["files"]),
         (
             ("recordings", "validate", "datasets/tiny", "--format", "lab"),
-            ["conversations", "errors", "warnings", "inventory"],
+            ["conversations", "errors", "warnings", "inventory", "notes"],
         ),
         (
             ("golden", "lint", "golden/tiny"),
-            ["probes", "silent", "relevant", "forbidden", "refused", "unjudged", "errors", "warnings", "power"],
+            [
+                "probes",
+                "silent",
+                "relevant",
+                "forbidden",
+                "refused",
+                "unjudged",
+                "errors",
+                "warnings",
+                "conditions",
+                "power",
+            ],
         ),
         (("runs", "list", "."), ["runs"]),
         (("doctor",), ["checks", "ok"]),
