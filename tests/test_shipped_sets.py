@@ -14,7 +14,6 @@ from lab.golden.lint import lint
 from lab.golden.model import ABSENT, CONDITIONS, NOTHING
 from lab.golden.read import read_golden
 from lab.recordings.readers import read_library, with_golden
-from lab.set_registry import DEMO
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDINGS, GOLDEN = ROOT / "datasets" / "operators", ROOT / "golden" / "operators"

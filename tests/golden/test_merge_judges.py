@@ -15,8 +15,8 @@ from lab.files import read_json_lines
 from lab.golden.changes import marks
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
-from lab.haystack_keys import is_added
 from lab.golden.write import golden_bytes
+from lab.haystack_keys import is_added
 
 ROOT = Path(__file__).resolve().parents[2]
 TURN = "c/s1/t1"
