@@ -1,4 +1,4 @@
-"""The trap clock-loft: limits that are met exactly, tags, and texts that nearly equal others (docs/design/engine.md)."""
+"""The trap clock-loft: limits that are met exactly, tags, and texts that nearly equal others (docs/design)."""
 
 from __future__ import annotations
 
