@@ -70,6 +70,16 @@ def vectors() -> Path:
     return _shared("parity", "visible")
 
 
+def _without_haystack(line: str) -> str:
+    """A probe without judgements of memories of conversations that are not among the six."""
+    from lab.haystack_keys import is_added
+
+    probe = json.loads(line)
+    for part in ("relevant", "forbidden"):
+        probe[part] = [one for one in probe[part] if not is_added(one["memory"])]
+    return json.dumps(probe, ensure_ascii=False)
+
+
 @pytest.fixture(scope="session")
 def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six of the shipped recordings with their gold, beside each other as in the project.
@@ -81,7 +91,9 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = own / kind / "operators"
         folder.mkdir(parents=True)
         for name in SIX:
-            shutil.copyfile(ROOT / kind / "operators" / f"{name}.jsonl", folder / f"{name}.jsonl")
+            lines = (ROOT / kind / "operators" / f"{name}.jsonl").read_text("utf-8").splitlines()
+            kept = map(_without_haystack, lines) if kind == "golden" else lines
+            (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in kept), "utf-8")
     return own / "datasets" / "operators"
 
 
