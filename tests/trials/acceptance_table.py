@@ -76,11 +76,11 @@ def _rollout(folder: Path, candidate: str) -> str:
 
 def _rows(name: str, verdict: dict[str, Any]) -> list[str]:
     (m1,) = (one for one in verdict["criteria"] if one["criterion"] == "M1")
-    rows = []
-    for arm in dict.fromkeys(one["arm"] for one in verdict["criteria"] if one["criterion"] != "M1"):
+    rows: list[str] = []
+    for arm in CANDIDATES:
         own = [one for one in verdict["criteria"] if one["arm"] == arm]
         cells = [_cell(one) for one in own] + [_cell(m1) if not rows else ""]
-        rows.append(f"| {name if not rows else ''} | `{arm}` | {' | '.join(cells)} |")
+        rows.append("| " + " | ".join([name if not rows else "", f"`{arm}`", *cells]).strip() + " |")
     return rows
 
 

@@ -42,8 +42,8 @@ SETS = {
     "RealMem": Set("realmem", fill="locomo"),
     "LoCoMo": Set("locomo", recall_turns="all"),
     "iKAT": Set("ikat", fill="locomo"),
-    "BEAM": Set("beam", fill="locomo"),
-    "REALTALK": Set("realtalk"),
+    "BEAM": Set("beam"),
+    "REALTALK": Set("realtalk", fill="locomo"),
     "MADial, English": Set("madial", "en", "locomo"),
     "MADial, Chinese": Set("madial", "zh", "locomo"),
 }
@@ -78,7 +78,7 @@ def rows_of(name: str, data: Path, out: Path, haystack: int, jobs: int) -> list[
     """Replay one set and return a row for each arm."""
     one = SETS[name]
     options: dict[str, Any] = SAMPLED | {"haystack": haystack}
-    if one.recall_turns and not haystack:
+    if one.recall_turns:
         options["recall_turns"] = one.recall_turns
     if one.fill and haystack:
         options["haystack_from"] = (f"{data / one.fill}:{one.fill}",)
@@ -98,7 +98,10 @@ def rows_of(name: str, data: Path, out: Path, haystack: int, jobs: int) -> list[
             for conversation, value in pairs if measure == HIT else []:
                 hits.setdefault(conversation, []).append(value)
         found = clustered(hits)
-        bounds = None if found.low is None or found.high is None else (max(0, found.low), min(1, found.high))
+        bounds = None
+        # Equal conversations, such as those without any hit, give no width.
+        if found.low is not None and found.high is not None and found.low < found.high:
+            bounds = (max(0.0, found.low), min(1.0, found.high))
         rows.append(Row(name, arm, sum(map(len, hits.values())), means, bounds))
     return rows
 
@@ -122,7 +125,7 @@ def measures_table(rows: Sequence[Row], measures: dict[str, str]) -> list[str]:
         cells = [share(row.means.get(measure)) for measure in measures]
         if row.interval:
             cells[0] += f" ({share(row.interval[0])}–{share(row.interval[1])})"
-        lines.append(f"| {row.set if row.arm == ARMS[0] else ''} | {row.arm} | {' | '.join(cells)} |")
+        lines.append(f"| {f'{row.set} ' if row.arm == ARMS[0] else ''}| {row.arm} | {' | '.join(cells)} |")
     return lines
 
 
