@@ -14,7 +14,6 @@ from lab.golden.lint import lint
 from lab.golden.model import ABSENT, CONDITIONS, NOTHING
 from lab.golden.read import read_golden
 from lab.recordings.readers import read_library, with_golden
-from lab.set_registry import DEMO
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDINGS, GOLDEN = ROOT / "datasets" / "operators", ROOT / "golden" / "operators"
@@ -94,9 +93,8 @@ def test_each_condition_is_planted_often_in_both_languages() -> None:
     assert not any("condition" in probe.slices for probe in needs_nothing)
 
 
-def test_every_probe_of_the_first_version_has_two_more_judges_and_settled_conflicts() -> None:
-    """The conversations of the demo are judged by three; the later ones by their writer so far."""
-    golden = {probe.turn: probe for probe in read_golden(GOLDEN).probes if probe.conversation in DEMO}
+def test_every_probe_has_two_more_judges_and_settled_conflicts() -> None:
+    golden = {probe.turn: probe for probe in read_golden(GOLDEN).probes}
     judges = GOLDEN / "judges"
     votes = [{probe.turn: probe for probe in read_golden(judges / name).probes} for name in ("second", "third")]
     assert all(vote.keys() == golden.keys() for vote in votes)

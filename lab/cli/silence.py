@@ -21,7 +21,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("silence")(silence)
 
 
-@takes_replay_options(*LABELLED, "memories", "max_items", "config", arms=("hybrid",))
+@takes_replay_options(*LABELLED, "memories", "haystack", "haystack_from", "max_items", "config", arms=("hybrid",))
 def silence(
     request: ReplayRequest,
     *,

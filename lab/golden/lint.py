@@ -207,7 +207,7 @@ def _condition_mistakes(probe: Probe, recording: Recording) -> Iterator[str]:
     if condition not in CONDITIONS:
         yield f"has the condition {condition!r}; known: {', '.join(CONDITIONS)}"
         return
-    if not probe.forbidden:
+    if not probe.forbidden and condition != ABSENT:
         yield f"has the condition {condition}, but no forbidden memory"
     if condition == ABSENT and probe.relevant:
         yield f"has the condition {condition}, but a relevant memory"

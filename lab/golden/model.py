@@ -26,7 +26,7 @@ TYPES = {
 CONDITION = "condition"
 ABSENT, SUPERSEDED = "absent", "superseded"
 CONDITIONS = {
-    ABSENT: "no memory has what the prompt asks for; the forbidden ones are close to it",
+    ABSENT: "no memory has what the prompt asks for; close ones that would mislead are forbidden",
     SUPERSEDED: "the old value and its successor are both stored; the old one is forbidden",
     "contradicted": "two memories disagree, and the conversation shows which is right; the wrong one is forbidden",
     "adjacent": "the right topic of the wrong project, person or thing is forbidden",

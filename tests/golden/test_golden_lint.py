@@ -204,7 +204,6 @@ def test_lint_planted_condition_is_counted(
 @pytest.mark.parametrize(
     ("condition", "relevant", "forbidden", "error"),
     [
-        ("absent", (), (), "absent, but no forbidden memory"),
         ("absent", (KEYS[2],), (KEYS[0],), "absent, but a relevant memory"),
         ("superseded", (), (KEYS[2],), "superseded, but no relevant memory"),
         (
@@ -312,8 +311,10 @@ def test_probe_problems_keep_the_order_of_the_set() -> None:
 
 def test_lint_shipped_set_has_no_errors(operators: Path) -> None:
     golden = read_golden(operators.parents[1] / "golden" / operators.name)
-    found = lint(golden, read_library(operators, "lab").recordings)
-    assert (found.errors, found.warnings) == ((), ())
+    found = lint(golden, read_library(operators, "lab").recordings, complete=False)
+    assert found.errors == ()
+    # Judged memories of haystacks are from conversations that this copy does not have.
+    assert all("cannot be checked, because the recordings lack" in warning for warning in found.warnings)
     assert found.probes == len(golden.probes) >= 84
     assert 0 < found.silent < found.probes / 3
 
@@ -326,6 +327,6 @@ def test_lint_shipped_set_with_planted_error_finds_it(tmp_path: Path, operators:
     lines[place]["relevant"][0]["memory"] += "9"
     path = tmp_path / source.name
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    found = lint(read_golden(path), read_library(operators, "lab").recordings)
+    found = lint(read_golden(path), read_library(operators, "lab").recordings, complete=False)
     dead = lines[place]["relevant"][0]["memory"]
     assert found.errors == (f"golden set: probe {turn} names memory {dead!r}, which the recording does not have",)

@@ -279,8 +279,23 @@ def test_manifest_records_the_haystack_and_resume_refuses_another(operators: Pat
             run_replay(replace(asked, haystack=other), tmp_path / "run")
 
 
+def without_haystack(golden: GoldenSet) -> GoldenSet:
+    """The shipped set judges memories of conversations that the copy of the tests does not have."""
+    return GoldenSet(
+        tuple(
+            replace(
+                probe,
+                relevant=tuple(one for one in probe.relevant if not is_added(one.memory)),
+                forbidden=tuple(one for one in probe.forbidden if not is_added(one.memory)),
+                irrelevant=(),
+            )
+            for probe in golden.probes
+        )
+    )
+
+
 def test_golden_set_may_judge_memories_of_the_haystack(operators: Path) -> None:
-    golden = read_golden(operators.parents[1] / "golden" / operators.name)
+    golden = without_haystack(read_golden(operators.parents[1] / "golden" / operators.name))
     library = read_library(operators, "lab")
     host = plan_of(operators, haystack=100).recordings[0]
     seen = next(memory for memory in added(host) if memory.visible_from < 5)

@@ -35,7 +35,7 @@ def swept(hits: list[list[list[float]]], probes: list[list[int]]) -> Swept:
     counts[..., [REPEAT, CHARS]] = 10
     sums[..., REPEAT] = [[[1, 2, 3], [4, 2, 3]][: len(hits[0])]] * len(hits)
     draws = tuple(Draw("random", 0.5, seed) for seed in range(len(hits[0])))
-    return Swept(Path("sweep"), grid, tuple("abc"[: len(hits)]), draws, sums, counts)
+    return Swept(Path("sweep"), grid, tuple("abcdef"[: len(hits)]), draws, sums, counts)
 
 
 def test_configurations_have_worst_and_best_conversation_and_draw() -> None:
@@ -48,8 +48,13 @@ def test_configurations_have_worst_and_best_conversation_and_draw() -> None:
     assert (first.repeats, second.repeats) == (0.4, 0.2)
     assert first.measures["Success"] == (5 / 8 + 2 / 8) / 2
     assert reference(found)["Success"] == 6 / 8
+    # Two conversations are too few for an interval.
+    assert differences(found, 1, 0) == ((7 + 6 - 5 - 2) / 16, None, None)
+
+
+def test_differences_over_six_conversations_have_an_interval() -> None:
+    found = swept([[[1, 3, 2]], [[2, 4, 2]], [[0, 3, 2]]] * 2, [[4]] * 6)
     mean, low, high = differences(found, 1, 0)
-    assert mean == (7 + 6 - 5 - 2) / 16
     assert low is not None
     assert high is not None
     assert low < mean < high
