@@ -67,9 +67,10 @@ def test_judged_haystack_memory_is_scored_and_explained(operators: Path, tmp_pat
     for probe in golden.probes:
         shown = lab.explain(plain, probe.turn or probe.id)
         injected = [item.id for item in shown.recall.items[: shown.recall.injected]]
-        if probe.relevant and any(map(is_added, injected)):
+        unjudged = [key for key in injected if is_added(key) and key not in probe.irrelevant]
+        if probe.relevant and unjudged:
             break
-    misleading = next(filter(is_added, injected))
+    misleading = unjudged[0]
     forbidden = (*probe.forbidden, replace(probe.relevant[0], memory=misleading, reason="another project's"))
     changed = [replace(one, forbidden=forbidden) if one is probe else one for one in golden.probes]
     path = tmp_path / "golden.jsonl"

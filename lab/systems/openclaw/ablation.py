@@ -58,6 +58,6 @@ ABLATION = (
     AblationStep("quota_repeat", "+ repeat suppression", _repeat),
     AblationStep("quota_backbone", "+ Working Set and its deduplication", _working_set),
     AblationStep("quota_score", "+ final score", _score),
-    AblationStep("seed_full", "+ hard rules, trust, recent memories, the tier ignore if recall would be empty", _full),
+    AblationStep("seed_full", "+ hard rules, trust, recent memories, fallback to ignore", _full),
 )
 ABLATION_STEPS = {step.arm: step for step in ABLATION[2:]}
