@@ -1,4 +1,6 @@
-"""Run `lab acceptance` on the shipped set and on public sets, and print the table of docs/acceptance.md.
+"""Run `lab acceptance` on the shipped set and on public sets, and print the tables of docs/acceptance.md.
+
+The second table is `lab gate --policy rollout` with each candidate in turn, over the same replays.
 
 python tests/trials/acceptance_table.py --out FOLDER [--realmem DIR] [--locomo DIR] [--set NAME …]
 
@@ -13,6 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from lab.api import judge
+from lab.gate.line import FAIL
+from lab.gate.policy import SHIPPED
 
 CANDIDATES = ("tier_quota_v1", "seed_full", "recommended")
 SAMPLED = (*("--labels", "sampled", "--must-share", "0.10", "--nice-share", "0.63"), "--categories", "detected")
@@ -36,6 +42,7 @@ def main() -> None:
     asked.add_argument("--jobs", default="1")
     asked.add_argument("--set", action="append", choices=list(SETS))
     given = asked.parse_args()
+    verdicts = ["| set | candidate | `rollout` | fails | tiers |", "| --- | --- | --- | --- | --- |"]
     print("| set | arm | 1 | 2 | 3 | 4 | 5 | M1 |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name in given.set or SETS:
         words = [word.format(realmem=given.realmem, locomo=given.locomo) for word in SETS[name]]
@@ -48,15 +55,32 @@ def main() -> None:
         if done.returncode not in (0, 1, 3):
             raise SystemExit(done.returncode)
         print("\n".join(_rows(name, json.loads(done.stdout))), flush=True)
+        verdicts += [f"| {name} | `{arm}` | {_rollout(folder, arm)} |" for arm in CANDIDATES]
+    print("\n".join(["", *verdicts]))
+
+
+def _rollout(folder: Path, candidate: str) -> str:
+    """Return the status of policy rollout with another candidate, the critical rules that fail, and its answer."""
+    policy = folder / f"rollout-{candidate}.toml"
+    shipped = (SHIPPED / "rollout.toml").read_text()
+    policy.write_text(shipped.replace('candidate = "tier_quota_v1"', f'candidate = "{candidate}"'))
+    verdict = judge(folder / "run", policy=policy)
+    failed = dict.fromkeys(
+        line.measure + (f" against {line.against}" if line.against else "") + (f", {line.slice}" if line.slice else "")
+        for line in verdict.lines
+        if line.critical and line.status == FAIL and line.kind != "worth"
+    )
+    answer = verdict.control.sentence if verdict.control else "–"
+    return f"{WORDS[verdict.status]} | {'; '.join(failed) or '–'} | {answer}"
 
 
 def _rows(name: str, verdict: dict[str, Any]) -> list[str]:
     (m1,) = (one for one in verdict["criteria"] if one["criterion"] == "M1")
-    rows = []
-    for arm in dict.fromkeys(one["arm"] for one in verdict["criteria"] if one["criterion"] != "M1"):
+    rows: list[str] = []
+    for arm in CANDIDATES:
         own = [one for one in verdict["criteria"] if one["arm"] == arm]
         cells = [_cell(one) for one in own] + [_cell(m1) if not rows else ""]
-        rows.append(f"| {name if not rows else ''} | `{arm}` | {' | '.join(cells)} |")
+        rows.append("| " + " | ".join([name if not rows else "", f"`{arm}`", *cells]).strip() + " |")
     return rows
 
 
