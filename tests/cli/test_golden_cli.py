@@ -46,7 +46,7 @@ def place(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in ("datasets", "golden"):
         (place / kind / "mine").mkdir(parents=True)
         for name in NAMES:
-            data = (ROOT / kind / "operators" / f"{name}.jsonl").read_bytes()
+            data = (operators.parents[1] / kind / "operators" / f"{name}.jsonl").read_bytes()
             (place / kind / "mine" / f"{name}.jsonl").write_bytes(data)
     pool = place / "pool.jsonl"
     told = _json(

@@ -188,7 +188,8 @@ def _compare(run: RunDirectory) -> object:
 
 
 def _pooled(run: RunDirectory) -> object:
-    return judged_shares(run, {probe: one.judged for probe, one in read_gold(run).items()}, 6)
+    gold = read_gold(run)
+    return judged_shares(run, {probe: one.judged for probe, one in gold.items()}, gold, 6)
 
 
 FACES: dict[str, Callable[[RunDirectory], object]] = {

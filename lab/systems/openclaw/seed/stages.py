@@ -151,7 +151,9 @@ def budget(turn: SeedTurn) -> None:
     if turn.receipt and "decisions" in turn.receipt:
         kept = {slot.id for slot in turn.kept}
         turn.receipt["decisions"] = {key: value for key, value in turn.receipt["decisions"].items() if key in kept}
-        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), turn.most_ids)
+        # Each pinned memory needs its reason (E-68); the Working Set itself bounds how many there are.
+        most = len(turn.covered) if turn.config.explains_all else turn.most_ids
+        turn.receipt["pinnedByWorkingSet"] = _ids(list(turn.covered), most)
     if turn.receipt and turn.config.explains_all:
         turn.receipt["notInjected"] = not_injected(turn, kept={slot.id for slot in turn.kept}.union(turn.covered))
 
