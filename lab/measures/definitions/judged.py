@@ -8,12 +8,10 @@ from lab.measures.ranking import Judged, first, or_one, running
 
 
 def judged_share(judged: Judged, k: int) -> Floats:
-    """Return the judged share of the first k items, or of all items if there are fewer; NaN if there are none."""
+    """Return the judged share of the first k items, or of all items if there are fewer."""
     import numpy as np
 
-    # An arm that keeps silent returns nothing that could be judged. ir_measures has 0 there.
-    shares = first(running(~np.isnan(judged.grades)), k) / or_one(np.minimum(judged.sizes, k))
-    return np.where(judged.sizes > 0, shares, np.nan)
+    return first(running(~np.isnan(judged.grades)), k) / or_one(np.minimum(judged.sizes, k))
 
 
 MEASURE = RankMeasure(
@@ -22,10 +20,7 @@ MEASURE = RankMeasure(
     better="neither",
     range=SHARE,
     source=IR_MEASURES,
-    definition=(
-        "Share of the first k items, or of all if there are fewer, that are judged, as relevant or not; null without "
-        "items."
-    ),
+    definition="Share of the first k items, or of all if there are fewer, that are judged, as relevant or not.",
     graded=False,
     order=80,
 )
