@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from lab.recordings.model import SEARCHED
 from lab.retrieval.stop_words import ENGLISH
 from lab.systems.openclaw.near_duplicate import CJK_RUN, words_of
 
@@ -98,7 +99,8 @@ def exact_hit(query: str, text: str, fts_rank: int | None, *, numbers: bool = Fa
     a quoted phrase or a run of at least four CJK characters. ``terms``: it ranks first of its tier in the text lane and
     contains at least two and four fifths of the query's content words.
     """
-    evidence = evidence_of(query)
+    # As text search, which reads no more of a long query.
+    evidence = evidence_of(query[:SEARCHED])
     lowered = text.lower()
     identifiers = evidence.identifiers | evidence.numbers if numbers else evidence.identifiers
     if any(_contains(identifier, lowered) for identifier in identifiers):
