@@ -41,7 +41,7 @@ def silence(
     """Show what a silence threshold saves and what it costs.
 
     Each signal has its curve over all thresholds and its AUROC. Two thresholds are chosen on one half of the
-    conversations, by --cost and by --loss, and told on the other half.
+    conversations, by --cost and by --loss, and evaluated on the other half.
     """
     from dataclasses import replace
 
