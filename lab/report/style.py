@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 P = ParamSpec("P")
-INK, SOFT, LINE, PAPER = "#1d1d1f", "#5c5c66", "#e4e4e4", "#ffffff"
+INK, SOFT, LINE = "#1d1d1f", "#5c5c66", "#e4e4e4"
 # Okabe and Ito's colours, which readers with colour blindness can distinguish; line styles and markers differ as well.
 COLOURS = {
     "tier_first_v1": "#D55E00",
