@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from lab.retrieval.contract import Filter, Hit, Lanes, View
+from lab.retrieval.contract import Filter, Hit, Lanes, View, cosine_of
 from lab.retrieval.fusion import RRF, Fusion, fuse
 from lab.retrieval.row import Candidate, Row
 from lab.retrieval.silence import Silence
@@ -145,7 +145,7 @@ class Tiers:
         excluded = sum(known.values())
         if floor > 0.0:
             worded = {hit.row for hit in fts}
-            near = [hit for hit in vec if hit.row in worded or 1.0 - hit.distance / 2.0 >= floor]
+            near = [hit for hit in vec if hit.row in worded or cosine_of(hit.distance) >= floor]
             excluded += len(vec) - len(near)
             vec = near
         if not excluded:
