@@ -19,7 +19,8 @@ from lab.retrieval.silence import Silence
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
-from lab.systems.openclaw.select.tiers import TierPlan
+from lab.systems.openclaw.recall.working_set import PREFIX
+from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
 
 
 class Searched(NamedTuple):
@@ -152,6 +153,14 @@ class Tiers:
             return found
         admitted = Lanes(fts, vec, found.lanes.nanoseconds)
         return Searched(admitted, fuse(admitted, rows, limit, self.fusion), found.nanoseconds, excluded)
+
+    def must_first(self, scope: str | None, slots: int) -> list[str]:
+        """Return the ids of the memories that ``tier_first_v1`` would inject first: must candidates, best first (E-14).
+
+        Stored Working Sets among the first ``slots`` candidates are left out. Receipts do not count this search.
+        """
+        candidates = self.searched(Filter(scope, recall_plans()[0].labels)).fused[:slots]
+        return [candidate.id for candidate in candidates if not candidate.id.startswith(PREFIX)]
 
     def pool(self, scope: str | None) -> Pool:
         """Search both lanes over every memory of a scope, whatever its label.
