@@ -28,7 +28,7 @@ from lab.systems.openclaw.recall.working_set import (
     working_set_slot,
 )
 from lab.systems.openclaw.recall.working_set_v1 import V1, WorkingSetV1, build_working_set_v1
-from lab.utf16 import js_length
+from lab.utf16 import js_length, without_half
 
 # The title of each section of rows, in order, and its name in receipts.
 TITLES = {
@@ -181,8 +181,7 @@ def _parts(
 def whole_characters(line: str) -> str:
     """Remove half a surrogate pair that a cut may have left at the end of a line, or before its ellipsis."""
     end = "…" if line.endswith("…") else ""
-    text = line.removesuffix("…")
-    return f"{text[:-1]}{end}" if "\ud800" <= text[-1:] <= "\udbff" else line
+    return f"{without_half(line.removesuffix(end))}{end}"
 
 
 def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:
