@@ -89,11 +89,11 @@ def select(turn: SeedTurn) -> None:
     lane = HotLane(turn, times)
     turn.silent = is_silent(turn)
     if turn.silent:
-        nothing_found = fallback_receipt(turn.config.scope_policy, turn.barred)
-        take(turn, ScopedSelection(Selection([], [], [SILENT]), nothing_found))
+        # No slot is filled, but the quotas are those in force.
+        empty = Selection([], [], [SILENT], turn.config.auto_recall.quota)
+        take(turn, ScopedSelection(empty, fallback_receipt(turn.config.scope_policy, turn.barred)))
         turn.final = [_hard_pick(row) for row in turn.hard]
-        if turn.config.phased:
-            _explain_suppression(turn, lane, limit)
+        _explain_suppression(turn, lane, limit)
         return
     scoped = lane.select(turn.tiers, limit)
     take(turn, scoped)

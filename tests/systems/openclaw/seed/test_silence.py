@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from lab.canary.check import check_recall
+from lab.systems.openclaw.upstream.js import js_json
 from tests.playing import shipped_answers
 
 
@@ -20,6 +23,10 @@ def test_searching_arm_below_the_threshold_injects_nothing(system: str, signal: 
     assert {recall.injected for recall in recalls} == {0}
     assert all(recall.context == "" for recall in recalls)
     assert any(recall.receipt["rejected"] == ["low_relevance"] for recall in recalls)
+    if system.startswith("tier_"):
+        # The audit of logged receipts accepts a silent turn.
+        for recall in recalls:
+            check_recall(json.loads(js_json(recall.receipt)))
 
 
 @pytest.mark.parametrize("system", ["recency", "random", "none"])
@@ -41,6 +48,7 @@ def test_silent_flow_keeps_hard_rules_and_no_documents() -> None:
         assert below.hard_kept == plain.hard_kept
         assert below.recall.injected <= below.hard_rules
         assert "low_relevance" in below.recall.receipt["rejected"]
+        check_recall(json.loads(js_json(below.recall.receipt)))
         assert plain.recall.injected > below.recall.injected
 
 
