@@ -71,4 +71,4 @@ def inverse_square_scores(lanes: Lanes) -> dict[int, float]:
             first.setdefault(hit.row, rank)
         for row, rank in first.items():
             ranks.setdefault(row, []).append(rank)
-    return {row: len(found) * sum(1.0 / rank**2 for rank in found) / 4.0 for row, found in ranks.items()}
+    return {row: len(by_lane) * sum(1.0 / rank**2 for rank in by_lane) / 4.0 for row, by_lane in ranks.items()}

@@ -52,6 +52,6 @@ class Silence:
     threshold: float = 0.0
 
     def applies(self, lanes: Lanes) -> bool:
-        """Whether recall is silent. Without a query vector, a signal of the vector lane says nothing, so it is not."""
+        """Whether recall is silent; it is not if the signal is one of the vector lane and there is no query vector."""
         value = SIGNALS[self.signal](lanes) if self.threshold > 0 else None
         return value is not None and value < self.threshold

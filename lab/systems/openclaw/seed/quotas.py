@@ -95,7 +95,7 @@ def _rest(left: Quota, selection: Selection) -> Quota:
 
 
 def _filled(scoped: ScopedSelection, limit: int, over: Sequence[_Over], quota: Quota) -> ScopedSelection:
-    """Fill the slots that are left with candidates beyond the caps, and report the configured quota."""
+    """Fill the remaining slots with candidates beyond the caps, and report the configured quota."""
     selection, fallback = scoped
     seen = {pick.candidate.id for pick in selection.picked}
     added = [entry for entry in over if entry.pick.candidate.id not in seen][: max(0, limit - len(selection.picked))]

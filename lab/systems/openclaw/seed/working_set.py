@@ -3,8 +3,8 @@
 It differs from the public plugin's (``upstream/working_set.py``) as the seeds require: it does not depend on the
 selection, hard rules come first and uncut, stale TODOs are excluded, no line occurs in two sections, and only memories
 whose lines survive the cut count as pinned. It lists preferences with and without rule words. It has no header, because
-a timestamp would change the prompt every turn. With ``lab.workingSet: v1`` the text is that of
-:mod:`lab.systems.openclaw.recall.working_set_v1`, and the rest stays.
+a timestamp would change the prompt every turn. With ``lab.workingSet: v1`` only the text differs: it is that of
+:mod:`lab.systems.openclaw.recall.working_set_v1`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def sections_of(text: str) -> dict[str, int | bool]:
 
 
 def _of_v1(built: WorkingSetV1, hard: Set[str]) -> WorkingSet:
-    """Return the Working Set of the documents' days, without half characters.
+    """Return the older Working Set, without half characters.
 
     A hard rule whose line was shortened is not pinned, so that its whole text becomes an item.
     """
