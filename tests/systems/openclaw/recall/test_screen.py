@@ -87,7 +87,9 @@ def test_receipt_explains_every_item_within_a_screen(kit: Any, data: st.DataObje
         ("backbone_duplicate", {"working_set": SET}, ("decision",)),
     ],
 )
-def test_displaced_must_memory_has_its_reason(kit: Any, reason: str, config: dict[str, Any], rows: tuple[str]) -> None:
+def test_displaced_must_memory_has_its_reason(
+    kit: Any, reason: str, config: dict[str, Any], rows: tuple[str, ...]
+) -> None:
     must = [kit.row(f"m{at}", f"gateway case {at} " + "so " * 20, kit.MUST, days=9 + at) for at in range(6)]
     special = [kit.row(category, f"gateway {category} case", kit.MUST, days=20, category=category) for category in rows]
     if reason == "backbone_duplicate":
