@@ -18,7 +18,7 @@ Pack = Callable[[list[Slot], str], Packed]
 
 
 def memory_slot(row: Row, most: int = 0) -> Slot:
-    """Return the slot of a memory; with ``most``, a longer text is cut to so many UTF-16 units with an ellipsis."""
+    """Return the slot of a memory; with ``most``, cut a longer text to this many UTF-16 units, ellipsis included."""
     label = resolve_label(row.importance_label, row.importance)
     return Slot(row.id, row.created_at, row.category, label, _cut(row.text, most) if most else row.text)
 

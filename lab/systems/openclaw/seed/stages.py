@@ -98,7 +98,7 @@ def select(turn: SeedTurn) -> None:
     scoped = lane.select(turn.tiers, limit)
     take(turn, scoped)
     if turn.config.phased and turn.selection.quota is None:
-        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas hold all the same.
+        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas are still in force.
         turn.selection = turn.selection._replace(quota=turn.config.auto_recall.quota)
     mark_stale(turn, _stale_dropped(turn, lane, limit))
     turn.hits = list(scoped.selection.picked)
