@@ -123,10 +123,12 @@ def test_listed_receipt_keeps_the_limit_of_the_plugin(kit: Any) -> None:
 
 def test_screen_of_skipped_and_of_public_receipts(kit: Any, observed: Any) -> None:
     assert shown(kit.Talk([], kit.flow()).say("ok").receipt)[1:] == ["skipped: trivial_prompt"]
-    for record in observed("receipts.jsonl")[:200]:
-        value = record.get("output")
-        if isinstance(value, dict) and isinstance(value.get("receipt"), dict) and "fusedTop" in value["receipt"]:
-            shown(value["receipt"])
+    outputs = [record.get("output") for record in observed("receipts.jsonl")[:200]]
+    receipts = [output["receipt"] for output in outputs if isinstance(output, dict) and "receipt" in output]
+    receipts = [receipt for receipt in receipts if isinstance(receipt, dict) and "fusedTop" in receipt]
+    assert receipts
+    for receipt in receipts:
+        shown(receipt)
 
 
 def test_last_receipts_of_a_log(kit: Any, tmp_path: Path) -> None:
