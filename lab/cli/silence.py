@@ -46,14 +46,14 @@ def silence(
     from dataclasses import replace
 
     from lab.report.figures import save, silence_figure
-    from lab.sweep.silence import Terms, chosen, curves, listen, write_points
+    from lab.sweep.silence import Terms, chosen, collect, curves, write_points
 
     if (out / "manifest.json").exists():
         raise UnusableInput(f"{out}: is a run directory, whose chart would be replaced; choose another --out")
     points, rows = [], []
     terms = Terms(cost, loss)
     for name in embedder or [request.embedder]:
-        answers = listen(replace(request, embedder=name), announce)
+        answers = collect(replace(request, embedder=name), announce)
         points += curves(answers, name)
         rows += chosen(answers, name, terms, request.seed)
     write_points(points, out / "silence.parquet")

@@ -4,7 +4,7 @@
 
 ``DATA`` holds the sets of :data:`SETS`, ``OUT`` receives a sweep for each set and grid; a repeated call only adds what
 is missing. Clusters are conversations. Each outer fold leaves out a set, or a part of the conversations of every set;
-the configuration is chosen on the rest and told on what was left out.
+the configuration is chosen on the rest and evaluated on what was left out.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def against_hybrid(sets: Sequence[Data], number: int) -> tuple[float, float, flo
     return float(mean), float(mean - reach), float(mean + reach)
 
 
-def told(sets: Sequence[Data], number: int, grid: Grid) -> None:
+def print_sets(sets: Sequence[Data], number: int, grid: Grid) -> None:
     """Print every set under one configuration; an arrow leads from hybrid to the configuration."""
     print(f"#{number}: {flat(grid.points()[number])}")
     rows = []
@@ -228,8 +228,8 @@ def main() -> None:
     grid = read_grid(given.grid)
     sets = [read_set(name, given.data, given.out, grid, given.embedder) for name in given.sets]
     whole = choose(sets)
-    print("Chosen on everything, told on everything:")
-    told(sets, whole, grid)
+    print("Chosen on everything, evaluated on everything:")
+    print_sets(sets, whole, grid)
     if len(sets) > 1:
         without_each_set(sets, whole, grid)
     other_conversations(sets, whole)
