@@ -17,12 +17,14 @@ TAKES_RUNS = ("acceptance",)
 def _format_of(context: typer.Context, value: str) -> str:
     """Return the given format, or ``lab`` for a shipped set and for a run, whose manifest says which it is.
 
-    Raises :class:`UnusableInput` if neither applies.
+    Raises :class:`UnusableInput` if neither applies, or if the path does not exist.
     """
     path = context.params.get("path") or Path()
     is_run = context.info_name in TAKES_RUNS and (path / "manifest.json").is_file()
     if value or context.resilient_parsing or is_shipped(path) or is_run:
         return value or "lab"
+    if not path.exists():
+        raise UnusableInput(f"{path}: no such file or folder")
     raise UnusableInput("missing option --format: lab recordings list shows the formats")
 
 

@@ -68,6 +68,10 @@ def test_format_is_lab_for_shipped_sets_and_required_for_others(lab: Lab, tmp_pa
         2,
         "error: missing option --format: lab recordings list shows the formats\n",
     )
+    # Without the path, the format is of no use.
+    for command in (("recordings", "validate"), ("replay", "--out", "run"), ("acceptance",)):
+        done = lab(*command, "nowhere", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (2, "error: nowhere: no such file or folder\n")
     # A given format is used for a shipped set as well.
     done = lab("recordings", "validate", "shipped:operators", "--format", "nothing", cwd=tmp_path)
     assert (done.returncode, done.stderr.startswith("error: unknown format 'nothing'")) == (2, True)
