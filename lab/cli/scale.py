@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
-from lab.cli.replay_options import takes_replay_options
+from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.formatting import counted
 
 if TYPE_CHECKING:
@@ -23,11 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("scale")(scale)
 
 
-@takes_replay_options(
-    *("golden", "profile", "memories", "labels", "must_share", "nice_share", "hard_rules", "categories"),
-    *("haystack_from", "seed", "scope", "recall_turns", "max_items", "limit", "conversation", "config", "embedder"),
-    arms=ARMS,
-)
+@takes_replay_options(*LABELLED, "profile", "memories", "haystack_from", "max_items", "config", "embedder", arms=ARMS)
 def scale(
     request: ReplayRequest,
     *,
