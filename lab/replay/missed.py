@@ -22,7 +22,7 @@ from lab.replay.receipts import block_hash
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
-from lab.runs.tables import write_table
+from lab.runs.tables import table_of, write_table
 from lab.systems.contract import Detail
 
 if TYPE_CHECKING:
@@ -205,9 +205,7 @@ def write_missed(rows: Sequence[Missed], counts: Mapping[str, Counts], path: Pat
         for where, number in (("injected", count.injected), ("pinned", count.pinned))
     ]
     types = [pa.string()] * 4 + [pa.int32(), pa.string(), pa.int32()]
-    names = (*Missed._fields, "count")
-    columns = list(zip(*named, strict=True))
-    table = pa.table({name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=True)})
+    table = table_of(named, dict(zip((*Missed._fields, "count"), types, strict=True)))
     table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
     write_table(table, path)
     return table

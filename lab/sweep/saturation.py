@@ -25,7 +25,7 @@ from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.retrieval.row import Row
-from lab.runs.tables import write_table
+from lab.runs.tables import table_of, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.masks import Masks
 from lab.systems.kit import Rows
@@ -231,11 +231,8 @@ def write_points(points: Sequence[Point], path: Path) -> pa.Table:
     """Write the points as Parquet and return the table."""
     import pyarrow as pa
 
-    types = (pa.string(), pa.float64(), pa.int32(), pa.string(), pa.float64(), pa.float64(), pa.float64(), pa.float64())
-    columns = list(zip(*points, strict=True))
-    table = pa.table(
-        {name: pa.array(column, kind) for name, column, kind in zip(Point._fields, columns, types, strict=True)}
-    )
+    types = (pa.string(), pa.float64(), pa.int32(), pa.string(), *[pa.float64()] * 4)
+    table = table_of(points, dict(zip(Point._fields, types, strict=True)))
     write_table(table, path)
     return table
 
