@@ -60,11 +60,11 @@ def acceptance(
     from lab.acceptance.arms import CANDIDATES
     from lab.acceptance.verdict import accept_run, accept_set, headline, write_files
     from lab.report.acceptance import write_page
-    from lab.runs.directory import MANIFEST, open_run
+    from lab.runs.directory import open_run
 
     candidates = tuple(candidate or CANDIDATES)
     path = Path(request.path)
-    if (path / MANIFEST).is_file():
+    if options.is_run(path):
         folder = out or path / "acceptance"
         verdict = accept_run(open_run(path), candidates=candidates, screen=screen)
     else:

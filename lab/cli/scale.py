@@ -45,13 +45,11 @@ def scale(
     Shows hits, clean hits, repeats and the time of a turn at each size. Sizes for which the recordings have too few
     memories are not available, unless --haystack-from names other sets. Repeating the command continues.
     """
-    from lab.errors import UnusableInput
     from lab.report.figures import save, scale_figure
     from lab.sweep.scale import SIZES
     from lab.sweep.scale import scale as measure
 
-    if (out / "manifest.json").exists():
-        raise UnusableInput(f"{out}: is a run directory; choose another --out")
+    options.require_no_run(out)
     result = measure(request, out, haystack or SIZES, jobs=jobs, announce=announce)
     source = (
         f"recall lab: {request.format} recordings {Path(request.path).name}, "

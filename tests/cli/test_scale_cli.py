@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def test_command_prints_a_table_and_writes_a_chart(lab: Callable[..., Any], operators: Path, tmp_path: Path) -> None:
     arms = ("--arm", "tier_quota_v1")
@@ -21,3 +23,9 @@ def test_command_prints_a_table_and_writes_a_chart(lab: Callable[..., Any], oper
     refused = lab(*asked, "--haystack", "9000", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize("command", ["saturation", "scale", "silence"])
+def test_out_that_is_a_run_directory_is_refused(lab: Callable[..., Any], place: Path, command: str) -> None:
+    done = lab(command, "datasets/tiny", "--format", "lab", "--out", "run", cwd=place)
+    assert (done.returncode, done.stderr) == (2, "error: run: is a run directory; choose another --out\n")
