@@ -124,10 +124,10 @@ def missed(
 
 def _counts(arm: str, numbers: Sequence[int], rows: Sequence[Missed]) -> Counts:
     relevant, injected, pinned = numbers
-    own = [row.cause for row in rows if row.arm == arm]
-    counts = Counts(relevant, injected, pinned, {cause: own.count(cause) for cause in CAUSES if cause in own})
-    if counts.missed != len(own):
-        raise CannotMeasure(f"arm {arm}: {counts.missed} relevant memories are missed, and {len(own)} are explained")
+    causes = [row.cause for row in rows if row.arm == arm]
+    counts = Counts(relevant, injected, pinned, {cause: causes.count(cause) for cause in CAUSES if cause in causes})
+    if counts.missed != len(causes):
+        raise CannotMeasure(f"arm {arm}: {counts.missed} relevant memories are missed, and {len(causes)} are explained")
     return counts
 
 
@@ -184,7 +184,7 @@ def _conversation(job: Job) -> list[Missed]:
                     answer.point.key,
                     key,
                     probe.grades[key],
-                    causes.get(key, UNKNOWN) if causes.get(key) in CAUSES else UNKNOWN,
+                    cause if (cause := causes.get(key)) in CAUSES else UNKNOWN,
                 )
                 for key in missing
             ]

@@ -97,7 +97,7 @@ def scale(
     if not wanted or wanted[0] < 0:
         raise UnusableInput("haystacks to compare: give whole numbers from 0")
     without = make_plan(replace(request, haystack=0, haystack_from=()))
-    probes = sum(bool(probe.relevant) for one in without.recordings for probe in without.probes(one))
+    probes = sum(bool(probe.relevant) for recording in without.recordings for probe in without.probes(recording))
     if not probes:
         raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
     # Every size has the same notes on the recordings, so they are announced once.
@@ -165,7 +165,8 @@ def _points(run: RunDirectory, size: int) -> list[ScalePoint]:
     for arm in run.arms:
         means = summary["arms"][arm]["measures"]
         spent = times.get(arm)
-        quantiles = [one.value if spent and (one := getattr(spent, name)) else None for name in ("p50", "p95")]
+        bounded = (spent.p50, spent.p95) if spent else (None, None)
+        quantiles = [quantile.value if quantile else None for quantile in bounded]
         names = (f"Success@{run.cutoff}", f"CleanHit@{run.cutoff}", "RepeatRate")
         points.append(ScalePoint(size, arm, reach, *(means.get(name) for name in names), *quantiles))
     return points
