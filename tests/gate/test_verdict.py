@@ -19,21 +19,10 @@ from lab.gate.measures import judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge, overall
 from lab.runs.directory import RunDirectory
+from tests.gate.paired import pairs
 
 POLICY = Policy("mine", "what it means", "old", "new", 4, ())
 GUARD = Rule("guard", "Success@6", margin=0.02)
-
-
-def pairs(mean: float, spread: float, conversations: int = 8, measure: str = "Success@6") -> Pairs:
-    """Return five pairs per conversation, with conversation differences spread around the mean."""
-    found = Pairs(measure, [], [], [], [])
-    for number in range(conversations):
-        for place in range(5):
-            found.at.append(f"{number}/{place}")
-            found.conversation.append(str(number))
-            found.baseline.append(0.5)
-            found.candidate.append(0.5 + mean + spread * (-1) ** number * (1 + number // 2))
-    return found
 
 
 def judged(rule: Rule, found: Pairs | None, policy: Policy = POLICY) -> Line:
