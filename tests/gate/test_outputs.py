@@ -80,6 +80,15 @@ def test_openmetrics_is_parsed_by_the_reference_parser() -> None:
     }  # fmt: skip
 
 
+def test_openmetrics_control_has_samples_of_its_own() -> None:
+    line = Line("guard", "Success@6", PASS, True, "fine", candidate=0.5, difference=0.1)
+    text = openmetrics(replace(VERDICT, lines=(line, replace(line, against="hybrid"))))
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    names = [(sample.name, tuple(sorted(sample.labels.items()))) for sample in samples]
+    assert len(set(names)) == len(names)
+    assert [sample.labels.get("against") for sample in samples if sample.name == "lab_gate_rule"] == [None, "hybrid"]
+
+
 def test_summary_and_workflow_commands_escape_text() -> None:
     text = summary(VERDICT)
     assert text.startswith("## NO-GO (could not measure): mine, new against old\n\n**Roll back: switch")
