@@ -163,8 +163,9 @@ def key_of(policy: Policy) -> str:
 def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> list[RunDirectory]:
     """Return every run of the verdict once; the policy may name arms of other runs (``DIR:ARM``)."""
     runs = [given for given in (run, against) if given is not None]
+    names = (policy.baseline, policy.candidate, *([policy.control.arm] if policy.control else ()))
     if run is not None:
-        runs += [locate(run, name)[0] for name in (policy.baseline, policy.candidate) if ":" in name]
+        runs += [locate(run, name)[0] for name in names if ":" in name]
     return list({each.path.resolve(): each for each in reversed(runs)}.values())[::-1]
 
 

@@ -185,6 +185,15 @@ def test_missing_control_names_the_command(run: RunDirectory) -> None:
     assert said.endswith(f"--out {run.path}-hybrid")
 
 
+def test_control_of_another_run_is_recorded(three: RunDirectory, run: RunDirectory) -> None:
+    control = replace(TIERS, arm=f"{three.path}:hybrid")
+    rules = (replace(GUARD, measure="RepeatRate", direction="lower"),)
+    verdict = judge(Policy("mine", "what it means", *run.arms, 6, rules, control=control), run)
+    assert verdict.lines[0].against == control.arm
+    assert verdict.evidence is not None
+    assert verdict.evidence.others == {str(three.path): three.content}
+
+
 OLD = """
 name = "old"
 about = "A policy as it was written before there was a control."
