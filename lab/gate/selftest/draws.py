@@ -59,7 +59,7 @@ class Draws:
         }
 
 
-def sample_labels(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Policy, draws: int, seed: int) -> Draws:
+def judge_swaps(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Policy, draws: int, seed: int) -> Draws:
     """Judge ``draws`` swaps of each pair by the rules of a policy; a seeded fair coin decides each conversation."""
     statuses: dict[Swapped, Mapping[str, int]] = {}
     failures, nulls = Counter[str](), Counter[str]()
