@@ -156,7 +156,6 @@ def shown(pairs: Pairs, better: str) -> Line:
 
     ``better`` is the direction. One-sided at 5 %, clustered by conversation, with a sign-flip test by conversation.
     """
-    # The range of the measure and the value for missing ones are those of its entry in the catalogue.
     rule = Rule("improve", pairs.measure, direction=better)
     policy = Policy("acceptance", "", "reference", "candidate", 0, (rule,))
     (line,) = judge_compared(policy, [rule], Evidence({}, {pairs.measure: pairs}, {}))
