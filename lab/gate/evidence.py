@@ -66,7 +66,7 @@ class Evidence:
 
     def why_nothing(self, measure: str) -> str:
         """Return why a measure has no values, and what would give it some."""
-        stem, _, cutoff = measure.rpartition("@") if "@" in measure else (measure, "", "")
+        stem, _, cutoff = measure.partition("@")
         if cutoff.isdigit() and int(cutoff) > self.depth:
             return f"the arm returns at most {self.depth} items, so there is no value at {cutoff}; use @{self.depth}"
         if stem in GIVES_VALUES:

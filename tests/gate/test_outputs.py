@@ -27,11 +27,11 @@ from lab.runs.directory import RunDirectory
 LINES = (
     Line("guard", "Success@6", PASS, True, "fine", difference=0.1),
     Line("guard", "R@6", FAIL, True, 'worse & <b>"|', difference=-0.5),
-    Line("guard", "R@6", FAIL, False, "told", difference=-0.5),
+    Line("guard", "R@6", FAIL, False, "advisory", difference=-0.5),
     Line("guard", "P@6", INCONCLUSIVE, True, "open", "40 more"),
     Line("guard", "P@6", PASS, False, "fine", slice='type=a\\b"\n', candidate=0.25),
     Line("limit", "WrongScope", ERROR, True, "nothing\nthere"),
-    Line("limit", "Jaccard", FAIL, False, "told"),
+    Line("limit", "Jaccard", FAIL, False, "advisory"),
     Line("exact", "receipts", SKIPPED, True, "not asked"),
 )
 VERDICT = Verdict("mine", "what it means", "run", "old", "new", ERROR, LINES, "switch \x00 it | back")
