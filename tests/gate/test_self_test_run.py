@@ -130,5 +130,5 @@ def test_shipped_replays_can_be_planned() -> None:
     assert {"operators", "plugin", "lancedb"} <= plans.keys()
     assert plans["plugin"].arms[0].config.upstream
     fault = next(one for one in shipped_faults() if one.name == "lancedb-upside-down")
-    assert {one.name for one in replays if not one.wanted(shipped_faults()[0])} == {"lancedb"}
-    assert all(one.wanted(fault) for one in replays)
+    assert {one.name for one in replays if not one.applies_to(shipped_faults()[0])} == {"lancedb"}
+    assert all(one.applies_to(fault) for one in replays)

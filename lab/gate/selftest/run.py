@@ -152,7 +152,7 @@ def pairs_to_swap(clean: Mapping[str, Clean], policy: Policy) -> list[Swapped]:
 
 
 def _control(sound: Clean, policy: Policy, arms: tuple[str, str]) -> str | None:
-    """Return the control's arm; that of an arm with itself is the arm."""
+    """Return the arm that stands for the control; for an arm that is swapped with itself, that arm."""
     if policy.control is None:
         return None
     arm = arms[0] if arms[0] == arms[1] else policy.control.arm

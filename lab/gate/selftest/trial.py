@@ -136,7 +136,7 @@ def clean_run(path: Path) -> Clean:
 def try_fault(sandbox: Sandbox, fault: Fault, clean: Mapping[str, Clean], policy: Policy, out: Path) -> Trial:
     """Replay with a fault into ``out``, and examine the result with the unchanged code; the runs are deleted."""
     started = time.perf_counter()
-    replays = [replay for replay in sandbox.replays if replay.wanted(fault)]
+    replays = [replay for replay in sandbox.replays if replay.applies_to(fault)]
     try:
         ended = sandbox.replay(fault.name, fault, replays, out)
         problem, effects = ended.problem, Effects()
