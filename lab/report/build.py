@@ -17,7 +17,7 @@ from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.measures.catalogue import MEASURES, direction, entry_of
 from lab.measures.score import headlines, score_run, summarise, with_judged
-from lab.replay.command import replay_command
+from lab.replay.command import arguments, replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, judged, moves, notes, shown, wide, worse
@@ -116,6 +116,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "probes with gold": next(iter(summary["arms"].values()))["n"],
         "format": resolved.format,
         "memories": resolved.memories,
+        "haystack": run.haystack,
         "labels": run.labels,
         "scope": resolved.scope,
         "profile": resolved.profile,
@@ -165,7 +166,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "more_hashes": max(0, len(known) - MOST_HASHES),
         "configs": arms[:MOST_CONFIGS],
         "more_configs": max(0, len(arms) - MOST_CONFIGS),
-        "command": replay_command(run.manifest.asked),
+        "command": replay_command(arguments(run.manifest)),
     }
 
 
