@@ -27,9 +27,11 @@ _LATEX = str.maketrans(
 )
 
 
-def folded(text: str) -> str:
-    """Return a text wrapped at 80 columns."""
-    return fill(text, 80, break_long_words=False, break_on_hyphens=False)
+def folded(text: str, indent: str = "") -> str:
+    """Return a text wrapped at 80 columns, every line with the indent."""
+    return fill(
+        text, 80, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def text_table(
