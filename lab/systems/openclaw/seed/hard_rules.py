@@ -28,8 +28,11 @@ def rule_slots(rules: int, room: int, nice: int) -> int:
 
 
 def give_slots(turn: SeedTurn, room: int) -> int:
-    """Divide ``room`` slots between hard rules and other memories; return the number of slots for other memories."""
-    nice_min = turn.config.auto_recall.quota.nice_min
+    """Divide ``room`` slots between hard rules and other memories; return the number of slots for other memories.
+
+    A silent recall injects no nice memory, so it reserves no slot for one.
+    """
+    nice_min = 0 if turn.silent else turn.config.auto_recall.quota.nice_min
     if len(turn.hard) > room - nice_min:
         keep_rules(turn, rule_slots(len(turn.hard), room, min(nice_min, _nice_candidates(turn, nice_min))))
     return room - len(turn.hard)

@@ -82,12 +82,12 @@ def select(turn: SeedTurn) -> None:
     phases = turn.config.active_phases
     # With pinned_counts "inside", the Working Set takes one slot. Hard rules take their slots before other memories.
     inside = turn.pinned is not None and phases.pinned_counts == "inside"
+    turn.silent = is_silent(turn)
     limit = give_slots(turn, turn.config.max_items - inside)
     times = Counter[str]()
     if phases.repeat and turn.prompt.session is not None:
         times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
-    turn.silent = is_silent(turn)
     if turn.silent:
         # No slot is filled, but the quotas are those in force.
         empty = Selection([], [], [SILENT], turn.config.auto_recall.quota)

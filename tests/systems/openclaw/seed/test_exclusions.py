@@ -31,7 +31,7 @@ class Counted:
         return Lanes(self.lanes.fts[:limit], self.lanes.vec[:limit])
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_admitted_search_equals_one_of_a_store_without_the_excluded(kit: Any, data: st.DataObject) -> None:
     count, limit = data.draw(st.integers(1, 400)), data.draw(st.sampled_from((1, 3, 12)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lab.retrieval.row import Row
+from lab.retrieval.silence import Silence
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.seed.hard_rules import rule_slots
 
@@ -93,3 +95,10 @@ def test_global_rule_holds_in_every_scope_and_another_scopes_rule_does_not(kit: 
         turn = talk.say(ASK, scope=scope)
         assert "never push to the origin" in turn.context
         assert "never open the attic" not in turn.context
+
+
+def test_silent_recall_reserves_no_slot_for_nice_memories(kit: Any) -> None:
+    config = replace(kit.flow(budget={"max_chars": 12_000}), silence=Silence("words", 1.0))
+    turn = kit.Talk([*rules(kit, 9), *kit.pool(8, kit.NICE)], config).say(ASK)
+    assert turn.silent
+    assert {row.key for row in turn.hard} == {f"r{at}" for at in range(6)}
