@@ -10,7 +10,6 @@ import typer
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.cli.replay_options import takes_replay_options
-from lab.errors import UnusableInput
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -60,8 +59,7 @@ def governance(
     from lab.sweep.governance import STEPS, distinct, finding, write_points
     from lab.sweep.governance import governance as sweep
 
-    if (out / "manifest.json").exists():
-        raise UnusableInput(f"{out}: is a run directory, whose chart would be replaced; choose another --out")
+    options.require_no_run(out)
     graders = list(dict.fromkeys(grader or ["heuristic-v1"]))
     points = sweep(
         request,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.report.style import COLOURS, SMALL, TIERS, Words, colour_of, slide, styled
+from lab.report.style import COLOURS, MARKERS, SMALL, TIERS, Words, colour_of, slide, styled
 from lab.sweep.governance import POLICIES, REFERENCES, SATURATED, Point, finding, saturated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MARKERS = {POLICIES[0]: "s", POLICIES[1]: "o"}
 LINES = {REFERENCES[0]: "--", REFERENCES[1]: ":"}
 # The parts of a column from the bottom, with the tier whose colour each has.
 LABELS = (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.errors import UnusableInput
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN, Memory, Recording
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.runs.tables import write_table
+from lab.runs.tables import table_of, write_table
 from lab.sweep.relabelled import Assignment, Tally, relabelled, total
 from lab.systems.openclaw.capture.categories import IMPORTANCE
 from lab.systems.sidecar.heuristic import grade_observation
@@ -180,9 +180,6 @@ def write_points(points: Sequence[Point], path: Path) -> pa.Table:
 
     text, number = pa.string(), pa.float64()
     types = (text, number, text, *[number] * 7, pa.int32())
-    columns = list(zip(*points, strict=True))
-    table = pa.table(
-        {name: pa.array(column, kind) for name, column, kind in zip(Point._fields, columns, types, strict=True)}
-    )
+    table = table_of(points, dict(zip(Point._fields, types, strict=True)))
     write_table(table, path)
     return table

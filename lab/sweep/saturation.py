@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.embedding.embedder import DEFAULT_MODEL
 from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.runs.tables import write_table
+from lab.runs.tables import table_of, write_table
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.relabelled import Assignment, Tally, relabelled, total
 from lab.systems.registry import policies
@@ -97,11 +97,8 @@ def write_points(points: Sequence[Point], path: Path) -> pa.Table:
     """Write the points as Parquet and return the table."""
     import pyarrow as pa
 
-    types = (pa.string(), pa.float64(), pa.int32(), pa.string(), pa.float64(), pa.float64(), pa.float64(), pa.float64())
-    columns = list(zip(*points, strict=True))
-    table = pa.table(
-        {name: pa.array(column, kind) for name, column, kind in zip(Point._fields, columns, types, strict=True)}
-    )
+    types = (pa.string(), pa.float64(), pa.int32(), pa.string(), *[pa.float64()] * 4)
+    table = table_of(points, dict(zip(Point._fields, types, strict=True)))
     write_table(table, path)
     return table
 
