@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REFERENCES = ("hybrid", "oracle")
+FILE = "saturation.parquet"
 # Every injected item counts, at any rank.
 ANY = sys.maxsize
 
