@@ -66,7 +66,7 @@ def _problems(root: Path) -> dict[str, str]:
     }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=5), st.lists(st.integers(0, 60), min_size=1))
 def test_cache_lookup_matches_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, fills: list[list[int]], asked: list[int]

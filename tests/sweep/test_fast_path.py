@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -98,7 +99,7 @@ def configurations() -> some.SearchStrategy[tuple[AutoRecall, str]]:
 
 @pytest.mark.parametrize("flow", [False, True])
 @pytest.mark.parametrize("policy", FAST)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=int(os.environ.get("LAB_EXAMPLES", "50")))
 @given(
     conversations(),
     some.lists(configurations(), min_size=1, max_size=4),

@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 from lab.gate.policy import read_policy
-from lab.gate.selftest.draws import sample_labels
+from lab.gate.selftest.draws import judge_swaps
 from lab.gate.selftest.run import pairs_to_swap
 from lab.gate.selftest.trial import clean_run
 
@@ -28,7 +28,7 @@ def main() -> None:
     given = parser.parse_args()
     policy = read_policy(given.policy)
     clean = {"run": clean_run(given.run)}
-    sampled = sample_labels(clean, pairs_to_swap(clean, policy), policy, given.draws, given.seed)
+    sampled = judge_swaps(clean, pairs_to_swap(clean, policy), policy, given.draws, given.seed)
     for pair, counts in sampled.statuses.items():
         print(f"{pair.first} swapped with {pair.second}: {counts} of {sampled.draws}")
     for name, count in sorted(sampled.rules.items()):

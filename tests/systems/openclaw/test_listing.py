@@ -38,7 +38,7 @@ def stored(draw: st.DrawFn) -> list[Row]:
 
 
 @given(stored(), st.sampled_from((*SCOPES, None, "nowhere")), st.sets(st.sampled_from(CATEGORIES)), st.integers(0, 9))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_listing_equals_a_full_sort(rows: list[Row], scope: str | None, categories: set[str], limit: int) -> None:
     listing = listed(*rows)
     within = [row for row in rows if scope in (None, row.scope)]
@@ -53,7 +53,7 @@ def test_listing_equals_a_full_sort(rows: list[Row], scope: str | None, categori
 
 
 @given(stored(), st.data())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_listing_by_age_does_not_depend_on_the_order_of_adding(rows: list[Row], data: st.DataObject) -> None:
     listing, other = listed(*rows), Listing()
     for one in data.draw(st.permutations(rows)):

@@ -1,7 +1,7 @@
-"""Slots of hard rules that are no lines of the Working Set (E-58, E-65).
+"""Slots of hard rules that are not lines of the Working Set (E-58, E-65).
 
 Seed 001 caps a recall at six memories, and seed 000 wants both hard rules and relevant nice memories to survive. So the
-rules take slots within the cap, and leave the floor of nice. Rules that are left over are not lost: they compete like
+rules take slots within the cap, and leave the slots reserved for nice. The other rules are not lost: they compete like
 any must memory, by relevance, and are listed in the receipt.
 """
 
@@ -28,8 +28,11 @@ def rule_slots(rules: int, room: int, nice: int) -> int:
 
 
 def give_slots(turn: SeedTurn, room: int) -> int:
-    """Divide ``room`` slots between hard rules and other memories; return the number of slots for other memories."""
-    nice_min = turn.config.auto_recall.quota.nice_min
+    """Divide ``room`` slots between hard rules and other memories; return the number of slots for other memories.
+
+    A silent recall injects no nice memory, so it reserves no slot for one.
+    """
+    nice_min = 0 if turn.silent else turn.config.auto_recall.quota.nice_min
     if len(turn.hard) > room - nice_min:
         keep_rules(turn, rule_slots(len(turn.hard), room, min(nice_min, _nice_candidates(turn, nice_min))))
     return room - len(turn.hard)
@@ -52,7 +55,6 @@ def _nice_candidates(turn: SeedTurn, most: int) -> int:
     lane, count = HotLane(turn, Counter()), 0
     for scope, _ in turn.scopes:
         if count < most:
-            found = lane.find(scope, NICE_PLAN, turn.tiers.unrecorded(), lane.attempts[0].barred)
-            count += len(found.entries)
+            count += len(lane.find(scope, NICE_PLAN, turn.tiers.unrecorded(), lane.attempts[0].barred).entries)
     turn.stale[:] = stale
     return count

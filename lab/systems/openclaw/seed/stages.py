@@ -82,23 +82,23 @@ def select(turn: SeedTurn) -> None:
     phases = turn.config.active_phases
     # With pinned_counts "inside", the Working Set takes one slot. Hard rules take their slots before other memories.
     inside = turn.pinned is not None and phases.pinned_counts == "inside"
+    turn.silent = is_silent(turn)
     limit = give_slots(turn, turn.config.max_items - inside)
     times = Counter[str]()
     if phases.repeat and turn.prompt.session is not None:
         times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
-    turn.silent = is_silent(turn)
     if turn.silent:
-        nothing_found = fallback_receipt(turn.config.scope_policy, turn.barred)
-        take(turn, ScopedSelection(Selection([], [], [SILENT]), nothing_found))
+        # No slot is filled, but the quotas are those in force.
+        empty = Selection([], [], [SILENT], turn.config.auto_recall.quota)
+        take(turn, ScopedSelection(empty, fallback_receipt(turn.config.scope_policy, turn.barred)))
         turn.final = [_hard_pick(row) for row in turn.hard]
-        if turn.config.phased:
-            _explain_suppression(turn, lane, limit)
+        _explain_suppression(turn, lane, limit)
         return
     scoped = lane.select(turn.tiers, limit)
     take(turn, scoped)
     if turn.config.phased and turn.selection.quota is None:
-        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas hold all the same.
+        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas are still in force.
         turn.selection = turn.selection._replace(quota=turn.config.auto_recall.quota)
     mark_stale(turn, _stale_dropped(turn, lane, limit))
     turn.hits = list(scoped.selection.picked)

@@ -47,7 +47,7 @@ HOSTILE = (
 )
 # A recording may name scopes freely.
 SCOPES = ("global", "--> <!-- x", "work")
-FEW = settings(max_examples=60, deadline=None, derandomize=True)
+FEW = settings(max_examples=60)
 PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 

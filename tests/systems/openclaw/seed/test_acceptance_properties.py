@@ -17,8 +17,8 @@ from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.turn import Turn
 from lab.systems.openclaw.recall.wrap import escape
 
-FEW = settings(max_examples=40, deadline=None, derandomize=True)
-MANY = settings(max_examples=100, deadline=None, derandomize=True)
+FEW = settings(max_examples=40)
+MANY = settings(max_examples=100)
 DECISIONS = {
     *("pinned", "must_quota", "nice_quota", "unknown_quota", "wildcard", "hard_rule"),
     *("recent_quota", "ignore_fill"),
