@@ -1,8 +1,9 @@
 """Read the text of a configuration: JSON, JSON5, or a safe part of YAML.
 
 A file named ``.yaml`` or ``.yml`` is YAML. Any other text is JSON or JSON5, as OpenClaw reads its own file; a text that
-is neither, and does not look like it, is read as YAML too. YAML here is what JSON can say: no anchors, aliases, tags or
-second document, and no key twice. Only ``true``, ``false``, ``null`` and decimal numbers are not text, as in YAML 1.2.
+is neither, and does not look like it, is read as YAML too. An object has no key twice. YAML here is what JSON can say:
+no anchors, aliases, tags or second document. Only ``true``, ``false``, ``null`` and decimal numbers are not text, as in
+YAML 1.2.
 """
 
 from __future__ import annotations
@@ -45,11 +46,15 @@ def parse_config(text: str, where: str) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Return the value of a YAML text, with the credentials of its URIs masked; None for an empty one.
+    """Return the value of a YAML text, with the credentials of its URIs masked; None for one of comments only.
 
-    Raises :class:`UnusableInput` for text that is not YAML or uses what is not accepted here, with line and reason.
+    Raises :class:`UnusableInput` for text that is blank, not YAML, or uses what is not accepted here, with line and
+    reason.
     """
     import yaml
+
+    if not text.strip():
+        raise UnusableInput(f"{where}:1: is empty (the file seems cut off)")
 
     if len(text) > MAX_JSON5_CHARS:
         raise UnusableInput(f"{where}: {len(text):,} characters are too many for a configuration")

@@ -12,7 +12,8 @@ import shutil
 import stat
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -289,15 +290,23 @@ def parse_json(text: str, where: str) -> Any:
 
 
 def _json5(text: str, where: str) -> Any:
+    def unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        listed = list(pairs)
+        names = Counter(name for name, _ in listed)
+        if key := next((name for name, count in names.items() if count > 1), None):
+            at = _lines_of_key(text, key)
+            raise UnusableInput(f"{where}: found the key {key!r} twice in one object{at}; remove one")
+        return dict(listed)
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         if len(text) > MAX_JSON5_CHARS:
             raise UnusableInput(f"{where}: not JSON: {error}") from None
     import json5
 
     try:
-        return json5.loads(text)
+        return json5.loads(text, object_pairs_hook=unique)
     except RecursionError:
         raise UnusableInput(f"{where}: JSON is nested too deeply") from None
     except ValueError as error:
@@ -305,6 +314,14 @@ def _json5(text: str, where: str) -> Any:
         line, reason = match.groups() if match else ("1", str(error))
         cut = " (the file seems cut off)" if "end of input" in reason or not text.strip() else ""
         raise UnusableInput(f"{where}:{line}: neither JSON nor JSON5: {reason}{cut}") from None
+
+
+def _lines_of_key(text: str, key: str) -> str:
+    """Return in which lines of a JSON5 text a key is, in whatever object; the parsers do not say where they are."""
+    name = re.escape(key)
+    spelt = re.compile(rf"(?:\"{name}\"|'{name}'|(?<![\w$]){name})\s*:")
+    lines = sorted({text.count("\n", 0, match.start()) + 1 for match in spelt.finditer(text)})
+    return f" (it is in {'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
