@@ -66,6 +66,30 @@ def text_table(
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
+def text_tables(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table whose columns are whole: those that do not fit beside each other follow in further tables.
+
+    Each of them begins with the first column.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    columns = [list(cells) for cells in zip(headers, *rows, strict=True)]
+    widths = [max(cell_len(show(cell)) for cell in cells) for cells in columns]
+    groups: list[list[int]] = []
+    room = 0
+    for column in range(1, len(widths)):
+        if widths[column] + 2 > room:
+            groups.append([0])
+            room = Console().width - widths[0]
+        groups[-1].append(column)
+        room -= widths[column] + 2
+    return "\n\n".join(
+        text_table([headers[column] for column in group], [[row[column] for column in group] for row in rows])
+        for group in groups
+    )
+
+
 def show(value: object) -> str:
     """Return a cell's text: floats by :func:`lab.formatting.number`, None as a dash."""
     return number(value) if value is None or isinstance(value, float) else str(value)
