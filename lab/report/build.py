@@ -15,7 +15,7 @@ from typing import Any
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
-from lab.measures.catalogue import MEASURES, direction, entry_of
+from lab.measures.catalogue import MEASURES, direction, entry_of, in_words
 from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import arguments, replay_command
 from lab.replay.config_notes import embedder_notes
@@ -135,7 +135,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     known, arms = hashes(run), configs(run)
     verdict, stale = verdict_model(run)
     trial = trial_line(trial_of(run))
-    contract = contract_table(summary["arms"])
+    contract = contract_table(summary["arms"], run.cutoff)
     return {
         "title": f"Recall report ({trial})" if trial else "Recall report",
         "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
@@ -242,12 +242,8 @@ def sentence(comparison: Comparison, labels: str) -> str:
 
 
 def _harm(difference: Difference) -> str:
-    entry = entry_of(difference.measure)
-    if not entry or not entry.sentence:
-        return moves(difference)
-    return (
-        f"{entry.sentence.format(candidate=difference.candidate, baseline=difference.baseline)} ({difference.measure})"
-    )
+    clause = in_words(difference.measure, difference.candidate, difference.baseline)
+    return f"{clause} ({difference.measure})" if clause else moves(difference)
 
 
 def _interval(difference: Difference) -> str:
