@@ -67,24 +67,30 @@ def _is_ours(path: Path) -> bool:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return the verdict in one line: go or no-go if the policy names a rollback; reasons for a trial in brackets.
+    """Return the verdict in one line: the clauses of :func:`clauses`."""
+    return "; ".join(clauses(verdict))
 
-    If critical rules fail, the line says why in words; with a rollback, what to do comes first, and the rules below it
-    say why. If the policy has a control, the line says whether the candidate is worth having beside it; if the arms
-    were not judged alike, it says so.
+
+def clauses(verdict: Verdict) -> list[str]:
+    """Return what a verdict says first: the decision, then what stands beside it.
+
+    The decision is go or no-go if the policy names a rollback; reasons for a trial are in brackets. If critical rules
+    fail, it says why in words; with a rollback, what to do comes next, and the rules below it say why. If the policy
+    has a control, the second clause says whether the candidate is worth having beside it. If the arms were not judged
+    alike, the last one says so.
     """
     decided = _decided(verdict) + (f" [{trial}]" if (trial := trial_line(verdict.trial)) else "")
     failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
     words = list(map(_in_words, failing[:MOST_NAMED])) if verdict.rollback is None else []
     if words and len(failing) > MOST_NAMED:
         words.append(f"and {counted(len(failing) - MOST_NAMED, 'more rule')} {FAIL}")
-    parts = [f"{decided}: {words[0]}", *words[1:]] if words else [decided]
+    parts = [f"{decided}: {'; '.join(words)}" if words else decided]
     if verdict.control:
         parts.append(verdict.control.sentence)
     if verdict.judged and verdict.judged["apart"]:
         shares = ", ".join(number(share) for share in verdict.judged["shares"].values())
         parts.append(f"the arms are not judged alike (Judged@{verdict.judged['k']} {shares})")
-    return "; ".join(parts)
+    return parts
 
 
 def _in_words(line: Line) -> str:
