@@ -138,7 +138,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     contract = contract_table(summary["arms"], run.cutoff)
     return {
         "title": f"Recall report ({trial})" if trial else "Recall report",
-        "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
+        "sentence": sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
         "verdict": verdict,
         "stale": stale,
         "embedder": embedder_notes(resolved),
@@ -212,13 +212,15 @@ def alone(run: RunDirectory, summary: Mapping[str, Any]) -> str:
         if (entry := entry_of(name)) and entry.sentence and (value := means["measures"].get(name)) is not None
     ]
     results = f": {'; '.join(parts)}" if parts else ""
-    return f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}{results}."
+    return (
+        f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}, {run.haystack}{results}."
+    )
 
 
 def sentence(comparison: Comparison, labels: str) -> str:
     """Return the result in one sentence: each primary measure with its interval, then other measures that got worse.
 
-    ``labels`` names the source of the importance labels.
+    ``labels`` names the source of the importance labels, and the haystack.
     """
     primary = {difference.measure.partition("@")[0]: difference for difference in shown(comparison)}
     conversations = max((difference.conversations for difference in comparison.differences), default=0)

@@ -21,7 +21,7 @@ from lab.runs.directory import RunDirectory
 # of items that every arm can inject.
 CUT_HARMS = ("Forbidden", "CleanHit")
 CONTRACT = (
-    *("Future", "Duplicates", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope", "StaleRecall"),
+    *("StaleRecall", "Future", "Duplicates", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope"),
     *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems"),
 )
 MOST_LINES, MOST_SLICES = 40, 30

@@ -316,7 +316,7 @@ def test_report_of_one_arm_has_no_comparison(make_run: MakeRun) -> None:
     (row,) = data["table"]
     means = dict(zip(data["columns"], row[1:], strict=True))
     said = (
-        f"hybrid alone, 1 conversation, labels {run.labels}: a relevant memory is injected at "
+        f"hybrid alone, 1 conversation, labels {run.labels}, {run.haystack}: a relevant memory is injected at "
         f"{means['Success@6']:.0%} of the probes; "
     )
     page = (run.path / "report.html").read_text("utf-8")

@@ -49,6 +49,7 @@ def test_report_names_the_haystack_in_run_list_and_command(filled: RunDirectory)
     build_report(run)
     page = (run.path / "report.md").read_text("utf-8")
     assert f"* haystack: {ADDED}" in page
+    assert f"labels recorded, {ADDED}: " in page.replace("\\", "")
     assert " --haystack 100 " in page
     assert ADDED in source_of(run)
     assert ADDED in (run.path / "report.html").read_text("utf-8")
