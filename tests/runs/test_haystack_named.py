@@ -36,8 +36,10 @@ def test_haystack_text_names_number_and_other_sets() -> None:
 
 def test_score_begins_with_the_haystack(filled: RunDirectory, sound: RunDirectory, lab: Lab) -> None:
     for run, haystack in ((filled, ADDED), (sound, NONE)):
-        printed = " ".join(lab("score", run.path).out.split())
-        assert f"3 conversations, labels recorded, {haystack} arm" in printed
+        printed = lab("score", run.path).out.splitlines()
+        at = printed.index("3 conversations, labels recorded")
+        assert printed[at + 1] == haystack
+        assert printed[at + 2].startswith("arm ")
 
 
 def test_report_names_the_haystack_in_run_list_and_command(filled: RunDirectory) -> None:
@@ -47,6 +49,7 @@ def test_report_names_the_haystack_in_run_list_and_command(filled: RunDirectory)
     build_report(run)
     page = (run.path / "report.md").read_text("utf-8")
     assert f"* haystack: {ADDED}" in page
+    assert f"labels recorded, {ADDED}: " in page.replace("\\", "")
     assert " --haystack 100 " in page
     assert ADDED in source_of(run)
     assert ADDED in (run.path / "report.html").read_text("utf-8")
