@@ -202,6 +202,8 @@ def lint(
         judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} irrelevant"
         judged += f", {report.unjudged} unjudged" if report.unjudged else ""
         emit_folded(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
+        if report.captures:
+            emit_folded(f"captures: {', '.join(f'{count} {name}' for name, count in report.captures.items())}")
         if report.conditions:
             emit_folded(
                 f"planted conditions: {', '.join(f'{name} {count}' for name, count in report.conditions.items())}"
@@ -294,19 +296,20 @@ def split(
     from lab.golden.write import golden_bytes, write_new_folder
 
     halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
-    write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.probes) for name, half in halves.items()})
+    write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.judged) for name, half in halves.items()})
     counts: dict[str, dict[str, Any]] = {}
     for name, half in halves.items():
-        conversations = sorted({probe.conversation for probe in half.probes})
+        conversations = sorted({probe.conversation for probe in half.judged})
         gold = sum(bool(probe.relevant) for probe in half.probes)
         counts[name] = {"conversations": conversations, "probes": len(half.probes), "with_gold": gold}
+        counts[name]["captures"] = len(half.captures)
     if as_json:
         emit_json(counts)
         return
     emit_table(
-        ["file", "conversations", "probes", "with gold"],
+        ["file", "conversations", "probes", "with gold", "captures"],
         [
-            [f"{name}.jsonl", len(half["conversations"]), half["probes"], half["with_gold"]]
+            [f"{name}.jsonl", len(half["conversations"]), half["probes"], half["with_gold"], half["captures"]]
             for name, half in counts.items()
         ],
     )

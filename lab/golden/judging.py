@@ -305,7 +305,7 @@ def aside(golden: Path) -> Aside:
 
 def judged_keys(golden: GoldenSet, beside: Aside) -> dict[str, set[str]]:
     """Return all memories that were judged for each probe, in a golden set or in the side files beside it."""
-    return {probe.id: {*marks(probe), *beside.refused.get(probe.id, ())} for probe in golden.probes}
+    return {probe.id: {*marks(probe), *beside.refused.get(probe.id, ())} for probe in golden.judged}
 
 
 def _state(golden: Path) -> str:

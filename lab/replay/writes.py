@@ -1,4 +1,8 @@
-"""What systems wrote in a conversation, as ``writes/<conversation>.parquet``, without texts."""
+"""What systems wrote in a conversation, as ``writes/<conversation>.parquet``, without texts.
+
+Captured items are judged here, because a run holds no texts: by the captures of the golden set, by the memories that
+its probes need, and against each other.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,9 @@ def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, turns: int) -> p
 
     Columns: ``arm, turn, seq, what`` (created, updated or deleted), ``id, chars`` (Unicode characters; 0 if deleted),
     ``sources`` (a list), ``echo`` (the text repeats what was injected at this turn), and of the alignment
-    (:mod:`lab.golden.align`) ``memory, rule, score``, null if there is none.
+    (:mod:`lab.golden.align`) ``memory, rule, score``, null if there is none. ``keep`` is the judgement of the candidate
+    that the item is aligned to: its grade, 0 not to keep, -1 never to store; null if it is unjudged. ``again`` says
+    that the item repeats one that the arm held, ``leak`` that it holds what must never be stored.
     """
     import pyarrow as pa
 
