@@ -63,14 +63,17 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 def scan(messages: Sequence[Message], bounds: Bounds) -> Scanned:
     """Return the texts of the last messages within the bounds.
 
-    Messages after the one that used up the units do not count as read, and all of their units count as left out.
+    Text blocks beyond the bound count as left out. Messages after the one that used up the units do not count as read,
+    and all of their units count as left out.
     """
     recent = messages if bounds.messages is None else messages[-bounds.messages :]
     kept: list[Text] = []
     read = used = truncated = 0
     for message in reversed(recent) if bounds.newest_first else recent:
         read += bounds.units is None or used < bounds.units
-        texts = [text for text in message.texts if text][: bounds.blocks]
+        texts = [text for text in message.texts if text]
+        truncated += sum(map(js_length, () if bounds.blocks is None else texts[bounds.blocks :]))
+        texts = texts[: bounds.blocks]
         for text in reversed(texts) if bounds.newest_first else texts:
             length = js_length(text)
             if bounds.units is not None and length > bounds.units - used:
