@@ -12,7 +12,7 @@ from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import listed, receipts_table
-from lab.replay.writes import ECHO_CHARS, alignments, is_echo, writes_table
+from lab.replay.writes import ECHO_CHARS, Wanted, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Item, Stored, Writes
 from lab.systems.fixed import FixedArm, recall_of
@@ -27,6 +27,7 @@ MEMORIES = (
 RECORDING = Recording("c", TURNS, MEMORIES)
 # The first memory is judged relevant, the second misleading; the third is not judged.
 PROBES = (Probe("q", "c", None, "tea", (Judgement("c/s/t0#0"),), forbidden=(Judgement("c/s/t0#1"),)),)
+NOTHING_WANTED = Wanted({}, (), frozenset())
 TEA = Stored("m1", "Tea at five for Anna, says Anna", ("c/s/t0",))
 BEES = Stored("m2", "Bees of Ben behind the barn", ("c/s/t0",))
 
@@ -63,12 +64,13 @@ def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
         ("mine", "m1"): Alignment("c/s/t0#0", "source", 0.5),
         ("other", "m2"): Alignment("c/s/t0#1", "text", 0.7),
     }
-    table = writes_table(some, aligned, 3)
+    table = writes_table(some, aligned, NOTHING_WANTED, 3)
     write_table(table, tmp_path / "w.parquet")
     assert read_table(tmp_path / "w.parquet").to_pylist() == table.to_pylist()
-    assert table.schema.metadata == {b"kind": b"lab.writes", b"schema_version": b"1", b"turns": b"3"}
+    counts = {b"turns": b"3", b"candidates": b"0", b"gold": b"0"}
+    assert table.schema.metadata == {b"kind": b"lab.writes", b"schema_version": b"2"} | counts
     names = ["arm", "turn", "seq", "what", "id", "chars", "sources", "echo", "memory", "rule"]
-    assert table.column_names == [*names, "score"]
+    assert table.column_names == [*names, "score", "keep", "gold", "again", "leak", "receipt"]
     rows = table.to_pylist()
     assert [[row[name] for name in names] for row in rows] == [
         ["mine", "c/s/t0", 0, "created", "m1", 31, ["c/s/t0"], True, "c/s/t0#0", "source"],
@@ -82,9 +84,9 @@ def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
 
 
 def test_writes_table_without_writes_has_the_same_columns() -> None:
-    table = writes_table([], {}, 3)
+    table = writes_table([], {}, NOTHING_WANTED, 3)
     assert table.num_rows == 0
-    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, 3).schema
+    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, NOTHING_WANTED, 3).schema
 
 
 @pytest.mark.parametrize(
