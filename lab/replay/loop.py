@@ -49,12 +49,16 @@ class Answered(NamedTuple):
 
 
 class TurnWrites(NamedTuple):
-    """What one arm wrote at a turn; ``context`` is the text that it had injected at that turn, blank if none."""
+    """What one arm wrote at a turn; ``context`` is the text that it had injected at that turn, blank if none.
+
+    ``derived``: the recall wrote it, such as a Working Set, so it is no capture of the turn.
+    """
 
     arm: str
     turn: Turn
     writes: Writes
     context: str
+    derived: bool = False
 
 
 class RecallCall(NamedTuple):
@@ -192,7 +196,7 @@ def replay(
                     if point.is_recall_turn:
                         injected[answered.arm] = answered.recall.context
                         if answered.recall.writes:
-                            on_writes(TurnWrites(answered.arm, turn, answered.recall.writes, ""))
+                            on_writes(TurnWrites(answered.arm, turn, answered.recall.writes, "", derived=True))
                     yield answered
             for seat in watching:
                 writes = seat.observe(turn)

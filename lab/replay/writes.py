@@ -106,8 +106,8 @@ def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted, 
     (:mod:`lab.golden.align`) ``memory, rule, score``, null if there is none. ``keep`` is the judgement of the candidate
     that the item is aligned to: its grade, 0 not to keep, -1 never to store; null if it is unjudged. ``gold``: a probe
     needs the memory that it is aligned to. ``again``: it repeats an item that the arm stored before. ``leak``: it holds
-    a secret. ``receipt``: the receipt as JSON. The metadata has the number of ``turns``, of ``candidates`` to keep, and
-    of memories that probes need (``gold``).
+    a secret. ``receipt``: the receipt as JSON. ``derived``: a recall wrote it, and no turn. The metadata has the number
+    of ``turns``, of ``candidates`` to keep, and of memories that probes need (``gold``).
     """
     import pyarrow as pa
 
@@ -131,6 +131,7 @@ def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted, 
             "again": booleans([row.again for row in rows]),
             "leak": booleans([row.leak for row in rows]),
             "receipt": strings([row.receipt for row in rows]),
+            "derived": booleans([row.entry.derived for row in rows]),
         }
     )
     counts = {
@@ -150,9 +151,10 @@ def _lines(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted) -> Ite
         for what, memories in (("created", entry.writes.created), ("updated", entry.writes.updated)):
             for stored in memories:
                 match = aligned.get((entry.arm, stored.id))
-                again = what == "created" and stored_before.has(stored.text)
+                again = what == "created" and not entry.derived and stored_before.has(stored.text)
                 yield _Line(entry, what, stored, match, wanted.keep(match), again, wanted.leaks(stored.text))
-                stored_before.add(stored.text)
+                if not entry.derived:
+                    stored_before.add(stored.text)
         for identity in entry.writes.deleted:
             yield _Line(entry, "deleted", Stored(identity, ""))
         if entry.writes.receipt:

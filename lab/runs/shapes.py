@@ -26,7 +26,7 @@ _WRITES = {
     **dict.fromkeys(("arm", "turn", "what", "id", "memory", "rule", "receipt"), _TEXT),
     **dict.fromkeys(("seq", "chars"), _COUNT),
     "sources": f"list of {_TEXT}",
-    **dict.fromkeys(("echo", "gold", "again", "leak"), _FLAG),
+    **dict.fromkeys(("echo", "gold", "again", "leak", "derived"), _FLAG),
     "score": "double",
     "keep": "int8",
 }

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 
-COLUMNS = ("arm", "what", "memory", "keep", "gold", "echo", "again", "leak")
+COLUMNS = ("arm", "what", "memory", "keep", "gold", "echo", "again", "leak", "derived")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Counts of one arm in a conversation of ``turns`` turns.
+    """Counts of one arm in a conversation of ``turns`` turns, without what its recalls derived.
 
     Of the ``created`` memories, ``echoes`` repeat what was injected at their turn, ``repeats`` what was stored before,
     and ``leaks`` hold a secret; ``judged`` are aligned to a judged candidate, and ``kept`` to one that should be kept.
@@ -42,7 +42,7 @@ def read_writes(run: RunDirectory, conversation: str) -> dict[str, Written]:
     table = read_table(run.check(path), COLUMNS)
     metadata = table.schema.metadata or {}
     turns, candidates, gold = (int(metadata.get(name, b"0")) for name in (b"turns", b"candidates", b"gold"))
-    rows = table.to_pylist()
+    rows = [row for row in table.to_pylist() if not row["derived"]]
     counts = {}
     for arm in (info.name for info in run.manifest.resolved.arms if info.writes):
         created = [row for row in rows if (row["arm"], row["what"]) == (arm, "created")]
