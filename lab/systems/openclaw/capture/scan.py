@@ -77,7 +77,7 @@ def scan(messages: Sequence[Message], bounds: Bounds) -> Scanned:
         for text in reversed(texts) if bounds.newest_first else texts:
             length = js_length(text)
             if bounds.units is not None and length > bounds.units - used:
-                text = bounds.cut(text, bounds.units - used)  # noqa: PLW2901 - the text that is read from here on
+                text = bounds.cut(text, bounds.units - used)
             units = js_length(text)
             truncated += length - units
             used += units

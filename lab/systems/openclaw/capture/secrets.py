@@ -22,9 +22,7 @@ _FAMILIES = (
         rf"\baws[_-]?secret[_-]?access[_-]?key\b{_SPACE}*[:=]{_SPACE}*[\"']?[A-Za-z0-9/+=]{{20}}",
         re.IGNORECASE | re.ASCII,
     ),
-    re.compile(
-        rf"\bauthorization{_SPACE}*:{_SPACE}*bearer{_SPACE}+[A-Za-z0-9._~+/=-]{{16}}", re.IGNORECASE | re.ASCII
-    ),
+    re.compile(rf"\bauthorization{_SPACE}*:{_SPACE}*bearer{_SPACE}+[A-Za-z0-9._~+/=-]{{16}}", re.IGNORECASE | re.ASCII),
     re.compile(rf"\bBearer{_SPACE}+[A-Za-z0-9._~+/=-]{{24}}", re.ASCII),
 )
 
