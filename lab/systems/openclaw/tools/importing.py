@@ -18,12 +18,11 @@ from lab.systems.openclaw.recall.scope import normalise, scope_token
 from lab.systems.openclaw.tools.admin import (
     DEDUPE_ID_TEXT,
     DEDUPE_NONE,
-    MAX_LIMIT,
-    admin_limit,
     admin_scope,
     dedupe_mode,
     format_of,
     is_working_set,
+    transfer_limit,
 )
 from lab.systems.openclaw.tools.context import Embedded, ToolContext, ToolResult, Vector
 from lab.systems.openclaw.tools.records import Broken, read_records
@@ -201,7 +200,11 @@ def memory_import(
     if context.read_only and not dry:
         return context.refuse_write(TOOL, "import memories", hint=_READ_ONLY_HINT)
     started = context.now_ms()
-    kind, override, most = format_of(str(path), file_format), admin_scope(scope), admin_limit(limit, MAX_LIMIT)
+    kind, override, most = (
+        format_of(str(path), file_format),
+        admin_scope(scope),
+        transfer_limit(limit, upstream=context.upstream),
+    )
     records = read_records(path, kind, strict=context.upstream)[:most]
     stored = context.table.rows()
     mode = dedupe_mode(dedupe)

@@ -284,3 +284,15 @@ def test_memory_import_writes_all_rows_at_once(bench: Any, write: Write) -> None
     context = replace(table.context, table=Once())
     memory_import(context, write(*({"text": f"memory {number}"} for number in range(600))))
     assert (Once.calls, len(context.table.rows())) == (1, 600)
+
+
+@pytest.mark.parametrize(("upstream", "count"), [(True, 5000), (False, 5001)])
+def test_transfers_of_more_than_5000_rows_are_complete_in_seed(
+    bench: Any, tmp_path: Path, upstream: bool, count: int
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(f'{{"text": "memory {number}"}}\n' for number in range(5001)), "utf-8")
+    table = bench(upstream=upstream, embed=lambda texts: [[1.0] * table.context.dimension] * len(texts))
+    assert counts(memory_import(table.context, path)) == (count, 0, 0)
+    assert memory_export(table.context, tmp_path / "out").details["count"] == count
+    assert memory_export(table.context, tmp_path / "out", limit="7").details["count"] == 7
