@@ -36,6 +36,8 @@ MISSING_TEXT, SECRET = "missing_text", "secret_like"
 NO_VECTOR = "missing_vector_and_embeddings"
 NO_TIME, WORKING_SET, NEW_ID = "bad_created_at", "working_set", "id_in_use"
 _LAST_MS = 8.64e15
+# Fields besides the text that are stored as they come.
+_FREE = ("scope", "trust_tier", "source_kind", "source_ref", "lang", "media_kind", "media_refs")
 _READ_ONLY_HINT = " Re-run with dryRun/validateOnly if you only need validation."
 
 
@@ -73,7 +75,7 @@ class _Import:
             self.skipped += 1
             self._warn(index, WORKING_SET)
             return
-        if not self.context.upstream and holds_secret(text):
+        if not self.context.upstream and holds_secret(text, *(fields.get(key) for key in _FREE)):
             self._fail(index, SECRET)
             return
         given = str(fields["id"]) if is_uuid(fields.get("id")) else None

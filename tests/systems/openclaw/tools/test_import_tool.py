@@ -299,6 +299,14 @@ def test_transfers_of_more_than_5000_rows_are_complete_in_seed(
     assert memory_export(table.context, tmp_path / "out", limit="7").details["count"] == 7
 
 
+@pytest.mark.parametrize("field", ["scope", "trust_tier", "source_ref", "media_refs", "lang"])
+def test_memory_import_secret_in_another_field_is_refused_in_seed(bench: Any, write: Write, field: str) -> None:
+    table = bench()
+    value = [5, [SECRET]] if field == "media_refs" else SECRET
+    result = memory_import(table.context, write({"text": "alpha", field: value}))
+    assert (result.details["failures"], table.rows) == ([{"index": 0, "reason": "secret_like"}], [])
+
+
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from(["5", "high"])
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
