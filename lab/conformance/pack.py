@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab.conformance.capture_pack import captures_of, unclosed_block
 from lab.conformance.e2e import plugin_config
 from lab.conformance.functions_inject import budget
 from lab.conformance.functions_other import shown_clamp
@@ -67,7 +68,7 @@ def _unknown(value: Any) -> Runs:
 
 
 def _not_compared(value: Any) -> Runs:
-    return _skipped("capture, the tools and Wei Ji are not checked yet", value)
+    return _skipped("the tools and Wei Ji are not checked yet", value)
 
 
 def _config(plugin: str, config: Value) -> EngineConfig:
@@ -89,7 +90,9 @@ def _skipped(why: str, value: Any) -> Runs:
 def _cases(cases: Sequence[Value]) -> Runs:
     for case in cases:
         name = case["name"]
-        if "kind" in case:
+        if case.get("kind") == "capture":
+            yield from _prefixed(name, captures_of(case))
+        elif "kind" in case:
             yield from _prefixed(name, _not_compared([case]))
         else:
             no_vector = NO_VECTOR.get(case["embedding"])
@@ -194,6 +197,10 @@ def _runs(dedupe: HookDedupe, at: int) -> bool:
     return not dedupe.is_repeat("session", 1, "how do we deploy?", at)
 
 
+def _unclosed(expected: Sequence[str]) -> Runs:
+    yield "stored", partial(unclosed_block, list(expected))
+
+
 def _equal(expected: Any, answer: Callable[[], Any]) -> Run:
     return lambda: difference(expected, answer())
 
@@ -212,5 +219,5 @@ PARTS: dict[str, Callable[[Any], Runs]] = {
     "ws_row_in_must_tier": _working_set_in_must_tier,
     "hook_dedupe": _hook,
     "wei_ji": _not_compared,
-    "unclosed_artefact_capture": _not_compared,
+    "unclosed_artefact_capture": _unclosed,
 }
