@@ -54,7 +54,7 @@ def demo(
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
     from lab.set_registry import DEMO, shipped
-    from lab.sweep.saturation import saturation, write_points
+    from lab.sweep.saturation import FILE, saturation, write_points
 
     out = out or Path("reports/demo-all" if everything else "reports/demo")
     recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")
@@ -69,11 +69,11 @@ def demo(
         summary = summarise(scores, read_gold(run), run.arms)
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
     with _step("saturation", took):
-        if not (run.path / "saturation.parquet").exists():
+        if not (run.path / FILE).exists():
             points = saturation(
                 recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded", conversation=chosen
             )
-            write_points(points, run.path / "saturation.parquet")
+            write_points(points, run.path / FILE)
     with _step("report", took):
         files = build_report(run, BASELINE, CANDIDATE)
     reasons = trial(run.manifest)
@@ -91,18 +91,18 @@ def demo(
         return
     emit_trial(reasons)
     n = summary["arms"]["none"]["n"]
-    emit(f"{len(run.conversations)} conversations, {n} probes with gold, labels and scopes as recorded")
+    emit_folded(
+        f"{len(run.conversations)} conversations, {n} probes with gold, labels and scopes as recorded, {run.haystack}"
+    )
     first = headlines(run.cutoff)
     emit_table(
         ["arm", *first],
-        [[name, *(one["measures"].get(measure) for measure in first)] for name, one in summary["arms"].items()],
+        [[name, *(means["measures"].get(measure) for measure in first)] for name, means in summary["arms"].items()],
     )
-    for one in comparison.differences:
-        if one.measure in comparison.primary and one.estimate.low is not None and one.estimate.high is not None:
-            emit(
-                f"quota minus first  {one.measure:<11} {signed(one.estimate.mean)}"
-                f"  (95 % interval {interval(one.estimate.low, one.estimate.high)})"
-            )
+    for difference in comparison.differences:
+        mean, low, high = difference.estimate.mean, difference.estimate.low, difference.estimate.high
+        if difference.measure in comparison.primary and low is not None and high is not None:
+            emit(f"quota minus first  {difference.measure:<11} {signed(mean)}  (95 % interval {interval(low, high)})")
     spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
     emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
     _emit_next(run, comparison, files[0], more=len(others) if chosen else 0)

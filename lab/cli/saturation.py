@@ -9,7 +9,6 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
-from lab.errors import UnusableInput
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,11 +31,10 @@ def saturation(
 ) -> None:
     """Increase the must_remember share and chart every policy."""
     from lab.report.figures import saturation_figure, save
-    from lab.sweep.saturation import means, write_points
+    from lab.sweep.saturation import FILE, means, write_points
     from lab.sweep.saturation import saturation as sweep
 
-    if (out / "manifest.json").exists():
-        raise UnusableInput(f"{out}: is a run directory, whose chart would be replaced; choose another --out")
+    options.require_no_run(out)
     points = sweep(
         path,
         format,
@@ -49,7 +47,7 @@ def saturation(
         jobs=jobs,
         announce=announce,
     )
-    write_points(points, out / "saturation.parquet")
+    write_points(points, out / FILE)
     files = save(saturation_figure(points), out / "saturation")
     if as_json:
         emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TypeVar, get_args
 
 from lab.measures import definitions
-from lab.measures.model import SHARE, YES, Direction, Measure, RankMeasure, TurnMeasure, Unit, name_over_probes
+from lab.measures.model import NET, SHARE, YES, Direction, Measure, RankMeasure, TurnMeasure, Unit, name_over_probes
 
 Kind = TypeVar("Kind", bound=Measure)
 
@@ -65,6 +65,12 @@ def entry_of(measure: str) -> Measure | None:
     return BY_NAME.get(stem) or BY_NAME.get(stem.partition("(rel=")[0])
 
 
+def in_words(measure: str, candidate: float | None, baseline: float | None) -> str | None:
+    """Return the means of two arms as a clause; None if the measure has no sentence."""
+    entry = entry_of(measure)
+    return entry.sentence.format(candidate=candidate, baseline=baseline) if entry and entry.sentence else None
+
+
 def canonical(name: str) -> str:
     """Return the name of a measure given by name or alias: ``hit@5`` is Success@5, ``MRR`` is RR."""
     stem, at, k = name.partition("@")
@@ -80,7 +86,7 @@ def direction(measure: str) -> Direction:
 def widest(measure: str) -> float | None:
     """Return the largest possible difference of two values of a measure; None if its range has no upper end."""
     entry = entry_of(measure)
-    return {SHARE: 1.0, YES: 1.0, "-1, 0 or 1": 2.0}.get(entry.range) if entry else None
+    return {SHARE: 1.0, YES: 1.0, NET: 2.0}.get(entry.range) if entry else None
 
 
 def is_better(measure: str, low: float, high: float) -> bool | None:

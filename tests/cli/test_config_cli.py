@@ -145,9 +145,9 @@ def test_features_not_implemented_are_listed_or_refused(lab: Lab, tmp_path: Path
     (tmp_path / "live.json").write_text('{"weijiMemoryPreflight": true, "gbrainMirror": true}')
     (tmp_path / "own.json").write_text('{"weijiMemoryPreflight": true, "lab": {"arm": "engine"}}')
     for command in ("show", "check"):
-        told = lab("config", command, "live.json", cwd=tmp_path)
-        assert (told.returncode, told.stderr) == (0, "")
-        assert told.stdout.count("not implemented here: weijiMemoryPreflight, gbrainMirror\n") == 1
+        done = lab("config", command, "live.json", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("not implemented here: weijiMemoryPreflight, gbrainMirror\n") == 1
         found = json.loads(lab("config", command, "live.json", "--json", cwd=tmp_path).stdout)
         assert found["missing"] == ["weijiMemoryPreflight", "gbrainMirror"]
     refused = lab("config", "show", "own.json", cwd=tmp_path)

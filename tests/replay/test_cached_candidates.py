@@ -23,6 +23,24 @@ from lab.runs.code import READERS, RECEIPT_SOURCES, code_key
 Read = Callable[[Path], dict[str, bytes]]
 
 
+@pytest.fixture
+def package_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the sources that receipts depend on, which the lab then takes for its own."""
+    source = Path(str(lab.__file__)).parent
+    for part in RECEIPT_SOURCES:
+        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
+        copy(source / part, tmp_path / part)
+    key = code_key.__wrapped__()
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
+    assert code_key.__wrapped__() == key
+    return tmp_path
+
+
+def _edit(path: Path) -> None:
+    with path.open("a") as opened:
+        opened.write("\n")
+
+
 @pytest.mark.parametrize(
     "edited",
     [
@@ -35,29 +53,16 @@ Read = Callable[[Path], dict[str, bytes]]
         "replay/loop.py",
     ],
 )
-def test_code_key_any_edited_source_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str) -> None:
-    source = Path(str(lab.__file__)).parent
-    for part in RECEIPT_SOURCES:
-        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
-        copy(source / part, tmp_path / part)
-    ours = code_key.__wrapped__()
-    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
-    assert code_key.__wrapped__() == ours
-    with (tmp_path / edited).open("a") as opened:
-        opened.write("\n")
-    assert code_key.__wrapped__() != ours
+def test_code_key_any_edited_source_differs(package_copy: Path, edited: str) -> None:
+    before = code_key.__wrapped__()
+    _edit(package_copy / edited)
+    assert code_key.__wrapped__() != before
 
 
-def test_code_key_edited_reader_of_runs_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Path(str(lab.__file__)).parent
-    for part in RECEIPT_SOURCES:
-        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
-        copy(source / part, tmp_path / part)
-    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
+def test_code_key_edited_reader_of_runs_is_equal(package_copy: Path) -> None:
     before = code_key.__wrapped__()
     for name in READERS:
-        with (tmp_path / name).open("a") as opened:
-            opened.write("\n")
+        _edit(package_copy / name)
     assert code_key.__wrapped__() == before
 
 
@@ -98,11 +103,11 @@ def test_code_key_covers_every_module_that_a_replay_loads() -> None:
 
 def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of: Read) -> None:
     desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
-    asked, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
-    fresh = run_replay(asked, desk.home / "fresh", use_cache=False).run
+    request, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
+    fresh = run_replay(request, desk.home / "fresh", use_cache=False).run
     assert not kept.exists()
-    run_replay(asked, desk.home / "usual")
-    plan = make_plan(asked)
+    run_replay(request, desk.home / "usual")
+    plan = make_plan(request)
     (recording,) = plan.recordings
     rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
     # A valid file with a wrong answer, as outdated code would have written it.
@@ -110,8 +115,8 @@ def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of:
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
     stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
     before = files_of(kept)
-    again = run_replay(asked, desk.home / "again", use_cache=False).run
+    again = run_replay(request, desk.home / "again", use_cache=False).run
     assert files_of(kept) == before
     assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
     # Control: a replay with the cache does return the outdated answer.
-    assert run_replay(asked, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()
+    assert run_replay(request, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()

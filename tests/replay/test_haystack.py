@@ -200,6 +200,8 @@ def test_haystack_from_another_set_fills_what_is_missing(operators: Path, tmp_pa
         (few / f"{name}.jsonl").write_bytes((operators / f"{name}.jsonl").read_bytes())
     with pytest.raises(TooFew, match=r"add another set with --haystack-from SET\[:FORMAT\]") as error:
         plan_of(few, haystack=200)
+    with pytest.raises(TooFew, match=f"haystack 90000: {few} and operators supply at most "):
+        plan_of(few, haystack=90_000, haystack_from=(str(operators),))
     plan = plan_of(few, haystack=200, haystack_from=(f"{operators}:lab",))
     assert plan.haystack is not None
     assert list(plan.haystack.sets) == ["operators"]
@@ -265,18 +267,18 @@ def test_random_arm_rarely_hits_the_shipped_set_by_default(tmp_path: Path) -> No
 
 
 def test_manifest_records_the_haystack_and_resume_refuses_another(operators: Path, tmp_path: Path) -> None:
-    asked = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", limit=2, haystack=50)
-    run = run_replay(asked, tmp_path / "run").run
+    request = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", limit=2, haystack=50)
+    run = run_replay(request, tmp_path / "run").run
     recorded = run.manifest.resolved.haystack
     assert recorded is not None
     assert (recorded.memories, recorded.seed) == (50, 0)
     assert {name: counts.added for name, counts in recorded.conversations.items()} == dict.fromkeys(
         run.conversations, 50
     )
-    assert run_replay(asked, tmp_path / "run").skipped == tuple(run.conversations)
+    assert run_replay(request, tmp_path / "run").skipped == tuple(run.conversations)
     for other in (0, 49):
         with pytest.raises(OtherArguments, match="different arguments: haystack"):
-            run_replay(replace(asked, haystack=other), tmp_path / "run")
+            run_replay(replace(request, haystack=other), tmp_path / "run")
 
 
 def without_haystack(golden: GoldenSet) -> GoldenSet:

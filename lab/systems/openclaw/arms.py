@@ -304,7 +304,7 @@ class PolicySystem(_Engine):
         """Run the policy (E-12). Tiers are searched and fused when the policy requests them."""
         settings = self.config.auto_recall
         if tiers.silent(scope, self.config.silence):
-            return Selection([], [], [SILENT])
+            return Selection([], [], [SILENT], settings.quota if self.arm.system == "tier_quota_v1" else None)
         plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
         choose = policy_named(self.arm.system)
         return choose(plans, settings.max_items, settings, lambda plan: tiers.fused(plan, scope))
