@@ -107,11 +107,10 @@ PLUGIN: dict[str, Knob | Section] = {
             "captureTodo": _flag(False),
             "maxTodoPerTurn": _whole(1, 0, 3),
             "todoDedupeWindowHours": _whole(24, 1, 168),
-            "todoStaleTtlDays": _whole(7, 1, 90)._replace(here=True),
+            "todoStaleTtlDays": _whole(7, 1, 90),
             "dedupeSimilarityThreshold": _number(0.92, 0.7, 0.99),
             "duplicateSearchMinScore": _number(0.94, 0.8, 0.999),
-        },
-        here=False,
+        }
     ),
     "scopePolicy": Section(
         {
