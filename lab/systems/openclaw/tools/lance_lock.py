@@ -40,7 +40,7 @@ class WriterLock:
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except PermissionError:
-            raise UnusableInput(f"{self.path.parent}: you may not write to this folder; use --read-only") from None
+            raise UnusableInput(f"{self.path.parent}: this user may not write to the folder") from None
         except OSError as error:
             raise cannot_write(self.path, error) from error
         try:

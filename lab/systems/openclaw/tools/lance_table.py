@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ATTEMPTS = 8
+KEEP_SECONDS = 7 * 24 * 3600
 # Columns whose values follow from the text. Nobody knows where an older row came from.
 DERIVED = ("lang", "hard_rule")
 _UNFILLED = " OR ".join(f"{name} IS NULL" for name in DERIVED)
@@ -49,14 +50,15 @@ _UNFILLED = " OR ".join(f"{name} IS NULL" for name in DERIVED)
 class TableSettings:
     """How a table is kept, recorded in receipts.
 
-    ``compact_every``: after so many commits, fragments are merged, and once more on closing if ``compact_on_close``
-    commits or more are left. ``keep_seconds``: how long older versions stay for readers that opened them.
+    ``compact_every``: after so many commits of this process, fragments are merged, and once more on closing if
+    ``compact_on_close`` commits or more are left. ``keep_seconds``: versions older than this are deleted by a
+    compaction; the default is LanceDB's, so that nobody's history is lost by storing.
     ``wait_seconds``: how long to wait for another writer of the lab.
     """
 
     compact_every: int = 128
     compact_on_close: int = 8
-    keep_seconds: int = 60
+    keep_seconds: int = KEEP_SECONDS
     wait_seconds: float = 10.0
 
     def describe(self) -> dict[str, Any]:
@@ -96,8 +98,11 @@ class LanceTable(LanceReader):
         self.read_only_reason = "it was opened read-only" if read_only else ""
         if gateway and not read_only and not despite_gateway:
             self.read_only_reason = f"a running gateway uses it: {gateway}"
+        elif not read_only and (protected := _protected(folder)):
+            self.read_only_reason = f"{protected} is write-protected (chmod u+w permits it)"
         # A reader in the gateway may need files of older versions for as long as it runs.
-        self._keep = timedelta(days=7) if gateway else timedelta(seconds=self.settings.keep_seconds)
+        keep = max(self.settings.keep_seconds, KEEP_SECONDS) if gateway else self.settings.keep_seconds
+        self._keep = timedelta(seconds=keep)
         if gateway and despite_gateway:
             self.notes.append(f"{folder}: a running gateway uses it ({gateway}); it sees new rows after a restart")
         inside = folder.name == f"{TABLE}.lance"
@@ -242,9 +247,7 @@ class LanceTable(LanceReader):
                 # A killed process may leave a folder without a version, which is no table.
                 if create is not None and not any(versions.glob("*.manifest")):
                     return database.create_table(TABLE, schema=schema(create))
-                table = database.open_table(TABLE)
-                self._pending = max(0, int(table.stats()["fragment_stats"]["num_small_fragments"]) - 1)
-                return table
+                return database.open_table(TABLE)
         except OSError as error:
             raise cannot_write(folder, error) from error
         except Exception as error:
@@ -300,6 +303,16 @@ class LanceTable(LanceReader):
         raise CannotMeasure(
             f"{self.folder}: another program changed the table during each of {ATTEMPTS} attempts; nothing was written"
         )
+
+
+def _protected(folder: Path) -> Path | None:
+    """Return the folder of a table whose permissions forbid its owner to write; None if there is none.
+
+    The operating system does not ask this of root, so an archived table would be changed by mistake.
+    """
+    table = folder / f"{TABLE}.lance"
+    parts = (folder, table, *(table / name for name in ("_versions", "_transactions", "data")))
+    return next((part for part in parts if part.is_dir() and not part.stat().st_mode & 0o200), None)
 
 
 def _has(entries: Sequence[Entry], name: str) -> bool:
