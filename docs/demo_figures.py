@@ -29,7 +29,8 @@ def main(folder: Path) -> None:
     from lab.sweep.scale import in_reach
 
     if not (folder / "report.html").exists():
-        subprocess.run([sys.executable, "-m", "lab", "demo", "--out", str(folder)], cwd=ROOT, check=True)  # noqa: S603
+        command = [sys.executable, "-m", "lab", "demo", "--out", str(folder)]
+        subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - the command is the lab's own
     run = open_run(folder)
     summary = summarise(score_and_write(run), read_gold(run), run.arms)
     means = {arm: scores["measures"] for arm, scores in summary["arms"].items()}
@@ -48,11 +49,11 @@ def main(folder: Path) -> None:
         )
         sys.stdout.write(f"{name}: {shown}\n")
     for baseline in ("tier_first_v1", "hybrid"):
-        for one in compare_arms(run, baseline, "tier_quota_v1").differences:
-            low, high = one.estimate.low, one.estimate.high
-            if one.measure in COMPARED and low is not None and high is not None:
-                found = f"{signed(one.estimate.mean)} ({interval(low, high)})"
-                sys.stdout.write(f"tier_quota_v1 minus {baseline}, {one.measure}: {found}\n")
+        for difference in compare_arms(run, baseline, "tier_quota_v1").differences:
+            mean, low, high = difference.estimate[:3]
+            if difference.measure in COMPARED and low is not None and high is not None:
+                shown = f"{signed(mean)} ({interval(low, high)})"
+                sys.stdout.write(f"tier_quota_v1 minus {baseline}, {difference.measure}: {shown}\n")
     reach = in_reach(run)
     gold = [len(judged.grades) for judged in read_gold(run).values() if judged.grades]
     sys.stdout.write(f"memories in reach {reach:.0f}, of which relevant {sum(gold) / len(gold):.1f}\n")

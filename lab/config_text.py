@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 SUFFIXES = (".yaml", ".yml")
 # A text that begins like this is meant as JSON, so its JSON error is the one to report.
 _JSON_STARTS = ("{", "[", '"', "/")
-_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
 _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})?\.?[0-9]+(?:[eE][-+]?[0-9]{1,3})?")
 
 
 def parse_config(text: str, where: str) -> Any:
     """Return the value of a configuration's text, with the credentials of its URIs masked.
 
-    ``where`` is the name of the file, whose suffix tells YAML. Raises :class:`UnusableInput` with line and reason.
+    ``where`` is the name of the file; its suffix may say that the text is YAML. Raises :class:`UnusableInput` with line
+    and reason.
     """
     if PurePath(where).suffix.lower() in SUFFIXES:
         return parse_yaml(text, where)
@@ -129,7 +130,7 @@ def _scalar(text: str) -> Any:
         return None
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if _WHOLE.fullmatch(text):
+    if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text) and re.search("[.eE]", text) and math.isfinite(float(text)):
         return float(text)

@@ -15,7 +15,11 @@ def is_added(key: str) -> bool:
 
 
 def original_key(key: str) -> str:
-    """Return the key that a haystack memory has in its own conversation; other keys are returned unchanged."""
+    """Return a key without the prefix of haystack memories; other keys are returned unchanged.
+
+    This is the key that the memory has in its own conversation, unless that key does not begin with the conversation's
+    name or belongs to another set, whose name then comes first.
+    """
     return key.removeprefix(PREFIX)
 
 

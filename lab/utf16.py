@@ -60,6 +60,11 @@ def js_slice(text: str, units: int) -> str:
     return text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "surrogatepass")
 
 
+def without_half(text: str) -> str:
+    """Return a text without the first half of a surrogate pair that a cut has left at its end."""
+    return text[:-1] if "\ud800" <= text[-1:] <= "\udbff" else text
+
+
 def js_tail(text: str, units: int) -> str:
     """Return the last ``units`` UTF-16 code units. A surrogate pair that is cut leaves its second half."""
     encoded = text[max(0, len(text) - max(0, units)) :].encode("utf-16-le", "surrogatepass")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from lab.embedding.embedder import HashingEmbedder
@@ -11,15 +12,19 @@ from lab.embedding.vectors import Vectors
 from lab.golden.model import Probe
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, replay
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.recall_points import RecallPoint, recall_points
 from lab.replay.receipts import Listed, listed
+from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
 from lab.systems.contract import Arm, Recall
 from lab.systems.kit import Kit, Tools
 from lab.systems.registry import make_arm, parse_arms
+from lab.systems.spec import ArmSpec
 
+OPERATORS = Path(__file__).resolve().parents[1] / "datasets" / "operators"
 Make = Callable[[Retrieval], StoreRetriever]
 
 
@@ -78,6 +83,19 @@ def played(
 ) -> list[Answered]:
     """Every answer of every arm; ``options`` are those of :func:`play`."""
     return list(replay(play(recording, probes, **options), arms, on_writes, on_recall))
+
+
+def shipped_answers(system: str, lab: dict[str, Any], **more: Any) -> list[Answered]:
+    """Replay one shipped conversation with a configuration of the lab's own keys, and ``more`` of the engine's."""
+    arm = make_arm(ArmSpec(system, system, {"lab": lab} | more))
+    request = ReplayRequest(
+        str(OPERATORS), "lab", (system,), embedder="hashing", conversation=("harbor-release",), hard_rules=2
+    )
+    plan = make_plan(request, made={system: arm})
+    sources = open_sources(plan)
+    prepare(plan, plan.recordings, sources, lambda _: None)
+    recording = plan.recordings[0]
+    return list(replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms, infos=plan.infos))
 
 
 def keys_of(answer: Answered) -> list[str]:

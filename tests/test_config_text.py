@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,38 +11,13 @@ from hypothesis import strategies as st
 from lab.config_text import parse_config, parse_yaml
 from lab.errors import UnusableInput
 from lab.systems.openclaw.config.resolve import resolve
-
-# The keys of the design document's sketch (seed 000).
-SKETCH = """
-autoRecall:
-  selectionMode: tier_quota_v1
-  maxItems: 6
-  quotas: {mustMax: 2, niceMin: 2, unknownMax: 1}
-  repeatWindowTurns: 6
-  repeatPenalty: 0.35   # a ranking penalty
-  dedupeBackbone: true
-
-workingSet:
-  enabled: true
-  persist: true
-"""
-SAME: dict[str, Any] = {
-    "autoRecall": {
-        "selectionMode": "tier_quota_v1",
-        "maxItems": 6,
-        "quotas": {"mustMax": 2, "niceMin": 2, "unknownMax": 1},
-        "repeatWindowTurns": 6,
-        "repeatPenalty": 0.35,
-        "dedupeBackbone": True,
-    },
-    "workingSet": {"enabled": True, "persist": True},
-}
+from tests.sketch import SKETCH, YAML
 
 
 @pytest.mark.parametrize("where", ["a.yaml", "a.YML", "conf", "stdin"])
 def test_sketch_is_the_configuration_that_its_json_is(where: str) -> None:
-    assert parse_config(SKETCH, where) == SAME
-    assert resolve(parse_config(SKETCH, where), "seed") == resolve(SAME, "seed")
+    assert parse_config(YAML, where) == SKETCH
+    assert resolve(parse_config(YAML, where), "seed") == resolve(SKETCH, "seed")
 
 
 @pytest.mark.parametrize(

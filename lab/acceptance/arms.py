@@ -51,7 +51,7 @@ class Cast:
 
     @property
     def judged(self) -> tuple[str, ...]:
-        """The candidates, each followed by its other readings."""
+        """Return the candidates, each followed by its other readings."""
         return tuple(
             name
             for candidate in self.candidates
@@ -74,16 +74,17 @@ def cast_of(request: ReplayRequest, candidates: Sequence[str], folder: Path) -> 
     for spec, text in zip(specs, candidates, strict=True):
         judged.append(spec.name)
         arms.append(text)
+        info = info_of(spec, make_arm(spec))
         variants = [(spec.name, spec.config)]
         path, other = READING
-        if _value(_config(spec), path) not in (None, other):
+        if _value(info.config, path) not in (None, other):
             changed = _nested(path, other)
             variant = Variant(f"{spec.name}-{path[-1]}-{other}", spec.name, f"{path[-1]}: {other}")
             readings.append(variant)
             arms.append(_written(variant.arm, spec, changed, folder))
             variants.append((variant.arm, deep_merge(spec.config or {}, changed)))
         for name, config in variants:
-            if has_working_set(_config(spec), stateful=_stateful(spec)):
+            if has_working_set(info):
                 arm = f"{name}-no-dedupe"
                 plain[name] = arm
                 arms.append(_written(arm, replace(spec, config=config), NO_DEDUPE, folder))
@@ -112,7 +113,7 @@ def cast_in(arms: Sequence[ArmInfo], candidates: Sequence[str], where: str, comm
     plain: dict[str, str] = {}
     for name in (*names, *(variant.arm for variant in readings)):
         wanted = deep_merge(known[name].config, NO_DEDUPE)
-        if has_working_set(known[name].config, stateful=known[name].stateful):
+        if has_working_set(known[name]):
             plain.update((name, other) for other in _like(arms, known[name], wanted))
     return Cast(tuple(names), plain, readings, tuple(known))
 
@@ -137,21 +138,13 @@ def saturated(request: ReplayRequest, plan: Plan) -> ReplayRequest | None:
     return replace(request, labels="distractors", must_share=share, nice_share=nice)
 
 
-def has_working_set(config: Mapping[str, Any], *, stateful: bool) -> bool:
-    """Return whether an arm with this resolved configuration builds a Working Set and removes duplicates of it."""
+def has_working_set(arm: ArmInfo) -> bool:
+    """Return whether an arm builds a Working Set and removes duplicates of it."""
     return (
-        stateful
-        and _value(config, ("workingSet", "enabled")) is True
-        and _value(config, ("autoRecall", "dedupeBackbone")) is True
+        arm.stateful
+        and _value(arm.config, ("workingSet", "enabled")) is True
+        and _value(arm.config, ("autoRecall", "dedupeBackbone")) is True
     )
-
-
-def _config(spec: ArmSpec) -> Mapping[str, Any]:
-    return info_of(spec, make_arm(spec)).config
-
-
-def _stateful(spec: ArmSpec) -> bool:
-    return info_of(spec, make_arm(spec)).stateful
 
 
 def _value(config: Mapping[str, Any], path: Sequence[str]) -> Any:

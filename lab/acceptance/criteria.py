@@ -32,7 +32,7 @@ TURNS = 59
 
 
 class Test(NamedTuple):
-    """One test of a criterion: what it asks, and its result. ``is_check``: whether the set can decide at all."""
+    """One test of a criterion: its question and its result. ``is_check``: whether it tests if the set can decide."""
 
     about: str
     line: Line
@@ -77,7 +77,7 @@ class Runs:
 
     @property
     def with_large_pool(self) -> Measured:
-        """The run with a large must pool, or the only one."""
+        """Return the run with a large must pool, or the only one."""
         return self.saturated or self.plain
 
 
@@ -145,8 +145,8 @@ def must_winners_decay(runs: Runs, arm: str) -> Sequence[Test] | Line:
     """
     measure = "MustRepeat"
     several = [measured for measured in (runs.plain, runs.saturated) if measured is not None]
-    # Where the old policy alone decides: the first run in which its must items dominate.
-    measured = next((one for one in several if (one.mean(OLD, measure) or 0.0) > MOSTLY), several[0])
+    # The old policy alone chooses the run: the first one in which its must items dominate.
+    measured = next((run for run in several if (run.mean(OLD, measure) or 0.0) > MOSTLY), several[0])
     if measured.mean(OLD, measure) is None:
         return undecided(
             measure, "no must_remember memory could repeat", "labels with must memories, and --recall-turns all or user"

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from lab.compare.equal import equal_in
 from lab.compare.pairs import Pairs
-from lab.gate.evidence import Evidence as GateEvidence
+from lab.gate.evidence import Evidence
 from lab.gate.line import Line
 from lab.gate.measures import judge_compared
 from lab.gate.policy import Policy, Rule
@@ -156,10 +156,9 @@ def shown(pairs: Pairs, better: str) -> Line:
 
     ``better`` is the direction. One-sided at 5 %, clustered by conversation, with a sign-flip test by conversation.
     """
-    # The range of the measure and the value for missing ones are those of its entry in the catalogue.
     rule = Rule("improve", pairs.measure, direction=better)
     policy = Policy("acceptance", "", "reference", "candidate", 0, (rule,))
-    (line,) = judge_compared(policy, [rule], GateEvidence({}, {pairs.measure: pairs}, {}))
+    (line,) = judge_compared(policy, [rule], Evidence({}, {pairs.measure: pairs}, {}))
     return line
 
 

@@ -48,13 +48,13 @@ class Acceptance:
 
     @property
     def status(self) -> str:
-        """The gravest status of the candidates themselves and M1; other readings are reported and do not decide."""
+        """Return the gravest status of the candidates and M1; other readings are reported and do not decide."""
         decided = (result.status for result in self.results if result.arm not in self.readings)
         return min(decided, key=GRAVITY.index, default=INCONCLUSIVE)
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 fail, 3 inconclusive."""
+        """Return the exit code: 0 pass, 1 fail, 3 inconclusive."""
         return EXIT[self.status]
 
     def of(self, arm: str) -> list[Result]:
@@ -115,7 +115,7 @@ def accept_set(
 
 
 def accept_run(run: RunDirectory, *, candidates: Sequence[str] = CANDIDATES, screen: int | None = None) -> Acceptance:
-    """Judge the candidates on an existing run, whose must pool is what it is.
+    """Judge the candidates on an existing run with its own must pool.
 
     Raises :class:`UnusableInput` if an arm is missing, with the command that adds it.
     """

@@ -51,7 +51,7 @@ class Rollback:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether switching back equals never having switched; inconclusive if switching had no effect to undo."""
+        """Return whether switching back equals never having switched; inconclusive if there was no effect to undo."""
         if self.differ["before"] or self.differ["after"]:
             return "fail"
         return "pass" if self.differ["switched"] else "inconclusive"
@@ -129,7 +129,7 @@ def _answers(
         replace(arm, name="never", config=config),
         SwitchedArm("switched", arm.system, config, arm.embedder, arm.missing, switched),
     )
-    plan = replace(plan, arms=arms, infos=tuple(one.describe() for one in arms))
+    plan = replace(plan, arms=arms, infos=tuple(each.describe() for each in arms))
     sources = open_sources(plan)
     prepare(plan, [recording], sources, announce)
     answers = replay(play_of(plan, recording, tools_of(plan, recording, sources)), arms)

@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
-from lab.cli.replay_options import takes_replay_options
+from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.errors import CannotMeasure
 from lab.formatting import bracketed, signed
 
@@ -24,25 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @takes_replay_options(
-    "golden",
-    "memories",
-    "labels",
-    "must_share",
-    "nice_share",
-    "hard_rules",
-    "categories",
-    "haystack",
-    "haystack_from",
-    "seed",
-    "scope",
-    "recall_turns",
-    "memories_from",
-    "max_items",
-    "limit",
-    "conversation",
-    "config",
-    "embedder",
-    fixed=True,
+    *LABELLED, "memories", "memories_from", "haystack", "haystack_from", "max_items", "config", "embedder", fixed=True
 )
 def ablate(
     request: ReplayRequest,

@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
-from lab.cli.replay_options import takes_replay_options
+from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.errors import UnusableInput
 
 if TYPE_CHECKING:
@@ -23,24 +23,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @takes_replay_options(
-    "golden",
-    "memories",
-    "labels",
-    "must_share",
-    "nice_share",
-    "hard_rules",
-    "categories",
-    "seed",
-    "scope",
-    "recall_turns",
-    "memories_from",
-    "max_items",
-    "limit",
-    "conversation",
-    "haystack",
-    "haystack_from",
-    "config",
-    "embedder",
+    *(*LABELLED, "memories", "memories_from", "haystack", "haystack_from", "max_items", "config", "embedder"),
     arms=("tier_first_v1",),
     fixed=True,
 )
@@ -77,11 +60,11 @@ def acceptance(
     from lab.acceptance.arms import CANDIDATES
     from lab.acceptance.verdict import accept_run, accept_set, headline, write_files
     from lab.report.acceptance import write_page
-    from lab.runs.directory import MANIFEST, open_run
+    from lab.runs.directory import open_run
 
     candidates = tuple(candidate or CANDIDATES)
     path = Path(request.path)
-    if (path / MANIFEST).is_file():
+    if options.is_run(path):
         folder = out or path / "acceptance"
         verdict = accept_run(open_run(path), candidates=candidates, screen=screen)
     else:

@@ -95,14 +95,12 @@ def demo(
     first = headlines(run.cutoff)
     emit_table(
         ["arm", *first],
-        [[name, *(one["measures"].get(measure) for measure in first)] for name, one in summary["arms"].items()],
+        [[name, *(means["measures"].get(measure) for measure in first)] for name, means in summary["arms"].items()],
     )
-    for one in comparison.differences:
-        if one.measure in comparison.primary and one.estimate.low is not None and one.estimate.high is not None:
-            emit(
-                f"quota minus first  {one.measure:<11} {signed(one.estimate.mean)}"
-                f"  (95 % interval {interval(one.estimate.low, one.estimate.high)})"
-            )
+    for difference in comparison.differences:
+        mean, low, high = difference.estimate.mean, difference.estimate.low, difference.estimate.high
+        if difference.measure in comparison.primary and low is not None and high is not None:
+            emit(f"quota minus first  {difference.measure:<11} {signed(mean)}  (95 % interval {interval(low, high)})")
     spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
     emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
     _emit_next(run, comparison, files[0], more=len(others) if chosen else 0)

@@ -14,15 +14,28 @@ from lab.set_registry import golden_at, is_shipped, recordings_at
 TAKES_RUNS = ("acceptance",)
 
 
+def is_run(path: Path) -> bool:
+    """Return whether a folder is a run directory, without the imports that opening it takes."""
+    return (path / "manifest.json").is_file()
+
+
+def require_no_run(out: Path) -> None:
+    """Raise :class:`UnusableInput` for an output folder that is a run directory, whose charts would be replaced."""
+    if is_run(out):
+        raise UnusableInput(f"{out}: is a run directory; choose another --out")
+
+
 def _format_of(context: typer.Context, value: str) -> str:
     """Return the given format, or ``lab`` for a shipped set and for a run, whose manifest says which it is.
 
-    Raises :class:`UnusableInput` if neither applies.
+    Raises :class:`UnusableInput` if neither applies, or if the path does not exist.
     """
     path = context.params.get("path") or Path()
-    is_run = context.info_name in TAKES_RUNS and (path / "manifest.json").is_file()
-    if value or context.resilient_parsing or is_shipped(path) or is_run:
+    takes_run = context.info_name in TAKES_RUNS and is_run(path)
+    if value or context.resilient_parsing or is_shipped(path) or takes_run:
         return value or "lab"
+    if not path.exists():
+        raise UnusableInput(f"{path}: no such file or folder")
     raise UnusableInput("missing option --format: lab recordings list shows the formats")
 
 

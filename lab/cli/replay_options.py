@@ -58,11 +58,10 @@ OPTIONS = {
 }
 
 
-# Options for gold, labels, scopes, and the turns and conversations to replay.
-LABELLED = (
-    *("golden", "labels", "must_share", "nice_share", "hard_rules", "categories", "seed"),
-    *("scope", "recall_turns", "limit", "conversation"),
-)
+# Options for scopes, and for the turns and conversations to replay.
+TURNS = ("scope", "recall_turns", "limit", "conversation")
+# The same, with options for gold and labels.
+LABELLED = ("golden", "labels", "must_share", "nice_share", "hard_rules", "categories", "seed", *TURNS)
 
 
 def takes_replay_options(
@@ -73,7 +72,9 @@ def takes_replay_options(
     The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
     their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm.
     """
-    chosen = [OPTIONS[field] for field in fields]
+    # Help lists the options of every command in the same order.
+    order = list(OPTIONS)
+    chosen = [OPTIONS[field] for field in sorted(fields, key=order.index)]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # Importing the real ReplayRequest would slow down every command.

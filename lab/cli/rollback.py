@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
-from lab.cli.replay_options import takes_replay_options
+from lab.cli.replay_options import TURNS, takes_replay_options
 from lab.errors import CheckFailed, NotComparable
 
 if TYPE_CHECKING:
@@ -20,20 +20,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 @takes_replay_options(
-    "config",
-    "profile",
-    "scope",
-    "memories",
-    "memories_from",
-    "labels",
-    "hard_rules",
-    "categories",
-    "seed",
-    "recall_turns",
-    "limit",
-    "conversation",
-    "embedder",
-    "vectors",
+    *("labels", "hard_rules", "categories", "seed", *TURNS),
+    *("profile", "memories", "memories_from", "config", "embedder", "vectors"),
     fixed=True,
 )
 def rollback(request: ReplayRequest, *, as_json: Json = False) -> None:

@@ -9,7 +9,6 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_json, emit_table
-from lab.errors import UnusableInput
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,8 +34,7 @@ def saturation(
     from lab.sweep.saturation import means, write_points
     from lab.sweep.saturation import saturation as sweep
 
-    if (out / "manifest.json").exists():
-        raise UnusableInput(f"{out}: is a run directory, whose chart would be replaced; choose another --out")
+    options.require_no_run(out)
     points = sweep(
         path,
         format,

@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
-from lab.cli.replay_options import takes_replay_options
+from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.formatting import counted
 
 if TYPE_CHECKING:
@@ -23,11 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("scale")(scale)
 
 
-@takes_replay_options(
-    *("golden", "profile", "memories", "labels", "must_share", "nice_share", "hard_rules", "categories"),
-    *("haystack_from", "seed", "scope", "recall_turns", "max_items", "limit", "conversation", "config", "embedder"),
-    arms=ARMS,
-)
+@takes_replay_options(*LABELLED, "profile", "memories", "haystack_from", "max_items", "config", "embedder", arms=ARMS)
 def scale(
     request: ReplayRequest,
     *,
@@ -49,13 +45,11 @@ def scale(
     Shows hits, clean hits, repeats and the time of a turn at each size. Sizes for which the recordings have too few
     memories are not available, unless --haystack-from names other sets. Repeating the command continues.
     """
-    from lab.errors import UnusableInput
     from lab.report.figures import save, scale_figure
     from lab.sweep.scale import SIZES
     from lab.sweep.scale import scale as measure
 
-    if (out / "manifest.json").exists():
-        raise UnusableInput(f"{out}: is a run directory; choose another --out")
+    options.require_no_run(out)
     result = measure(request, out, haystack or SIZES, jobs=jobs, announce=announce)
     source = (
         f"recall lab: {request.format} recordings {Path(request.path).name}, "

@@ -131,7 +131,7 @@ HEADERS = ["fault", "caught by", "verdict", "turns", "largest drop", "s"]
 
 def _rows(report: Report) -> list[list[object]]:
     return [
-        [trial.fault.name, _caught(trial), trial.verdict, trial.found.changed, _drop(trial), round(trial.seconds, 1)]
+        [trial.fault.name, _caught(trial), trial.verdict, trial.effects.changed, _drop(trial), round(trial.seconds, 1)]
         for trial in report.trials
     ]
 
@@ -143,7 +143,7 @@ def _caught(trial: Trial) -> str:
 
 
 def _drop(trial: Trial) -> str | None:
-    drop = trial.found.drop
+    drop = trial.effects.drop
     return f"{drop.measure} {drop.by:.3f}" if drop else None
 
 

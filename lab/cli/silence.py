@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.cli.replay_options import LABELLED, takes_replay_options
-from lab.errors import UnusableInput
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -46,14 +46,13 @@ def silence(
     from dataclasses import replace
 
     from lab.report.figures import save, silence_figure
-    from lab.sweep.silence import Terms, chosen, curves, listen, write_points
+    from lab.sweep.silence import Terms, chosen, collect, curves, write_points
 
-    if (out / "manifest.json").exists():
-        raise UnusableInput(f"{out}: is a run directory, whose chart would be replaced; choose another --out")
+    options.require_no_run(out)
     points, rows = [], []
     terms = Terms(cost, loss)
     for name in embedder or [request.embedder]:
-        answers = listen(replace(request, embedder=name), announce)
+        answers = collect(replace(request, embedder=name), announce)
         points += curves(answers, name)
         rows += chosen(answers, name, terms, request.seed)
     write_points(points, out / "silence.parquet")

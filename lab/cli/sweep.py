@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
-from lab.cli.replay_options import takes_replay_options
+from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.errors import UnusableInput
 from lab.formatting import bracketed, counted, signed
 
@@ -25,25 +25,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @takes_replay_options(
-    "golden",
-    "memories",
-    "memories_from",
-    "source",
-    "labels",
-    "must_share",
-    "nice_share",
-    "hard_rules",
-    "categories",
-    "haystack",
-    "haystack_from",
-    "seed",
-    "scope",
-    "recall_turns",
-    "limit",
-    "conversation",
-    "embedder",
-    "vectors",
-    fixed=True,
+    *LABELLED, "memories", "memories_from", "source", "haystack", "haystack_from", "embedder", "vectors", fixed=True
 )
 def sweep(
     request: ReplayRequest,

@@ -311,21 +311,11 @@ def _slices(run: RunDirectory, pairs: Sequence[Pairs], tested: bool) -> tuple[Sl
             )
             distinct = sorted({value for value in values if value is not None})
             if 1 < len(distinct) <= MAX_SLICE_VALUES:
-                parts = _each([_part(pair, values, value) for value in distinct], tested=tested)
+                rows = [[row for row, other in enumerate(values) if other == value] for value in distinct]
+                parts = _each([pair.at_rows(part) for part in rows], tested=tested)
                 of_measure += [Slice(name, value, part) for value, part in zip(distinct, parts, strict=True)]
         slices += sorted(of_measure, key=_badness)
     return tuple(slices)
-
-
-def _part(pairs: Pairs, values: Sequence[str | None], value: str) -> Pairs:
-    rows = [row for row, row_value in enumerate(values) if row_value == value]
-    return Pairs(
-        pairs.measure,
-        [pairs.at[row] for row in rows],
-        [pairs.conversation[row] for row in rows],
-        [pairs.baseline[row] for row in rows],
-        [pairs.candidate[row] for row in rows],
-    )
 
 
 def _badness(part: Slice) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,6 +27,16 @@ class Pairs(NamedTuple):
     filled_baseline: int = 0
     filled_candidate: int = 0
     left_out: int = 0
+
+    def at_rows(self, rows: Sequence[int]) -> Pairs:
+        """Return the pairs at some rows of the lists, without the counts, which are those of all pairs."""
+        return Pairs(
+            self.measure,
+            [self.at[row] for row in rows],
+            [self.conversation[row] for row in rows],
+            [self.baseline[row] for row in rows],
+            [self.candidate[row] for row in rows],
+        )
 
 
 NO_VALUES = Values([], [], [])

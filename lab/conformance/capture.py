@@ -132,7 +132,7 @@ class Captures:
 
 def stored_rows(captured: Captured, now_ms: int, table: Captures) -> list[Value]:
     """Store what was captured and return it in the plugin's form."""
-    shown = []
+    shown: list[Value] = []
     for item in captured.stored:
         identity, label = f"{len(shown)}-{now_ms}-{item.text}", label_of_score(item.importance)
         row = Row(identity, identity, item.text, item.text, now_ms, item.category, label, item.scope)

@@ -66,7 +66,7 @@ class Evidence:
 
     def why_nothing(self, measure: str) -> str:
         """Return why a measure has no values, and what would give it some."""
-        stem, _, cutoff = measure.rpartition("@") if "@" in measure else (measure, "", "")
+        stem, _, cutoff = measure.partition("@")
         if cutoff.isdigit() and int(cutoff) > self.depth:
             return f"the arm returns at most {self.depth} items, so there is no value at {cutoff}; use @{self.depth}"
         if stem in GIVES_VALUES:
@@ -158,6 +158,4 @@ def part_of(pairs: Pairs | None, probes: set[str]) -> Pairs | None:
     if pairs is None:
         return None
     rows = [row for row, at in enumerate(pairs.at) if at in probes]
-    columns = (pairs.at, pairs.conversation, pairs.baseline, pairs.candidate)
-    at, conversation, before, after = ([column[row] for row in rows] for column in columns)
-    return Pairs(pairs.measure, at, conversation, before, after) if rows else None  # type: ignore[arg-type]
+    return pairs.at_rows(rows) if rows else None

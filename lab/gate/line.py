@@ -59,8 +59,8 @@ class Line:
         """Return the rule's name in other tools: unique within a policy, and the same in every nightly run."""
         against = f" against {self.against}" if self.against else ""
         # Whether a slice or a worth rule decides depends on its result, so it is not part of the name.
-        is_told = not self.critical and self.kind not in ("slice", "worth")
-        suffix = f" [{self.slice}]" if self.slice else " (advisory)" if is_told else ""
+        is_advisory = not self.critical and self.kind not in ("slice", "worth")
+        suffix = f" [{self.slice}]" if self.slice else " (advisory)" if is_advisory else ""
         return f"{self.kind} {self.measure}{against}{suffix}"
 
 

@@ -222,7 +222,7 @@ def _gauge(name: str, about: str, verdicts: Sequence[Verdict], value: Callable[[
             if number is not None:
                 labels = {"policy": verdict.policy, "rule": line.kind, "measure": line.measure}
                 labels |= {"critical": "true" if line.critical else "false"}
-                labels |= {"slice": line.slice} if line.slice else {}
+                labels |= {name: text for name in ("slice", "against") if (text := getattr(line, name))}
                 yield f"lab_gate_{name}{{{_labels(**labels)}}} {number!r}"
 
 

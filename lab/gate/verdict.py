@@ -35,7 +35,7 @@ SCHEMA = "lab.verdict.v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Inputs:
     """Content digests of the inputs of a verdict: of the policy (:func:`key_of`) and of each run.
 
     ``others`` maps the path of each run that the judged run was compared with to its digest. ``policy_file`` is the
@@ -71,7 +71,7 @@ class Verdict:
     audit: Mapping[str, Any] | None = None
     embedder: tuple[str, ...] = ()
     trial: tuple[str, ...] = ()
-    evidence: Evidence | None = None
+    evidence: Inputs | None = None
     control: Answer | None = None
     judged: Mapping[str, Any] | None = None
 
@@ -149,7 +149,7 @@ def judge(
             )
         ),
         trial_of(*_runs(policy, run, against)),
-        _evidence(policy, run, against),
+        _inputs(policy, run, against),
         answer_of(policy, lines),
         judged_shares,
     )
@@ -163,15 +163,16 @@ def key_of(policy: Policy) -> str:
 def _runs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> list[RunDirectory]:
     """Return every run of the verdict once; the policy may name arms of other runs (``DIR:ARM``)."""
     runs = [given for given in (run, against) if given is not None]
+    names = (policy.baseline, policy.candidate, *([policy.control.arm] if policy.control else ()))
     if run is not None:
-        runs += [locate(run, name)[0] for name in (policy.baseline, policy.candidate) if ":" in name]
+        runs += [locate(run, name)[0] for name in names if ":" in name]
     return list({each.path.resolve(): each for each in reversed(runs)}.values())[::-1]
 
 
-def _evidence(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> Evidence:
+def _inputs(policy: Policy, run: RunDirectory | None, against: RunDirectory | None) -> Inputs:
     others = {str(other.path): other.content for other in _runs(policy, run, against) if other is not run}
     is_shipped = policy.file is None or Path(policy.file).parent == SHIPPED
-    return Evidence(key_of(policy), run.content if run else None, others, None if is_shipped else policy.file)
+    return Inputs(key_of(policy), run.content if run else None, others, None if is_shipped else policy.file)
 
 
 def overall(lines: Sequence[Line]) -> str:

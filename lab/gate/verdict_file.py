@@ -9,7 +9,7 @@ from lab.files import read_json
 from lab.gate.control import Answer
 from lab.gate.line import Line
 from lab.gate.policy import read_policy, shipped_policies
-from lab.gate.verdict import SCHEMA, Evidence, Verdict, key_of
+from lab.gate.verdict import SCHEMA, Inputs, Verdict, key_of
 from lab.runs.directory import RunDirectory, open_run
 
 VERDICT = "verdict.json"
@@ -22,7 +22,7 @@ def read_verdict(path: Path) -> Verdict:
         if data["schema"] != SCHEMA:
             raise UnusableInput(f"{path}: not a verdict of this version; run `lab gate` again")
         fields = {name: value for name, value in data.items() if name not in ("schema", "lines", "evidence", "control")}
-        evidence = Evidence(**data["evidence"]) if data.get("evidence") else None
+        evidence = Inputs(**data["evidence"]) if data.get("evidence") else None
         control = Answer(**data["control"]) if data.get("control") else None
         lines = tuple(Line(**line) for line in data["lines"])
         return Verdict(**fields, lines=lines, evidence=evidence, control=control)

@@ -62,11 +62,10 @@ def lint(
 ) -> Lint:
     """Return the errors and the warnings (doubtful judgements) of a golden set.
 
-    ``beside`` holds the refused and ungraded memories from the judges' side files. Golden sets of older versions do not
-    list the refused ones.
-    ``equal`` holds groups of duplicate conversations (:mod:`lab.recordings.equal`); judging two of a group counts the
-    same evidence twice. Without ``complete``, the set has other conversations, whose memories may be in a haystack.
-    Judgements without a reason come last, because there may be many.
+    ``beside`` holds the refused and ungraded memories from the judges' side files; golden sets of older versions do not
+    list the refused ones. ``equal`` holds groups of duplicate conversations (:mod:`lab.recordings.equal`); judging two
+    of a group counts the same evidence twice. Without ``complete``, the set has other conversations, whose memories may
+    be in a haystack. Judgements without a reason come last, because there may be many.
     """
     errors = (
         probe_problems(recordings, golden.probes, complete=complete) if golden.probes else ["golden set: has no probe"]

@@ -25,7 +25,7 @@ from lab.replay.sources import open_sources, prepare
 from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
 from lab.runs.resume import require_same_arguments
-from lab.runs.tables import read_table
+from lab.runs.tables import read_table, table_of
 from lab.shape import field
 
 KIND, VERSION = "lab.latency", 1
@@ -108,10 +108,9 @@ def write_cell(measured: Measured, path: Path) -> None:
 
     types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
     kinds = {name: types[type(value)] for name, value in Sample("", "", "", 0, 0, 0, "", 0)._asdict().items()}
-    columns = zip(*measured.samples, strict=True) if measured.samples else [()] * len(kinds)
-    table = pa.table(
-        {name: pa.array(column, kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)}
-    ).replace_schema_metadata({"kind": SAMPLES, "schema_version": str(VERSION), "about": json.dumps(measured.about)})
+    table = table_of(measured.samples, kinds).replace_schema_metadata(
+        {"kind": SAMPLES, "schema_version": str(VERSION), "about": json.dumps(measured.about)}
+    )
     with atomic_file(path) as part:
         parquet.write_table(table, part, compression="zstd")
 

@@ -37,7 +37,7 @@ class Turns:
       labelled nice_to_have, and how many were of another scope. ``visible_nice``: memories labelled nice_to_have in
       reach.
     * ``must``: the injected must_remember memories that are neither exempt from repeat suppression nor pinned;
-      ``must_not_known``: how many injected ones the receipts do not tell apart (in migrated runs).
+      ``must_not_known``: injected memories of which the receipts do not say this (in migrated runs).
     * ``pinned``: memories that the Working Set held; ``duplicates``: injected memories that repeat it, NaN without a
       Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text is in the block.
     * ``chars``, ``tokens``: length of the block, in UTF-16 units and in estimated tokens; ``evicted``: items that the

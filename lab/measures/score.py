@@ -47,7 +47,7 @@ def headlines(cutoff: int) -> tuple[str, ...]:
 
 
 def with_judged(names: Sequence[str]) -> list[str]:
-    """Return measures with Judged@k after each Success@k: how much of what a hit was counted over was judged."""
+    """Return the measures with Judged@k after each Success@k, because an unjudged memory never counts as a hit."""
     beside: list[str] = []
     for name in names:
         stem, _, cutoff = name.partition("@")
@@ -213,9 +213,9 @@ def _turn_measures(receipts: Receipts, arm: str) -> Iterator[Block]:
 
 
 def unequal_counts(scores: Scores, measures: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return the number of values by arm for each of the ``measures`` that has not the same number in every arm.
+    """Return the numbers of values by arm, for those of the ``measures`` whose numbers differ between arms.
 
-    The means of such a measure are over different turns. A comparison pairs them, and says what it filled in.
+    The arms' means of such a measure are over different turns. A comparison pairs them, and reports what it filled in.
     """
     counts: dict[str, dict[str, int]] = {}
     for arm in scores.arms:
@@ -256,7 +256,7 @@ def summarise(scores: Scores, gold: Mapping[str, Gold], arms: Sequence[str]) -> 
             continue
         numbers = {value: number for number, value in enumerate(distinct)}
         if name == "conversation":
-            group = np.array([numbers.get(name, -1) for name in scores.conversations], np.int64)[scores.conversation]
+            group = np.array([numbers.get(key, -1) for key in scores.conversations], np.int64)[scores.conversation]
         else:
             group = np.array([numbers[values[at]] if at in values else -1 for at in scores.units], np.int64)[scores.at]
         counts = [list(values.values()).count(value) for value in distinct]

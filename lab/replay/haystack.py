@@ -80,8 +80,9 @@ def own_supplies(recordings: Sequence[Recording], path: Path) -> list[Supply]:
     """
     if not default_haystack(path):
         return [Supply("", recordings)]
-    first = [one for one in recordings if one.conversation in DEMO]
-    return [Supply("", first), Supply("", [one for one in recordings if one.conversation not in DEMO])]
+    first = [recording for recording in recordings if recording.conversation in DEMO]
+    others = [recording for recording in recordings if recording.conversation not in DEMO]
+    return [Supply("", first), Supply("", others)]
 
 
 class _Source(NamedTuple):
@@ -191,10 +192,10 @@ def _candidates(host: Recording, sources: Sequence[Sequence[_Source]], seed: int
         ]
         yield from sorted(
             candidates,
-            key=lambda one: (
-                languages.isdisjoint(one.source.recording.language.split("+")),
-                draw(seed, f"haystack {host.conversation} {one.key}"),
-                one.key,
+            key=lambda candidate: (
+                languages.isdisjoint(candidate.source.recording.language.split("+")),
+                draw(seed, f"haystack {host.conversation} {candidate.key}"),
+                candidate.key,
             ),
         )
 
@@ -282,13 +283,13 @@ def read_supplies(texts: Sequence[str], path: Path) -> tuple[list[Supply], dict[
         where, colon, format_name = text.rpartition(":")
         if not colon or format_name not in FORMATS:
             where, format_name = text, "lab"
-        found = recordings_at(where)
-        name = found.stem if found.is_file() else found.resolve().name
-        if found.resolve() == path.resolve():
+        location = recordings_at(where)
+        name = location.stem if location.is_file() else location.resolve().name
+        if location.resolve() == path.resolve():
             raise UnusableInput(f"--haystack-from {text}: is the set that is replayed; it supplies memories anyway")
         if name in digests:
             raise UnusableInput(f"--haystack-from {text}: another set is also called {name!r}; rename one of them")
-        library = read_library(found, format_name)
+        library = read_library(location, format_name)
         digests[name] = digest([library.memories, library.checksums()])
         supplies.append(Supply(name, library.recordings))
     return supplies, digests
@@ -302,7 +303,7 @@ def without_absent(golden: GoldenSet, recordings: Iterable[Recording]) -> Golden
         keys = known.get(probe.conversation, set())
 
         def among(judgements: tuple[Judgement, ...]) -> tuple[Judgement, ...]:
-            return tuple(one for one in judgements if not is_added(one.memory) or one.memory in keys)
+            return tuple(entry for entry in judgements if not is_added(entry.memory) or entry.memory in keys)
 
         irrelevant = tuple(key for key in probe.irrelevant if not is_added(key) or key in keys)
         return replace(probe, relevant=among(probe.relevant), forbidden=among(probe.forbidden), irrelevant=irrelevant)

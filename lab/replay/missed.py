@@ -22,7 +22,7 @@ from lab.replay.receipts import block_hash
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
-from lab.runs.tables import write_table
+from lab.runs.tables import table_of, write_table
 from lab.systems.contract import Detail
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ def missed(
 
 def _counts(arm: str, numbers: Sequence[int], rows: Sequence[Missed]) -> Counts:
     relevant, injected, pinned = numbers
-    own = [row.cause for row in rows if row.arm == arm]
-    counts = Counts(relevant, injected, pinned, {cause: own.count(cause) for cause in CAUSES if cause in own})
-    if counts.missed != len(own):
-        raise CannotMeasure(f"arm {arm}: {counts.missed} relevant memories are missed, and {len(own)} are explained")
+    causes = [row.cause for row in rows if row.arm == arm]
+    counts = Counts(relevant, injected, pinned, {cause: causes.count(cause) for cause in CAUSES if cause in causes})
+    if counts.missed != len(causes):
+        raise CannotMeasure(f"arm {arm}: {counts.missed} relevant memories are missed, and {len(causes)} are explained")
     return counts
 
 
@@ -184,7 +184,7 @@ def _conversation(job: Job) -> list[Missed]:
                     answer.point.key,
                     key,
                     probe.grades[key],
-                    causes.get(key, UNKNOWN) if causes.get(key) in CAUSES else UNKNOWN,
+                    cause if (cause := causes.get(key)) in CAUSES else UNKNOWN,
                 )
                 for key in missing
             ]
@@ -205,9 +205,7 @@ def write_missed(rows: Sequence[Missed], counts: Mapping[str, Counts], path: Pat
         for where, number in (("injected", count.injected), ("pinned", count.pinned))
     ]
     types = [pa.string()] * 4 + [pa.int32(), pa.string(), pa.int32()]
-    names = (*Missed._fields, "count")
-    columns = list(zip(*named, strict=True))
-    table = pa.table({name: pa.array(column, kind) for name, column, kind in zip(names, columns, types, strict=True)})
+    table = table_of(named, dict(zip((*Missed._fields, "count"), types, strict=True)))
     table = table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})
     write_table(table, path)
     return table

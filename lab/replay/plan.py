@@ -178,13 +178,13 @@ class Plan:
 
     def comparable(self) -> dict[str, Any]:
         """Return what must be equal for the arms of two runs to be comparable."""
-        stored: dict[str, Any] = {"memories_from": self.library.stored} if self.library.stored else {}
+        optional: dict[str, Any] = {"memories_from": self.library.stored} if self.library.stored else {}
         if self.haystack:
-            stored["haystack"] = to_json(self.haystack)
+            optional["haystack"] = to_json(self.haystack)
         drawn = {"drawn": self.request.hard_rules}
         if equal := equal_conversations(self.recordings):
-            stored[EQUAL] = [list(names) for names in equal]
-        return stored | {
+            optional[EQUAL] = [list(names) for names in equal]
+        return optional | {
             "format": self.library.format.name,
             "memories": self.library.memories,
             "recordings": self.library.checksums(),

@@ -89,7 +89,7 @@ def material(pool: Pool, recordings: Path | None = None, memories_from: Path | N
     recordings_of, haystack = library.recordings, None
     if pool.haystack:
         pooled = {turn.turn for turn in pool.turns}
-        hosts = [one for one in recordings_of if any(turn.key in pooled for turn in one.turns)]
+        hosts = [host for host in recordings_of if any(turn.key in pooled for turn in host.turns)]
         recordings_of, haystack = fill(hosts, library, pool.haystack, pool.haystack_from, pool.seed)
     if content(library, haystack) != pool.content:
         raise UnusableInput(f"{where}: has changed since it was pooled; make the pool again, into another file")

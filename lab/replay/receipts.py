@@ -113,8 +113,11 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([recall.evicted for recall in recalls], "int32"),
             **{name: numbers([counts[at] for counts in checked], "int32") for at, name in enumerate(Checked._fields)},
-            **{name: numbers([one[at] for one in read], "int32") for at, name in enumerate(Reading._fields[:-1])},
-            "item_exempt": lists(counts, strings([rule for one in read for rule in one.exempt])),
+            **{
+                name: numbers([reading[at] for reading in read], "int32")
+                for at, name in enumerate(Reading._fields[:-1])
+            },
+            "item_exempt": lists(counts, strings([rule for reading in read for rule in reading.exempt])),
         }
     )
     return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION})

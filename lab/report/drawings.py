@@ -192,7 +192,8 @@ FIGURES = (
         "arms",
         "False recall against hits",
         "Curves of lab silence over every threshold; each point is computed on all conversations, so the best one "
-        "looks better than it is. The table of lab silence has thresholds chosen on one half and told on the other.",
+        "looks better than it is. The table of lab silence has thresholds that are chosen on one half and evaluated on "
+        "the other.",
         _silence,
     ),
     ReportFigure(

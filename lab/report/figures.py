@@ -6,6 +6,7 @@ Each takes plain records and returns a matplotlib figure; :func:`save` writes SV
 from __future__ import annotations
 
 from lab.report.figures_forest import forest_figure, slices_figure
+from lab.report.figures_governance import governance_figure
 from lab.report.figures_missed import missed_figure
 from lab.report.figures_saturation import saturation_figure
 from lab.report.figures_scale import scale_figure
@@ -23,6 +24,7 @@ __all__ = [
     "alt_text",
     "composition_figure",
     "forest_figure",
+    "governance_figure",
     "missed_figure",
     "pareto_figure",
     "rendered",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.report.style import COLOURS, SMALL, Words, colour_of, slide, styled
+from lab.report.style import COLOURS, MARKERS, SMALL, Words, colour_of, slide, styled
 from lab.sweep.draws import MODES
 from lab.sweep.saturation import REFERENCES, Point
 
@@ -18,7 +18,6 @@ TITLES = {
     "independent": "any memories",
 }
 FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
-MARKERS = {FIRST: "s", QUOTA: "o"}
 
 
 @styled

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.report.style import MIDDLE, SMALL, Words, colour_of, slide, styled
+from lab.report.style import MARKERS, MIDDLE, SMALL, Words, colour_of, slide, styled
 from lab.sweep.scale import ScalePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MARKERS = {"tier_first_v1": "s", "tier_quota_v1": "o"}
+# The markers of other arms.
 OTHERS = "D^v<>PX*"
 
 

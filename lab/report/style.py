@@ -35,6 +35,8 @@ COLOURS = {
     "none": "#BBBBBB",
 }
 OTHER = "#333333"
+# The markers of the two policies.
+MARKERS = {"tier_first_v1": "s", "tier_quota_v1": "o"}
 TIERS = {"must": "#D55E00", "nice": "#0072B2", "unknown": "#E69F00", "ignore": "#BBBBBB"}
 # Text on an area of that colour. Not pure white or black, which the page's dark theme would replace.
 INKS = {"must": "#010101", "nice": "#fefefe", "unknown": "#010101", "ignore": "#010101"}

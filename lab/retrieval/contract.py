@@ -105,6 +105,11 @@ class Store(Protocol):
         ...
 
 
+def cosine_of(distance: float) -> float:
+    """Return the cosine of two vectors of unit length, given their squared L2 distance."""
+    return 1.0 - distance / 2.0
+
+
 def vector_score(distance: np.ndarray) -> np.ndarray:
     """Return ``1 / (1 + squared L2)`` (E-8), rounded to 1e-6 so that the last bits of a sum do not decide an order."""
     import numpy as np

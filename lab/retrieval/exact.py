@@ -104,7 +104,7 @@ class ExactStore:
                 present = np.ones(len(self.rows), bool)
                 present[self._removed] = False
             self._members = Members(self._scopes.array, self._labels.array, self.scope_codes, present)
-        query = replace(query, tokens=self.settings.asked(query.tokens))
+        query = replace(query, tokens=self.settings.query_tokens(query.tokens))
         return view_class(self.rows, self._members, self._row_positions.array, near, self._postings, query)
 
     def close(self) -> None:

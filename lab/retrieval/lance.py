@@ -200,9 +200,9 @@ class LanceStore:
         if not self.rows or not query.tokens:
             return []
         text = searchable(query.text)
-        asked = self.settings.asked(query.tokens)
-        if len(asked) < len(query.tokens):
-            text = distinct_text(text, asked, lambda part: words_of(self.table, part))
+        words = self.settings.query_tokens(query.tokens)
+        if len(words) < len(query.tokens):
+            text = distinct_text(text, words, lambda part: words_of(self.table, part))
 
         def fetch(count: int) -> pa.Table:
             search = self.table.search(MatchQuery(text, "index_text"), query_type="fts")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from lab.retrieval.contract import Hit, Lanes
+from lab.retrieval.contract import Lanes, cosine_of
 
 # The lowest possible score of each lane: BM25 is at least 0, the cosine at least -1.
 LEAST_TEXT, LEAST_COSINE = 0.0, -1.0
@@ -41,11 +41,6 @@ def distribution(scores: Sequence[float], _least: float) -> list[float]:
 NORMALISE: dict[str, Normalise] = {"minmax": minmax, "theoretical": theoretical, "distribution": distribution}
 
 
-def cosine(hit: Hit) -> float:
-    """Return the cosine of a hit of the vector lane, whose vectors have unit length."""
-    return 1.0 - hit.distance / 2.0
-
-
 def fused_scores(lanes: Lanes, normalise: str, vector_weight: float, *, agreement: bool) -> dict[int, float]:
     """Return the fused score of each row, by its number.
 
@@ -55,7 +50,7 @@ def fused_scores(lanes: Lanes, normalise: str, vector_weight: float, *, agreemen
     lanes_of: dict[int, int] = {}
     for hits, weight, least, raw in (
         (lanes.fts, 1.0 - vector_weight, LEAST_TEXT, [hit.score for hit in lanes.fts]),
-        (lanes.vec, vector_weight, LEAST_COSINE, [cosine(hit) for hit in lanes.vec]),
+        (lanes.vec, vector_weight, LEAST_COSINE, [cosine_of(hit.distance) for hit in lanes.vec]),
     ):
         seen: set[int] = set()
         normal = NORMALISE[normalise](raw, least) if raw else []
@@ -76,4 +71,4 @@ def inverse_square_scores(lanes: Lanes) -> dict[int, float]:
             first.setdefault(hit.row, rank)
         for row, rank in first.items():
             ranks.setdefault(row, []).append(rank)
-    return {row: len(found) * sum(1.0 / rank**2 for rank in found) / 4.0 for row, found in ranks.items()}
+    return {row: len(by_lane) * sum(1.0 / rank**2 for rank in by_lane) / 4.0 for row, by_lane in ranks.items()}

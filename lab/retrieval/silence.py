@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.retrieval.contract import Lanes
-from lab.retrieval.score_fusion import cosine
+from lab.retrieval.contract import Lanes, cosine_of
 
 # How many of the best cosines the signal ``mean`` covers.
 HEAD = 6
@@ -21,18 +20,18 @@ DEPTH = 50
 
 def top(lanes: Lanes) -> float | None:
     """Return the highest cosine."""
-    return cosine(lanes.vec[0]) if lanes.vec else None
+    return cosine_of(lanes.vec[0].distance) if lanes.vec else None
 
 
 def mean(lanes: Lanes) -> float | None:
     """Return the mean of the :data:`HEAD` highest cosines."""
-    head = [cosine(hit) for hit in lanes.vec[:HEAD]]
+    head = [cosine_of(hit.distance) for hit in lanes.vec[:HEAD]]
     return math.fsum(head) / len(head) if head else None
 
 
 def margin(lanes: Lanes) -> float | None:
     """Return the highest cosine minus the mean of the first :data:`DEPTH`."""
-    cosines = [cosine(hit) for hit in lanes.vec[:DEPTH]]
+    cosines = [cosine_of(hit.distance) for hit in lanes.vec[:DEPTH]]
     return cosines[0] - math.fsum(cosines) / len(cosines) if cosines else None
 
 
@@ -53,6 +52,6 @@ class Silence:
     threshold: float = 0.0
 
     def applies(self, lanes: Lanes) -> bool:
-        """Whether recall is silent. Without a query vector, a signal of the vector lane says nothing, so it is not."""
+        """Whether recall is silent; it is not if the signal is one of the vector lane and there is no query vector."""
         value = SIGNALS[self.signal](lanes) if self.threshold > 0 else None
         return value is not None and value < self.threshold

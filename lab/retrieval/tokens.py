@@ -40,8 +40,8 @@ class TextSettings:
     lane: str = "index"
     query_words: str = "all"
 
-    def asked(self, tokens: Sequence[str]) -> Sequence[str]:
-        """Return the words of a query that count, in order."""
+    def query_tokens(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Return the words of a query that are searched for, in order."""
         return list(dict.fromkeys(tokens)) if self.query_words == "distinct" else tokens
 
     def options(self) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from lab.files import cannot_write, leftovers
 from lab.runs.directory import DIGESTS, MANIFEST, RunDirectory, file_name
 
 FILES = (
-    *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet", "missed.parquet"),
+    *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet", "scale.parquet", "missed.parquet"),
     *("verdict.json", "verdict.xml", "verdict.prom", "report.html", "report.md", "report.json"),
+    *("acceptance/verdict.json", "acceptance/verdict.xml", "acceptance/acceptance.html"),
 )
 # Folders with one file for each conversation.
 TABLES = ("receipts", "latency", "writes")
@@ -24,7 +25,7 @@ def remove_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
     last, so that the removal can be repeated after a kill. Raises :class:`lab.errors.CannotMeasure` if the operating
     system refuses.
     """
-    folders = [run.path / name for name in (*TABLES, DIGESTS, "figures")]
+    folders = [run.path / name for name in (*TABLES, DIGESTS, "figures", "acceptance")]
     try:
         for file in _known(run, figures):
             file.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,14 @@ from lab.runs.shapes import misshapen
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def table_of(rows: Iterable[Sequence[object]], types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return a table of rows, whose values are in the order of ``types``, the type of each column by its name."""
+    import pyarrow as pa
+
+    columns = list(zip(*rows, strict=True)) or [()] * len(types)
+    return pa.table({name: pa.array(column, kind) for (name, kind), column in zip(types.items(), columns, strict=True)})
 
 
 def table_bytes(table: pa.Table) -> bytes:
@@ -50,13 +58,12 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
         with parquet.ParquetFile(path, metadata=metadata, read_dictionary=as_codes) as file:
             try:
                 table = file.read(columns=names)
-            except pa.ArrowNotImplementedError:
-                # Lists of text in several chunks cannot be dictionary-encoded.
+            except pa.ArrowNotImplementedError:  # lists of text in several chunks cannot be dictionary-encoded
                 with parquet.ParquetFile(path, metadata=metadata) as again:
                     table = again.read(columns=names)
             table.validate(full=True)
             problem = misshapen(table)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # what pyarrow raises for a damaged file
         problem = str(error)
     if problem:
         raise CannotMeasure(f"{path}: damaged ({problem}); delete it and run the replay again")

@@ -22,7 +22,7 @@ from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.manifest import Haystack
-from lab.runs.tables import read_table, write_table
+from lab.runs.tables import read_table, table_of, write_table
 
 SIZES = (0, 25, 100, 400, 1_600, 6_400)
 POINTS, SUMMARY = "scale.parquet", "scale.json"
@@ -89,15 +89,15 @@ def scale(
     """Replay a request with a haystack of each size into ``out``, and return the means of each arm.
 
     Writes ``scale.json`` and ``scale.parquet``, the latter also into each run. Searches are run, not read from the
-    cache, so that they can be timed.
-    Sizes that the recordings and the sets of ``haystack_from`` cannot fill are left out, and named. Raises
-    :class:`UnusableInput` without probes to score or without sizes, and :class:`CannotMeasure` if a replay fails.
+    cache, so that they can be timed. Sizes that the recordings and the sets of ``haystack_from`` cannot fill are left
+    out, and named. Raises :class:`UnusableInput` without probes to score or without sizes, and :class:`CannotMeasure`
+    if a replay fails.
     """
     wanted = sorted(set(sizes))
     if not wanted or wanted[0] < 0:
         raise UnusableInput("haystacks to compare: give whole numbers from 0")
     without = make_plan(replace(request, haystack=0, haystack_from=()))
-    probes = sum(bool(probe.relevant) for one in without.recordings for probe in without.probes(one))
+    probes = sum(bool(probe.relevant) for recording in without.recordings for probe in without.probes(recording))
     if not probes:
         raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
     # Every size has the same notes on the recordings, so they are announced once.
@@ -165,7 +165,8 @@ def _points(run: RunDirectory, size: int) -> list[ScalePoint]:
     for arm in run.arms:
         means = summary["arms"][arm]["measures"]
         spent = times.get(arm)
-        quantiles = [one.value if spent and (one := getattr(spent, name)) else None for name in ("p50", "p95")]
+        bounded = (spent.p50, spent.p95) if spent else (None, None)
+        quantiles = [quantile.value if quantile else None for quantile in bounded]
         names = (f"Success@{run.cutoff}", f"CleanHit@{run.cutoff}", "RepeatRate")
         points.append(ScalePoint(size, arm, reach, *(means.get(name) for name in names), *quantiles))
     return points
@@ -187,9 +188,5 @@ def write_points(points: Sequence[ScalePoint], path: Path) -> None:
     """Write the points as Parquet."""
     import pyarrow as pa
 
-    columns = list(zip(*points, strict=True))
     types = (pa.int32(), pa.string(), *[pa.float64()] * 6)
-    table = pa.table(
-        {name: pa.array(column, kind) for name, column, kind in zip(ScalePoint._fields, columns, types, strict=True)}
-    )
-    write_table(table, path)
+    write_table(table_of(points, dict(zip(ScalePoint._fields, types, strict=True))), path)

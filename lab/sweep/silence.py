@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 # Not a name that a user could give an arm: names of arms are not blank at their ends.
-_LISTENER = " signals"
+_SIGNALS = " signals"
 EVERY = "all"
-ALL_CONVERSATIONS, CALIBRATION, TOLD = "all", "calibration", "told"
 
 
 class Answer(NamedTuple):
@@ -84,15 +83,15 @@ class Chosen(NamedTuple):
 class Terms(NamedTuple):
     """How thresholds are chosen.
 
-    ``cost``: a lost hit, as a share of the probes with gold, costs as much as so many false recalls as a share of the
-    others; the threshold of the lowest cost. ``loss``: the lowest false recall that loses at most this much hit rate.
+    ``cost``: how many false recalls a lost hit costs, both as shares of their probes; the rule ``cost`` minimises the
+    sum. ``loss``: how much hit rate the rule ``loss`` may lose; within it, the rule minimises false recall.
     """
 
     cost: float = 1.0
     loss: float = 0.02
 
 
-def listen(request: ReplayRequest, announce: Callable[[str], None] = lambda _: None) -> list[Answer]:
+def collect(request: ReplayRequest, announce: Callable[[str], None] = lambda _: None) -> list[Answer]:
     """Replay the arms of a request, and return their answers with the signals of every probe.
 
     Raises :class:`UnusableInput` for recordings without probes that need nothing or without any that have gold, and for
@@ -101,7 +100,7 @@ def listen(request: ReplayRequest, announce: Callable[[str], None] = lambda _: N
     """
     plan = make_plan(request)
     for info in plan.infos:
-        if info.stateful or info.writes:
+        if info.stateful or (info.writes and plan.source == "captured"):
             raise UnusableInput(
                 f"arm {info.name}: its earlier answers change later ones, so one replay does not give its curve; sweep "
                 "lab.silence.threshold with lab sweep instead, or name an arm such as hybrid"
@@ -115,32 +114,32 @@ def listen(request: ReplayRequest, announce: Callable[[str], None] = lambda _: N
             "set that has such probes, as iKAT, BEAM and the shipped ones do"
         )
     halves([recording.conversation for recording in plan.recordings])
-    heard: list[tuple[float, ...]] = []
-    listener = _listener(heard)
-    plan = replace(plan, arms=(*plan.arms, listener), infos=(*plan.infos, listener.describe()))
+    signals: list[tuple[float, ...]] = []
+    reader = _reader(signals)
+    plan = replace(plan, arms=(*plan.arms, reader), infos=(*plan.infos, reader.describe()))
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, announce)
     answers: list[Answer] = []
     for number, recording in enumerate(plan.recordings, 1):
-        answers.extend(_conversation(plan, recording, sources, heard))
+        answers.extend(_conversation(plan, recording, sources, signals))
         announce(f"{recording.conversation} ({number} of {len(plan.recordings)})")
     return answers
 
 
-def _listener(heard: list[tuple[float, ...]]) -> BaselineArm:
-    """Return an arm that injects nothing and appends the signals of each recall point to ``heard``."""
+def _reader(signals: list[tuple[float, ...]]) -> BaselineArm:
+    """Return an arm that injects nothing and appends the signals of each recall point to ``signals``."""
 
     def rank(question: Question) -> Ranking:
         lanes = question.lanes()
         values = [signal(lanes) for signal in SIGNALS.values()]
-        heard.append(tuple(float("inf") if value is None else value for value in values))
+        signals.append(tuple(float("inf") if value is None else value for value in values))
         return Ranking([])
 
-    return BaselineArm(_LISTENER, Baseline(_LISTENER, rank), EngineConfig(), LANE_DEPTH, 0)
+    return BaselineArm(_SIGNALS, Baseline(_SIGNALS, rank), EngineConfig(), LANE_DEPTH, 0)
 
 
 def _conversation(
-    plan: Plan, recording: Recording, sources: Sources, heard: list[tuple[float, ...]]
+    plan: Plan, recording: Recording, sources: Sources, signals: list[tuple[float, ...]]
 ) -> Iterator[Answer]:
     play = replace(play_of(plan, recording, tools_of(plan, recording, sources)), items_only=True)
     waiting: list[Answer] = []
@@ -148,8 +147,8 @@ def _conversation(
         if answered.failure:
             raise CannotMeasure(f"{answered.point.key}: arm {answered.arm} failed: {answered.failure}")
         probe = answered.point.probe
-        if answered.arm == _LISTENER:
-            yield from (answer._replace(signals=heard[-1]) for answer in waiting)
+        if answered.arm == _SIGNALS:
+            yield from (answer._replace(signals=signals[-1]) for answer in waiting)
             waiting = []
         elif probe is not None:
             injected = {item.id for item in answered.recall.items[: answered.recall.injected]}
@@ -168,14 +167,14 @@ def _conversation(
 
 
 def halves(conversations: Sequence[str], seed: int = 0) -> tuple[set[str], set[str]]:
-    """Return two halves of the conversations: the one for calibration, and the one that is told.
+    """Return two halves of the conversations: one for calibration, and one for evaluation.
 
     Raises :class:`NotComparable` for fewer than two conversations.
     """
     if len(conversations) < 2:
         raise NotComparable(
-            "silence: a threshold is calibrated on one half of the conversations and told on the other, and here is "
-            "only one; add conversations"
+            "silence: a threshold is chosen on one half of the conversations and evaluated on the other, and there "
+            "is only one; add conversations"
         )
     order = sorted(conversations, key=lambda name: (draw(seed, f"silence {name}"), name))
     return set(order[::2]), set(order[1::2])
@@ -211,11 +210,11 @@ class Curve:
         return _share((self._hit & spoken)[self.needed]), _share((self._filled & spoken)[~self.needed])
 
     def thresholds(self) -> list[float]:
-        """Return 0 and every value that changes an answer: silent is what is below it."""
+        """Return 0 and, for each value of the signal, the threshold just above it."""
         import numpy as np
 
         known = np.unique(self.values[np.isfinite(self.values) & (self.values > 0)])
-        # A threshold just above a value, so that this value is silent; six digits suffice in a configuration.
+        # Recall is silent below a threshold, so only one above a value silences it. Six digits suffice.
         return [0.0, *sorted({round(float(value) + 1e-6, 6) for value in known if value < 1.0})]
 
     def area(self) -> float:
@@ -253,11 +252,11 @@ def curves(answers: Sequence[Answer], embedder: str) -> list[Point]:
 
 def chosen(answers: Sequence[Answer], embedder: str, terms: Terms, seed: int = 0) -> list[Chosen]:
     """Return the thresholds that each rule chooses on one half of the conversations, and their effect on the other."""
-    calibration, told = halves(sorted({answer.conversation for answer in answers}), seed)
+    calibration, evaluation = halves(sorted({answer.conversation for answer in answers}), seed)
     rows: list[Chosen] = []
     for language, arm, part, signal, curve in _parts(answers):
         first = Curve([answer for answer in part if answer.conversation in calibration], signal)
-        other = Curve([answer for answer in part if answer.conversation in told], signal)
+        other = Curve([answer for answer in part if answer.conversation in evaluation], signal)
         if not all(half.needed.any() and not half.needed.all() for half in (first, other)):
             continue
         for rule in ("cost", "loss"):

@@ -97,7 +97,7 @@ def test_criterion_2_needs_decay(values: Values, how: dict[str, Any], status: st
     assert reason in result.reason
 
 
-def test_criterion_2_is_judged_where_the_old_policy_repeats_itself() -> None:
+def test_criterion_2_uses_the_run_in_which_the_old_policy_repeats() -> None:
     quiet = Fake(_repeats((0.1, 0.1, 0.1, 0.1), 2, old=(0.2, 0.2, 0.2, 0.2)))
     loud = Fake(_repeats((0.9, 0.9, 0.9, 0.8), 9))
     assert judge(BY_ID["2"], Runs(quiet, loud, CAST, "large"), NEW).status == "fail"

@@ -110,9 +110,9 @@ def main(probes: int, items: int, rounds: int, out: Path | None) -> None:
         sys.stdout.write(f"{name:<52}{value:9.2f}\n")
     sys.stdout.write(f"{'largest difference from pytrec_eval':<52}{difference:9.1e}\n")
     if out:
-        asked = {"probes": probes, "items": items, "rounds": rounds, "measures": list(MEASURES)}
+        settings = {"probes": probes, "items": items, "rounds": rounds, "measures": list(MEASURES)}
         write_atomically(
-            out, dump_json(asked | {"seconds": spent, "median": medians, "ratios": ratios, "difference": difference})
+            out, dump_json(settings | {"seconds": spent, "median": medians, "ratios": ratios, "difference": difference})
         )
 
 

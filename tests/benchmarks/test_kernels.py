@@ -111,22 +111,22 @@ def test_tokenise(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pyte
 def test_cached_tokens(benchmark: BenchmarkFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokenise cached texts."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path))
-    words, asked = Tokens(TextSettings()), texts(TEXTS, 0)
-    words.prepare(asked)
-    assert benchmark(lambda: words.of(asked))[0][0].startswith("walk")
+    words, documents = Tokens(TextSettings()), texts(TEXTS, 0)
+    words.prepare(documents)
+    assert benchmark(lambda: words.of(documents))[0][0].startswith("walk")
 
 
 def test_scan_words(benchmark: BenchmarkFixture) -> None:
     """Tokenise as the public plugin does."""
-    asked = texts(TEXTS, 0)
-    assert len(benchmark(lambda: ScanWords().of(asked))[0]) == 22
+    documents = texts(TEXTS, 0)
+    assert len(benchmark(lambda: ScanWords().of(documents))[0]) == 22
 
 
 @pytest.fixture(scope="module")
 def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Replay a shipped conversation with both policies."""
-    asked = ReplayRequest(str(operators), "lab", ("tier_first_v1", "tier_quota_v1"), limit=1, embedder="hashing")
-    return run_replay(asked, tmp_path_factory.mktemp("kernels") / "run").run
+    request = ReplayRequest(str(operators), "lab", ("tier_first_v1", "tier_quota_v1"), limit=1, embedder="hashing")
+    return run_replay(request, tmp_path_factory.mktemp("kernels") / "run").run
 
 
 def test_measures(benchmark: BenchmarkFixture, run: RunDirectory) -> None:

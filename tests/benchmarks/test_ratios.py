@@ -30,21 +30,21 @@ def measured(*words: str | Path, out: Path) -> tuple[dict[str, Any], str]:
 def test_ratios_are_measured_written_and_printed(tmp_path: Path) -> None:
     found, said = measured("--only", "help", "--only", "realmem", "--repeats", "2", out=tmp_path / "one.json")
     assert (found["kind"], found["schema_version"], found["repeats"]) == ("lab.ratios", 1, 2)
-    told, skipped = sorted(found["ratios"], key=lambda one: one["name"])
-    assert told["name"] == "help"
-    pairs = zip(told["over"]["samples"], told["under"]["samples"], strict=True)
-    assert told["ratios"] == [over / under for over, under in pairs]
-    assert told["lowest"] == min(told["ratios"]) <= told["median"] <= told["highest"] == max(told["ratios"])
+    ratio, skipped = sorted(found["ratios"], key=lambda one: one["name"])
+    assert ratio["name"] == "help"
+    pairs = zip(ratio["over"]["samples"], ratio["under"]["samples"], strict=True)
+    assert ratio["ratios"] == [over / under for over, under in pairs]
+    assert ratio["lowest"] == min(ratio["ratios"]) <= ratio["median"] <= ratio["highest"] == max(ratio["ratios"])
     # A command of the lab takes longer than an idle Python; there is no target for this ratio.
-    assert told["lowest"] > 1
-    assert (told["n"], told["target"], told["met"]) == (2, None, None)
+    assert ratio["lowest"] > 1
+    assert (ratio["n"], ratio["target"], ratio["met"]) == (2, None, None)
     assert "realmem is not at hand" in skipped["skipped"]
     assert "Skipped: public data realmem" in " ".join(said.split())
 
     after, said = measured(*("--only", "help", "--repeats", "1", "--compare", "one.json"), out=tmp_path / "two.json")
     (row,) = after["compared"]["ratios"]
-    assert row["then"]["median"] == told["median"]
-    assert row["change"] == after["ratios"][0]["median"] / told["median"]
+    assert row["then"]["median"] == ratio["median"]
+    assert row["change"] == after["ratios"][0]["median"] / ratio["median"]
     assert "times of two sessions cannot be compared" in " ".join(said.split())
 
 
@@ -67,7 +67,7 @@ def test_ratios_alternate_between_two_checkouts(tmp_path: Path) -> None:
 def test_ratios_reject_invalid_input_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}", "utf-8")
     (tmp_path / "empty").mkdir()
-    for words, told in (
+    for words, message in (
         (("--only", "speed"), "no ratio 'speed'; known: turn-1k"),
         (("--only", "help", "--compare", "other.json"), "other.json: is no result of these benchmarks"),
         (("--only", "help", "--compare", "absent.json"), "absent.json: no such file"),
@@ -75,5 +75,5 @@ def test_ratios_reject_invalid_input_in_one_line(tmp_path: Path) -> None:
     ):
         done = bench(*words, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
-        assert told in done.stderr
+        assert message in done.stderr
         assert len(done.stderr.splitlines()) == 1

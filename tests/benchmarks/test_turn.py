@@ -75,13 +75,13 @@ def store(request: pytest.FixtureRequest) -> Iterator[tuple[Store, Query]]:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_turn(benchmark: BenchmarkFixture, store: tuple[Store, Query], policy: str) -> None:
     """Search, fuse, select, wrap and write a receipt for one arm."""
-    built, asked = store
+    built, query = store
     system = make_arm(ArmSpec(policy, policy)).open(a_kit(policy))
     assert isinstance(system, SharedRetrieval)
     recall = benchmark(
         lambda: system.select(
-            Ask("turn", asked.text, 0),
-            QueryContext(built.view(asked), built.rows, {row.id: row for row in built.rows}),
+            Ask("turn", query.text, 0),
+            QueryContext(built.view(query), built.rows, {row.id: row for row in built.rows}),
         )
     )
     assert recall.injected == 6

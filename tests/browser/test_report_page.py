@@ -62,7 +62,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = "".join(json.dumps(line) + "\n" for line in lines(conversation))
             (folder / name / "set" / f"{place}.jsonl").write_text(text, "utf-8")
     arms = ("tier_first_v1", "tier_quota_v1", "recency", "none")
-    asked = ReplayRequest(
+    request = ReplayRequest(
         str(folder / "datasets/set"),
         "lab",
         arms,
@@ -70,7 +70,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         embedder="hashing",
         scope="recorded",
     )
-    run = run_replay(asked, folder / "run").run
+    run = run_replay(request, folder / "run").run
     # Recency against nothing: every turn flips.
     build_report(run, "none", "recency", with_text=True)
     return run.path / "report.html"

@@ -115,16 +115,16 @@ def test_help_describes_the_ablation(lab: Lab, tmp_path: Path) -> None:
 
 def test_replay_accepts_hard_rules_categories_faults_and_tags(lab: Lab, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "seed_full", "--embedder", "hashing", "--out", out)
+    words = ("replay", "datasets/tiny", "--format", "lab", "--arm", "seed_full", "--embedder", "hashing", "--out", out)
     more = ("--hard-rules", "2", "--categories", "detected", "--scope", "tags")
     faults = ("--fault", "fts_error=0.5", "--fault", "slow_store=den/s03/t01")
-    done = lab(*asked, *more, *faults, cwd=place)
+    done = lab(*words, *more, *faults, cwd=place)
     assert done.returncode == 0, done.stderr
     manifest = json.loads((out / "manifest.json").read_text("utf-8"))
     found = [manifest["resolved"][name] for name in ("hard_rules", "categories", "scope", "faults")]
     assert found == [{"drawn": 2, "seed": 0}, "detected", "tags", ["fts_error=0.5", "slow_store=den/s03/t01"]]
     # Without the faults it is another run.
-    assert lab(*asked, *more, cwd=place).returncode == 2
+    assert lab(*words, *more, cwd=place).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_replay_accepts_hard_rules_categories_faults_and_tags(lab: Lab, place: P
 def test_replay_with_unusable_options_names_them(
     lab: Lab, place: Path, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
-    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "none", "--out", tmp_path / "run")
-    done = lab(*asked, *options, cwd=place)
+    words = ("replay", "datasets/tiny", "--format", "lab", "--arm", "none", "--out", tmp_path / "run")
+    done = lab(*words, *options, cwd=place)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {message}")
     assert not (tmp_path / "run").exists()

@@ -141,9 +141,9 @@ def test_run_with_other_arguments_is_left_unchanged(
     arms = ("--arm", "tier_first_v1", "--arm", "tier_quota_v1", "--arm", "hybrid", "--arm", "none")
     before = {file: file.read_bytes() for file in (here / "run").rglob("*") if file.is_file()}
     common = ("replay", "datasets/tiny", "--format", "lab", "--out", "run", "--embedder", "hashing")
-    asked = changed if "--arm" in changed and named.startswith("arms") else (*arms, *changed[2:])
+    arguments = changed if "--arm" in changed and named.startswith("arms") else (*arms, *changed[2:])
     message = f"run: this run was made with different arguments: {named}; choose another --out"
-    assert re.search(message, refused(*common, *asked))
+    assert re.search(message, refused(*common, *arguments))
     assert {file: file.read_bytes() for file in (here / "run").rglob("*") if file.is_file()} == before
 
 
@@ -156,8 +156,8 @@ def test_folder_with_other_files_is_refused_as_run(refused: Refused, here: Path)
 
 def test_recorded_labels_without_any_are_refused(refused: Refused, here: Path, write_lines: Write) -> None:
     write_lines(here / "plain.jsonl", [HEAD, SESSION, TURN, MEMORY])
-    asked = ("replay", "plain.jsonl", "--format", "lab", "--arm", "none", "--out", "out", "--labels", "recorded")
-    assert "labels 'recorded': this recording has memories without labels; use --labels sampled" in refused(*asked)
+    arguments = ("replay", "plain.jsonl", "--format", "lab", "--arm", "none", "--out", "out", "--labels", "recorded")
+    assert "labels 'recorded': this recording has memories without labels; use --labels sampled" in refused(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def _json(lab: Lab, cwd: Path, *arguments: str, code: int = 0) -> dict[str, obje
 
 
 def test_stat_lists_every_kind_with_its_maker(cache: Path, place: Path, lab: Lab) -> None:
-    told = _json(lab, place, "stat", "--embedder", "hashing")
-    held = {one["kind"]: one for one in told["parts"]}
+    result = _json(lab, place, "stat", "--embedder", "hashing")
+    held = {one["kind"]: one for one in result["parts"]}
     assert set(held) >= {"vectors", "tokens", "candidates", "novelties"}
     vectors = held["vectors"]
     assert (vectors["key"], vectors["made_by"], vectors["present"]) == (HASHING, "hashing (for tests alone)", True)
@@ -56,7 +56,7 @@ def test_stat_lists_every_kind_with_its_maker(cache: Path, place: Path, lab: Lab
         "bytes": 5,
         "used": "",
     }
-    assert told["bytes"] == sum(one["bytes"] for one in told["parts"])
+    assert result["bytes"] == sum(one["bytes"] for one in result["parts"])
     shown = lab("cache", "stat", cwd=place).stdout
     assert max(map(len, shown.splitlines()[1:])) <= 80
     assert "not in use" in shown, "the default model is another"
@@ -106,8 +106,8 @@ def test_gc_other_models_keeps_named_ones(cache: Path, place: Path, lab: Lab) ->
 
 
 def test_verify_names_damaged_files_and_the_remedy(cache: Path, place: Path, lab: Lab) -> None:
-    told = _json(lab, place, "verify")
-    assert (told["damaged"], told["without_checksum"]) == ([], 0)
+    result = _json(lab, place, "verify")
+    assert (result["damaged"], result["without_checksum"]) == ([], 0)
     path = sorted((cache / "vectors" / HASHING).glob("*.arrow"))[0]
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 64
@@ -131,8 +131,8 @@ def test_verify_names_damaged_files_and_the_remedy(cache: Path, place: Path, lab
 
 def test_verify_with_recording_embeds_its_texts_again(cache: Path, place: Path, lab: Lab) -> None:
     recording = ("--recording", "datasets/tiny", "--embedder", "hashing")
-    told = _json(lab, place, "verify", *recording)
-    assert told["recomputed"] == {"compared": len(_texts(place)), "lacking": 0}
+    result = _json(lab, place, "verify", *recording)
+    assert result["recomputed"] == {"compared": len(_texts(place)), "lacking": 0}
     assert _json(lab, place, "verify", *recording, "--sample", "3")["recomputed"]["compared"] == 3
     # A sound chunk of another embedder's vectors: nothing in the file itself is wrong.
     shutil.rmtree(cache / "vectors")

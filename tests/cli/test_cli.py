@@ -123,8 +123,8 @@ def test_replay_prints_json_on_stdout_and_progress_on_stderr(
     lab: Lab, make_set: Callable[..., Path], tmp_path: Path
 ) -> None:
     make_set(tmp_path, "den", "attic")
-    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--out", "out", "--embedder", "hashing")
-    first = lab(*asked, "--json", cwd=tmp_path, LAB_CACHE_DIR=str(tmp_path / "cache"))
+    words = ("replay", "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--out", "out", "--embedder", "hashing")
+    first = lab(*words, "--json", cwd=tmp_path, LAB_CACHE_DIR=str(tmp_path / "cache"))
     assert first.returncode == 0
     # Both conversations say the same: four sessions with four texts of memories and one of turns each.
     assert json.loads(first.stdout) == {
@@ -137,7 +137,7 @@ def test_replay_prints_json_on_stdout_and_progress_on_stderr(
         "labels": {"mode": "recorded"},
     }
     assert "attic: done (1 of 2)\nden: done (2 of 2)\n" in first.stderr
-    again = lab(*asked, "--json", cwd=tmp_path)
+    again = lab(*words, "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["conversations"] == {"done": 0, "skipped": 2, "failed": 0}
     assert again.stderr == ""
 
@@ -167,8 +167,8 @@ def test_runs_list_ignores_other_files(lab: Lab, place: Path, tmp_path: Path) ->
 def test_saturation_prints_points_and_writes_charts(lab: Lab, make_set: Callable[..., Path], tmp_path: Path) -> None:
     """Loads the real model: some seconds."""
     make_set(tmp_path, "den")
-    asked = ("saturation", "datasets/tiny", "--format", "lab", "--out", "sat", "--seeds", "1", "--json")
-    done = lab(*asked, cwd=tmp_path)
+    words = ("saturation", "datasets/tiny", "--format", "lab", "--out", "sat", "--seeds", "1", "--json")
+    done = lab(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert list(found) == ["points", "figures"]
@@ -275,11 +275,11 @@ def test_validate_with_errors_exits_1(lab: Lab, copied: Path) -> None:
         next(line for line in lines if line["kind"] == "turn")["text"] = "  "
 
     _edit(copied / "datasets" / "tiny" / "den.jsonl", silence)
-    asked = ("recordings", "validate", "datasets/tiny", "--format", "lab")
-    done = lab(*asked, cwd=copied)
+    words = ("recordings", "validate", "datasets/tiny", "--format", "lab")
+    done = lab(*words, cwd=copied)
     assert (done.returncode, done.stderr) == (1, "error: datasets/tiny: 1 error\n")
     assert "error: den: turn den/s01/t01 has no text" in done.stdout
-    found = lab(*asked, "--json", cwd=copied)
+    found = lab(*words, "--json", cwd=copied)
     assert found.returncode == 1
     assert json.loads(found.stdout)["errors"] == ["den: turn den/s01/t01 has no text"]
 
@@ -304,8 +304,8 @@ def test_compare_of_incomparable_runs_exits_3(lab: Lab, place: Path, tmp_path: P
     assert lab("replay", "datasets/tiny", *common, "--out", other, cwd=place).returncode == 0
     done = lab("compare", "run", "--baseline", "none", "--candidate", f"{other}:hybrid", cwd=place)
     assert (done.returncode, done.stdout) == (3, "")
-    told = "labels (mode recorded / sampled, must_share none / 0.1, nice_share none / 0.63, 1 more)"
-    assert done.stderr == f"error: run and {other} cannot be compared: they differ in {told}\n"
+    difference = "labels (mode recorded / sampled, must_share none / 0.1, nice_share none / 0.63, 1 more)"
+    assert done.stderr == f"error: run and {other} cannot be compared: they differ in {difference}\n"
 
 
 def test_damaged_receipts_exit_4(lab: Lab, copied: Path) -> None:
@@ -319,11 +319,11 @@ def test_failed_conversation_exits_4_and_others_continue(lab: Lab, copied: Path)
     shutil.rmtree(copied / "run")
     # A folder stands where the receipts of one conversation should be written.
     (copied / "blocked").mkdir()
-    asked = ("replay", "datasets/tiny", "--format", "lab", "--arm", "none", "--out", "run", "--embedder", "hashing")
-    assert lab(*asked, cwd=copied).returncode == 0
+    words = ("replay", "datasets/tiny", "--format", "lab", "--arm", "none", "--out", "run", "--embedder", "hashing")
+    assert lab(*words, cwd=copied).returncode == 0
     (copied / "run" / "receipts" / "den.parquet").unlink()
     (copied / "run" / "receipts" / "den.parquet").mkdir()
-    done = lab(*asked, "--json", cwd=copied)
+    done = lab(*words, "--json", cwd=copied)
     assert done.returncode == 4
     assert json.loads(done.stdout)["conversations"] == {"done": 0, "skipped": 1, "failed": 1}
     failures = [json.loads(line) for line in (copied / "run" / "failures.jsonl").read_text("utf-8").splitlines()]
@@ -341,11 +341,11 @@ def test_wrong_usage_exits_2(lab: Lab, place: Path, arguments: tuple[str, ...]) 
 def test_interrupt_exits_130_and_says_how_to_continue(place: Path, tmp_path: Path) -> None:
     # A shell's background job hands its children an ignored SIGINT; the command must have one to be interrupted by.
     program = "from signal import *; signal(SIGINT, default_int_handler); from lab.cli.main import main; main()"
-    asked = ["replay", place / "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--out", tmp_path / "out"]
+    words = ["replay", place / "datasets/tiny", "--format", "lab", "--arm", "hybrid", "--out", tmp_path / "out"]
     with socket.create_server(("127.0.0.1", 0)) as endpoint:
         endpoint.settimeout(60)
         embedder = f"openai:mute@http://127.0.0.1:{endpoint.getsockname()[1]}/v1"
-        command = [sys.executable, "-c", program, *asked, "--embedder", embedder]
+        command = [sys.executable, "-c", program, *words, "--embedder", embedder]
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             # Once it calls the endpoint, which never answers, it is at work and waits for us.
@@ -382,8 +382,8 @@ def test_replay_with_score_equals_lab_score(lab: Lab, place: Path) -> None:
     found = json.loads(done.stdout)
     scored = {"trial": found["trial"]} | found["scores"]
     assert scored == json.loads(lab("score", "scored", "--json", cwd=place).stdout)
-    told = lab(*words, "--out", "scored", cwd=place).stdout
-    trial, _, *scores = told.splitlines(keepends=True)
+    printed = lab(*words, "--out", "scored", cwd=place).stdout
+    trial, _, *scores = printed.splitlines(keepends=True)
     assert "".join([trial, *scores]) == lab("score", "scored", cwd=place).stdout
     part = lab(*words, "--out", "part", "--shard", "1/2", cwd=place)
     assert (part.returncode, part.stderr.count("\n")) == (2, 1)

@@ -28,9 +28,9 @@ def test_compare_text_fits_80_columns_with_slices_and_flips(lab: Lab, place: Pat
     assert (of_probes.returncode, "cover all its turns" in of_probes.stdout) == (0, False)
     assert "conversation = den" in done.stdout
     assert "over the 2 primary" in done.stdout.replace("\n", " ")
-    told = json.loads(lab(*COMPARE, "--slices", "--format", "json", cwd=place).stdout)
-    assert {one["slice"] for one in told["slices"]} >= {"conversation"}
-    assert len(told["gained"]) > 1
+    result = json.loads(lab(*COMPARE, "--slices", "--format", "json", cwd=place).stdout)
+    assert {one["slice"] for one in result["slices"]} >= {"conversation"}
+    assert len(result["gained"]) > 1
 
 
 def test_compare_with_absent_measure_suggests_similar_ones(lab: Lab, place: Path) -> None:

@@ -145,9 +145,9 @@ def test_features_not_implemented_are_listed_or_refused(lab: Lab, tmp_path: Path
     (tmp_path / "live.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "gbrainMirror": true}')
     (tmp_path / "own.json").write_text('{"autoCapture": {"maxItemsPerTurn": 1}, "lab": {"arm": "engine"}}')
     for command in ("show", "check"):
-        told = lab("config", command, "live.json", cwd=tmp_path)
-        assert (told.returncode, told.stderr) == (0, "")
-        assert told.stdout.count("not implemented here: autoCapture, gbrainMirror\n") == 1
+        done = lab("config", command, "live.json", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("not implemented here: autoCapture, gbrainMirror\n") == 1
         found = json.loads(lab("config", command, "live.json", "--json", cwd=tmp_path).stdout)
         assert found["missing"] == ["autoCapture", "gbrainMirror"]
     refused = lab("config", "show", "own.json", cwd=tmp_path)

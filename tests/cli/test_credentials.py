@@ -22,7 +22,7 @@ CONFIG = {
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("https://me:pw@host/v1?api_key=x&n=3#top", "https://***@host/v1?api_key=***&n=3#top"),
         ("db://token@host", "db://***@host"),
@@ -33,8 +33,8 @@ CONFIG = {
         ("/home/ada/memories, ada@example.org, a = b, keys?no", None),
     ],
 )
-def test_without_credentials_keeps_everything_else(text: str, told: str | None) -> None:
-    assert without_credentials(text) == (told or text)
+def test_without_credentials_keeps_everything_else(text: str, expected: str | None) -> None:
+    assert without_credentials(text) == (expected or text)
     assert without_credentials(without_credentials(text)) == without_credentials(text)
 
 

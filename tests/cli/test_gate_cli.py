@@ -50,14 +50,14 @@ def test_gate_exit_code_is_the_verdict(
     assert done.returncode == code, done.stderr
     found = json.loads(done.stdout)
     assert found == json.loads((place / "run" / "verdict.json").read_text())
-    # What a job is told is one thing, what was found another.
+    # The option changes the exit code, not the verdict.
     assert found["status"] == {0: "pass", 1: "fail", 3: "inconclusive", 4: "error"}[3 if more else code]
-    told = (
+    expected = (
         f"exit code {code} instead of 3: the verdict is inconclusive, and --inconclusive-as {more[1]} was given\n"
         if more
         else ""
     )
-    assert done.stderr == told
+    assert done.stderr == expected
     assert {"verdict.json", "verdict.xml", "verdict.prom"} <= {path.name for path in (place / "run").iterdir()}
 
 
@@ -108,8 +108,8 @@ def test_gate_prints_reasons_and_writes_a_step_summary(lab: Lab, place: Path, tm
 
 def test_gate_prints_critical_rules_before_advisory_ones(lab: Lab, six: Path) -> None:
     place = six
-    told = 'critical = false\n[[limit]]\nmeasure = "R@6"\nat_least = 0\n'
-    rules = GUARD.replace("0.02", "0.5") + LIMIT + "at_least = 1.0\n" + told
+    advisory = 'critical = false\n[[limit]]\nmeasure = "R@6"\nat_least = 0\n'
+    rules = GUARD.replace("0.02", "0.5") + LIMIT + "at_least = 1.0\n" + advisory
     done = lab("gate", "run", "--policy", policy(place, rules + "\n"), cwd=place)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -199,10 +199,10 @@ def test_stage_b_judges_an_audited_log(
     assert lines[0] == headline
     assert max(map(len, lines)) <= 80
     # What to do stands right below the verdict, in every form.
-    told = "set plugins.slots.memory back to memory-lancedb (or memory-core) and restart the gateway"
+    advice = "set plugins.slots.memory back to memory-lancedb (or memory-core) and restart the gateway"
     assert lines[1].startswith("Roll back: set plugins.slots.memory back to ") == (code == 1)
-    assert (told in (tmp_path / "b" / "verdict.xml").read_text()) == (code != 0)
-    assert json.loads((tmp_path / "b" / "verdict.json").read_text())["rollback"].startswith(told)
+    assert (advice in (tmp_path / "b" / "verdict.xml").read_text()) == (code != 0)
+    assert json.loads((tmp_path / "b" / "verdict.json").read_text())["rollback"].startswith(advice)
     if code == 3:
         said = " ".join(lines)
         assert re.match(

@@ -49,11 +49,11 @@ def place(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             data = (operators.parents[1] / kind / "operators" / f"{name}.jsonl").read_bytes()
             (place / kind / "mine" / f"{name}.jsonl").write_bytes(data)
     pool = place / "pool.jsonl"
-    told = _json(
+    result = _json(
         *("pool", place / "datasets" / "mine", "--format", "lab", "--out", pool, "--turns", 6, "--scope", "recorded"),
         *("--embedder", "hashing", "--arm", "hybrid", "--arm", "recency"),
     )
-    assert (told["turns"], told["conversations"], told["items"] > 6 * 6) == (6, 2, True)
+    assert (result["turns"], result["conversations"], result["items"] > 6 * 6) == (6, 2, True)
     judging = open_judging(read_pool(pool), place / "gold.jsonl", "me")
     for turn in judging.pool.turns[:4]:
         for key in turn.keys[:2]:
@@ -66,8 +66,8 @@ def place(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(place: Path) -> Path:
     recordings = str(place / "datasets" / "mine")
-    asked = ReplayRequest(recordings, "lab", ("hybrid", "recency"), scope="recorded", embedder="hashing")
-    return run_replay(asked, place / "run").run.path
+    request = ReplayRequest(recordings, "lab", ("hybrid", "recency"), scope="recorded", embedder="hashing")
+    return run_replay(request, place / "run").run.path
 
 
 def test_pool_is_not_overwritten(place: Path) -> None:
@@ -166,23 +166,23 @@ def test_diff_of_different_sets_exits_1(place: Path, tmp_path: Path) -> None:
     assert "0 probes added, 0 removed; 0 changes" in _run("diff", gold, gold)
     some = tmp_path / "some.jsonl"
     some.write_bytes(golden_bytes(read_golden(gold).probes[1:]))
-    told = CliRunner().invoke(app, ["golden", "diff", str(gold), str(some)])
-    assert (told.exit_code, told.stderr) == (1, "")
-    assert "0 probes added, 1 removed; 0 changes in 0 probes; 0 of another type" in told.stdout
+    result = CliRunner().invoke(app, ["golden", "diff", str(gold), str(some)])
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert "0 probes added, 1 removed; 0 changes in 0 probes; 0 of another type" in result.stdout
     done = CliRunner().invoke(app, ["golden", "diff", str(gold), str(some), "--json"])
     assert done.exit_code == 1
     assert json.loads(done.stdout)["removed"] == [read_golden(gold).probes[0].id]
 
 
 def test_split_writes_two_valid_sets(place: Path, tmp_path: Path) -> None:
-    told = _json("split", place / "golden" / "mine", "--out", tmp_path / "halves")
-    assert [len(told[name]["conversations"]) for name in ("dev", "test")] == [1, 1]
+    result = _json("split", place / "golden" / "mine", "--out", tmp_path / "halves")
+    assert [len(result[name]["conversations"]) for name in ("dev", "test")] == [1, 1]
     before = {path.name: path.read_bytes() for path in (tmp_path / "halves").iterdir()}
     assert "dev.jsonl" in _run("split", place / "golden" / "mine", "--out", tmp_path / "halves")
     assert {path.name: path.read_bytes() for path in (tmp_path / "halves").iterdir()} == before
     for name in before:
         found = _json("lint", tmp_path / "halves" / name, "--recordings", place / "datasets" / "mine")
-        assert (found["errors"], found["probes"]) == ([], told[Path(name).stem]["probes"])
+        assert (found["errors"], found["probes"]) == ([], result[Path(name).stem]["probes"])
     (tmp_path / "halves" / "test.jsonl").write_bytes(b"")
     (tmp_path / "halves" / "dev.jsonl").unlink()
     # Never half of it: a new dev.jsonl beside an old test.jsonl could have conversations in common. Nor into the set
@@ -238,21 +238,21 @@ def test_recordings_in_other_format_ask_for_format(tmp_path: Path, place: Path) 
 
 
 def test_pool_with_probes_of_takes_turns_of_first_judge(place: Path, tmp_path: Path) -> None:
-    asked = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "again.jsonl")
-    told = _json(*asked, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
+    arguments = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "again.jsonl")
+    result = _json(*arguments, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
     judged = {probe.turn for probe in read_golden(place / "gold.jsonl").probes}
     again = read_pool(tmp_path / "again.jsonl")
-    assert (told["turns"], {turn.turn for turn in again.turns}) == (4, judged)
+    assert (result["turns"], {turn.turn for turn in again.turns}) == (4, judged)
     # What the first judge graded is not offered again; the side file is not needed for that.
     shutil.copyfile(place / "gold.jsonl", tmp_path / "gold.jsonl")
-    asked = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "new.jsonl")
-    asked = (*asked, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
-    fewer = _json(*asked, "--unjudged", tmp_path / "gold.jsonl")
+    arguments = ("pool", place / "datasets" / "mine", "--format", "lab", "--out", tmp_path / "new.jsonl")
+    arguments = (*arguments, "--probes-of", place / "gold.jsonl", "--arm", "recency", "--embedder", "hashing")
+    fewer = _json(*arguments, "--unjudged", tmp_path / "gold.jsonl")
     known = {probe.id: set(marks(probe)) for probe in read_golden(place / "gold.jsonl").probes}
     expected = [(turn.turn, key) for turn in again.turns for key in turn.keys if key not in known[turn.turn]]
     new = read_pool(tmp_path / "new.jsonl")
     assert [(turn.turn, key) for turn in new.turns for key in turn.keys] == expected
-    assert 0 < fewer["items"] < told["items"]
+    assert 0 < fewer["items"] < result["items"]
 
 
 def test_pool_where_everything_is_judged_is_refused(place: Path, tmp_path: Path) -> None:

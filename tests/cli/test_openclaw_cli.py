@@ -58,10 +58,10 @@ def test_validate_lists_contents_of_a_home(lab: Lab, home: Path) -> None:
     assert re.search(r"^session headers +1$", done.stdout, re.MULTILINE)
     assert "--format openclaw-archived" in done.stdout
     every = lab("recordings", "validate", str(home), "--format", "openclaw-archived", "--json", cwd=home)
-    told = json.loads(every.stdout)
-    assert [one["stored"] for one in told["inventory"]["stocks"]] == ["SQLite 23", "reset, JSON Lines 4"]
-    assert [one["turns"] for one in told["conversations"]] == [2, 2]
-    assert f"{BEFORE}: the last line, 4, is truncated and was skipped" in told["warnings"]
+    result = json.loads(every.stdout)
+    assert [one["stored"] for one in result["inventory"]["stocks"]] == ["SQLite 23", "reset, JSON Lines 4"]
+    assert [one["turns"] for one in result["conversations"]] == [2, 2]
+    assert f"{BEFORE}: the last line, 4, is truncated and was skipped" in result["warnings"]
 
 
 def test_resumed_run_reads_archives_again(lab: Lab, home: Path, tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def test_list_fits_80_columns_and_details_one_format(lab: Lab, tmp_path: Path) -
         done = lab("recordings", "list", *arguments, cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert max(map(len, done.stdout.splitlines())) <= 80
-    told = json.loads(lab("recordings", "list", "--json", cwd=tmp_path).stdout)
-    assert [one["format"] for one in told["formats"]] == sorted(one["format"] for one in told["formats"])
-    assert {one["format"]: one["set"] and one["set"]["licence"] for one in told["formats"]}["locomo"] == "CC BY-NC 4.0"
+    shown = json.loads(lab("recordings", "list", "--json", cwd=tmp_path).stdout)
+    assert [one["format"] for one in shown["formats"]] == sorted(one["format"] for one in shown["formats"])
+    assert {one["format"]: one["set"] and one["set"]["licence"] for one in shown["formats"]}["locomo"] == "CC BY-NC 4.0"
 
 
 def test_import_and_convert_a_history(lab: Lab, tmp_path: Path) -> None:
@@ -68,6 +68,10 @@ def test_format_is_lab_for_shipped_sets_and_required_for_others(lab: Lab, tmp_pa
         2,
         "error: missing option --format: lab recordings list shows the formats\n",
     )
+    # Without the path, the format is of no use.
+    for command in (("recordings", "validate"), ("replay", "--out", "run"), ("acceptance",)):
+        done = lab(*command, "nowhere", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (2, "error: nowhere: no such file or folder\n")
     # A given format is used for a shipped set as well.
     done = lab("recordings", "validate", "shipped:operators", "--format", "nothing", cwd=tmp_path)
     assert (done.returncode, done.stderr.startswith("error: unknown format 'nothing'")) == (2, True)

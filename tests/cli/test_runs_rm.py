@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.acceptance.verdict import FILES as VERDICTS
 from lab.cli.runs import OF_COMMANDS
+from lab.replay.missed import FILE as MISSED
+from lab.report.acceptance import PAGE
 from lab.report.drawings import FIGURES
 from lab.runs.directory import open_run
 from lab.runs.removal import remove_run
+from lab.sweep.scale import POINTS
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -53,6 +57,10 @@ def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
 def test_runs_rm_of_a_scored_and_reported_run_leaves_nothing(run: Path, tmp_path: Path, lab: Lab) -> None:
     for words in (("score", "run"), ("report", "run"), ("gate", "run")):
         assert lab(*words, cwd=tmp_path).returncode in (0, 3)
+    # Files of lab acceptance, lab missed and lab scale, which other runs have.
+    (run / "acceptance").mkdir()
+    for name in (*(f"acceptance/{name}" for name in (*VERDICTS, PAGE)), MISSED, POINTS):
+        (run / name).write_text("of the lab")
     (run / ".scores.parquet.999999999.abc.part").write_text("killed")
     done = lab("runs", "rm", "run", "--json", cwd=tmp_path)
     assert json.loads(done.stdout) == {"removed": "run", "left": []}

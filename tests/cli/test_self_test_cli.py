@@ -35,16 +35,16 @@ def test_list_shows_faults_with_their_files(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [("59", "10", "hunk 1 of retrieval/fusion.py does not apply"), ("60", "10 +", "is no longer valid Python")],
 )
-def test_unusable_patch_is_refused_in_one_line(lab: Lab, tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_unusable_patch_is_refused_in_one_line(lab: Lab, tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "mine.diff"
     path.write_text(PATCH.format(old=old, new=new), "utf-8")
     done = lab("gate", "self-test", "--patch", path, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert told in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

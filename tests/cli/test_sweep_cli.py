@@ -29,13 +29,13 @@ def swept(operators: Path, tmp_path: Path, lab: Callable[..., Any]) -> Callable[
 def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tmp_path: Path) -> None:
     first = swept("--json")
     assert first.returncode == 0, first.stderr
-    told = json.loads(first.stdout)
-    assert [one["knobs"] for one in told["configurations"]][1] == {
+    result = json.loads(first.stdout)
+    assert [one["knobs"] for one in result["configurations"]][1] == {
         "autoRecall.repeatPenalty": 0,
         "autoRecall.repeatWindowTurns": 6,
     }
     table = parquet.read_table(tmp_path / "out" / "configurations.parquet").to_pylist()
-    assert [row["Success"] for row in table] == [one["measures"]["Success"] for one in told["configurations"]]
+    assert [row["Success"] for row in table] == [one["measures"]["Success"] for one in result["configurations"]]
     assert any(row["on_front"] for row in table)
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
         "front.svg", "front.png", "heat.svg", "heat.png"
@@ -44,7 +44,7 @@ def test_sweep_writes_table_and_charts_and_resumes(swept: Callable[..., Any], tm
     before = {part.name: part.read_bytes() for part in parts}
     parts[0].unlink()
     again = swept("--json")
-    assert json.loads(again.stdout) == told
+    assert json.loads(again.stdout) == result
     assert again.stderr.count("4 configurations") == 1
     assert {part.name: part.read_bytes() for part in sorted((tmp_path / "out" / "parts").iterdir())} == before
     other = swept("--hard-rules", "1")

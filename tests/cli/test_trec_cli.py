@@ -32,8 +32,8 @@ def test_exported_run_imports_with_equal_means(lab: Lab, place: Path, tmp_path: 
     assert files == [str(out / name) for name in ("qrels.txt", *(f"{arm}.run" for arm in ARMS))]
     scored = json.loads(lab("score", "run", "--json", cwd=place).stdout)["arms"]
     names = ("nDCG@6", "R@6", "AP@6", "Rprec", "Judged@6")
-    asked = [word for file in files[1:] for word in ("--run", file)] + [word for name in names for word in ("-m", name)]
-    done = lab("import", "--qrels", files[0], *asked, "--json", cwd=tmp_path)
+    words = [word for file in files[1:] for word in ("--run", file)] + [word for name in names for word in ("-m", name)]
+    done = lab("import", "--qrels", files[0], *words, "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)["runs"]
     for arm, file in zip(ARMS, files[1:], strict=True):

@@ -50,8 +50,8 @@ def test_ablation_means_equal_the_run(scored: tuple[Scores, dict[str, Any]], ste
     for step in steps:
         assert step.means == {name: scored[1][step.arm]["measures"][name] for name in measures_shown(6)}
     # Measures of the Working Set are missing in earlier steps.
-    with_digest = [step.arm for step in steps if step.means["BackboneDuplication"] is not None]
-    assert with_digest == ["quota_backbone", "quota_score", "seed_full"]
+    with_working_set = [step.arm for step in steps if step.means["BackboneDuplication"] is not None]
+    assert with_working_set == ["quota_backbone", "quota_score", "seed_full"]
     assert steps[-1].means["HardRules"] == 1.0
     assert all(step.means["HardRules"] is not None for step in steps)
 

@@ -226,14 +226,14 @@ def test_moved_is_in_a_fixed_order(run: RunDirectory) -> None:
 
 
 def test_moved_reports_uncommitted_changes(run: RunDirectory) -> None:
-    def told(code: str, *, dirty: bool) -> Manifest:
+    def manifest(code: str, *, dirty: bool) -> Manifest:
         environment = replace(run.manifest.environment, code=code, git=Git("a" * 40, dirty))
         return replace(run.manifest, environment=environment)
 
     code = f"code {'1' * 12} -> {'2' * 12}"
-    clean, edited = told("1" * 64, dirty=False), told("2" * 64, dirty=True)
-    assert moved(clean, told("2" * 64, dirty=False)) == (code,)
+    clean, edited = manifest("1" * 64, dirty=False), manifest("2" * 64, dirty=True)
+    assert moved(clean, manifest("2" * 64, dirty=False)) == (code,)
     assert moved(clean, edited) == ("git uncommitted changes no -> yes", code)
-    assert moved(told("1" * 64, dirty=True), edited) == ("git uncommitted changes in both", code)
+    assert moved(manifest("1" * 64, dirty=True), edited) == ("git uncommitted changes in both", code)
     # Equal code explains nothing, whatever git reports.
-    assert moved(told("2" * 64, dirty=False), edited) == ()
+    assert moved(manifest("2" * 64, dirty=False), edited) == ()

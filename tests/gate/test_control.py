@@ -19,24 +19,13 @@ from lab.gate.verdict import judge, overall
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
+from tests.gate.paired import pairs
 
 TIERS = Control("hybrid", "tiers are worth having", "tiers are not worth having")
 POLICY = Policy("mine", "what it means", "old", "new", 8, (), control=TIERS)
 WORTH = Rule("worth", "Success@6", by=0.02, against="control", family="worth")
 GUARD = Rule("guard", "Success@6", margin=0.05, against="control", family="control")
 SLICE = Rule("slice", "Success@6", margin=0.1, of="type", family="slices")
-
-
-def pairs(mean: float, spread: float, conversations: int = 12, measure: str = "Success@6") -> Pairs:
-    """Return six pairs per conversation, with conversation differences spread around the mean."""
-    found = Pairs(measure, [], [], [], [])
-    for number in range(conversations):
-        for place in range(6):
-            found.at.append(f"{number}/{place}")
-            found.conversation.append(str(number))
-            found.baseline.append(0.5)
-            found.candidate.append(0.5 + mean + spread * (-1) ** number * (1 + number // 2))
-    return found
 
 
 def judged(rules: list[Rule], control: Pairs | None, policy: Policy = POLICY) -> list[Line]:
@@ -47,7 +36,7 @@ def judged(rules: list[Rule], control: Pairs | None, policy: Policy = POLICY) ->
 @pytest.mark.parametrize(
     ("found", "status", "said"),
     [
-        (pairs(0.1, 0.001), PASS, "tiers are worth having: better than hybrid in Success@6 (0.601 against 0.500)"),
+        (pairs(0.1, 0.001), PASS, "tiers are worth having: better than hybrid in Success@6 (0.600 against 0.500)"),
         (pairs(0.0, 0.0001), FAIL, "tiers are not worth having: hybrid does as well in Success@6"),
         (pairs(-0.2, 0.001), FAIL, "tiers are not worth having: worse than hybrid in Success@6"),
         (pairs(0.0, 0.1), INCONCLUSIVE, "it is not shown that tiers are worth having: not shown to be better than hyb"),
@@ -63,7 +52,7 @@ def test_answer_follows_worth_rules_and_guards(found: Pairs, status: str, said: 
     answer = answer_of(POLICY, lines)
     assert answer is not None
     assert (answer.arm, answer.status) == ("hybrid", status)
-    assert answer.sentence.replace("0.600", "0.601").startswith(said)
+    assert answer.sentence.startswith(said)
     # The answer stands beside the verdict: a worth rule decides nothing, a guard against the control does.
     assert [line.critical for line in lines] == [False, True]
     assert overall(lines) == {PASS: PASS, FAIL: lines[1].status, INCONCLUSIVE: INCONCLUSIVE}[status]
@@ -194,6 +183,15 @@ def test_missing_control_names_the_command(run: RunDirectory) -> None:
     assert "has no arm 'hybrid'; it has: tier_first_v1, tier_quota_v1. A run with it: lab replay " in said
     assert "--arm tier_first_v1 --arm tier_quota_v1 --arm hybrid" in said
     assert said.endswith(f"--out {run.path}-hybrid")
+
+
+def test_control_of_another_run_is_recorded(three: RunDirectory, run: RunDirectory) -> None:
+    control = replace(TIERS, arm=f"{three.path}:hybrid")
+    rules = (replace(GUARD, measure="RepeatRate", direction="lower"),)
+    verdict = judge(Policy("mine", "what it means", *run.arms, 6, rules, control=control), run)
+    assert verdict.lines[0].against == control.arm
+    assert verdict.evidence is not None
+    assert verdict.evidence.others == {str(three.path): three.content}
 
 
 OLD = """

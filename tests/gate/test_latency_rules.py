@@ -152,8 +152,8 @@ def test_latency_rule_with_one_violated_limit_fails(timed: Timed, run: RunDirect
 def test_latency_rule_without_timings_or_stage(timed: Timed) -> None:
     limited = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1)
     assert judged(limited, timed(0, tier_quota_v1=1)).status == ERROR
-    told = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1, without_data="skip")
-    assert judged(told, timed(0, tier_quota_v1=1)).status == SKIPPED
+    optional = Rule("latency", "p50 total", quantile=0.5, at_most_ms=1, without_data="skip")
+    assert judged(optional, timed(0, tier_quota_v1=1)).status == SKIPPED
     with pytest.raises(UnusableInput, match="no warm turn has this stage; stages: total, search, select, retrieve"):
         judged(Rule("latency", "p50 serach", quantile=0.5, stage="serach", at_most_ms=1), timed(9, tier_quota_v1=1))
 

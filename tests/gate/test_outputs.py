@@ -27,11 +27,11 @@ from lab.runs.directory import RunDirectory
 LINES = (
     Line("guard", "Success@6", PASS, True, "fine", difference=0.1),
     Line("guard", "R@6", FAIL, True, 'worse & <b>"|', difference=-0.5),
-    Line("guard", "R@6", FAIL, False, "told", difference=-0.5),
+    Line("guard", "R@6", FAIL, False, "advisory", difference=-0.5),
     Line("guard", "P@6", INCONCLUSIVE, True, "open", "40 more"),
     Line("guard", "P@6", PASS, False, "fine", slice='type=a\\b"\n', candidate=0.25),
     Line("limit", "WrongScope", ERROR, True, "nothing\nthere"),
-    Line("limit", "Jaccard", FAIL, False, "told"),
+    Line("limit", "Jaccard", FAIL, False, "advisory"),
     Line("exact", "receipts", SKIPPED, True, "not asked"),
 )
 VERDICT = Verdict("mine", "what it means", "run", "old", "new", ERROR, LINES, "switch \x00 it | back")
@@ -78,6 +78,15 @@ def test_openmetrics_is_parsed_by_the_reference_parser() -> None:
     assert value.labels == {
         "policy": "mine", "rule": "guard", "measure": "P@6", "critical": "false", "slice": 'type=a\\b"\n'
     }  # fmt: skip
+
+
+def test_openmetrics_control_has_samples_of_its_own() -> None:
+    line = Line("guard", "Success@6", PASS, True, "fine", candidate=0.5, difference=0.1)
+    text = openmetrics(replace(VERDICT, lines=(line, replace(line, against="hybrid"))))
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    names = [(sample.name, tuple(sorted(sample.labels.items()))) for sample in samples]
+    assert len(set(names)) == len(names)
+    assert [sample.labels.get("against") for sample in samples if sample.name == "lab_gate_rule"] == [None, "hybrid"]
 
 
 def test_summary_and_workflow_commands_escape_text() -> None:

@@ -83,15 +83,15 @@ def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     some = Rule("receipts", "must.share", at_most=1.0)
     items = Rule("receipts", "lanes.neither_share", of="lanes.items", at_most=0.02)
     few = deep_merge(audit, {"lanes": {"items": 2 * answered, "neither_share": 0.0}})
-    told = replace(ERRORS, at_most=1e-5, critical=False)
-    verdict = judge(replace(policy, rules=(some, items, told)), audit=few)
+    advisory = replace(ERRORS, at_most=1e-5, critical=False)
+    verdict = judge(replace(policy, rules=(some, items, advisory)), audit=few)
     assert (verdict.status, verdict.lines[0].more_recalls, verdict.lines[1].more_recalls) == (INCONCLUSIVE, 40, 40)
     assert (
         rollback(verdict) == "Keep the window open: about 40 more answered recalls. To roll back anyway: switch it back"
     )
     # With two items per recall, half as many recalls are needed as items.
     need = replace(items, at_most=0.001)
-    verdict = judge(replace(policy, rules=(some, need, told)), audit=few)
+    verdict = judge(replace(policy, rules=(some, need, advisory)), audit=few)
     (alone,) = judge_receipts(POLICY, [need], few)
     more = int(str(alone.settles).split()[1])
     assert verdict.lines[1].more_recalls == alone.more_recalls == math.ceil(more / 2) > 40

@@ -94,7 +94,7 @@ def test_change_replaces_every_occurrence_outside_nested_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("fault = 1", r"expected \[\[fault\]\] tables"),
         ("x = ", "not TOML"),
@@ -106,15 +106,15 @@ def test_change_replaces_every_occurrence_outside_nested_functions() -> None:
         (2 * FAULT, "two faults are named 'a'"),
     ],
 )
-def test_read_faults_invalid_file_says_why(tmp_path: Path, text: str, told: str) -> None:
+def test_read_faults_invalid_file_says_why(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "own.toml"
     path.write_text(text, "utf-8")
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         read_faults(path)
 
 
 @pytest.mark.parametrize(
-    ("within", "what", "told"),
+    ("within", "what", "message"),
     [
         (FUSION, "NOWHERE =", f"{FUSION} has 'NOWHERE =' 0 times"),
         (f"{FUSION}:fuse", "there_is_no_such_call()", "0 times; one or more are expected"),
@@ -123,8 +123,8 @@ def test_read_faults_invalid_file_says_why(tmp_path: Path, text: str, told: str)
         ("lab.engine.nowhere", "K =", "there is no module lab.engine.nowhere"),
     ],
 )
-def test_change_that_does_not_apply_says_why(within: str, what: str, told: str) -> None:
-    with pytest.raises(UnusableInput, match=f"fault 'mine' does not apply: .*{re.escape(told)}"):
+def test_change_that_does_not_apply_says_why(within: str, what: str, message: str) -> None:
+    with pytest.raises(UnusableInput, match=f"fault 'mine' does not apply: .*{re.escape(message)}"):
         edited(PACKAGE, Fault("mine", "mine", (change(within, what, "1"),)))
 
 
@@ -159,7 +159,7 @@ def test_read_patch_adds_a_new_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (("K = 60", "K = 59"), "hunk 1 of retrieval/fusion.py does not apply"),
         (("lab/retrieval/fusion.py", "lab/systems/openclaw/recall/gone.py"), "the package has no file"),
@@ -169,10 +169,10 @@ def test_read_patch_adds_a_new_file(tmp_path: Path) -> None:
         (("+K = 1\n", ""), "do not match the counts|not the header|must begin with"),
     ],
 )
-def test_read_patch_that_does_not_apply_says_where(tmp_path: Path, wrong: tuple[str, str], told: str) -> None:
+def test_read_patch_that_does_not_apply_says_where(tmp_path: Path, wrong: tuple[str, str], message: str) -> None:
     path = _patch(tmp_path / "wrong.diff", "K = 1")
     path.write_text(path.read_text("utf-8").replace(*wrong), "utf-8")
-    with pytest.raises(UnusableInput, match=told):
+    with pytest.raises(UnusableInput, match=message):
         read_patch(path, PACKAGE)
 
 

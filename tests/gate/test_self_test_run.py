@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lab.gate.policy import read_policy
-from lab.gate.selftest.draws import Swapped, sample_labels
+from lab.gate.selftest.draws import Swapped, judge_swaps
 from lab.gate.selftest.faults import Fault, change, shipped_faults
 from lab.gate.selftest.replays import Replay, shipped_replays
 from lab.gate.selftest.run import Report, self_test
-from lab.gate.selftest.sandbox import Workshop
+from lab.gate.selftest.sandbox import Sandbox
 from lab.gate.selftest.trial import LAYERS, Clean, clean_run
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
@@ -68,14 +68,14 @@ def test_self_test_layers_catch_their_faults(report: Report) -> None:
     assert "golden" in layers["nice-floor-dropped"]
     assert layers["wildcard-not-counted"] == ("exact",)
     assert layers["does-not-import"] == LAYERS
-    broken = {one.fault.name: set(one.found.broken) for one in report.trials}
+    broken = {one.fault.name: set(one.effects.broken) for one in report.trials}
     assert "Future" in broken["time-leak"]
     assert broken["escaping-off"] == {"Unescaped"}
     assert broken["wildcard-not-counted"] == set()
 
 
 def test_self_test_verdict_follows_the_changes(report: Report) -> None:
-    verdicts = {one.fault.name: (one.verdict, one.found.rules) for one in report.trials}
+    verdicts = {one.fault.name: (one.verdict, one.effects.rules) for one in report.trials}
     assert verdicts["wildcard-not-counted"] == ("fail", ("exact receipts",))
     assert "limit Unescaped" in verdicts["escaping-off"][1]
     assert verdicts["does-not-import"] == ("error", ())
@@ -84,7 +84,7 @@ def test_self_test_verdict_follows_the_changes(report: Report) -> None:
 
 def test_self_test_lists_uncaught_faults(report: Report) -> None:
     assert [one.fault.name for one in report.survivors] == ["same", "unnoted", "unseen"]
-    assert all(one.found.changed == 0 < one.found.turns for one in report.survivors)
+    assert all(one.effects.changed == 0 < one.effects.turns for one in report.survivors)
     # Known equivalent faults are excluded from the rate; others that change nothing count as missed.
     assert report.kill_rate == 5 / 7
     assert not report.passed
@@ -109,17 +109,17 @@ def test_draws_can_fail_and_are_deterministic(tmp_path: Path) -> None:
     # One guard with a margin of 0 at the level of 50 %.
     rules = tuple(replace(rule, margin=0.0) for rule in nightly.rules if rule.measure == "RepeatRate")
     careless = replace(nightly, rules=rules, minimum_conversations=2, fail_level=0.49)
-    found = sample_labels(clean, [pair], careless, 40, 1)
+    found = judge_swaps(clean, [pair], careless, 40, 1)
     assert 0 < found.failed <= 40
-    assert found == sample_labels(clean, [pair], careless, 40, 1)
-    assert found != sample_labels(clean, [pair], careless, 40, 2)
+    assert found == judge_swaps(clean, [pair], careless, 40, 1)
+    assert found != judge_swaps(clean, [pair], careless, 40, 2)
 
 
 def test_self_test_ends_a_hanging_fault(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path, [_traps()], 3)
-    workshop.set_up(lambda _: None)
+    sandbox = Sandbox(tmp_path, [_traps()], 3)
+    sandbox.set_up(lambda _: None)
     forever = Fault("forever", "It never ends.", (change(f"{FUSION}:fuse", "start", "while True: pass"),))
-    ended = workshop.replay("forever", forever, workshop.replays, tmp_path / "out")
+    ended = sandbox.replay("forever", forever, sandbox.replays, tmp_path / "out")
     assert ended.problem in ("not finished after 3 s", "ended with -24")
     assert not (tmp_path / "copies" / "forever").exists()
 
@@ -130,5 +130,5 @@ def test_shipped_replays_can_be_planned() -> None:
     assert {"operators", "plugin", "lancedb"} <= plans.keys()
     assert plans["plugin"].arms[0].config.upstream
     fault = next(one for one in shipped_faults() if one.name == "lancedb-upside-down")
-    assert {one.name for one in replays if not one.wanted(shipped_faults()[0])} == {"lancedb"}
-    assert all(one.wanted(fault) for one in replays)
+    assert {one.name for one in replays if not one.applies_to(shipped_faults()[0])} == {"lancedb"}
+    assert all(one.applies_to(fault) for one in replays)

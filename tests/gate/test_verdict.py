@@ -19,21 +19,10 @@ from lab.gate.measures import judge_compared
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.verdict import judge, overall
 from lab.runs.directory import RunDirectory
+from tests.gate.paired import pairs
 
 POLICY = Policy("mine", "what it means", "old", "new", 4, ())
 GUARD = Rule("guard", "Success@6", margin=0.02)
-
-
-def pairs(mean: float, spread: float, conversations: int = 8, measure: str = "Success@6") -> Pairs:
-    """Return five pairs per conversation, with conversation differences spread around the mean."""
-    found = Pairs(measure, [], [], [], [])
-    for number in range(conversations):
-        for place in range(5):
-            found.at.append(f"{number}/{place}")
-            found.conversation.append(str(number))
-            found.baseline.append(0.5)
-            found.candidate.append(0.5 + mean + spread * (-1) ** number * (1 + number // 2))
-    return found
 
 
 def judged(rule: Rule, found: Pairs | None, policy: Policy = POLICY) -> Line:
@@ -160,19 +149,19 @@ def test_slices_are_advisory() -> None:
     assert all(one.reason.endswith("(exploratory)") for one in parts)
     # A slice that the run does not have is reported and skipped.
     absent = replace(rule, slices=("tpye",))
-    whole, told = judge_compared(POLICY, [absent], Evidence({}, {"Success@6": found}, slices))
-    assert (whole.status, told.status, told.name) == (PASS, SKIPPED, "guard Success@6 [tpye]")
-    assert told.reason.endswith("slices: 'tpye' has 0 values, not 1 to 20; slices: type")
+    whole, skipped = judge_compared(POLICY, [absent], Evidence({}, {"Success@6": found}, slices))
+    assert (whole.status, skipped.status, skipped.name) == (PASS, SKIPPED, "guard Success@6 [tpye]")
+    assert skipped.reason.endswith("slices: 'tpye' has 0 values, not 1 to 20; slices: type")
 
 
 @pytest.mark.parametrize("states", list(itertools.product((PASS, INCONCLUSIVE, FAIL, ERROR), repeat=2)))
 def test_overall_is_the_most_severe_critical_status(states: tuple[str, str]) -> None:
     lines = [Line("guard", "R@6", state, True, "why") for state in states]
-    told = [Line("guard", "R@6", ERROR, False, "why")]
+    advisory = Line("guard", "R@6", ERROR, False, "why")
     order = [PASS, INCONCLUSIVE, FAIL, ERROR]
-    assert overall([*lines, *told]) == max(states, key=order.index)
-    assert overall([*lines, replace(told[0], status=SKIPPED, critical=True)]) == max(states, key=order.index)
-    assert overall(told) == overall([]) == ERROR
+    assert overall([*lines, advisory]) == max(states, key=order.index)
+    assert overall([*lines, replace(advisory, status=SKIPPED, critical=True)]) == max(states, key=order.index)
+    assert overall([advisory]) == overall([]) == ERROR
 
 
 PolicyOf = Callable[[str], Policy]

@@ -121,8 +121,8 @@ def test_lint_lists_missing_reasons_last() -> None:
 
 def test_lint_passes_refused_memories_to_doubts() -> None:
     probe = Probe("c/s/t4", "c", "c/s/t4", None, (Judgement("m0", 2, "x"), Judgement("m1", 2, "x")))
-    told = lint(GoldenSet((probe,)), [_recording()], Aside({"c/s/t4": {"m2"}}, {})).warnings
-    assert not any("nearly" in line for line in told)
+    warnings = lint(GoldenSet((probe,)), [_recording()], Aside({"c/s/t4": {"m2"}}, {})).warnings
+    assert not any("nearly" in line for line in warnings)
     assert any("nearly" in line for line in lint(GoldenSet((probe,)), [_recording()]).warnings)
 
 

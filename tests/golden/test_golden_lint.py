@@ -112,11 +112,11 @@ def test_lint_same_question_irrelevant_is_no_contradiction() -> None:
 
 
 def test_lint_duplicate_judged_irrelevant_is_a_doubt() -> None:
-    twin = replace(RECORDINGS[0].memories[0], key="c0/s1/t0#1")
-    recording = replace(RECORDINGS[0], memories=(twin, *RECORDINGS[0].memories))
-    probe = _probe(1, _judged(0), irrelevant=(twin.key,))
+    copy = replace(RECORDINGS[0].memories[0], key="c0/s1/t0#1")
+    recording = replace(RECORDINGS[0], memories=(copy, *RECORDINGS[0].memories))
+    probe = _probe(1, _judged(0), irrelevant=(copy.key,))
     warnings = lint(GoldenSet((probe, *OTHERS)), (recording, *RECORDINGS[1:])).warnings
-    doubt = f"judges {KEYS[0]} 1 but {twin.key} 0, which has the same text"
+    doubt = f"judges {KEYS[0]} 1 but {copy.key} 0, which has the same text"
     assert warnings == (f"golden set: probe {probe.id} {doubt}",)
 
 

@@ -118,9 +118,11 @@ def test_latency_of_a_raising_system_raises(loaded: LoadedStore, plan: Plan, sou
     first, second = questions_of(plan, sources, 2)
     with opened([loaded], broken(plan, Breaking("recall"))) as (subject,):
         assert not ask(subject, first).passed_over
-        with pytest.raises(CannotMeasure, match=r"arm 'breaking': recall failed at .*: RuntimeError in recall") as told:
+        with pytest.raises(
+            CannotMeasure, match=r"arm 'breaking': recall failed at .*: RuntimeError in recall"
+        ) as caught:
             ask(subject, second)
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(caught.value)
         with pytest.raises(CannotMeasure, match="recall failed"):
             ask_together(loaded, [subject.seat], second)
     with (

@@ -25,7 +25,7 @@ ARMS = ("tier_first_v1", "seed_full")
 
 
 @pytest.fixture(scope="module")
-def asked(operators: Path) -> LatencyRequest:
+def latency_request(operators: Path) -> LatencyRequest:
     return LatencyRequest(
         ReplayRequest(str(operators), "lab", ARMS, embedder="hashing"),
         sizes=(500,),
@@ -42,13 +42,13 @@ def asked(operators: Path) -> LatencyRequest:
 
 
 @pytest.fixture(scope="module")
-def place(asked: LatencyRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(latency_request: LatencyRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("latency") / "out"
 
 
 @pytest.fixture(scope="module")
-def ran(asked: LatencyRequest, place: Path) -> tuple[Folder, list[Measured]]:
-    return run_latency(asked, place)
+def ran(latency_request: LatencyRequest, place: Path) -> tuple[Folder, list[Measured]]:
+    return run_latency(latency_request, place)
 
 
 def whole(samples: list[Sample], part: str) -> list[Sample]:
@@ -111,8 +111,10 @@ def test_cadence_compacts_after_its_rows(ran: tuple[Folder, list[Measured]]) -> 
     assert [(one.appended, one.waiting) for one in appended] == [(1, 1), (2, 0), (3, 1), (4, 0), (5, 1)]
 
 
-def test_summary_has_no_quantiles_with_few_turns(asked: LatencyRequest, ran: tuple[Folder, list[Measured]]) -> None:
-    found = summarise(asked, *ran)
+def test_summary_has_no_quantiles_with_few_turns(
+    latency_request: LatencyRequest, ran: tuple[Folder, list[Measured]]
+) -> None:
+    found = summarise(latency_request, *ran)
     one = found["warm"][0]["stages"]["total"]
     assert (one["n"], one["p95"], one["p99"]) == (8, None, None)
     assert one["p50"]["low"] <= one["p50"]["value"] <= one["p50"]["high"]
@@ -129,15 +131,15 @@ def test_summary_has_no_quantiles_with_few_turns(asked: LatencyRequest, ran: tup
 
 
 def test_latency_tables_fit_80_columns(
-    asked: LatencyRequest,
+    latency_request: LatencyRequest,
     ran: tuple[Folder, list[Measured]],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    emit_latency(summarise(asked, *ran))
-    told = capsys.readouterr().out
-    assert [line for line in told.splitlines() if len(line) > 80] == []
+    emit_latency(summarise(latency_request, *ran))
+    output = capsys.readouterr().out
+    assert [line for line in output.splitlines() if len(line) > 80] == []
     for part in (
         "Warm, exact",
         "Open loop, lancedb, 40 per second",
@@ -145,7 +147,7 @@ def test_latency_tables_fit_80_columns(
         "Rows waiting for compaction, over 20",
         "every 2.",
     ):
-        assert part in told
+        assert part in output
 
 
 @pytest.mark.parametrize(
@@ -157,14 +159,14 @@ def test_latency_tables_fit_80_columns(
     ],
 )
 def test_summary_names_arms_outside_the_shared_table(
-    asked: LatencyRequest,
+    latency_request: LatencyRequest,
     ran: tuple[Folder, list[Measured]],
     capsys: pytest.CaptureFixture[str],
     alone: list[str],
     said: str | None,
 ) -> None:
     folder, (size, *others) = ran
-    found = summarise(asked, folder, [size._replace(about=size.about | {"alone": alone}), *others])
+    found = summarise(latency_request, folder, [size._replace(about=size.about | {"alone": alone}), *others])
     parts = "cold turns, turns over one view, waiting rows, compaction cadences"
     assert found["left_out"] == (said and f"Not measured with {parts}{said}")
     emit_latency(found)
@@ -174,13 +176,13 @@ def test_summary_names_arms_outside_the_shared_table(
         about={name: one for name, one in size.about.items() if name != "cold"} | {"alone": alone},
         samples=[one for one in size.samples if one.part != "shared" and one.store == "lancedb"],
     )
-    assert summarise(asked, folder, [warm])["left_out"] is None
+    assert summarise(latency_request, folder, [warm])["left_out"] is None
 
 
-def test_run_latency_writes_no_text_of_a_memory(operators: Path, place: Path, asked: LatencyRequest) -> None:
-    folder, cells = run_latency(asked, place)
+def test_run_latency_writes_no_text_of_a_memory(operators: Path, place: Path, latency_request: LatencyRequest) -> None:
+    folder, cells = run_latency(latency_request, place)
     kept = b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())
-    kept += json.dumps(summarise(asked, folder, cells)).encode()
+    kept += json.dumps(summarise(latency_request, folder, cells)).encode()
     texts = [
         json.loads(line)["text"]
         for path in operators.glob("*.jsonl")
@@ -193,7 +195,7 @@ def test_run_latency_writes_no_text_of_a_memory(operators: Path, place: Path, as
 
 
 def test_run_latency_resumes_missing_cells(
-    asked: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path
+    latency_request: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path
 ) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -201,7 +203,7 @@ def test_run_latency_resumes_missing_cells(
     (left / "lancedb").mkdir(parents=True)
     before = {path.name: path.read_bytes() for path in (place / "samples").iterdir()}
     (place / "samples" / "cadence-00000002.parquet").unlink()
-    _, cells = run_latency(asked, place)
+    _, cells = run_latency(latency_request, place)
     after = {path.name: path.read_bytes() for path in (place / "samples").iterdir()}
     assert before.keys() == after.keys()
     assert [name for name in before if before[name] != after[name]] == ["cadence-00000002.parquet"]
@@ -210,29 +212,31 @@ def test_run_latency_resumes_missing_cells(
 
 
 def test_run_latency_with_other_arguments_is_refused(
-    asked: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path, tmp_path: Path
+    latency_request: LatencyRequest, ran: tuple[Folder, list[Measured]], place: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(OtherArguments, match="different arguments: cadences, turns; choose another --out"):
-        run_latency(replace(asked, turns=9, cadences=("3",)), place)
+        run_latency(replace(latency_request, turns=9, cadences=("3",)), place)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UnusableInput, match="holds something else"):
-        run_latency(asked, tmp_path)
+        run_latency(latency_request, tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "manifest.json").write_text('{"kind": "lab.run"}')
     with pytest.raises(UnusableInput, match="not a latency measurement of this version"):
-        run_latency(asked, tmp_path / "run")
+        run_latency(latency_request, tmp_path / "run")
     manifest = json.loads((place / "manifest.json").read_text("utf-8"))
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest | {"resolved": [1]}))
     with pytest.raises(UnusableInput, match="field 'resolved': expected an object, found a list"):
-        run_latency(asked, tmp_path / "run")
+        run_latency(latency_request, tmp_path / "run")
 
 
 @pytest.mark.usefixtures("ran")  # which embeds: without vectors the fault would be this process's own
-def test_run_latency_exception_is_one_line_and_leaves_no_part_file(asked: LatencyRequest, tmp_path: Path) -> None:
+def test_run_latency_exception_is_one_line_and_leaves_no_part_file(
+    latency_request: LatencyRequest, tmp_path: Path
+) -> None:
     # announce=int raises ValueError in the child process, in a module of the lab.
-    told = r"size-00000500: ValueError in work\.py, line \d+; finished cells are kept"
-    with pytest.raises(CannotMeasure, match=told):
-        run_latency(asked, tmp_path / "out", announce=int)
+    message = r"size-00000500: ValueError in work\.py, line \d+; finished cells are kept"
+    with pytest.raises(CannotMeasure, match=message):
+        run_latency(latency_request, tmp_path / "out", announce=int)
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["manifest.json"]
 
 
@@ -255,8 +259,8 @@ def test_read_cell_damaged_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_run_latency_invalid_arguments_write_nothing(
-    asked: LatencyRequest, tmp_path: Path, changes: dict[str, object], message: str
+    latency_request: LatencyRequest, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UnusableInput, match=message):
-        run_latency(replace(asked, **changes), tmp_path / "out")
+        run_latency(replace(latency_request, **changes), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -21,7 +21,7 @@ Sample = Callable[[str, Path], Path]
 
 
 def test_catalogue_entries_have_format_origin_and_licence() -> None:
-    # A format without an entry is no public set, but sessions of one's own.
+    # A format without an entry is for the user's own sessions, not for a public set.
     assert {one.format for one in CATALOGUE} <= set(FORMATS) - {"openclaw"}
     for one in CATALOGUE:
         assert one.title

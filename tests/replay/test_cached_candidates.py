@@ -98,11 +98,11 @@ def test_code_key_covers_every_module_that_a_replay_loads() -> None:
 
 def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of: Read) -> None:
     desk.say("a", ("s", [("user", "a red lamp for the shop", "the red lamp", "the green door"), ("user", "the lamp")]))
-    asked, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
-    fresh = run_replay(asked, desk.home / "fresh", use_cache=False).run
+    request, kept = desk.request("hybrid"), desk.home / "cache" / "candidates"
+    fresh = run_replay(request, desk.home / "fresh", use_cache=False).run
     assert not kept.exists()
-    run_replay(asked, desk.home / "usual")
-    plan = make_plan(asked)
+    run_replay(request, desk.home / "usual")
+    plan = make_plan(request)
     (recording,) = plan.recordings
     rows, happening = rows_of(plan, recording), plan.recall_points_of(recording)
     # A valid file with a wrong answer, as outdated code would have written it.
@@ -110,8 +110,8 @@ def test_run_replay_without_cache_ignores_cached_candidates(desk: Any, files_of:
     stale.keep(len(happening) - 1, Filter(None, None), 500, Lanes([Hit(1, 9.0)], []))
     stale.save(candidates_path(plan, recording, rows, happening, plan.retrievals()[0]))
     before = files_of(kept)
-    again = run_replay(asked, desk.home / "again", use_cache=False).run
+    again = run_replay(request, desk.home / "again", use_cache=False).run
     assert files_of(kept) == before
     assert again.receipts("a").read_bytes() == fresh.receipts("a").read_bytes()
     # Control: a replay with the cache does return the outdated answer.
-    assert run_replay(asked, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()
+    assert run_replay(request, desk.home / "stale").run.receipts("a").read_bytes() != fresh.receipts("a").read_bytes()

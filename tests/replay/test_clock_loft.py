@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from lab.replay.plan import ReplayRequest
-from lab.replay.run import run_replay
-from lab.runs.tables import read_table
 from lab.systems.openclaw.memory import engine_id
+from tests.traps import Turns, keys, receipt, replayed
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[2]
-ARMS = ROOT / "lab" / "gate" / "selftest" / "arms"
-Turns = Mapping[tuple[str, str], Mapping[str, Any]]
-
-
-def replayed(folder: Path, scope: str, *arms: str) -> Turns:
-    """Return what each arm recalled at each turn of the conversation."""
-    for kind in ("datasets", "golden"):
-        (folder / kind).mkdir()
-        shutil.copy(ROOT / kind / "traps" / "clock-loft.jsonl", folder / kind)
-    request = ReplayRequest(
-        str(folder / "datasets"),
-        "lab",
-        ("seed_full", *(f"{name}={ARMS / name}.json" for name in arms)),
-        golden=str(folder / "golden"),
-        scope=scope,
-        embedder="hashing",
-    )
-    run = run_replay(request, folder / "run").run
-    rows = read_table(run.path / "receipts" / "clock-loft.parquet").to_pylist()
-    return {(row["arm"], row["turn"].partition("/")[2]): row for row in rows}
 
 
 @pytest.fixture(scope="module")
 def turns(tmp_path_factory: pytest.TempPathFactory) -> Turns:
     """Return the turns with their recorded scopes."""
-    folder = tmp_path_factory.mktemp("recorded")
-    return replayed(folder, "recorded", "fallback", "loose", "narrow", "brim", "tail", "wide")
+    arms = ("seed_full", "fallback", "loose", "narrow", "brim", "tail", "wide")
+    return replayed(tmp_path_factory.mktemp("recorded") / "run", "clock-loft", *arms)
 
 
 @pytest.fixture(scope="module")
 def tagged(tmp_path_factory: pytest.TempPathFactory) -> Turns:
     """Return the turns with the scopes of their prompts' tags."""
-    return replayed(tmp_path_factory.mktemp("tags"), "tags", "narrow")
-
-
-def keys(turns: Turns, arm: str, turn: str) -> list[str]:
-    return [key.partition("/")[2] for key in turns[arm, turn]["item_key"]]
-
-
-def receipt(turns: Turns, arm: str, turn: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(turns[arm, turn]["receipt"])
-    return value
+    return replayed(tmp_path_factory.mktemp("tags") / "run", "clock-loft", "seed_full", "narrow", scope="tags")
 
 
 def test_todo_of_exactly_seven_days_is_not_stale(turns: Turns) -> None:

@@ -38,7 +38,7 @@ def test_explain_stored_working_set_has_no_position(desk: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arm", "asked", "said", "config", "reason"),
+    ("arm", "prompt", "said", "config", "reason"),
     [
         ("quota_flow", "thanks", graded("pears", NICE), {}, "the prompt was skipped: trivial_prompt"),
         (
@@ -65,13 +65,13 @@ def test_explain_stored_working_set_has_no_position(desk: Any) -> None:
     ],
 )
 def test_explain_gold_names_the_stage_that_dropped_it(
-    desk: Any, arm: str, asked: str, said: tuple[str, Any], config: dict[str, Any], reason: str
+    desk: Any, arm: str, prompt: str, said: tuple[str, Any], config: dict[str, Any], reason: str
 ) -> None:
     path = desk.home / "config.json"
     path.write_text(json.dumps(config))
     other = graded("plums are blue", NICE)
     nightly_runs = [("global", [])] * 2
-    desk.say("c", ("global", [("user", "note this", said, other)]), *nightly_runs, ("global", [("user", asked)]))
+    desk.say("c", ("global", [("user", "note this", said, other)]), *nightly_runs, ("global", [("user", prompt)]))
     desk.judge("c/s1/t1#0", turn="c/s4/t1")
     assert explain_turn(desk, "c/s4/t1", arm, config=str(path)).explained.reasons == {"c/s1/t1#0": reason}
 

@@ -265,18 +265,18 @@ def test_random_arm_rarely_hits_the_shipped_set_by_default(tmp_path: Path) -> No
 
 
 def test_manifest_records_the_haystack_and_resume_refuses_another(operators: Path, tmp_path: Path) -> None:
-    asked = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", limit=2, haystack=50)
-    run = run_replay(asked, tmp_path / "run").run
+    request = ReplayRequest(str(operators), "lab", ("hybrid",), embedder="hashing", limit=2, haystack=50)
+    run = run_replay(request, tmp_path / "run").run
     recorded = run.manifest.resolved.haystack
     assert recorded is not None
     assert (recorded.memories, recorded.seed) == (50, 0)
     assert {name: counts.added for name, counts in recorded.conversations.items()} == dict.fromkeys(
         run.conversations, 50
     )
-    assert run_replay(asked, tmp_path / "run").skipped == tuple(run.conversations)
+    assert run_replay(request, tmp_path / "run").skipped == tuple(run.conversations)
     for other in (0, 49):
         with pytest.raises(OtherArguments, match="different arguments: haystack"):
-            run_replay(replace(asked, haystack=other), tmp_path / "run")
+            run_replay(replace(request, haystack=other), tmp_path / "run")
 
 
 def without_haystack(golden: GoldenSet) -> GoldenSet:

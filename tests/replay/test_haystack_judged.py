@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,8 +51,8 @@ def test_pool_of_a_changed_set_of_its_haystack_is_refused(operators: Path, tmp_p
     lines = (operators / "orchid-lab.jsonl").read_bytes()
     (other / "orchid-lab.jsonl").write_bytes(lines)
     alone = operators / f"{HOST}.jsonl"
-    asked = replace(request(alone, 20), haystack_from=(f"{other}:lab",))
-    pool = make_pool(asked, 6, Chosen(number=4))
+    filled = replace(request(alone, 20), haystack_from=(f"{other}:lab",))
+    pool = make_pool(filled, 6, Chosen(number=4))
     assert list(material(pool)) == [HOST]
     (other / "orchid-lab.jsonl").write_bytes(lines.replace(b"orchid", b"orchids"))
     with pytest.raises(UnusableInput, match="has changed since it was pooled"):
@@ -60,8 +61,8 @@ def test_pool_of_a_changed_set_of_its_haystack_is_refused(operators: Path, tmp_p
 
 def test_judged_haystack_memory_is_scored_and_explained(operators: Path, tmp_path: Path) -> None:
     """From Python: a memory of the haystack that is injected first misleads once the golden set says so."""
-    options = {"arms": ["hybrid"], "embedder": "hashing", "conversation": (HOST,), "haystack": 200}
-    plain = lab.replay(operators, out=tmp_path / "plain", **options)  # type: ignore[arg-type]  # options by name
+    options: dict[str, Any] = {"arms": ["hybrid"], "embedder": "hashing", "conversation": (HOST,), "haystack": 200}
+    plain = lab.replay(operators, out=tmp_path / "plain", **options)
     golden = read_golden(operators.parents[1] / "golden" / operators.name / f"{HOST}.jsonl")
     plan = make_plan(request(operators, 200))
     for probe in golden.probes:
@@ -75,7 +76,7 @@ def test_judged_haystack_memory_is_scored_and_explained(operators: Path, tmp_pat
     changed = [replace(one, forbidden=forbidden) if one is probe else one for one in golden.probes]
     path = tmp_path / "golden.jsonl"
     path.write_bytes(golden_bytes(changed))
-    judged = lab.replay(operators, out=tmp_path / "judged", golden=str(path), **options)  # type: ignore[arg-type]
+    judged = lab.replay(operators, out=tmp_path / "judged", golden=str(path), **options)
     assert misleading in read_gold(judged.directory)[probe.id].forbidden
     before, after = (lab.score(run).means["hybrid"]["Judged@6"] for run in (plain, judged))
     assert before is not None

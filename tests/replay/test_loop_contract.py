@@ -210,11 +210,11 @@ SOME_SPANS = st.lists(st.tuples(st.integers(0, 8), st.none() | st.integers(0, 8)
 
 
 @given(SOME_SPANS, st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True).map(sorted))
-def test_births_called_rarely_leave_the_visible_memories(spans: list[tuple[int, int | None]], asked: list[int]) -> None:
+def test_births_called_rarely_leave_the_visible_memories(spans: list[tuple[int, int | None]], seqs: list[int]) -> None:
     spans.sort(key=lambda one: one[0])
     memories = [replace(MEMORIES[0], key=str(at), visible_from=a, visible_until=b) for at, (a, b) in enumerate(spans)]
     until, there, ever = births(memories), set[str](), list[str]()
-    for seq in asked:
+    for seq in seqs:
         born, gone = until(seq)
         ever += [one.key for one in born]
         there |= {one.key for one in born}
@@ -222,4 +222,4 @@ def test_births_called_rarely_leave_the_visible_memories(spans: list[tuple[int, 
         assert {one.key for one in gone} <= there
         there -= {one.key for one in gone}
         assert there == {memory.key for memory in memories if memory.is_visible_at(seq)}
-    assert ever == [memory.key for memory in memories if memory.visible_from <= asked[-1]]
+    assert ever == [memory.key for memory in memories if memory.visible_from <= seqs[-1]]

@@ -99,11 +99,11 @@ def test_make_plan_conversations_are_ordered_by_id(garden: Any, changes: dict[st
 
 
 def test_replay_request_of_manifest_is_equal() -> None:
-    asked = ReplayRequest(
+    request = ReplayRequest(
         "p", "lab", ("bm25", "x=c.json"), golden="g", limit=3, conversation=("a", "b"), must_share=0.2
     )
-    asked = replace(asked, faults=("fts_error", "slow_store=0.1"), hard_rules=2, categories="detected")
-    assert ReplayRequest.of_manifest(json.loads(json.dumps(asdict(asked)))) == asked
+    request = replace(request, faults=("fts_error", "slow_store=0.1"), hard_rules=2, categories="detected")
+    assert ReplayRequest.of_manifest(json.loads(json.dumps(asdict(request)))) == request
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_run_key_explicit_defaults_are_equal(garden: Any, changes: dict[str, Any
 
 
 def test_run_key_seed_matters_only_where_it_is_used(garden: Any) -> None:
-    for asked in (garden.request(labels="sampled"), garden.request("random"), garden.request(hard_rules=1)):
-        assert make_plan(asked).run_key() != make_plan(replace(asked, seed=1)).run_key()
+    for request in (garden.request(labels="sampled"), garden.request("random"), garden.request(hard_rules=1)):
+        assert make_plan(request).run_key() != make_plan(replace(request, seed=1)).run_key()
 
 
 def test_run_key_configuration_counts_not_its_file_name(garden: Any) -> None:

@@ -174,11 +174,11 @@ def said_in(recording: Recording) -> set[str]:
 
 
 def test_receipts_and_gold_hold_no_text(operators: Path, tmp_path: Path) -> None:
-    asked = ReplayRequest(str(operators), "lab", ARMS, embedder="hashing")
-    run = run_replay(asked, tmp_path / "run").run
+    request = ReplayRequest(str(operators), "lab", ARMS, embedder="hashing")
+    run = run_replay(request, tmp_path / "run").run
     gold = (run.path / "golden.jsonl").read_text()
     manifest = (run.path / "manifest.json").read_text()
-    for recording in make_plan(asked).recordings:
+    for recording in make_plan(request).recordings:
         said = decoded(run.receipts(recording.conversation)) + decoded(run.latency(recording.conversation))
         assert recording.memories[0].key in said
         raw = run.receipts(recording.conversation).read_bytes()

@@ -48,9 +48,9 @@ def by_turn(rows: Sequence[dict[str, Any]], arm: str) -> dict[str, dict[str, Any
 
 @pytest.mark.parametrize("labels", [{"labels": "recorded"}, {"labels": "sampled", "must_share": 0.4}])
 def test_hard_rules_sampled_are_nested_must_memories(operators: Path, labels: dict[str, Any]) -> None:
-    asked = ReplayRequest(str(operators), "lab", ("none",), embedder="hashing", limit=3, **labels)
-    plans = [make_plan(replace(asked, hard_rules=number)) for number in (0, 1, 2, 5, 999)]
-    other = make_plan(replace(asked, hard_rules=5, arms=("seed_full", "recency")))
+    request = ReplayRequest(str(operators), "lab", ("none",), embedder="hashing", limit=3, **labels)
+    plans = [make_plan(replace(request, hard_rules=number)) for number in (0, 1, 2, 5, 999)]
+    other = make_plan(replace(request, hard_rules=5, arms=("seed_full", "recency")))
     for place, recording in enumerate(plans[0].recordings):
         sampled = [rules(plan, place) for plan in plans]
         must = {key for key, label in plans[0].labels_of(recording).items() if label == MUST}
@@ -59,7 +59,7 @@ def test_hard_rules_sampled_are_nested_must_memories(operators: Path, labels: di
         assert all(fewer < more for fewer, more in pairwise(sampled))
         # The choice of arms has no influence.
         assert rules(other, place) == sampled[3]
-    assert rules(make_plan(replace(asked, hard_rules=5, seed=1))) != rules(plans[3])
+    assert rules(make_plan(replace(request, hard_rules=5, seed=1))) != rules(plans[3])
 
 
 def test_hard_rules_recorded_ones_are_kept(pantry: Any) -> None:

@@ -39,9 +39,9 @@ def talk(desk: Any) -> Any:
 
 def shards(desk: Any, of: int = 3, *arms: str, **changes: Any) -> list[Path]:
     """Replay every shard."""
-    asked, folders = desk.request(*arms, **changes), [desk.home / f"shard{number}" for number in range(1, of + 1)]
+    request, folders = desk.request(*arms, **changes), [desk.home / f"shard{number}" for number in range(1, of + 1)]
     for number, folder in enumerate(folders, 1):
-        run_replay(asked, folder, shard=Shard(number, of))
+        run_replay(request, folder, shard=Shard(number, of))
     return folders
 
 

@@ -58,62 +58,62 @@ def _table(folder: Path, rows: list[dict[str, Any]]) -> str:
 
 
 @pytest.fixture
-def asked(desk: Desk) -> Desk:
+def vector_desk(desk: Desk) -> Desk:
     """A conversation that repeats two rows of the table."""
     desk.say("c", ("global", [("user", TEXTS[3]), ("user", TEXTS[5])]))
     return desk
 
 
-def test_stored_vectors_equal_to_embedded_ones_give_equal_receipts(asked: Desk) -> None:
-    table = _table(asked.home / "db", _rows())
-    embedded = asked.run(*ARMS, out="embedded", memories_from=table)
-    stored = asked.run(*ARMS, out="stored", memories_from=table, vectors="stored")
-    assert asked.rows(stored) == asked.rows(embedded)
+def test_stored_vectors_equal_to_embedded_ones_give_equal_receipts(vector_desk: Desk) -> None:
+    table = _table(vector_desk.home / "db", _rows())
+    embedded = vector_desk.run(*ARMS, out="embedded", memories_from=table)
+    stored = vector_desk.run(*ARMS, out="stored", memories_from=table, vectors="stored")
+    assert vector_desk.rows(stored) == vector_desk.rows(embedded)
     resolved = stored.run.manifest.resolved
     assert resolved.vectors == read_stored(Path(table), vectors=True).vectors.sha256
     assert embedded.run.manifest.resolved.vectors is None
     assert plan_of(stored.run).run_key() == stored.run.manifest.run_key
 
 
-def test_stored_vectors_avoid_embedding_stored_texts(asked: Desk) -> None:
+def test_stored_vectors_avoid_embedding_stored_texts(vector_desk: Desk) -> None:
     rows = _rows()
     # Only the first five by key are compared; here two later ones have swapped vectors.
     rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
-    table = _table(asked.home / "db", rows)
-    outcome = asked.run("vector", memories_from=table, vectors="stored")
+    table = _table(vector_desk.home / "db", rows)
+    outcome = vector_desk.run("vector", memories_from=table, vectors="stored")
     assert outcome.embedded == 1, "a prompt; the other is among the five texts that were compared before"
-    last = asked.rows(outcome)[-1]
+    last = vector_desk.rows(outcome)[-1]
     assert last["item_key"][0] == rows[7]["id"]
-    several = asked.run("vector", out="jobs", jobs=2, memories_from=table, vectors="stored")
-    assert asked.rows(several) == asked.rows(outcome)
+    several = vector_desk.run("vector", out="jobs", jobs=2, memories_from=table, vectors="stored")
+    assert vector_desk.rows(several) == vector_desk.rows(outcome)
     cached = Vectors(HashingEmbedder())
     assert cached.prepare(TEXTS) == 2
 
 
-def test_stored_vectors_view_and_cli_explain_alike(asked: Desk) -> None:
+def test_stored_vectors_view_and_cli_explain_alike(vector_desk: Desk) -> None:
     rows = _rows()
     rows[5]["vector"], rows[7]["vector"] = rows[7]["vector"], rows[5]["vector"]
-    outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
-    key = asked.rows(outcome)[-1]["turn"]
-    told = explanation_text(explain(outcome.run, key, "vector"), with_text=True)
-    assert Recorded(outcome.run).explanation("c", key, "vector", with_text=True, full=False) == told
-    assert told.index(rows[7]["id"]) < told.index(rows[5]["id"])
+    outcome = vector_desk.run("vector", memories_from=_table(vector_desk.home / "db", rows), vectors="stored")
+    key = vector_desk.rows(outcome)[-1]["turn"]
+    printed = explanation_text(explain(outcome.run, key, "vector"), with_text=True)
+    assert Recorded(outcome.run).explanation("c", key, "vector", with_text=True, full=False) == printed
+    assert printed.index(rows[7]["id"]) < printed.index(rows[5]["id"])
 
 
-def test_stored_vectors_rows_with_equal_text_keep_their_vectors(asked: Desk) -> None:
+def test_stored_vectors_rows_with_equal_text_keep_their_vectors(vector_desk: Desk) -> None:
     rows = _rows([*TEXTS[:6], "same", "same"])
     rows[7]["vector"] = rows[3]["vector"]
-    outcome = asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
-    assert set(asked.rows(outcome)[0]["item_key"][:2]) == {rows[3]["id"], rows[7]["id"]}
+    outcome = vector_desk.run("vector", memories_from=_table(vector_desk.home / "db", rows), vectors="stored")
+    assert set(vector_desk.rows(outcome)[0]["item_key"][:2]) == {rows[3]["id"], rows[7]["id"]}
 
 
-def test_stored_vectors_zero_row_is_counted_not_compared(asked: Desk) -> None:
+def test_stored_vectors_zero_row_is_counted_not_compared(vector_desk: Desk) -> None:
     rows = _rows()
     rows[0]["vector"] = [0.0] * 64
-    table = _table(asked.home / "db", rows)
+    table = _table(vector_desk.home / "db", rows)
     result = read_stored(Path(table), vectors=True)
     assert result.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
-    assert asked.run("vector", memories_from=table, vectors="stored").failures == ()
+    assert vector_desk.run("vector", memories_from=table, vectors="stored").failures == ()
 
 
 class _Other(HashingEmbedder):
@@ -140,28 +140,28 @@ class _Other(HashingEmbedder):
     ],
 )
 def test_stored_vectors_of_another_embedder_are_refused(
-    asked: Desk, monkeypatch: pytest.MonkeyPatch, dimension: int, said: str
+    vector_desk: Desk, monkeypatch: pytest.MonkeyPatch, dimension: int, said: str
 ) -> None:
     monkeypatch.setattr("lab.replay.plan.embedder_named", lambda _: _Other(dimension))
-    table = _table(asked.home / "db", _rows())
+    table = _table(vector_desk.home / "db", _rows())
     with pytest.raises(UnusableInput) as caught:
-        asked.run("vector", memories_from=table, vectors="stored")
+        vector_desk.run("vector", memories_from=table, vectors="stored")
     assert str(caught.value).startswith(f"{table}: ")
     assert said in str(caught.value)
     assert "or replay without --vectors stored" in str(caught.value)
 
 
-def test_stored_vectors_all_zero_are_refused(asked: Desk) -> None:
+def test_stored_vectors_all_zero_are_refused(vector_desk: Desk) -> None:
     rows = [row | {"vector": [0.0] * 64} for row in _rows()]
     with pytest.raises(UnusableInput, match="every vector is all zeros; replay without --vectors stored"):
-        asked.run("vector", memories_from=_table(asked.home / "db", rows), vectors="stored")
+        vector_desk.run("vector", memories_from=_table(vector_desk.home / "db", rows), vectors="stored")
 
 
-def test_make_plan_stored_vectors_need_a_store(asked: Desk) -> None:
+def test_make_plan_stored_vectors_need_a_store(vector_desk: Desk) -> None:
     with pytest.raises(UnusableInput, match="vectors stored: needs a store; name one with --mem"):
-        make_plan(asked.request("vector", vectors="stored"))
+        make_plan(vector_desk.request("vector", vectors="stored"))
     with pytest.raises(UnusableInput, match="unknown vectors 'kept'; known: embed, stored"):
-        make_plan(asked.request("vector", vectors="kept"))
+        make_plan(vector_desk.request("vector", vectors="kept"))
 
 
 def _export(folder: Path, rows: list[dict[str, Any]]) -> Path:
@@ -170,8 +170,8 @@ def _export(folder: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_stored_vectors_of_export_and_table_are_equal(asked: Desk) -> None:
-    path, table = _export(asked.home, _rows()), _table(asked.home / "db", _rows())
+def test_stored_vectors_of_export_and_table_are_equal(vector_desk: Desk) -> None:
+    path, table = _export(vector_desk.home, _rows()), _table(vector_desk.home / "db", _rows())
     one, other = read_stored(path, vectors=True).vectors, read_stored(Path(table), vectors=True).vectors
     assert one.sha256 == other.sha256
     assert one.of(list(one.rows)).tobytes() == HashingEmbedder().encode(TEXTS).tobytes()
@@ -198,15 +198,15 @@ def test_stored_vectors_malformed_row_is_named(tmp_path: Path, changes: dict[str
 
 
 @pytest.mark.parametrize(("scale", "said"), [(3.0, "has length 3, "), (0.99, "has length 0.99, ")])
-def test_stored_vectors_not_of_unit_length_are_refused(asked: Desk, scale: float, said: str) -> None:
+def test_stored_vectors_not_of_unit_length_are_refused(vector_desk: Desk, scale: float, said: str) -> None:
     rows = _rows()
     rows[6]["vector"] = [scale * value for value in rows[6]["vector"]]
-    table = _table(asked.home / "db", rows)
+    table = _table(vector_desk.home / "db", rows)
     with pytest.raises(UnusableInput) as caught:
-        asked.run("vector", memories_from=table, vectors="stored")
+        vector_desk.run("vector", memories_from=table, vectors="stored")
     assert str(caught.value).startswith(f"{table}: row 7: field 'vector': {said}")
     assert str(caught.value).endswith("store normalised vectors, or replay without --vectors stored")
-    assert asked.run("vector", memories_from=table).failures == ()
+    assert vector_desk.run("vector", memories_from=table).failures == ()
 
 
 @pytest.mark.parametrize("vectors", [False, True])

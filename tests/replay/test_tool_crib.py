@@ -3,55 +3,24 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lab.replay.plan import ReplayRequest
-from lab.replay.run import run_replay
-from lab.runs.tables import read_table
+from tests.traps import Turns, keys, receipt, replayed
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
-ARMS = ROOT / "lab" / "gate" / "selftest" / "arms"
-FILES = ("fallback", "loose", "tight", "tail")
-Turns = Mapping[tuple[str, str], Mapping[str, Any]]
+ARMS = ("tier_quota_v1", "quota_flow", "seed_full", "fallback", "loose", "tight", "tail")
 
 
 @pytest.fixture(scope="module", params=["exact", "cached", "lancedb"])
 def turns(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Turns:
     """Return what each arm recalled at each turn: over the exact store, over cached candidates, over LanceDB."""
-    place = tmp_path_factory.mktemp("crib")
-    for kind in ("datasets", "golden"):
-        (place / kind).mkdir()
-        shutil.copy(ROOT / kind / "traps" / "tool-crib.jsonl", place / kind)
-    arms = ("tier_quota_v1", "quota_flow", "seed_full", *(f"{name}={ARMS / name}.json" for name in FILES))
-    asked = ReplayRequest(
-        str(place / "datasets"),
-        "lab",
-        arms,
-        golden=str(place / "golden"),
-        scope="recorded",
-        embedder="hashing",
-        store="lancedb" if request.param == "lancedb" else "exact",
-    )
+    folder = tmp_path_factory.mktemp("crib")
+    store = "lancedb" if request.param == "lancedb" else "exact"
+    turns = replayed(folder / "run", "tool-crib", *ARMS, store=store)
     # The second replay answers from the candidates that the first one cached.
-    runs = [run_replay(asked, place / f"run{number}").run for number in range(1 + (request.param == "cached"))]
-    rows = read_table(runs[-1].path / "receipts" / "tool-crib.parquet").to_pylist()
-    return {(row["arm"], row["turn"].partition("/")[2]): row for row in rows}
-
-
-def keys(turns: Turns, arm: str, turn: str) -> list[str]:
-    return [key.partition("/")[2] for key in turns[arm, turn]["item_key"]]
-
-
-def receipt(turns: Turns, arm: str, turn: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(turns[arm, turn]["receipt"])
-    return value
+    return replayed(folder / "again", "tool-crib", *ARMS) if request.param == "cached" else turns
 
 
 def note(turn: str, *numbers: int) -> set[str]:

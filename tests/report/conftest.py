@@ -57,10 +57,10 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
             dialogues = [_session(number, topic, category) for number in range(sessions + place)]
             value = {"_metadata": {"person_name": name}, "dialogues": dialogues}
             (folder / "set" / f"{place}.json").write_text(json.dumps(value), "utf-8")
-        asked = ReplayRequest(
+        request = ReplayRequest(
             str(folder / "set"), "realmem", arms, embedder="hashing", labels="sampled", must_share=0.4, nice_share=0.5
         )
-        outcome = run_replay(asked, folder / "run")
+        outcome = run_replay(request, folder / "run")
         assert outcome.failures == ()
         return outcome.run
 

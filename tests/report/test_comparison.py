@@ -154,9 +154,9 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
         difference(0.3, 0.1, "RepeatRate"),
     )
     all_told = replace(found, differences=(*found.differences, *worse))
-    told = next(one for one in notes(all_told, ()) if one.startswith("Worse, but not primary"))
+    note = next(one for one in notes(all_told, ()) if one.startswith("Worse, but not primary"))
     # Other cutoffs, differences that are not significant, and primary measures are left out.
-    assert re.findall(r"([\w@]+) 0\.500", told) == ["Forbidden@6", "Present@6"]
+    assert re.findall(r"([\w@]+) 0\.500", note) == ["Forbidden@6", "Present@6"]
     assert not any(one.startswith("Worse") for one in notes(found, ()))
     # The lead sentence names them, too.
     harms = (

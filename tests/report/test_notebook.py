@@ -172,12 +172,12 @@ def test_notebook_figures_display_and_save(run: Run, tmp_path: Path) -> None:
 
 def test_notebook_explanation_hides_texts_by_default(run: Run, secret_words: tuple[str, str]) -> None:
     probe = run.items.query("injected and grade > 0")["probe"].iloc[0]
-    plain, told = run.explain(probe, QUOTA), run.explain(probe, QUOTA, with_text=True)
+    plain, with_texts = run.explain(probe, QUOTA), run.explain(probe, QUOTA, with_text=True)
     assert repr(plain).startswith(f"{QUOTA} at {probe}")
     assert Tags(plain._repr_html_()).text == repr(plain)
     for word in secret_words:
         assert word not in plain._repr_html_() + json.dumps(plain.as_json())
-        assert word in told._repr_html_()
+        assert word in with_texts._repr_html_()
     assert repr(run.explain(probe)).startswith(f"{FIRST} at {probe}")
 
 

@@ -228,7 +228,7 @@ def test_flipped_explains_turns_and_hides_texts_by_default(
     found = compare_arms(run, *POLICIES)
     assert found.gained
     silent = flipped(run, found, with_text=False, most=1)
-    told = flipped(run, found, with_text=True, most=1)
+    flips = flipped(run, found, with_text=True, most=1)
     gained = silent.sides[0]
     assert (silent.problem, gained.total, len(gained.turns)) == (None, len(found.gained), 1)
     assert gained.more == gained.total - 1
@@ -243,7 +243,7 @@ def test_flipped_explains_turns_and_hides_texts_by_default(
         explanation_text(explain(run, one.turn, arm), with_text=False) for arm in POLICIES
     ]
     assert not [word for side in one.sides for word in secret_words if word in str(side.text)]
-    assert secret_words[1] in str(told.sides[0].turns[0].sides[0].text)
+    assert secret_words[1] in str(flips.sides[0].turns[0].sides[0].text)
 
 
 def test_flipped_without_recordings_has_no_explanations(
@@ -284,8 +284,8 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
 
 
 def test_replay_command_reproduces_the_arguments(hostile: RunDirectory) -> None:
-    asked = dict(hostile.manifest.asked)
-    words = shlex.split(replay_command(asked | {"path": "a b", "faults": ["slow_store=0.1"], "limit": 3}, "out"))
+    values = dict(hostile.manifest.asked)
+    words = shlex.split(replay_command(values | {"path": "a b", "faults": ["slow_store=0.1"], "limit": 3}, "out"))
     context = typer.main.get_command(app).commands["replay"].make_context("replay", words[2:])
     given = {name: value for name, value in context.params.items() if value not in (None, (), [])}
     assert (str(given["path"]), str(given["out"])) == ("a b", "out")

@@ -1,4 +1,4 @@
-"""Signals of silence, and arms that keep silent."""
+"""Signals of silence, and their thresholds."""
 
 from __future__ import annotations
 

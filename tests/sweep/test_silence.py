@@ -16,7 +16,7 @@ from lab.replay.run import run_replay
 from lab.report.figures import alt_text, silence_figure
 from lab.retrieval.silence import SIGNALS
 from lab.runs.gold import read_gold
-from lab.sweep.silence import Answer, Curve, Terms, auroc, choose, chosen, curves, halves, listen
+from lab.sweep.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = ROOT / "datasets" / "operators"
@@ -39,7 +39,7 @@ def answers_of(*rows: tuple[str, bool, bool, float]) -> list[Answer]:
 @pytest.mark.parametrize(("arm", "signal"), [("hybrid", "words"), ("vector", "mean"), ("tier_quota_v1", "top")])
 def test_curve_equals_a_replay_with_the_threshold(tmp_path: Path, arm: str, signal: str) -> None:
     request = replace(REQUEST, arms=(arm,))
-    curve = Curve(listen(request), signal)
+    curve = Curve(collect(request), signal)
     steps = curve.thresholds()
     threshold = steps[len(steps) // 2]
     config = tmp_path / "silent.json"
@@ -86,7 +86,7 @@ def test_chosen_is_told_on_conversations_that_did_not_choose() -> None:
 
 
 def test_listen_on_the_shipped_set_has_both_languages_and_a_figure() -> None:
-    answers = listen(REQUEST)
+    answers = collect(REQUEST)
     points = curves(answers, "hashing")
     assert {point.language for point in points} >= {"all"}
     assert all(0 <= point.hit <= 1 and 0 <= point.false_recall <= 1 for point in points)
@@ -106,7 +106,7 @@ def test_listen_on_the_shipped_set_has_both_languages_and_a_figure() -> None:
 )
 def test_listen_unusable_input_raises(change: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        listen(replace(REQUEST, **change))  # type: ignore[arg-type]  # fields of the request
+        collect(replace(REQUEST, **change))  # type: ignore[arg-type]  # fields of the request
 
 
 def test_listen_without_silent_turns_raises(tmp_path: Path) -> None:
@@ -118,4 +118,4 @@ def test_listen_without_silent_turns_raises(tmp_path: Path) -> None:
     ]
     (tmp_path / "needed.jsonl").write_text("\n".join(lines))
     with pytest.raises(UnusableInput, match="no probe needs nothing"):
-        listen(replace(REQUEST, golden=str(tmp_path / "needed.jsonl")))
+        collect(replace(REQUEST, golden=str(tmp_path / "needed.jsonl")))

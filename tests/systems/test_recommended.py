@@ -35,6 +35,12 @@ def test_recommended_is_overridden_only_by_the_operators_settings() -> None:
     assert recommended({}) == CONFIG
 
 
+@pytest.mark.parametrize("key", ["wildcard", "caps"])
+def test_recommended_caps_are_strict_if_the_operator_says_so(key: str) -> None:
+    assert not made(None).auto_recall.strict_caps
+    assert made({"autoRecall": {"quotas": {key: "strict"}}}).auto_recall.strict_caps
+
+
 def test_recommended_under_upstream_raises() -> None:
     with pytest.raises(UnusableInput, match="profile upstream does not support it"):
         made(None, "upstream")

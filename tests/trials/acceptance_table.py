@@ -29,19 +29,18 @@ SETS = {
     "RealMem": ("{realmem}", "--format", "realmem", *SAMPLED),
     "LoCoMo": ("{locomo}", "--format", "locomo", "--recall-turns", "all", *SAMPLED),
 }
-# Only the first test that is not a check is shown.
 WORDS = {"pass": "**pass**", "fail": "**fail**", "inconclusive": "open"}
 
 
 def main() -> None:
     """Print one table: a row for each set and candidate, a column for each criterion."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--out", type=Path, required=True)
-    asked.add_argument("--realmem", type=Path)
-    asked.add_argument("--locomo", type=Path)
-    asked.add_argument("--jobs", default="1")
-    asked.add_argument("--set", action="append", choices=list(SETS))
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--realmem", type=Path)
+    parser.add_argument("--locomo", type=Path)
+    parser.add_argument("--jobs", default="1")
+    parser.add_argument("--set", action="append", choices=list(SETS))
+    given = parser.parse_args()
     verdicts = ["| set | candidate | `rollout` | fails | tiers |", "| --- | --- | --- | --- | --- |"]
     print("| set | arm | 1 | 2 | 3 | 4 | 5 | M1 |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name in given.set or SETS:
@@ -75,11 +74,11 @@ def _rollout(folder: Path, candidate: str) -> str:
 
 
 def _rows(name: str, verdict: dict[str, Any]) -> list[str]:
-    (m1,) = (one for one in verdict["criteria"] if one["criterion"] == "M1")
+    (m1,) = (result for result in verdict["criteria"] if result["criterion"] == "M1")
     rows: list[str] = []
     for arm in CANDIDATES:
-        own = [one for one in verdict["criteria"] if one["arm"] == arm]
-        cells = [_cell(one) for one in own] + [_cell(m1) if not rows else ""]
+        of_arm = [result for result in verdict["criteria"] if result["arm"] == arm]
+        cells = [_cell(result) for result in of_arm] + [_cell(m1) if not rows else ""]
         rows.append("| " + " | ".join([name if not rows else "", f"`{arm}`", *cells]).strip() + " |")
     return rows
 

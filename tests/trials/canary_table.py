@@ -78,12 +78,12 @@ class Kind(NamedTuple):
 
 def main() -> None:
     """Make the pools, judge the logs, print the table."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("folder", type=Path)
-    asked.add_argument("--logs", type=int, default=200)
-    asked.add_argument("--live", type=Path, help="the folder with logs of real gateways")
-    asked.add_argument("--only", default="", help="rows whose name holds this")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--live", type=Path, help="the folder with logs of real gateways")
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    given = parser.parse_args()
     print("| log | tier_first_v1 | tier_quota_v1 | decided by | GO | NO-GO | NO-GO YET |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     kinds = {name: kind for name, kind in _kinds(given.folder).items() if given.only in name}

@@ -13,30 +13,30 @@ import argparse
 from pathlib import Path
 
 from lab.gate.policy import read_policy
-from lab.gate.selftest.draws import sample_labels
+from lab.gate.selftest.draws import judge_swaps
 from lab.gate.selftest.run import pairs_to_swap
 from lab.gate.selftest.trial import clean_run
 
 
 def main() -> None:
     """Print the tables."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("run", type=Path)
-    asked.add_argument("--policy", default="rollout")
-    asked.add_argument("--draws", type=int, default=2000)
-    asked.add_argument("--seed", type=int, default=0)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--policy", default="rollout")
+    parser.add_argument("--draws", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
     policy = read_policy(given.policy)
     clean = {"run": clean_run(given.run)}
-    found = sample_labels(clean, pairs_to_swap(clean, policy), policy, given.draws, given.seed)
-    for pair, counts in found.statuses.items():
-        print(f"{pair.first} swapped with {pair.second}: {counts} of {found.draws}")
-    for name, count in sorted(found.rules.items()):
+    sampled = judge_swaps(clean, pairs_to_swap(clean, policy), policy, given.draws, given.seed)
+    for pair, counts in sampled.statuses.items():
+        print(f"{pair.first} swapped with {pair.second}: {counts} of {sampled.draws}")
+    for name, count in sorted(sampled.rules.items()):
         print(f"  failed: {name}: {count}")
     print("| rule alone, margin 0, level 5 % | significant |")
     print("| --- | ---: |")
-    for name, count in found.nulls.items():
-        print(f"| {name} | {count / found.draws:.1%} |")
+    for name, count in sampled.nulls.items():
+        print(f"| {name} | {count / sampled.draws:.1%} |")
 
 
 if __name__ == "__main__":

@@ -159,8 +159,8 @@ def _reason(probes: Sequence[Probe | None], what: str, key: str, settled: Mappin
             if judgement.memory == key and judgement.reason:
                 return judgement.reason
     probe = probes[0]
-    found = settled.get(Item(probe.id, key, what)) if probe else None
-    return found.why if found else ""
+    decision = settled.get(Item(probe.id, key, what)) if probe else None
+    return decision.why if decision else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,25 +172,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
     try:
-        found = merge([read_golden(getattr(given, name)) for name in NAMES], read_settled(given.settled))
-        if found.open:
-            for item, votes in found.open.items():
+        merged = merge([read_golden(getattr(given, name)) for name in NAMES], read_settled(given.settled))
+        if merged.open:
+            for item, votes in merged.open.items():
                 said = ", ".join(
                     f"{name} {'–' if vote is None else vote}" for name, vote in zip(NAMES, votes, strict=True)
                 )
                 print(f"{item.probe}  {item.memory}  {item.what}: {said}")
-            print(f"error: {len(found.open)} disagreements are not settled in {given.settled}", file=sys.stderr)
+            print(f"error: {len(merged.open)} disagreements are not settled in {given.settled}", file=sys.stderr)
             return 1
         probes: dict[str, list[Probe]] = {}
-        for probe in found.golden.probes:
+        for probe in merged.golden.probes:
             probes.setdefault(probe.conversation, []).append(probe)
         write_new_folder(given.out, {f"{name}.jsonl": golden_bytes(of) for name, of in probes.items()})
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     kinds = (RELEVANT, FORBIDDEN, "irrelevant")
-    counts = [f"{sum(len(getattr(probe, kind)) for probe in found.golden.probes)} {kind}" for kind in kinds]
-    print(f"{given.out}: {len(found.golden.probes)} probes; {', '.join(counts)}")
+    counts = [f"{sum(len(getattr(probe, kind)) for probe in merged.golden.probes)} {kind}" for kind in kinds]
+    print(f"{given.out}: {len(merged.golden.probes)} probes; {', '.join(counts)}")
     return 0
 
 

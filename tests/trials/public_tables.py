@@ -61,13 +61,13 @@ class Row(NamedTuple):
 
 def main() -> None:
     """Print the hits of each set by arm, then every measure."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("data", type=Path)
-    asked.add_argument("--out", type=Path, required=True)
-    asked.add_argument("--haystack", type=int, default=0)
-    asked.add_argument("--set", action="append", choices=list(SETS))
-    asked.add_argument("--jobs", type=int, default=1)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--haystack", type=int, default=0)
+    parser.add_argument("--set", action="append", choices=list(SETS))
+    parser.add_argument("--jobs", type=int, default=1)
+    given = parser.parse_args()
     names = given.set or list(SETS)
     rows = [row for name in names for row in rows_of(name, given.data, given.out, given.haystack, given.jobs)]
     measures = (ENLARGED if given.haystack else MEASURES) | HARMS
@@ -97,11 +97,11 @@ def rows_of(name: str, data: Path, out: Path, haystack: int, jobs: int) -> list[
             means[measure] = math.fsum(value for _, value in pairs) / len(pairs) if pairs else None
             for conversation, value in pairs if measure == HIT else []:
                 hits.setdefault(conversation, []).append(value)
-        found = clustered(hits)
+        estimate = clustered(hits)
         bounds = None
         # Equal conversations, such as those without any hit, give no width.
-        if found.low is not None and found.high is not None and found.low < found.high:
-            bounds = (max(0.0, found.low), min(1.0, found.high))
+        if estimate.low is not None and estimate.high is not None and estimate.low < estimate.high:
+            bounds = (max(0.0, estimate.low), min(1.0, estimate.high))
         rows.append(Row(name, arm, sum(map(len, hits.values())), means, bounds))
     return rows
 

@@ -4,7 +4,7 @@
 
 ``DATA`` holds the sets of :data:`SETS`, ``OUT`` receives a sweep for each set and grid; a repeated call only adds what
 is missing. Clusters are conversations. Each outer fold leaves out a set, or a part of the conversations of every set;
-the configuration is chosen on the rest and told on what was left out.
+the configuration is chosen on the rest and evaluated on what was left out.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def read_set(name: str, data: Path, out: Path, grid: Grid, embedder: str) -> Dat
         )
         for arm in LANES
     ]
-    sums = np.concatenate([swept.sums[:, 0, :-1], *(one.sums[:, 0, :1] for one in lanes), swept.sums[:, 0, -1:]], 1)
+    sums = np.concatenate([swept.sums[:, 0, :-1], *(lane.sums[:, 0, :1] for lane in lanes), swept.sums[:, 0, -1:]], 1)
     counts = np.concatenate(
-        [swept.counts[:, 0, :-1], *(one.counts[:, 0, :1] for one in lanes), swept.counts[:, 0, -1:]], 1
+        [swept.counts[:, 0, :-1], *(lane.counts[:, 0, :1] for lane in lanes), swept.counts[:, 0, -1:]], 1
     )
     at = [index for index, conversation in enumerate(swept.conversations) if conversation.startswith(part)]
     return Data(name, swept.conversations, sums, counts).part(at)
@@ -101,15 +101,15 @@ def read_set(name: str, data: Path, out: Path, grid: Grid, embedder: str) -> Dat
 
 def pooled_repeats(sets: Sequence[Data]) -> np.ndarray:
     """Return the repeat rate over the turns of all sets."""
-    rates: np.ndarray = sum(one.sums[..., REPEAT].sum(0) for one in sets) / np.maximum(
-        1, sum(one.counts[..., REPEAT].sum(0) for one in sets)
+    rates: np.ndarray = sum(data.sums[..., REPEAT].sum(0) for data in sets) / np.maximum(
+        1, sum(data.counts[..., REPEAT].sum(0) for data in sets)
     )
     return rates
 
 
-def differences(one: Data) -> np.ndarray:
+def differences(data: Data) -> np.ndarray:
     """Return each configuration's hit rate minus that of the better lane alone."""
-    hit = one.mean(HIT)
+    hit = data.mean(HIT)
     better: np.ndarray = hit - max(hit[-3], hit[-2])
     return better
 
@@ -119,8 +119,8 @@ def choose(sets: Sequence[Data]) -> int:
 
     Only those count whose repeats over all sets keep :data:`MARGIN` to the limit and that are not below hybrid.
     """
-    with_hits = [one for one in sets if one.counts[..., HIT].any()]
-    behind = np.stack([differences(one) for one in with_hits])[:, :-3]
+    with_hits = [data for data in sets if data.counts[..., HIT].any()]
+    behind = np.stack([differences(data) for data in with_hits])[:, :-3]
     repeats = pooled_repeats(sets)
     allowed = repeats[:-3] <= (REPEATS - MARGIN) * repeats[-1]
     # A loss within the limit of a probe or two is noise, so the mean decides among those within the limit.
@@ -133,23 +133,26 @@ def folds(sets: Sequence[Data], seed: int = 0) -> list[tuple[list[Data], list[Da
     parts = []
     for fold in range(FOLDS):
         train, held = [], []
-        for one in sets:
-            order = sorted(range(len(one.conversations)), key=lambda at: draw(seed, one.conversations[at]))
+        for data in sets:
+            order = sorted(range(len(data.conversations)), key=lambda at: draw(seed, data.conversations[at]))
             out = order[fold::FOLDS] if len(order) > 1 else []
-            train.append(one.part([at for at in range(len(order)) if at not in out]))
+            train.append(data.part([at for at in range(len(order)) if at not in out]))
             if out:
-                held.append(one.part(out))
+                held.append(data.part(out))
         parts.append((train, held))
     return parts
 
 
-def detectable(one: Data, first: int, second: int) -> float | None:
-    """Return the smallest difference of hit rates that conversations would show (80 % power, 5 %); None for one."""
-    counts = one.counts[:, first, HIT].astype(float)
+def detectable(data: Data, first: int, second: int) -> float | None:
+    """Return the smallest difference of hit rates that conversations would show (80 % power, 5 %).
+
+    None for a single conversation.
+    """
+    counts = data.counts[:, first, HIT].astype(float)
     clusters = int((counts > 0).sum())
     if clusters < 2:
         return None
-    sums = one.sums[:, first, HIT] - one.sums[:, second, HIT]
+    sums = data.sums[:, first, HIT] - data.sums[:, second, HIT]
     mean = sums.sum() / counts.sum()
     error = (clusters / (clusters - 1) * ((sums - counts * mean) ** 2).sum()) ** 0.5 / counts.sum()
     return float((t_quantile(0.975, clusters - 1) + t_quantile(0.8, clusters - 1)) * error)
@@ -157,8 +160,8 @@ def detectable(one: Data, first: int, second: int) -> float | None:
 
 def against_hybrid(sets: Sequence[Data], number: int) -> tuple[float, float, float]:
     """Return the pooled hit rate minus that of hybrid, with its 95 % interval over conversations."""
-    sums = np.concatenate([one.sums[:, number, HIT] - one.sums[:, -1, HIT] for one in sets])
-    counts = np.concatenate([one.counts[:, -1, HIT] for one in sets]).astype(float)
+    sums = np.concatenate([data.sums[:, number, HIT] - data.sums[:, -1, HIT] for data in sets])
+    counts = np.concatenate([data.counts[:, -1, HIT] for data in sets]).astype(float)
     sums, counts = sums[counts > 0], counts[counts > 0]
     clusters, mean = len(counts), sums.sum() / counts.sum()
     error = (clusters / (clusters - 1) * ((sums - counts * mean) ** 2).sum()) ** 0.5 / counts.sum()
@@ -166,18 +169,19 @@ def against_hybrid(sets: Sequence[Data], number: int) -> tuple[float, float, flo
     return float(mean), float(mean - reach), float(mean + reach)
 
 
-def told(sets: Sequence[Data], number: int, grid: Grid) -> None:
+def print_sets(sets: Sequence[Data], number: int, grid: Grid) -> None:
     """Print every set under one configuration; an arrow leads from hybrid to the configuration."""
     print(f"#{number}: {flat(grid.points()[number])}")
     rows = []
-    for one in sets:
-        hit = one.mean(HIT)
+    for data in sets:
+        hit = data.mean(HIT)
         lane = len(hit) - (3 if hit[-3] >= hit[-2] else 2)
-        mde = detectable(one, number, lane)
+        mde = detectable(data, number, lane)
         arrows = [
-            f"{values[-1]:.3f}→{values[number]:.3f}" for values in (one.mean(REPEAT), one.mean(FALSE), one.mean(HARM))
+            f"{values[-1]:.3f}→{values[number]:.3f}"
+            for values in (data.mean(REPEAT), data.mean(FALSE), data.mean(HARM))
         ]
-        rows.append([one.name, hit[-2], hit[-3], hit[-1], hit[number], hit[number] - hit[lane], mde, *arrows])
+        rows.append([data.name, hit[-2], hit[-3], hit[-1], hit[number], hit[number] - hit[lane], mde, *arrows])
     headers = ["set", "bm25", "vector", "hybrid", "this", "behind", "MDE", "repeats", "FalseRecall", "Forbidden"]
     print(text_table(headers, rows))
     rates = pooled_repeats(sets)
@@ -187,28 +191,28 @@ def told(sets: Sequence[Data], number: int, grid: Grid) -> None:
     )
 
 
-def without_each_set(sets: Sequence[Data], whole: int, grid: Grid) -> None:
+def without_each_set(sets: Sequence[Data], overall: int, grid: Grid) -> None:
     """Print each set under the configuration that the other sets choose."""
     print("\nExpected on a set that tuned nothing: each under the configuration that the other sets choose")
     rows = []
-    for index, one in enumerate(sets):
+    for index, data in enumerate(sets):
         chosen = choose([*sets[:index], *sets[index + 1 :]])
-        hit = one.mean(HIT)
+        hit = data.mean(HIT)
         lane = max(hit[-3], hit[-2])
-        rows.append([one.name, hit[chosen], hit[chosen] - lane, hit[chosen] - hit[-1], hit[whole], chosen])
+        rows.append([data.name, hit[chosen], hit[chosen] - lane, hit[chosen] - hit[-1], hit[overall], chosen])
         print(f"#{chosen}: {flat(grid.points()[chosen])}")
     print(text_table(["set", "expected", "minus lane", "minus hybrid", "on everything", "#"], rows))
 
 
-def other_conversations(sets: Sequence[Data], whole: int) -> None:
+def other_conversations(sets: Sequence[Data], overall: int) -> None:
     """Print the hits on held-out conversations, summed over the folds."""
     print(f"\nExpected on other conversations of the same sets, {FOLDS} folds:")
     sums: dict[str, np.ndarray] = {}
     for train, held in folds(sets):
         chosen = choose(train)
-        for one in held:
-            hits = one.sums[:, [chosen, whole, -1, -2, -3], HIT].sum(0)
-            sums[one.name] = sums.get(one.name, 0) + np.append(hits, one.counts[:, -1, HIT].sum())
+        for data in held:
+            hits = data.sums[:, [chosen, overall, -1, -2, -3], HIT].sum(0)
+            sums[data.name] = sums.get(data.name, 0) + np.append(hits, data.counts[:, -1, HIT].sum())
     rows = []
     for name, values in sums.items():
         chosen_hit, whole_hit, hybrid, text, near = values[:5] / values[5]
@@ -227,12 +231,12 @@ def main() -> None:
     given = parser.parse_args()
     grid = read_grid(given.grid)
     sets = [read_set(name, given.data, given.out, grid, given.embedder) for name in given.sets]
-    whole = choose(sets)
-    print("Chosen on everything, told on everything:")
-    told(sets, whole, grid)
+    overall = choose(sets)
+    print("Chosen on everything, evaluated on everything:")
+    print_sets(sets, overall, grid)
     if len(sets) > 1:
-        without_each_set(sets, whole, grid)
-    other_conversations(sets, whole)
+        without_each_set(sets, overall, grid)
+    other_conversations(sets, overall)
 
 
 if __name__ == "__main__":

@@ -73,14 +73,14 @@ def replayed_set(folder: Path, data: Path, one: Set, embedder: str = "all-MiniLM
         path.write_text(json.dumps({"lab": {"arm": "engine"}, "autoRecall": recall}), "utf-8")
         arms.append(f"{policy.removesuffix('_v1')}={path}")
     if one == OPERATORS:
-        asked = ReplayRequest(
+        request = ReplayRequest(
             *(str(shipped("datasets", "operators")), "lab", tuple(arms)),
             profile="upstream",
             scope="recorded",
             embedder=embedder,
         )
     else:
-        asked = ReplayRequest(
+        request = ReplayRequest(
             *(str(data / one.path), one.format, tuple(arms)),
             profile="upstream",
             recall_turns=one.recall_turns,
@@ -90,4 +90,4 @@ def replayed_set(folder: Path, data: Path, one: Set, embedder: str = "all-MiniLM
             nice_share=0.63,
             embedder=embedder,
         )
-    return pools_of(run_replay(asked, place / "run").run)
+    return pools_of(run_replay(request, place / "run").run)

@@ -65,13 +65,13 @@ class Row(NamedTuple):
 
 def main() -> None:
     """Derive the limits, compare them with the shipped policy, and print the tables."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("folder", type=Path)
-    asked.add_argument("--data", type=Path, required=True, help="the folder of public sets")
-    asked.add_argument("--logs", type=int, default=200)
-    asked.add_argument("--jobs", type=int, default=1)
-    asked.add_argument("--live", type=Path, help="the folder with logs of real gateways")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of public sets")
+    parser.add_argument("--logs", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--live", type=Path, help="the folder with logs of real gateways")
+    given = parser.parse_args()
     sets = {one.name: replayed_set(given.folder, given.data, one) for one in (OPERATORS, *PUBLIC)}
     limits = derived({name: pools for name, pools in sets.items() if half_of(name) == DEVELOPMENT}, given.logs)
     shipped = {rule.measure: rule for rule in read_policy("stage-b").rules if rule.measure in FIGURES}

@@ -18,17 +18,17 @@ from tests.starving import failure
 
 def main() -> int:
     """Run the trial and return the exit code."""
-    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    options.add_argument("--stores", type=int, default=10_000)
-    options.add_argument("--first", type=int, default=0)
-    asked = options.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--stores", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
     starving = 0
-    for seed in range(asked.first, asked.first + asked.stores):
-        told = failure(seed)
-        if told is not None:
+    for seed in range(given.first, given.first + given.stores):
+        problem = failure(seed)
+        if problem is not None:
             starving += 1
-            print(told)
-    print(f"{starving} of {asked.stores} generated stores starve")
+            print(problem)
+    print(f"{starving} of {given.stores} generated stores starve")
     return 1 if starving else 0
 
 

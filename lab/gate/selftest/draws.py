@@ -59,15 +59,15 @@ class Draws:
         }
 
 
-def sample_labels(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Policy, draws: int, seed: int) -> Draws:
+def judge_swaps(clean: Mapping[str, Clean], pairs: Sequence[Swapped], policy: Policy, draws: int, seed: int) -> Draws:
     """Judge ``draws`` swaps of each pair by the rules of a policy; a seeded fair coin decides each conversation."""
     statuses: dict[Swapped, Mapping[str, int]] = {}
     failures, nulls = Counter[str](), Counter[str]()
+    single = replace(policy, level=LEVEL, fail_level=LEVEL)
     for number, pair in enumerate(pairs):
         data = _evidence(clean[pair.replay], pair, policy)
         rules = _judged(policy, data)
         alone = list(_alone(rules, data)) if pair.first != pair.second else []
-        single = replace(policy, level=LEVEL, fail_level=LEVEL)
         counted = Counter[str]()
         for drawn in _drawn(data, draws, [seed, number]):
             lines = judge_compared(policy, rules, drawn)

@@ -160,17 +160,17 @@ class _Swap(ast.NodeTransformer):
     """Replace code outside nested definitions, and count the replacements."""
 
     def __init__(self, expected: str, new: Callable[[ast.expr], ast.expr]) -> None:
-        self.count, self._wanted, self._new = 0, expected, new
+        self.count, self._expected, self._new = 0, expected, new
 
     def visit(self, node: ast.AST) -> Any:
         """Return the replacement of a node."""
         if isinstance(node, _Definition):
             return node
-        if isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) and node.value and _form(node) == self._wanted:
+        if isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) and node.value and _form(node) == self._expected:
             self.count += 1
             node.value = self._new(node.value)
             return node
-        if isinstance(node, ast.expr) and ast.unparse(node) == self._wanted:
+        if isinstance(node, ast.expr) and ast.unparse(node) == self._expected:
             self.count += 1
             return self._new(node)
         return self.generic_visit(node)

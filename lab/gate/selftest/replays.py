@@ -24,7 +24,7 @@ class Replay:
     asked: ReplayRequest
     only: tuple[str, ...] = ()
 
-    def wanted(self, fault: Fault) -> bool:
+    def applies_to(self, fault: Fault) -> bool:
         """Return whether the replay runs for a fault."""
         return not self.only or any(fnmatchcase(file, pattern) for file in fault.files for pattern in self.only)
 

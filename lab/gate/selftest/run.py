@@ -14,10 +14,10 @@ from lab.compare.changes import changes
 from lab.errors import CannotMeasure
 from lab.formatting import Announce, silent
 from lab.gate.policy import Policy
-from lab.gate.selftest.draws import Draws, Swapped, sample_labels
+from lab.gate.selftest.draws import Draws, Swapped, judge_swaps
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
-from lab.gate.selftest.sandbox import Workshop
+from lab.gate.selftest.sandbox import Sandbox
 from lab.gate.selftest.trial import LAYERS, Clean, Trial, clean_run, try_fault
 
 SCHEMA = "lab.selftest.v1"
@@ -109,27 +109,27 @@ def self_test(
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
         root = Path(folder)
-        workshop = Workshop(root, replays, SECONDS * TIMES)
-        workshop.set_up(announce)
-        clean, spent = _sound(workshop, root)
+        sandbox = Sandbox(root, replays, SECONDS * TIMES)
+        sandbox.set_up(announce)
+        clean, spent = _sound(sandbox, root)
         turns = sum(changes(sound.run, sound.run).turns for sound in clean.values())
         announce(f"an unchanged replay took {spent:.1f} s and was reproducible: {turns} turns")
-        judged = sample_labels(clean, pairs_to_swap(clean, policy), policy, draws, seed)
-        workshop.seconds = max(SECONDS, round(TIMES * spent))
-        trials = _try_all(workshop, faults, clean, policy, jobs, announce)
+        judged = judge_swaps(clean, pairs_to_swap(clean, policy), policy, draws, seed)
+        sandbox.seconds = max(SECONDS, round(TIMES * spent))
+        trials = _try_all(sandbox, faults, clean, policy, jobs, announce)
     return Report(policy.name, tuple(trials), judged, turns, spent, time.perf_counter() - started)
 
 
-def _sound(workshop: Workshop, root: Path) -> tuple[dict[str, Clean], float]:
+def _sound(sandbox: Sandbox, root: Path) -> tuple[dict[str, Clean], float]:
     """Return the unchanged runs by replay, after making them twice and comparing them."""
     spent = 0.0
     for name in ("sound-1", "sound-2"):
         started = time.perf_counter()
-        ended = workshop.replay(name, None, workshop.replays, root / name)
+        ended = sandbox.replay(name, None, sandbox.replays, root / name)
         spent = time.perf_counter() - started
         if ended.problem:
             raise CannotMeasure(f"the unchanged code cannot run the replays of the self-test: {ended.problem}")
-    clean = {replay.name: clean_run(root / "sound-1" / replay.name) for replay in workshop.replays}
+    clean = {replay.name: clean_run(root / "sound-1" / replay.name) for replay in sandbox.replays}
     for name, sound in clean.items():
         again = changes(sound.run, clean_run(root / "sound-2" / name).run)
         if again.changed:
@@ -152,7 +152,7 @@ def pairs_to_swap(clean: Mapping[str, Clean], policy: Policy) -> list[Swapped]:
 
 
 def _control(sound: Clean, policy: Policy, arms: tuple[str, str]) -> str | None:
-    """Return the control's arm; that of an arm with itself is the arm."""
+    """Return the arm that stands for the control; for an arm that is swapped with itself, that arm."""
     if policy.control is None:
         return None
     arm = arms[0] if arms[0] == arms[1] else policy.control.arm
@@ -160,7 +160,7 @@ def _control(sound: Clean, policy: Policy, arms: tuple[str, str]) -> str | None:
 
 
 def _try_all(
-    workshop: Workshop,
+    sandbox: Sandbox,
     faults: Sequence[Fault],
     clean: dict[str, Clean],
     policy: Policy,
@@ -172,7 +172,7 @@ def _try_all(
     with ThreadPoolExecutor(jobs) as pool:
         try:
             running = {
-                pool.submit(try_fault, workshop, fault, clean, policy, workshop.folder / "runs" / str(number)): fault
+                pool.submit(try_fault, sandbox, fault, clean, policy, sandbox.folder / "runs" / str(number)): fault
                 for number, fault in enumerate(faults)
             }
             for done in as_completed(running):

@@ -42,7 +42,7 @@ class Ended(NamedTuple):
     loaded: frozenset[str] = frozenset()
 
 
-class Workshop:
+class Sandbox:
     """A folder with an unchanged copy of the package and a small cache with the vectors and words of the replays.
 
     Each faulty copy has its own cache, so that nothing it computes is reused.

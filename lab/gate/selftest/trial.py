@@ -19,7 +19,7 @@ from lab.gate.measures import KINDS, judge_compared
 from lab.gate.policy import Policy, Rule
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
-from lab.gate.selftest.sandbox import Workshop
+from lab.gate.selftest.sandbox import Sandbox
 from lab.measures.catalogue import BY_NAME, direction
 from lab.measures.model import SHARE, YES
 from lab.measures.score import score_run
@@ -74,14 +74,14 @@ class Trial:
 
     fault: Fault
     problem: str | None
-    found: Effects
+    effects: Effects
     seconds: float
     unseen: tuple[str, ...] = ()
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Return the layers that caught it; all layers if its replay failed."""
-        effects = self.found
+        effects = self.effects
         guards = any(rule.startswith("guard") for rule in effects.rules)
         limits = any(rule.startswith("limit") for rule in effects.rules)
         seen = (effects.changed > 0, bool(effects.broken) or limits, effects.drop is not None, guards)
@@ -95,7 +95,7 @@ class Trial:
     @property
     def verdict(self) -> str:
         """Return the verdict of the policy; error if its replay failed."""
-        return "error" if self.problem else "fail" if self.found.rules else "pass"
+        return "error" if self.problem else "fail" if self.effects.rules else "pass"
 
     @property
     def why(self) -> str:
@@ -106,7 +106,7 @@ class Trial:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        drop = self.found.drop
+        drop = self.effects.drop
         return {
             "fault": self.fault.name,
             "group": self.fault.group,
@@ -116,10 +116,10 @@ class Trial:
             "layers": list(self.layers),
             "problem": self.problem,
             "verdict": self.verdict,
-            "rules": list(self.found.rules),
-            "turns": self.found.turns,
-            "changed": self.found.changed,
-            "broken": list(self.found.broken),
+            "rules": list(self.effects.rules),
+            "turns": self.effects.turns,
+            "changed": self.effects.changed,
+            "broken": list(self.effects.broken),
             "drop": drop._asdict() if drop else None,
             "equivalent": self.fault.equivalent,
             "why": None if self.caught else self.why,
@@ -133,12 +133,12 @@ def clean_run(path: Path) -> Clean:
     return Clean(run, _values(run))
 
 
-def try_fault(workshop: Workshop, fault: Fault, clean: Mapping[str, Clean], policy: Policy, out: Path) -> Trial:
+def try_fault(sandbox: Sandbox, fault: Fault, clean: Mapping[str, Clean], policy: Policy, out: Path) -> Trial:
     """Replay with a fault into ``out``, and examine the result with the unchanged code; the runs are deleted."""
     started = time.perf_counter()
-    replays = [replay for replay in workshop.replays if replay.wanted(fault)]
+    replays = [replay for replay in sandbox.replays if replay.applies_to(fault)]
     try:
-        ended = workshop.replay(fault.name, fault, replays, out)
+        ended = sandbox.replay(fault.name, fault, replays, out)
         problem, effects = ended.problem, Effects()
         if problem is None:
             try:

@@ -1,4 +1,4 @@
-"""Explained: whether the receipt gives the reason of what was and was not injected."""
+"""Explained: the share of memories for which the receipt gives a reason, injected or not."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MEASURE = TurnMeasure(
     range=SHARE,
     source=SEED_000,
     definition=(
-        "Share of the memories that are injected, pinned or displaced (must_remember ones that would be injected if "
-        "must came first) that the receipt names with a reason, not only as a search hit; null without a receipt."
+        "Share of the injected, pinned and displaced memories for which the receipt gives a reason, not only a search "
+        "hit; displaced are must_remember memories that would be injected if must came first. Null without a receipt."
     ),
     missing=None,
     order=184,

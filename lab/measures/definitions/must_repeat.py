@@ -31,8 +31,8 @@ MEASURE = TurnMeasure(
     source=SEED_000,
     definition=(
         "Share of a turn's must_remember items that any of the 6 preceding recall turns injected. Items that are an "
-        "exact hit, a hard rule or pinned are not counted; null where none is."
+        "exact hit, a hard rule or pinned are not counted; null without a counted item."
     ),
-    sentence="{candidate:.0%} of the must items that are no exact hit are repeats, against {baseline:.0%}",
+    sentence="{candidate:.0%} of the must items that are not exact hits are repeats, against {baseline:.0%}",
     order=12,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from lab.measures.conversation import Turns
 from lab.measures.definitions.longest_streak import longest_streak
 from lab.measures.model import SEED_000, ConversationMeasure
@@ -12,7 +14,7 @@ def must_streak(turns: Turns) -> float:
 
     A turn at which the memory is an exact hit, a hard rule or pinned ends its streak.
     """
-    return float("nan") if turns.must_not_known.any() else longest_streak(turns.must)
+    return math.nan if turns.must_not_known.any() else longest_streak(turns.must)
 
 
 MEASURE = ConversationMeasure(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from lab.measures.columns import Floats
 from lab.measures.conversation import Probes
 from lab.measures.definitions.success import success
-from lab.measures.model import InjectedMeasure
+from lab.measures.model import NET, InjectedMeasure
 
 
 def net_hit(probes: Probes, k: int) -> Floats:
@@ -23,7 +23,7 @@ MEASURE = InjectedMeasure(
     name="NetHit",
     values=net_hit,
     better="higher",
-    range="-1, 0 or 1",
+    range=NET,
     source="Vickers and Elkin 2006",
     probes="all",
     definition=(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.contract import Filter, Lanes
+from lab.retrieval.contract import Filter, Lanes, cosine_of
 from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Candidate, Row
 from lab.retrieval.stage_timer import StageTimer
@@ -186,7 +186,7 @@ class BaselineSystem(MemorySystem):
 
 def _is_relevant(candidate: Candidate, floor: float) -> bool:
     """Whether a hit is a text match or has a cosine of at least ``floor``, as in the engine."""
-    return candidate.fts_rank is not None or 1.0 - candidate.distance / 2.0 >= floor
+    return candidate.fts_rank is not None or cosine_of(candidate.distance) >= floor
 
 
 def by_score(rows: Sequence[tuple[float, Row]], depth: int) -> Ranking:

@@ -10,7 +10,7 @@ from lab.systems.openclaw.recall.turn import Turn
 
 
 class DerivedRows:
-    """The stored Working Sets of one conversation, and which of them the lab was told of.
+    """The stored Working Sets of one conversation, and which of them were reported as writes.
 
     They are in the ``listing``, and in the ``table`` if the engine searches what it writes (None: no search returns
     them).

@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from lab.retrieval.row import Row
 from lab.systems.contract import Recall
 from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.working_set import PREFIX
-from lab.systems.openclaw.select.tiers import recall_plans
 
 
 def displaced(tiers: Tiers, scope: str | None, slots: int, recall: Recall, rows: Mapping[str, Row]) -> tuple[str, ...]:
     """Return the keys of the first ``slots`` candidates of the must tier that a recall neither injected nor pinned.
 
-    These are the candidates that ``tier_first_v1`` would have injected in the turn's scope (E-14). The tier is searched
-    in any case, so this search is cached.
+    These are the candidates that ``tier_first_v1`` would have injected in the turn's scope (E-14).
     """
     present = {item.id for item in recall.items[: recall.injected]}.union(recall.pinned)
-    candidates = tiers.unrecorded().fused(recall_plans()[0], scope)[:slots]
-    keys = (rows[candidate.id].key for candidate in candidates if not candidate.id.startswith(PREFIX))
+    keys = (rows[identity].key for identity in tiers.must_first(scope, slots))
     return tuple(key for key in keys if key not in present)

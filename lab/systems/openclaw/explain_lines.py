@@ -36,7 +36,7 @@ def stages_lines(turn: Turn) -> list[str]:
     lines += _listed("cited", [slot.id.removeprefix("docs:") for slot in turn.docs], full=True)
     rules = turn.memories.listing.hard_rules(turn.filter_scope)
     if rules and turn.config.active_phases.hard_rules:
-        waiting = [row.key for row in getattr(turn, "waiting", ())]
+        waiting = [row.key for row in turn.waiting]
         pinned = len(rules) - len(turn.hard) - len(waiting)
         lines.append(f"hard rules: {pinned} in the Working Set, {len(turn.hard)} as items")
         lines += _listed("without a slot of their own", waiting, full=True)

@@ -1,6 +1,6 @@
 """The configuration recommended by the lab's search: more hits than untiered search, with fewer repeats.
 
-``tests/trials/recommended.py`` finds it; docs/settings.md has what cross-validation expects and what it shows.
+``tests/trials/recommended.py`` finds it; docs/settings.md has its cross-validated estimates and its measured results.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ ARM = "recommended"
 CONFIG: dict[str, Any] = {
     "autoRecall": {
         "selectionMode": "tier_quota_v1",
-        # Deep enough for what repeats push back.
+        # Deep enough to replace memories that the repeat penalty moves down.
         "tierSearchMultiplier": 4,
         # No slot is reserved: relevance decides, whatever the label.
-        "quotas": {"mustMax": 0, "niceMin": 0, "unknownMax": 0, "caps": "reservation"},
+        "quotas": {"mustMax": 0, "niceMin": 0, "unknownMax": 0, "wildcard": "best"},
         "repeatPenalty": 0.8,
         "repeatWindowTurns": 6,
     },

@@ -114,33 +114,33 @@ def whole_flow(bench: Bench) -> Plan:
     return make_plan(ReplayRequest(str(PROJECT / "datasets" / "operators"), "lab", tuple(specs), haystack=0))
 
 
-def together(what: str, loaded: LoadedStore, arms: Plan, asked: Sequence[Question]) -> Side:
+def together(what: str, loaded: LoadedStore, arms: Plan, queries: Sequence[Question]) -> Side:
     """Run turns of arms that share one view, as in a replay, which announces its queries."""
 
     def work(subjects: Sequence[Subject]) -> None:
         seats = [one.seat for one in subjects]
-        for question in asked:
+        for question in queries:
             ask_together(loaded, seats, question)
 
-    return over(what, loaded, arms, asked, expected(asked), work)
+    return over(what, loaded, arms, queries, expected(queries), work)
 
 
-def each_alone(what: str, loaded: LoadedStore, arms: Plan, asked: Sequence[Question]) -> Side:
+def each_alone(what: str, loaded: LoadedStore, arms: Plan, queries: Sequence[Question]) -> Side:
     """Run turns of arms that each search by themselves, as in live use."""
 
     def work(subjects: Sequence[Subject]) -> None:
-        for question in asked:
+        for question in queries:
             for subject in subjects:
                 ask(subject, question)
 
-    return over(what, loaded, arms, asked, expected([question for question in asked for _ in arms.arms]), work)
+    return over(what, loaded, arms, queries, expected([question for question in queries for _ in arms.arms]), work)
 
 
 def over(
     what: str,
     loaded: LoadedStore,
     arms: Plan,
-    asked: Sequence[Question],
+    queries: Sequence[Question],
     vectors: np.ndarray,
     work: Callable[[Sequence[Subject]], None],
 ) -> Side:
@@ -152,14 +152,14 @@ def over(
         ready[:] = stack.enter_context(opened([loaded], arms))
         loaded.store.expect(vectors)
 
-    return Side(what, lambda: work(ready), len(asked), before=before)
+    return Side(what, lambda: work(ready), len(queries), before=before)
 
 
-def expected(asked: Sequence[Question]) -> np.ndarray:
+def expected(queries: Sequence[Question]) -> np.ndarray:
     """Return float32 ``[turns, dimension]``."""
     import numpy as np
 
-    return np.asarray([question.query.vector for question in asked], np.float32)
+    return np.asarray([question.query.vector for question in queries], np.float32)
 
 
 def matrix(pool: Pool, size: int) -> np.ndarray:

@@ -32,9 +32,9 @@ def run(memories: int, turns: int) -> dict[str, Any]:
 
     with Bench(Path(), lambda text: sys.stderr.write(f"{text}\n") and None) as bench:
         started = time.perf_counter()
-        loaded, arms, asked = filled(bench, "exact", memories), policies(bench), questions(bench, turns)
+        loaded, arms, queries = filled(bench, "exact", memories), policies(bench), questions(bench, turns)
         ready, built = time.perf_counter(), peak()
-        together("", loaded, arms, asked).work()
+        together("", loaded, arms, queries).work()
         ended = time.perf_counter()
     return {
         "memories": memories,

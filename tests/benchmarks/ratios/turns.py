@@ -42,13 +42,13 @@ def product(bench: Bench, size: int, *, ranked: bool = False) -> Side:
     import numpy as np
 
     vectors = bench.keep("matrix", size, lambda: matrix(shipped(bench).pool, size))
-    asked = expected(questions(bench, TURNS))
+    queries = expected(questions(bench, TURNS))
     labels = np.asarray([row.importance_label for row in filled(bench, "exact", size).store.rows])
     places = [some for label in LABELS if len(some := (labels == label).nonzero()[0]) > HITS]
 
     def work() -> None:
         for first in range(0, TURNS, BLOCK):
-            products = asked[first : first + BLOCK] @ vectors.T
+            products = queries[first : first + BLOCK] @ vectors.T
             if ranked:
                 for one in products:
                     for some in places:
@@ -115,8 +115,8 @@ def both_live(bench: Bench) -> Sides:
 
 def both(bench: Bench, kind: str, turns: int) -> Sides:
     """Two arms relative to one, each on one view."""
-    loaded, asked = filled(bench, kind, MIDDLE), questions(bench, turns)
+    loaded, queries = filled(bench, kind, MIDDLE), questions(bench, turns)
     return Sides(
-        together(f"both policies over one view, {kind}", loaded, policies(bench), asked),
-        together("tier_quota_v1 alone", loaded, policies(bench, "tier_quota_v1"), asked),
+        together(f"both policies over one view, {kind}", loaded, policies(bench), queries),
+        together("tier_quota_v1 alone", loaded, policies(bench, "tier_quota_v1"), queries),
     )

@@ -1,4 +1,4 @@
-"""The Working Set that a recall stores: what the loop is told of it, and that no search and no item sees it."""
+"""The Working Set that a recall stores is reported as a write, and no search and no item returns it."""
 
 from __future__ import annotations
 

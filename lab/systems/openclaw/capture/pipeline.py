@@ -22,6 +22,7 @@ from lab.systems.openclaw.recall.markers import NAME, marker
 from lab.systems.openclaw.recall.scope import normalise as normalise_scope
 from lab.systems.openclaw.recall.todo import is_within_dedupe_window
 from lab.systems.openclaw.tools.table import Near
+from lab.systems.openclaw.upstream.js import Json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,7 +194,7 @@ class _Run:
         lines = [("warn", refused)] * self._invalid_scopes
         dropped = {name: self._dropped[name] for name in ("todo_rate_limit", "todo_dedupe_window")}
         if any(dropped.values()):
-            value = {
+            value: dict[str, Json] = {
                 "phase": "capture",
                 "dropped": dropped,
                 "maxTodoPerTurn": settings.max_todo_per_turn,

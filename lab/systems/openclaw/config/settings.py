@@ -68,7 +68,7 @@ class AutoCapture:
 class WorkingSetSettings:
     """``workingSet`` (E-26). Sizes are UTF-16 units and lines.
 
-    ``variant``: the text is the profile's (``current``) or that of the documents' days (``v1``; E-69).
+    ``variant``: the text is the profile's (``current``) or the older one (``v1``; E-69).
     """
 
     enabled: bool = False
@@ -114,7 +114,7 @@ class Phases:
 
     ``repeat``: whether repeat suppression is on. ``repeat_decay``: compounding, linear, once or literal (16.2).
     ``repeat_history``: count over the whole conversation or per session. ``repeat_counts``: recall_turns or
-    all_user_turns. ``repeat_exempt_top``: so many of the best candidates of the whole pool are exempt from repeat
+    all_user_turns. ``repeat_exempt_top``: this many of the best candidates of the whole pool are exempt from repeat
     suppression. ``relevance``: the scale that factors multiply: rank (linear in the fused rank), rrf (k = 60, flat),
     reciprocal (k = 0), similarity, or fused (the score of ``lab.fusion``). ``relevance_over``: use ranks within a tier,
     or ranks in the whole pool. ``score``: the enabled factors of the final score (16.3). ``exact_hit``: whether only
@@ -123,9 +123,9 @@ class Phases:
     dropped, 0 for none (20.16). ``recent_days``: the slot of unknown memories is also open to memories that are at most
     this old, 0 for none. ``recency_window_days``: older hits are dropped, 0 for none. ``hard_rules``: 16.5.
     ``pinned_counts``: the Working Set takes a slot of maxItems (inside) or is added on top (extra).
-    ``item_max_chars``: a longer memory is injected as its first so many UTF-16 units, 0 for no limit; hard rules are
-    never cut. ``tier_mode``: fallback (the tier ignore if recall would be empty), live (never), or loop_v0 (3.5).
-    ``receipt``: receipts explain every item and every must memory that lost its place (screen), or list
+    ``item_max_chars``: a longer memory is cut to this many UTF-16 units, 0 for no limit; hard rules are never cut.
+    ``tier_mode``: fallback (the tier ignore if recall would be empty), live (never), or loop_v0 (3.5).
+    ``receipt``: receipts explain every item and every must memory that lost its slot (screen), or list
     ``receipts.maxItems`` items (listed); under any selection policy.
     """
 

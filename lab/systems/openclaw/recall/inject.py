@@ -11,14 +11,14 @@ from lab.systems.openclaw.recall.budget import Packed, Slot
 from lab.systems.openclaw.recall.markers import marker
 from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt, prompt_comment
 from lab.systems.openclaw.recall.turn import Turn
-from lab.utf16 import js_length, js_slice
+from lab.utf16 import js_length, js_slice, without_half
 
 MAX_PASSES = 3
 Pack = Callable[[list[Slot], str], Packed]
 
 
 def memory_slot(row: Row, most: int = 0) -> Slot:
-    """Return the slot of a memory; with ``most``, a longer text is cut to so many UTF-16 units with an ellipsis."""
+    """Return the slot of a memory; with ``most``, cut a longer text to this many UTF-16 units, ellipsis included."""
     label = resolve_label(row.importance_label, row.importance)
     return Slot(row.id, row.created_at, row.category, label, _cut(row.text, most) if most else row.text)
 
@@ -26,9 +26,7 @@ def memory_slot(row: Row, most: int = 0) -> Slot:
 def _cut(text: str, most: int) -> str:
     if js_length(text) <= most:
         return text
-    head = js_slice(text, most - 1)
-    # Half a surrogate pair is no character.
-    return (head[:-1] if "\ud800" <= head[-1:] <= "\udbff" else head) + "…"
+    return f"{without_half(js_slice(text, most - 1))}…"
 
 
 def inject(turn: Turn, pack: Pack) -> None:

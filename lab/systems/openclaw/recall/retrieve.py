@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from lab.retrieval.contract import Filter, Hit, Lanes, View
+from lab.retrieval.contract import Filter, Hit, Lanes, View, cosine_of
 from lab.retrieval.fusion import RRF, Fusion, fuse
 from lab.retrieval.row import Candidate, Row
 from lab.retrieval.silence import Silence
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import Lane, best_listed, most_listed
-from lab.systems.openclaw.select.tiers import TierPlan
+from lab.systems.openclaw.recall.working_set import PREFIX
+from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
 
 
 class Searched(NamedTuple):
@@ -145,13 +146,21 @@ class Tiers:
         excluded = sum(known.values())
         if floor > 0.0:
             worded = {hit.row for hit in fts}
-            near = [hit for hit in vec if hit.row in worded or 1.0 - hit.distance / 2.0 >= floor]
+            near = [hit for hit in vec if hit.row in worded or cosine_of(hit.distance) >= floor]
             excluded += len(vec) - len(near)
             vec = near
         if not excluded:
             return found
         admitted = Lanes(fts, vec, found.lanes.nanoseconds)
         return Searched(admitted, fuse(admitted, rows, limit, self.fusion), found.nanoseconds, excluded)
+
+    def must_first(self, scope: str | None, slots: int) -> list[str]:
+        """Return the ids of the memories that ``tier_first_v1`` would inject first: must candidates, best first (E-14).
+
+        Stored Working Sets among the first ``slots`` candidates are left out. Receipts do not count this search.
+        """
+        candidates = self.searched(Filter(scope, recall_plans()[0].labels)).fused[:slots]
+        return [candidate.id for candidate in candidates if not candidate.id.startswith(PREFIX)]
 
     def pool(self, scope: str | None) -> Pool:
         """Search both lanes over every memory of a scope, whatever its label.

@@ -11,7 +11,7 @@ _ID = 44
 
 
 def receipt_screen(receipt: Mapping[str, Any]) -> list[str]:
-    """Return the lines that say what was injected, pinned and left out, and why; no texts of memories.
+    """Return the lines that say what was injected, pinned and left out, and why; they contain no text of a memory.
 
     Items come first, each with its decision (without one: its tier). If there are more lines than fit, the last one
     counts the rest. Receipts of the public plugin, which have fewer fields, are accepted.

@@ -102,11 +102,11 @@ class Turn:
     """The turn's state, which the stages fill in.
 
     ``filter_scope`` None searches every scope; ``done`` ends the flow; ``error`` is the exception of a failed stage.
-    ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``synthesised`` are ids of the
-    memories that the Working Set was built from. ``log`` has level and text of what
-    the plugin would log, except the receipt. ``hard`` are hard rules injected as items. ``exempt``, ``excluded``,
-    ``stale`` and ``factors`` record by id what happened to candidates. Profiles subclass it and define which memories
-    their Working Set covers.
+    ``silent``: the search found nothing relevant enough to inject (``lab.silence``). ``hard`` are hard rules injected
+    as items, ``waiting`` those without a slot of their own. ``synthesised`` are ids of the memories that the Working
+    Set was built from. ``log`` has level and text of what the plugin would log, except the receipt. ``exempt``,
+    ``excluded``, ``stale`` and ``factors`` record by id what happened to candidates. Profiles subclass it and define
+    which memories their Working Set covers.
     """
 
     prompt: Prompt
@@ -128,6 +128,7 @@ class Turn:
     hits: list[Picked] = field(default_factory=list)
     final: list[Picked] = field(default_factory=list)
     hard: list[Row] = field(default_factory=list)
+    waiting: list[Row] = field(default_factory=list)
     pinned: Slot | None = None
     synthesised: tuple[str, ...] = ()
     docs: list[Slot] = field(default_factory=list)

@@ -1,7 +1,8 @@
-"""The Working Set of the design documents' days, whose header calls it ``[working_set v1]`` (E-69).
+"""The older Working Set, whose header calls it ``[working_set v1]`` (E-69).
 
-The public plugin of that time built it at every turn from the store and the prompt. It is cut anywhere, may repeat a
-line in two sections, and keeps stale TODOs. ``lab.workingSet: v1`` selects it in either profile.
+The public plugin built it, at every turn from the store and the prompt, when the design documents were written. It is
+cut anywhere, may repeat a line in two sections, and keeps stale TODOs. ``lab.workingSet: v1`` selects it in either
+profile.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def build_working_set_v1(
     text = "\n".join(text for text, _ in lines).strip(WHITESPACE)
     slot = working_set_slot(scope, now_ms, js_slice(text, settings.max_chars))
     kept = slot.text.split("\n")
-    whole = tuple(line if line[0] == text else (text, None) for line, text in zip(lines, kept, strict=False))
+    complete = tuple(line if line[0] == text else (text, None) for line, text in zip(lines, kept, strict=False))
     sections = dict(zip(NO_SECTIONS, (bool(goal), *map(len, parts.values())), strict=True))
-    return WorkingSetV1(slot, whole, sections)
+    return WorkingSetV1(slot, complete, sections)
 
 
 def _iso(now_ms: float) -> str:

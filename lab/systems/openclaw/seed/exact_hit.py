@@ -16,7 +16,7 @@ from lab.retrieval.stop_words import ENGLISH
 from lab.systems.openclaw.near_duplicate import CJK_RUN, words_of
 
 MIN_PHRASE, MIN_CJK_RUN, MIN_TERMS, TERM_SHARE = 2, 4, 2, 0.8
-# Numbers from this many digits on are identifiers by themselves.
+# A number with at least this many digits is an identifier by itself.
 MIN_DIGITS = 5
 _FUNCTION_WORDS = frozenset(ENGLISH)
 # Each alternative is anchored at the start of a word, a run of letters or a path, because trying it at every character
@@ -49,7 +49,7 @@ _LABELLED = re.compile(r"((?<![a-z])[a-z]+(?=[ :=#])|[\u3400-\u9fff]{2})[ :=#]{0
 class Evidence(NamedTuple):
     """The parts of a query that count as evidence, in lower case.
 
-    ``labelled`` are numbers that are no identifiers by themselves, with the word before them; ``numbers`` are all
+    ``labelled`` are numbers that are not identifiers by themselves, with the word before them; ``numbers`` are all
     numbers of four digits and dates, which count only on request.
     """
 
@@ -99,7 +99,7 @@ def exact_hit(query: str, text: str, fts_rank: int | None, *, numbers: bool = Fa
     a quoted phrase or a run of at least four CJK characters. ``terms``: it ranks first of its tier in the text lane and
     contains at least two and four fifths of the query's content words.
     """
-    # As text search, which reads no more of a long query.
+    # Text search, too, reads only this much of a long query.
     evidence = evidence_of(query[:SEARCHED])
     lowered = text.lower()
     identifiers = evidence.identifiers | evidence.numbers if numbers else evidence.identifiers

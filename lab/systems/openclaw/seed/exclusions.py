@@ -1,7 +1,7 @@
 """Which memories the hot lane may not select, and why (E-66). The search itself leaves them out.
 
-``always`` excluded are hard rules that are injected already, stored Working Sets, and memories beyond the age window.
-The others can be allowed one by one, so that receipts can report the effect of each.
+Hard rules that are injected already, stored Working Sets, and memories beyond the age window are always excluded.
+Stale TODOs and duplicates of the Working Set can be allowed separately, so that receipts can report the effect of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BARRED: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 class Attempt(NamedTuple):
-    """One selection. Another is attempted if it leaves recall empty: ``ignored`` searches the tier ignore alone."""
+    """One selection; the next one is attempted if recall would be empty. ``ignored`` searches the tier ignore alone."""
 
     barred: tuple[str, ...]
     ignored: bool = False
@@ -46,7 +46,7 @@ class Allowed(NamedTuple):
 
 
 class Exclusions:
-    """The excluded memories of one turn. ``turn.stale`` and ``turn.excluded`` record what a search met."""
+    """The excluded memories of one turn; ``turn.stale`` and ``turn.excluded`` record those that a search returned."""
 
     def __init__(self, turn: SeedTurn) -> None:
         self._turn, self._phases = turn, turn.config.active_phases

@@ -1,7 +1,7 @@
-"""Slots of hard rules that are no lines of the Working Set (E-58, E-65).
+"""Slots of hard rules that are not lines of the Working Set (E-58, E-65).
 
 Seed 001 caps a recall at six memories, and seed 000 wants both hard rules and relevant nice memories to survive. So the
-rules take slots within the cap, and leave the floor of nice. Rules that are left over are not lost: they compete like
+rules take slots within the cap, and leave the slots reserved for nice. The other rules are not lost: they compete like
 any must memory, by relevance, and are listed in the receipt.
 """
 
@@ -55,7 +55,6 @@ def _nice_candidates(turn: SeedTurn, most: int) -> int:
     lane, count = HotLane(turn, Counter()), 0
     for scope, _ in turn.scopes:
         if count < most:
-            found = lane.find(scope, NICE_PLAN, turn.tiers.unrecorded(), lane.attempts[0].barred)
-            count += len(found.entries)
+            count += len(lane.find(scope, NICE_PLAN, turn.tiers.unrecorded(), lane.attempts[0].barred).entries)
     turn.stale[:] = stale
     return count

@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     repeat: float
 
 
-class Found(NamedTuple):
+class ScoredSearch(NamedTuple):
     """A search under the exclusions, and its candidates with their scores."""
 
     searched: Searched
@@ -69,7 +69,7 @@ class HotLane:
         self._scopes = turn.scopes
         self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
         self._pool_ranks: dict[str | None, dict[str, int]] = {}
-        self._found: dict[tuple[str | None, str, tuple[str, ...], Allowed], Found] = {}
+        self._searches: dict[tuple[str | None, str, tuple[str, ...], Allowed], ScoredSearch] = {}
         self._exclusions = Exclusions(turn)
         self.attempts = attempts(self._phases)
         self.rescored = is_rescored(turn.config)
@@ -101,12 +101,12 @@ class HotLane:
             emptied: set[str | None] = set()
 
             def bucket(plan: TierPlan) -> list[Candidate]:
-                found = self.find(scope, plan, tiers, attempt.barred, allowed)
-                if not found.entries and found.searched.excluded:
+                searched, entries = self.find(scope, plan, tiers, attempt.barred, allowed)
+                if not entries and searched.excluded:
                     emptied.add(plan.miss_reason)
                 if self.rescored:
-                    return _ranked(found.entries, repeats=repeats)
-                return [entry.candidate for entry in found.entries]
+                    return _ranked(entries, repeats=repeats)
+                return [entry.candidate for entry in entries]
 
             if attempt.ignored:
                 return ignore_fill(slots, bucket)
@@ -140,17 +140,18 @@ class HotLane:
         tiers: Tiers,
         barred: tuple[str, ...] = (),
         allowed: Allowed = RULES,
-    ) -> Found:
+    ) -> ScoredSearch:
         """Search a tier without the excluded memories (E-66), and score its candidates in the order of fusion."""
         key = scope, plan.tier, barred, allowed
         where = Filter(scope, plan.labels)
-        found = self._found.get(key)
-        if found is None:
+        result = self._searches.get(key)
+        if result is None:
             excludes = self._exclusions.excludes
             searched = tiers.admitted(where, lambda row: excludes(row, barred, allowed), self._phases.min_relevance)
-            found = self._found[key] = Found(searched, self._scored(searched.fused, scope, record=allowed == RULES))
-        tiers.record(where, found.searched)
-        return found
+            entries = self._scored(searched.fused, scope, record=allowed == RULES)
+            result = self._searches[key] = ScoredSearch(searched, entries)
+        tiers.record(where, result.searched)
+        return result
 
     def _scored(self, candidates: list[Candidate], scope: str | None, *, record: bool) -> list[Entry]:
         """Score candidates; without ``record``, leave no trace of a counterfactual search in the turn."""

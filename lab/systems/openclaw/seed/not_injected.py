@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from lab.systems.openclaw.recall.working_set import PREFIX
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.select.tiers import recall_plans
 
 
 def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
@@ -17,8 +15,6 @@ def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
     trust excluded it. ``silent``: the search found nothing relevant enough. ``quota`` (``slots`` under tier_first_v1):
     others took the slots.
     """
-    candidates = turn.tiers.unrecorded().fused(recall_plans()[0], turn.filter_scope)[: turn.config.max_items]
-    missing = [hit.id for hit in candidates if hit.id not in kept and not hit.id.startswith(PREFIX)]
     dropped = {slot.id for slot in turn.slots}
     repeated = {*turn.additions.get("suppressedByRepeat", {}).get("ids", ())}
 
@@ -37,4 +33,5 @@ def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
             return "quota" if identity in turn.factors else "filtered"
         return "slots"
 
-    return {identity: reason(identity) for identity in missing}
+    first = turn.tiers.must_first(turn.filter_scope, turn.config.max_items)
+    return {identity: reason(identity) for identity in first if identity not in kept}

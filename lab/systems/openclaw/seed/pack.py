@@ -59,7 +59,7 @@ def pack_well_formed(
     In order: drop slots by the overflow action, except hard and recent ones; shorten slots; drop the comment; drop
     recent slots that are not hard, from the last one; drop hard slots from the last one; shorten hard rules in the
     remaining slot. If the block is still too long, cut its text, but never inside a character, an entity or the closing
-    tag. The plugin cuts the end of the block instead, through whatever is there.
+    tag. The plugin instead cuts the end of the block wherever the budget ends.
 
     ``shorten(slot, units, rules)`` returns a slot that is shorter by that many units if possible, or None; it removes
     hard rules only if ``rules``.
@@ -86,8 +86,8 @@ def pack_well_formed(
     if overflow:
         packing.kept = [packing.kept[0]._replace(text=_cut_escaped(packing.kept[0].text, overflow))]
     kept, context = tuple(packing.kept), compose(packing.kept, comment)
-    whole = not overflow and protected <= {slot.id for slot in kept}
-    receipt = budget_receipt(budget, recent, before, js_length(context), packing.dropped, overflow, honored=whole)
+    honored = not overflow and protected <= {slot.id for slot in kept}
+    receipt = budget_receipt(budget, recent, before, js_length(context), packing.dropped, overflow, honored=honored)
     return Packed(context, kept, receipt, kept)
 
 

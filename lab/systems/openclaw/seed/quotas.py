@@ -72,8 +72,15 @@ def _within(selection: Selection, left: Quota) -> tuple[Selection, list[Picked]]
     gone = [pick.tier for pick in beyond]
     counts = [count._replace(selected=count.selected - gone.count(count.tier)) for count in selection.tier_counts]
     rejected = [reason for reason in selection.rejected if reason != FULL]
-    quota = selection.quota and selection.quota._replace(wildcard_used=selection.quota.wildcard_used - len(beyond))
+    quota = selection.quota and selection.quota._replace(
+        wildcard_used=selection.quota.wildcard_used - _wildcards(beyond)
+    )
     return Selection(kept, counts, rejected, quota), beyond
+
+
+def _wildcards(picked: Sequence[Picked]) -> int:
+    """Return how many picks are wildcards; the tier loop fills slots with picks that are not (E-17)."""
+    return sum(pick.decision == "wildcard" for pick in picked)
 
 
 def _rest(left: Quota, selection: Selection) -> Quota:
@@ -88,19 +95,20 @@ def _rest(left: Quota, selection: Selection) -> Quota:
 
 
 def _filled(scoped: ScopedSelection, limit: int, over: Sequence[_Over], quota: Quota) -> ScopedSelection:
-    """Fill the slots that are left with candidates beyond the caps, and report the configured quota."""
+    """Fill the remaining slots with candidates beyond the caps, and report the configured quota."""
     selection, fallback = scoped
     seen = {pick.candidate.id for pick in selection.picked}
-    added = [one for one in over if one.pick.candidate.id not in seen][: max(0, limit - len(selection.picked))]
-    tiers = [one.tier for one in added]
-    picked = [*selection.picked, *(one.pick for one in added)]
+    added = [entry for entry in over if entry.pick.candidate.id not in seen][: max(0, limit - len(selection.picked))]
+    tiers = [entry.tier for entry in added]
+    picked = [*selection.picked, *(entry.pick for entry in added)]
     counts = [count._replace(selected=count.selected + tiers.count(count.tier)) for count in selection.tier_counts]
     rejected = [*selection.rejected, *([FULL] if added and len(picked) >= limit else ())]
     used = selection.quota.wildcard_used if selection.quota else 0
-    from_fallbacks = [str(one.scope) for one in added if one.fallback]
+    from_fallbacks = [str(entry.scope) for entry in added if entry.fallback]
     fallback = fallback | {
         "contributed": fallback["contributed"] + len(from_fallbacks),
         "usedScopes": list(dict.fromkeys([*fallback["usedScopes"], *from_fallbacks])),
     }
-    whole = quota._replace(wildcard_used=used + len(added)) if selection.quota else None
-    return ScopedSelection(Selection(picked, counts, rejected, whole), fallback)
+    used += _wildcards([entry.pick for entry in added])
+    applied = quota._replace(wildcard_used=used) if selection.quota else None
+    return ScopedSelection(Selection(picked, counts, rejected, applied), fallback)

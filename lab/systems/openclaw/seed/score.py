@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lab.recordings.model import MUST, NICE
+from lab.retrieval.contract import cosine_of
 from lab.retrieval.fusion import RRF, Fusion, K
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.retrieve import POOL_DEPTH, Pool
@@ -44,7 +45,7 @@ def relevance(candidate: Candidate, scale: str = "rrf", fusion: Fusion = RRF) ->
         ranks = (candidate.fts_rank, candidate.vec_rank)
         return sum(1.0 / rank for rank in ranks if rank) / 2.0
     if scale == "similarity":
-        cosine = max(0.0, 1.0 - candidate.distance / 2.0) if candidate.vec_rank else 0.0
+        cosine = max(0.0, cosine_of(candidate.distance)) if candidate.vec_rank else 0.0
         return cosine + (1.0 - cosine) * 0.5 / candidate.fts_rank if candidate.fts_rank else cosine
     if fusion is not RRF and fusion != RRF:
         return sum(1.0 / (K + rank) for rank in (candidate.fts_rank, candidate.vec_rank) if rank) / BEST_RRF

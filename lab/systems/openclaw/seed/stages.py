@@ -89,16 +89,16 @@ def select(turn: SeedTurn) -> None:
         times = turn.state.history.recent(turn.history_key, turn.config.auto_recall.repeat_window_turns)
     lane = HotLane(turn, times)
     if turn.silent:
-        nothing_found = fallback_receipt(turn.config.scope_policy, turn.barred)
-        take(turn, ScopedSelection(Selection([], [], [SILENT]), nothing_found))
+        # No slot is filled, but the quotas are those in force.
+        empty = Selection([], [], [SILENT], turn.config.auto_recall.quota)
+        take(turn, ScopedSelection(empty, fallback_receipt(turn.config.scope_policy, turn.barred)))
         turn.final = [_hard_pick(row) for row in turn.hard]
-        if turn.config.phased:
-            _explain_suppression(turn, lane, limit)
+        _explain_suppression(turn, lane, limit)
         return
     scoped = lane.select(turn.tiers, limit)
     take(turn, scoped)
     if turn.config.phased and turn.selection.quota is None:
-        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas hold all the same.
+        # Nothing was searched, because the Working Set and hard rules took every slot; the quotas are still in force.
         turn.selection = turn.selection._replace(quota=turn.config.auto_recall.quota)
     mark_stale(turn, _stale_dropped(turn, lane, limit))
     turn.hits = list(scoped.selection.picked)

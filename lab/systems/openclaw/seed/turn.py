@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from lab.retrieval.row import Row
@@ -16,13 +16,9 @@ from lab.utf16 import js_length
 
 @dataclass(slots=True)
 class SeedTurn(Turn):
-    """The turn's state, which the seeds' stages fill in.
-
-    ``built_working_set`` is None if the Working Set is off. ``waiting`` are hard rules without a slot of their own.
-    """
+    """The turn's state, which the seeds' stages fill in. ``built_working_set`` is None if the Working Set is off."""
 
     built_working_set: WorkingSet | None = None
-    waiting: list[Row] = field(default_factory=list)
 
     @property
     def carries_memories(self) -> bool:

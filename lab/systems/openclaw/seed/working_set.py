@@ -3,8 +3,8 @@
 It differs from the public plugin's (``upstream/working_set.py``) as the seeds require: it does not depend on the
 selection, hard rules come first and uncut, stale TODOs are excluded, no line occurs in two sections, and only memories
 whose lines survive the cut count as pinned. It lists preferences with and without rule words. It has no header, because
-a timestamp would change the prompt every turn. With ``lab.workingSet: v1`` the text is that of
-:mod:`lab.systems.openclaw.recall.working_set_v1`, and the rest stays.
+a timestamp would change the prompt every turn. With ``lab.workingSet: v1`` only the text differs: it is that of
+:mod:`lab.systems.openclaw.recall.working_set_v1`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lab.systems.openclaw.recall.working_set import (
     working_set_slot,
 )
 from lab.systems.openclaw.recall.working_set_v1 import V1, WorkingSetV1, build_working_set_v1
-from lab.utf16 import js_length
+from lab.utf16 import js_length, without_half
 
 # The title of each section of rows, in order, and its name in receipts.
 TITLES = {
@@ -125,7 +125,7 @@ def sections_of(text: str) -> dict[str, int | bool]:
 
 
 def _of_v1(built: WorkingSetV1, hard: Set[str]) -> WorkingSet:
-    """Return the Working Set of the documents' days, without half characters.
+    """Return the older Working Set, without half characters.
 
     A hard rule whose line was shortened is not pinned, so that its whole text becomes an item.
     """
@@ -181,8 +181,7 @@ def _parts(
 def whole_characters(line: str) -> str:
     """Remove half a surrogate pair that a cut may have left at the end of a line, or before its ellipsis."""
     end = "…" if line.endswith("…") else ""
-    text = line.removesuffix("…")
-    return f"{text[:-1]}{end}" if "\ud800" <= text[-1:] <= "\udbff" else line
+    return f"{without_half(line.removesuffix(end))}{end}"
 
 
 def cut_lines(lines: Sequence[Line], max_chars: int) -> list[Line]:

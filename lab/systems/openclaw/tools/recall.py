@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
-from lab.retrieval.row import Row
+from lab.retrieval.contract import Filter
+from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.config.settings import EngineConfig, ReceiptSettings
 from lab.systems.openclaw.docs.lane import DocHit, DocsFound
 from lab.systems.openclaw.recall.markers import fallback_markers, marker
 from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt
 from lab.systems.openclaw.recall.retrieve import Tiers
-from lab.systems.openclaw.recall.scope import Normalised, barred, resolve_scope, scope_plan
+from lab.systems.openclaw.recall.scope import Normalised, resolve_scope, scope_plan
+from lab.systems.openclaw.recall.scope import barred as barred_scopes
 from lab.systems.openclaw.recall.scoped import select_in_scopes
 from lab.systems.openclaw.recall.turn import Memories
-from lab.systems.openclaw.select.outcome import Picked
+from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.openclaw.select.tier_first import tier_first_v1
 from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
-from lab.systems.openclaw.tools.admin import numbered, preview
+from lab.systems.openclaw.tools.admin import is_working_set, numbered, preview
 from lab.systems.openclaw.tools.docs_tools import docs_view, shown_doc
 from lab.systems.openclaw.upstream.js import to_number
 from lab.utf16 import WHITESPACE
@@ -64,12 +67,19 @@ def clamp_limit(raw: object) -> int:
 
 
 def memory_recall(
-    query: str, config: EngineConfig, memories: Memories, *, limit: int = DEFAULT_LIMIT, scope: str | None = None
+    query: str,
+    config: EngineConfig,
+    memories: Memories,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    scope: str | None = None,
+    barred: Sequence[tuple[str, ...]] = ((),),
 ) -> Recalled:
     """Recall for an agent's query (E-37): always tier_first_v1, with ``ignore`` as the last tier.
 
-    No prompt is trivial here, no TODO is stale, and a stored Working Set is returned like any row. If there are too few
-    memories, the documents lane is searched. Profile ``seed`` searches must and nice together.
+    No prompt is trivial here and no TODO is stale. If there are too few memories, the documents lane is searched.
+    Profile ``seed`` searches must and nice together, and returns no stored Working Set. ``barred`` are trust tiers to
+    exclude there; a later entry applies if the earlier ones leave nothing.
     """
     text, receipts, policy = query.strip(WHITESPACE), config.receipts, config.scope_policy
     mode, resolved = resolve_scope(scope, text, policy)
@@ -77,22 +87,20 @@ def memory_recall(
     if not text:
         receipt |= _without_query(receipts, mode, resolved.scope)
         return Recalled("No recall query provided.", (), receipt, (), upstream=config.upstream)
-    tiers = Tiers(memories.view, memories.rows, min(MAX_LIMIT, 2 * limit), memories.shared)
-    why = barred(policy, invalid=resolved.invalid)
-    plans = PLANS if config.upstream else WIDENING
-    selection, fallback = select_in_scopes(
-        scope_plan(resolved.scope, policy, allow_fallback=why is None),
-        limit,
-        lambda within, slots: tier_first_v1(plans, slots, lambda plan: tiers.fused(plan, within)),
-        policy,
-        why,
-    )
+    why = barred_scopes(policy, invalid=resolved.invalid)
+    scopes = scope_plan(resolved.scope, policy, allow_fallback=why is None)
+    for excluded in barred:
+        tiers = Tiers(memories.view, memories.rows, min(MAX_LIMIT, 2 * limit), memories.shared)
+        choose = partial(_choose, tiers, config.upstream, excluded)
+        selection, fallback = select_in_scopes(scopes, limit, choose, policy, why)
+        if selection.picked:
+            break
     hits = tuple((pick, memories.by_id[pick.candidate.id]) for pick in selection.picked[:limit])
     receipt |= {
         "ftsCount": sum(len(result.lanes.fts) for result in tiers.results),
         "vecCount": sum(len(result.lanes.vec) for result in tiers.results),
         "fusedCount": len(hits),
-        "policyTier": _policy_tier([count.tier for count in selection.tier_counts], upstream=config.upstream),
+        "policyTier": _policy_tier(selection, upstream=config.upstream),
         "fallback": fallback,
     }
     no_vector = memories.no_vector
@@ -130,12 +138,27 @@ def _documents(memories: Memories, query: str, scope: str, limit: int, hot: int)
     return lane.consult(query, scope, max(1, limit - hot), trigger="insufficient_hot")
 
 
-def _policy_tier(searched: Sequence[str], *, upstream: bool) -> str | None:
-    """Return the last tier that was searched; in profile ``seed``, all tiers up to the widest one, joined by ``+``."""
-    if not searched or upstream:
-        return searched[-1] if searched else None
-    order = [plan.tier for plan in WIDENING]
-    return "+".join(order[: max(map(order.index, searched)) + 1])
+def _choose(tiers: Tiers, upstream: bool, excluded: Sequence[str], scope: str | None, slots: int) -> Selection:
+    """Select in one scope; profile ``seed`` excludes trust tiers and stored Working Sets inside the search (E-66)."""
+    if upstream:
+        return tier_first_v1(PLANS, slots, lambda plan: tiers.fused(plan, scope))
+
+    def search(plan: TierPlan) -> Sequence[Candidate]:
+        where = Filter(scope, plan.labels)
+        result = tiers.admitted(where, lambda row: row.trust_tier in excluded or is_working_set(row.id))
+        tiers.record(where, result)
+        return result.fused
+
+    return tier_first_v1(WIDENING, slots, search)
+
+
+def _policy_tier(selection: Selection, *, upstream: bool) -> str | None:
+    """Return the last tier that was searched; in profile ``seed``, the tiers up to the widest that was used."""
+    if upstream:
+        return selection.tier_counts[-1].tier if selection.tier_counts else None
+    used = {pick.tier for pick in selection.picked}
+    widest = max((at for at, plan in enumerate(WIDENING) if plan.tier in used), default=None)
+    return None if widest is None else "+".join(plan.tier for plan in WIDENING[: widest + 1])
 
 
 def _without_query(receipts: ReceiptSettings, mode: str, scope: str) -> dict[str, Any]:

@@ -27,19 +27,9 @@ from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
 from lab.systems.openclaw.upstream.plugin import parse, resolve_section
+from tests.sketch import SKETCH
 
 KEY = "sk-FAKE-never-shown"
-SEED_KNOBS = {
-    "autoRecall": {
-        "selectionMode": "tier_quota_v1",
-        "maxItems": 6,
-        "quotas": {"mustMax": 2, "niceMin": 2, "unknownMax": 1},
-        "repeatWindowTurns": 6,
-        "repeatPenalty": 0.35,
-        "dedupeBackbone": True,
-    },
-    "workingSet": {"enabled": True, "persist": True},
-}
 
 
 def recall(**values: Any) -> dict[str, Any]:
@@ -79,9 +69,9 @@ def test_resolve_upstream_defaults() -> None:
 
 
 def test_resolve_accepts_the_seeds_example_under_seed_only() -> None:
-    config = resolve(SEED_KNOBS, "seed")
+    config = resolve(SKETCH, "seed")
     assert (config.auto_recall.selection_mode, config.working_set.enabled) == ("tier_quota_v1", True)
-    problems = check_config(SEED_KNOBS, "upstream").problems
+    problems = check_config(SKETCH, "upstream").problems
     assert [line.split(": ", 2)[1] for line in problems] == [
         "autoRecall.repeatWindowTurns",
         "autoRecall.repeatPenalty",
@@ -250,7 +240,7 @@ def test_resolve_invalid_key_raises_with_file_and_path(raw: Any, message: str) -
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("raw", [SEED_KNOBS, phases(repeat=False), recall(quotas={"caps": "strict"})])
+@pytest.mark.parametrize("raw", [SKETCH, phases(repeat=False), recall(quotas={"caps": "strict"})])
 def test_resolve_seed_only_key_under_upstream_raises(raw: Any) -> None:
     with pytest.raises(UnusableInput, match="unknown key in profile 'upstream'; it exists in profile 'seed' only"):
         resolve(raw, "upstream")
@@ -311,7 +301,7 @@ def test_search_limit_follows_items_and_multiplier(max_items: int, multiplier: i
     [
         ("seed", None),
         ("upstream", None),
-        ("seed", SEED_KNOBS),
+        ("seed", SKETCH),
         ("seed", {"embedding": {"maxBytes": 9, "model": "text-embedding-3-large"}, "readOnly": True}),
         ("seed", phases(score={"recency": False}, recencyWindowDays=7, hardRules=False)),
         ("upstream", {"docsColdLane": {"scopeMap": {"a": ["x"]}}, "autoRecall": {"routeAuto": {"dbPath": "x"}}}),
@@ -358,7 +348,7 @@ def test_every_field_of_a_record_has_a_key_in_the_table(section: Section | Knob,
         ([], "openclaw-mem-engine config must be an object"),
         ({"b": 1, "embedding": 5, "a": 2}, "openclaw-mem-engine config has unknown keys: b, a"),
         ({"lab": {}}, "openclaw-mem-engine config has unknown keys: lab"),
-        (SEED_KNOBS, "autoRecall config has unknown keys: repeatWindowTurns, repeatPenalty, dedupeBackbone"),
+        (SKETCH, "autoRecall config has unknown keys: repeatWindowTurns, repeatPenalty, dedupeBackbone"),
         (recall(quotas={"caps": "strict"}), "autoRecall.quotas config has unknown keys: caps"),
         ({"autoRecall": 5, "embedding": {"x": 1}}, "embedding config has unknown keys: x"),
         ({"autoRecall": 5, "retrievalBackend": []}, "retrievalBackend config must be an object"),

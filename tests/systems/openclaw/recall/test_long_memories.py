@@ -1,9 +1,10 @@
-"""Long memories: cut to a length instead of dropped; hard rules are whole."""
+"""Long memories are cut to a length instead of dropped; hard rules are never cut."""
 
 from __future__ import annotations
 
 from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.inject import memory_slot
+from tests.playing import shipped_answers
 
 
 def text_of(text: str, most: int) -> str:
@@ -23,10 +24,8 @@ def test_memory_slot_never_leaves_half_a_character() -> None:
 
 
 def test_flow_injects_long_memories_cut_and_rules_whole() -> None:
-    from tests.systems.openclaw.seed.test_silence import answers
-
     quotas = {"selectionMode": "tier_quota_v1"}
-    every = answers("engine", {"phases": {"itemMaxChars": 60}}, autoRecall=quotas, budget={"maxChars": 12_000})
+    every = shipped_answers("engine", {"phases": {"itemMaxChars": 60}}, autoRecall=quotas, budget={"maxChars": 12_000})
     recalls = [answered for answered in every if answered.recall.injected]
     lines = [line for answered in recalls for line in answered.recall.context.split("\n")]
     assert any(line.endswith("…") for line in lines)

@@ -87,7 +87,9 @@ def test_receipt_explains_every_item_within_a_screen(kit: Any, data: st.DataObje
         ("backbone_duplicate", {"working_set": SET}, ("decision",)),
     ],
 )
-def test_displaced_must_memory_has_its_reason(kit: Any, reason: str, config: dict[str, Any], rows: tuple[str]) -> None:
+def test_displaced_must_memory_has_its_reason(
+    kit: Any, reason: str, config: dict[str, Any], rows: tuple[str, ...]
+) -> None:
     must = [kit.row(f"m{at}", f"gateway case {at} " + "so " * 20, kit.MUST, days=9 + at) for at in range(6)]
     special = [kit.row(category, f"gateway {category} case", kit.MUST, days=20, category=category) for category in rows]
     if reason == "backbone_duplicate":
@@ -121,10 +123,12 @@ def test_listed_receipt_keeps_the_limit_of_the_plugin(kit: Any) -> None:
 
 def test_screen_of_skipped_and_of_public_receipts(kit: Any, observed: Any) -> None:
     assert shown(kit.Talk([], kit.flow()).say("ok").receipt)[1:] == ["skipped: trivial_prompt"]
-    for record in observed("receipts.jsonl")[:200]:
-        value = record.get("output")
-        if isinstance(value, dict) and isinstance(value.get("receipt"), dict) and "fusedTop" in value["receipt"]:
-            shown(value["receipt"])
+    outputs = [record.get("output") for record in observed("receipts.jsonl")[:200]]
+    receipts = [output["receipt"] for output in outputs if isinstance(output, dict) and "receipt" in output]
+    receipts = [receipt for receipt in receipts if isinstance(receipt, dict) and "fusedTop" in receipt]
+    assert receipts
+    for receipt in receipts:
+        shown(receipt)
 
 
 def test_last_receipts_of_a_log(kit: Any, tmp_path: Path) -> None:

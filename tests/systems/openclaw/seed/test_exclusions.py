@@ -17,11 +17,11 @@ from tests.starving import failure
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 400, 50))
 def test_recall_of_generated_stores_never_starves(first: int) -> None:
-    assert [told for seed in range(first, first + 50) if (told := failure(seed))] == []
+    assert [failed for seed in range(first, first + 50) if (failed := failure(seed))] == []
 
 
 class Counted:
-    """A view with given lanes, which remembers how deep it was searched."""
+    """A view with given lanes that records how deep it was searched."""
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes, self.depths = lanes, list[int]()
@@ -42,18 +42,18 @@ def test_admitted_search_equals_one_of_a_store_without_the_excluded(kit: Any, da
     vec = [Hit(number, 0.5, 0.004 * at) for at, number in enumerate(random.sample(range(count), count), 1)]
     view = Counted(Lanes(fts, vec))
     tiers = Tiers(view, rows, limit, {})
-    found = tiers.admitted(Filter(), lambda one: int(one.key[1:]) in excluded)
+    result = tiers.admitted(Filter(), lambda row: int(row.key[1:]) in excluded)
     without = Lanes(*([hit for hit in lane if hit.row not in excluded] for lane in (fts, vec)))
-    wanted = fuse(Lanes(without.fts[:limit], without.vec[:limit]), rows, limit)
-    assert found.fused == wanted
-    assert (found.excluded > 0) <= bool(excluded)
+    expected = fuse(Lanes(without.fts[:limit], without.vec[:limit]), rows, limit)
+    assert result.fused == expected
+    assert (result.excluded > 0) <= bool(excluded)
     # One search if nothing was excluded, and each further one is four times as deep.
     assert view.depths == [limit * 4**step for step in range(len(view.depths))]
     assert len(view.depths) == 1 or excluded
 
 
-def test_search_for_others_ends_at_a_depth(kit: Any) -> None:
+def test_admitted_search_stops_at_the_maximum_depth(kit: Any) -> None:
     rows = [kit.row(f"k{at}", "gateway", trust_tier="quarantined") for at in range(3)]
     view = Counted(Lanes([], [Hit(at % 3, 0.5, 1.0) for at in range(2 * DEEPEST)]))
-    found = Tiers(view, rows, 12, {}).admitted(Filter(), lambda one: one.trust_tier == "quarantined")
-    assert (found.fused, found.excluded, view.depths[-1]) == ([], 3, DEEPEST)
+    result = Tiers(view, rows, 12, {}).admitted(Filter(), lambda row: row.trust_tier == "quarantined")
+    assert (result.fused, result.excluded, view.depths[-1]) == ([], 3, DEEPEST)

@@ -35,7 +35,7 @@ def test_nine_rules_leave_slots_to_the_nice_memories_that_exist(kit: Any, nice: 
     rows = [*rules(kit, 9), *kit.pool(nice, kit.NICE), *kit.pool(3, kit.UNKNOWN)]
     turn = kit.Talk(rows, kit.flow(budget={"max_chars": 12_000}, receipts={"max_items": 10})).say(ASK)
     assert len(turn.final) == 6
-    # The newest rules have slots, the others are told.
+    # The newest rules have slots, the receipt lists the others.
     assert {row.key for row in turn.hard} == {f"r{at}" for at in range(kept)}
     assert sum(pick.decision == "nice_quota" for pick in turn.hits) == min(2, nice)
     waiting = turn.receipt["hardRulesWaiting"]
@@ -43,14 +43,24 @@ def test_nine_rules_leave_slots_to_the_nice_memories_that_exist(kit: Any, nice: 
 
 
 def test_rule_without_a_slot_competes_by_relevance(kit: Any) -> None:
-    found = kit.row("found", ASK, kit.MUST, days=90, hard_rule=True)
-    rows = [*rules(kit, 8), found, *kit.pool(1, kit.NICE)]
+    relevant = kit.row("relevant", ASK, kit.MUST, days=10, hard_rule=True)
+    # The slots are left for the fallback scope's nice memories, and the primary scope comes first.
+    rows = [*rules(kit, 8), relevant, *kit.pool(2, kit.NICE, scope="work")]
+    turn = kit.Talk(rows, kit.flow(budget={"max_chars": 12_000}, scopes={"fallback_scopes": ("work",)})).say(ASK)
+    assert [row.key for row in turn.waiting] == ["relevant", "r7", "r6", "r5", "r4"]
+    assert turn.hits[0].candidate.id == relevant.id
+    assert len(turn.final) == 6
+
+
+def test_rule_slots_leave_one_to_each_nice_memory_up_to_the_minimum(kit: Any) -> None:
+    relevant = kit.row("relevant", ASK, kit.MUST, days=90, hard_rule=True)
+    rows = [*rules(kit, 8), relevant, *kit.pool(1, kit.NICE)]
     talk = kit.Talk(rows, kit.flow(recall={"max_items": 4}, budget={"max_chars": 12_000}))
     for _ in range(3):
         turn = talk.say(ASK)
         assert len(turn.final) == 4
     # One nice memory leaves three slots to rules; the old rule is none of them.
-    assert "found" not in {row.key for row in turn.hard}
+    assert "relevant" not in {row.key for row in turn.hard}
     quota = kit.changed(
         talk.config, recall={"max_items": 4, "quota": talk.config.auto_recall.quota._replace(nice_min=2)}
     )

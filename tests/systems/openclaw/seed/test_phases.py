@@ -384,3 +384,11 @@ def test_policy_loop_fills_its_slots_and_no_more(kit: Any, label: str) -> None:
     talk = kit.Talk(rows, kit.flow(phases={"tier_mode": "loop_v0"}, recall={"max_items": 3}))
     turn = talk.say(ASK)
     assert [pick.decision for pick in turn.hits] == ["must_quota", f"{label}_fill", f"{label}_fill"]
+
+
+def test_policy_loop_over_scopes_counts_no_fill_as_wildcard(kit: Any) -> None:
+    rows = [*kit.pool(5, kit.UNKNOWN), kit.row("w", "gateway", kit.NICE, scope="work")]
+    config = kit.flow(phases={"tier_mode": "loop_v0"}, scopes={"fallback_scopes": ("work",)}, recall={"max_items": 4})
+    turn = kit.Talk(rows, config).say(ASK)
+    assert [pick.decision for pick in turn.hits] == ["unknown_fill", "nice_quota", "unknown_fill", "unknown_fill"]
+    assert turn.receipt["quota"]["wildcardUsed"] == 0

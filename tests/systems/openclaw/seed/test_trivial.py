@@ -48,7 +48,7 @@ def test_is_trivial_skips_greetings_acks_emoji_heartbeats_and_commands(prompt: s
 
 
 @pytest.mark.parametrize("prompt", RECALLED)
-def test_is_trivial_keeps_prompts_that_say_more(prompt: str) -> None:
+def test_is_trivial_accepts_no_prompt_that_says_more(prompt: str) -> None:
     assert not is_trivial(prompt)
 
 

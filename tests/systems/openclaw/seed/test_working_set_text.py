@@ -1,4 +1,4 @@
-"""What the Working Set holds: preferences, the text of the documents' days, and what its receipt says after cuts."""
+"""What the Working Set holds: preferences, the older text, and its receipt after cuts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_preferences_are_limited_like_every_section(kit: Any) -> None:
     assert lines[lines.index("preferences:") + 1 :] == ["- I prefer tool 0", "- I prefer tool 1"]
 
 
-# --- the Working Set of the documents' days
+# --- the older Working Set
 
 
 def test_v1_has_header_goal_and_stale_todos(kit: Any) -> None:

@@ -1,0 +1,97 @@
+"""``lab governance``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.replay_options import takes_replay_options
+
+if TYPE_CHECKING:
+    from lab.replay.plan import ReplayRequest
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("governance")(governance)
+
+
+@takes_replay_options(
+    *("golden", "memories", "haystack", "haystack_from", "categories", "scope", "recall_turns", "limit"),
+    *("conversation", "config", "embedder"),
+    fixed=True,
+)
+def governance(
+    request: ReplayRequest,
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Folder for governance.parquet and the chart.")],
+    grader: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="heuristic-v1, the sidecar's grade of the text, or category, the importance that a capture of the "
+            "memory's category gets. Repeat for more. [default: heuristic-v1]"
+        ),
+    ] = None,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="A score from which memories are must_remember. Repeat for more. [default: 1.00 to 0.30 in steps of "
+            "0.05]"
+        ),
+    ] = None,
+    nice_from: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="The score from which memories are nice_to_have; below, they are ignored."),
+    ] = 0.5,
+    jobs: options.Jobs = 2,
+    as_json: Json = False,
+) -> None:
+    """Move the grading thresholds and chart what both policies recall.
+
+    Every memory is graded. A lower threshold of must_remember gives more of them that label, until tier_first_v1
+    injects nothing else: there, grading alone saturates recall.
+    """
+    from lab.report.figures import governance_figure, save
+    from lab.sweep.governance import STEPS, distinct, finding, write_points
+    from lab.sweep.governance import governance as sweep
+
+    options.require_no_run(out)
+    graders = list(dict.fromkeys(grader or ["heuristic-v1"]))
+    points = sweep(
+        request,
+        graders=graders,
+        thresholds=threshold or STEPS,
+        nice_from=nice_from,
+        jobs=jobs,
+        announce=announce,
+    )
+    write_points(points, out / "governance.parquet")
+    files = save(governance_figure(points), out / "governance")
+    if as_json:
+        emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
+        return
+    for name in graders:
+        emit_folded(f"{finding(points, name)}.")
+        emit_table(
+            ["from", "arm", "must", "nice", "ignored", "hit@6", "repeat", "full"],
+            [
+                [
+                    "" if point.must_from is None else f"{point.must_from:.2f}",
+                    point.arm,
+                    *(point.must, point.nice, point.ignored, point.hit, point.repeat, point.full),
+                ]
+                for point in distinct(points, name)
+            ],
+            left=2,
+        )
+        emit()
+    emit_folded(
+        "must, nice, ignored: shares of all memories; automatic recall never reads ignored ones. full: share of the "
+        "recalls that inject must_remember memories alone. Thresholds that change no label are left out. The last rows "
+        "ignore labels."
+    )
+    emit(f"Charts: {', '.join(str(file) for file in files)}")

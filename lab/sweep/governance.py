@@ -1,0 +1,185 @@
+"""Grading thresholds and the recall that follows from them: where grading alone saturates recall.
+
+A grader gives each memory a score of importance; two thresholds turn scores into labels (seed 001, E-2). As the
+threshold of must_remember falls, more memories get that label, and tier_first_v1 fills its slots with nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.errors import UnusableInput
+from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN, Memory, Recording
+from lab.replay.plan import ReplayRequest, make_plan
+from lab.runs.tables import table_of, write_table
+from lab.sweep.relabelled import Assignment, Tally, relabelled, total
+from lab.systems.openclaw.capture.categories import IMPORTANCE
+from lab.systems.sidecar.heuristic import grade_observation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+POLICIES = ("tier_first_v1", "tier_quota_v1")
+REFERENCES = ("hybrid", "random")
+# The thresholds of E-2.
+MUST_FROM, NICE_FROM = 0.8, 0.5
+STEPS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3)
+# tier_first_v1 counts as saturated if this share of its recalls injects must_remember memories alone.
+SATURATED = 0.9
+
+
+@lru_cache(maxsize=1 << 16)
+def _heuristic(text: str) -> float:
+    return grade_observation({"summary": text}).score
+
+
+# The score of a memory; None if the grader has none, which makes it unknown.
+GRADERS: dict[str, Callable[[Memory], float | None]] = {
+    "heuristic-v1": lambda memory: _heuristic(memory.text),
+    "category": lambda memory: IMPORTANCE.get(memory.category),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """Labels from the scores of a grader: must_remember from ``must_from``, nice_to_have from ``nice_from``."""
+
+    grader: str
+    must_from: float = MUST_FROM
+    nice_from: float = NICE_FROM
+
+    def of(self, recording: Recording, _: Iterable[str], /) -> dict[str, str]:
+        """Return labels by memory key; relevance plays no part."""
+        score = GRADERS[self.grader]
+        return {memory.key: self.label(score(memory)) for memory in recording.memories}
+
+    def label(self, score: float | None) -> str:
+        """Return the label of a score; below both thresholds it is ``ignore``, which automatic recall never reads."""
+        if score is None:
+            return UNKNOWN
+        return MUST if score >= self.must_from else NICE if score >= self.nice_from else IGNORE
+
+
+class Point(NamedTuple):
+    """The scores of one arm under one threshold, over all conversations.
+
+    ``must``, ``nice``, ``ignored`` and ``unknown`` are shares of all memories. ``full`` is the share of recalls that
+    inject must_remember memories alone. ``conversations`` is their number. References have a ``must_from`` of None,
+    because they ignore labels.
+    """
+
+    grader: str
+    must_from: float | None
+    arm: str
+    must: float | None
+    nice: float | None
+    ignored: float | None
+    unknown: float | None
+    hit: float
+    repeat: float | None
+    full: float | None
+    conversations: int
+
+
+def governance(
+    request: ReplayRequest,
+    *,
+    graders: Sequence[str] = ("heuristic-v1",),
+    thresholds: Sequence[float] = STEPS,
+    nice_from: float = NICE_FROM,
+    jobs: int = 1,
+    announce: Callable[[str], None] = lambda _: None,
+) -> list[Point]:
+    """Score both policies at every threshold of every grader, and arms that ignore labels once.
+
+    Raises :class:`UnusableInput` for an unknown grader, and without a golden set.
+    """
+    for name in graders:
+        if name not in GRADERS:
+            raise UnusableInput(f"--grader {name!r} is unknown; known: {', '.join(GRADERS)}")
+    for threshold in (*thresholds, nice_from):
+        if not 0 <= threshold <= 1:
+            raise UnusableInput(f"threshold {threshold} is not from 0 to 1")
+    plan = make_plan(replace(request, arms=(*POLICIES, *REFERENCES)))
+    if not any(probe.relevant for probe in plan.library.golden.probes):
+        raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
+    gradings = tuple(
+        Assignment(grading, grading)
+        for name in graders
+        for threshold in sorted(set(thresholds), reverse=True)
+        for grading in (Grading(name, threshold, min(nice_from, threshold)),)
+    )
+    return [_point(*key, parts) for key, parts in relabelled(plan, gradings, jobs, announce).items()]
+
+
+def _point(grading: Grading | None, arm: str, parts: Sequence[Tally]) -> Point:
+    tally, graded = total(parts), grading is not None
+
+    def share(count: int) -> float | None:
+        return count / tally.memories if graded and tally.memories else None
+
+    return Point(
+        grading.grader if grading else "",
+        grading.must_from if grading else None,
+        arm,
+        share(tally.must),
+        share(tally.nice),
+        share(tally.ignored),
+        share(tally.memories - tally.must - tally.nice - tally.ignored),
+        tally.hits / tally.probes if tally.probes else 0.0,
+        tally.repeat / tally.turns if tally.turns else None,
+        tally.full / tally.recalls if graded and tally.recalls else None,
+        len(parts),
+    )
+
+
+def saturated(points: Sequence[Point], grader: str) -> Point | None:
+    """Return the highest threshold at which tier_first_v1 is saturated, if there is any."""
+    return next(
+        (
+            point
+            for point in points
+            if (point.grader, point.arm) == (grader, POLICIES[0]) and (point.full or 0.0) >= SATURATED
+        ),
+        None,
+    )
+
+
+def finding(points: Sequence[Point], grader: str) -> str:
+    """Return in one sentence where grading alone saturates recall, and what the quotas change there."""
+    point = saturated(points, grader)
+    if point is None:
+        return f"No threshold of {grader} saturates tier_first_v1"
+    other = next(
+        one for one in points if (one.grader, one.must_from, one.arm) == (grader, point.must_from, POLICIES[1])
+    )
+    return (
+        f"Graded by {grader}, tier_first_v1 is saturated from a threshold of {point.must_from:g} on "
+        f"({point.must:.0%} must_remember, {point.ignored:.0%} ignored): it hits on {point.hit:.0%} of the probes, "
+        f"tier_quota_v1 on {other.hit:.0%}"
+    )
+
+
+def distinct(points: Sequence[Point], grader: str) -> list[Point]:
+    """Return the points of a grader, without thresholds that label as the threshold before does, then references."""
+    shown: list[Point] = []
+    for point in points:
+        same = [one for one in shown if (one.grader, one.arm) == (grader, point.arm)][-1:]
+        if point.grader == grader and not (same and same[0][3:] == point[3:]):
+            shown.append(point)
+    return [*shown, *(point for point in points if not point.grader)]
+
+
+def write_points(points: Sequence[Point], path: Path) -> pa.Table:
+    """Write the points as Parquet and return the table."""
+    import pyarrow as pa
+
+    text, number = pa.string(), pa.float64()
+    types = (text, number, text, *[number] * 7, pa.int32())
+    table = table_of(points, dict(zip(Point._fields, types, strict=True)))
+    write_table(table, path)
+    return table
