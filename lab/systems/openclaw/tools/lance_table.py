@@ -232,6 +232,8 @@ class LanceTable(LanceReader):
             raise UnusableInput(f"{folder}: exists and is not a folder") from None
         except OSError as error:
             raise cannot_write(folder, error) from error
+        # Loading the library takes seconds, which others should not have to wait for.
+        import_lancedb()
         self._lock.acquire(what, self.settings.wait_seconds)
         if self._lock.taken_from:
             self.notes.append(
