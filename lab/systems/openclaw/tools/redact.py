@@ -14,6 +14,9 @@ def redactor(*, upstream: bool) -> Callable[[str], str]:
     return redact
 
 
-def holds_secret(text: str) -> bool:
-    """Whether profile ``seed`` refuses to store a text."""
-    return looks_secret(text)
+def holds_secret(*values: object) -> bool:
+    """Whether profile ``seed`` refuses to store any of these texts, or texts in lists; other values hold none."""
+    return any(
+        looks_secret(value) if isinstance(value, str) else isinstance(value, list) and holds_secret(*value)
+        for value in values
+    )
