@@ -137,7 +137,7 @@ def finish(result: ToolResult, session: Session, *, as_json: bool, dry_run: bool
     table = session.table
     warn(*session.notes, *result.log)
     if as_json:
-        kept = {} if table is None else {"tableSettings": table.settings.describe()}
+        kept = {} if table is None else {"tableSettings": table.settings.describe(), "compactions": table.compactions}
         print_json({**result.details, **kept, **({"dryRun": True} if dry_run else {})})
     elif result.error is None and result.details.get("action") != "not_found":
         emit(f"dry run, nothing was written: {result.text}" if dry_run else result.text)

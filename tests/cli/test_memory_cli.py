@@ -64,7 +64,9 @@ def test_store_and_recall_in_one_scope(folder: Path) -> None:
 def test_receipts_have_settings_and_no_text(tmp_path: Path) -> None:
     done = memory("store", tmp_path / "s", f"The {MARK} is called Ada", "--json", "--compact-every", "9")
     value = json.loads(done.stdout)
-    assert value["tableSettings"]["compact_every"] == 9
+    assert (value["tableSettings"]["compact_every"], value["compactions"]) == (9, 0)
+    again = json.loads(memory("store", tmp_path / "s", "Another", "--json", "--compact-every", "1").stdout)
+    assert (again["tableSettings"]["compact_every"], again["compactions"]) == (1, 1)
     assert value["receipt"]["dbPath"] == str(tmp_path / "s")
     assert MARK not in done.stdout
 

@@ -70,7 +70,7 @@ class LanceTable(LanceReader):
     """Implements :class:`~lab.systems.openclaw.tools.table.MemoryTable` on a LanceDB folder.
 
     ``dimension`` is the length of the vectors, ``read_only_reason`` says why writes are refused (blank if they are
-    not), and ``notes`` are sentences for the operator. A writer holds the lock of the folder until it is closed.
+    not), and ``notes`` are sentences for the operator, ``compactions`` counts those of this process. A writer holds the lock of the folder until it is closed.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LanceTable(LanceReader):
         self.notes: list[str] = []
         self.left_out: set[str] = set()
         self._lock = WriterLock(folder)
-        self._pending = 0
+        self._pending = self.compactions = 0
         gateway = gateway_using(folder)
         self.read_only_reason = "it was opened read-only" if read_only else ""
         if gateway and not read_only and not despite_gateway:
@@ -178,6 +178,7 @@ class LanceTable(LanceReader):
         try:
             with quiet_lance():
                 self._table.optimize(cleanup_older_than=self._keep)
+            self.compactions += 1
         except Exception as error:
             if not _is_conflict(error):
                 raise self._failed(error) from error
