@@ -40,9 +40,14 @@ class LanceReader:
 
     def __init__(self, folder: Path, table: Any, dimension: int) -> None:
         self.folder, self.dimension = folder, dimension
-        self.columns: tuple[str, ...] = tuple(table.schema.names)
         self._table = table
+        self._use(table.schema)
         self._cache: tuple[int, list[Row]] | None = None
+
+    def _use(self, schema: pa.Schema) -> None:
+        """Keep the schema: LanceDB reads it from the disk each time, which takes as long as a commit."""
+        self._schema = schema
+        self.columns: tuple[str, ...] = tuple(schema.names)
 
     @property
     def version(self) -> int:

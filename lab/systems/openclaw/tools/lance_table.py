@@ -145,7 +145,7 @@ class LanceTable(LanceReader):
         self._require_writable()
         if not entries:
             return
-        data = arrow_of(entries, self._table.schema, self.dimension, self.folder)
+        data = arrow_of(entries, self._schema, self.dimension, self.folder)
         self.left_out |= {name for name in ADDED if name not in self.columns and _has(entries, name)}
         cache, ids = self._cache, {entry.row.id for entry in entries}
         before = None if cache is None else cache[0]
@@ -199,7 +199,7 @@ class LanceTable(LanceReader):
             values = {name: derived.get(name, "CAST(NULL AS STRING)") for name in missing}
             self._commit(lambda: self._table.add_columns(values), lambda: set(missing) <= set(self._table.schema.names))
             self._table.checkout_latest()
-            self.columns = tuple(self._table.schema.names)
+            self._use(self._table.schema)
         elif filled := self.count(_UNFILLED):
             for name in DERIVED:
                 self._fill(name)
