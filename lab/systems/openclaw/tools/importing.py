@@ -26,7 +26,7 @@ from lab.systems.openclaw.tools.admin import (
 )
 from lab.systems.openclaw.tools.context import Embedded, ToolContext, ToolResult, Vector
 from lab.systems.openclaw.tools.records import Broken, read_records
-from lab.systems.openclaw.tools.redact import holds_secret
+from lab.systems.openclaw.tools.redact import is_secret
 from lab.systems.openclaw.tools.table import Entry
 from lab.utf16 import WHITESPACE
 
@@ -75,7 +75,7 @@ class _Import:
             self.skipped += 1
             self._warn(index, WORKING_SET)
             return
-        if not self.context.upstream and holds_secret(text, *(fields.get(key) for key in _FREE)):
+        if not self.context.upstream and is_secret(text, *(fields.get(key) for key in _FREE)):
             self._fail(index, SECRET)
             return
         given = str(fields["id"]) if is_uuid(fields.get("id")) else None

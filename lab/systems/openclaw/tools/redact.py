@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lab.systems.openclaw.capture.credentials import holds_secret, redact_all
 from lab.systems.openclaw.capture.redact import redact
-from lab.systems.openclaw.capture.secrets import looks_secret
 
 
 def redactor(*, upstream: bool) -> Callable[[str], str]:
-    """Return the function that replaces secrets in a text, as the profile does."""
-    del upstream
-    return redact
+    """Return the function that replaces secrets in a text.
+
+    Profile ``seed`` knows more of them (E-81). Where both know one, it has the plugin's marker.
+    """
+    return redact if upstream else lambda text: redact_all(redact(text))
 
 
-def holds_secret(*values: object) -> bool:
+def is_secret(*values: object) -> bool:
     """Whether profile ``seed`` refuses to store any of these texts, or texts in lists; other values hold none."""
     return any(
-        looks_secret(value) if isinstance(value, str) else isinstance(value, list) and holds_secret(*value)
+        holds_secret(value) if isinstance(value, str) else isinstance(value, list) and is_secret(*value)
         for value in values
     )
