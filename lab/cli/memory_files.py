@@ -18,7 +18,6 @@ from lab.cli.memory_options import (
     DryRun,
     EmbedderName,
     Folder,
-    Limit,
     Profile,
     ScopeName,
     VectorLength,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from lab.systems.openclaw.docs.lane import DocsLane
     from lab.systems.openclaw.tools.session import Configured, Session
 
+FileLimit = Annotated[int | None, typer.Option(min=1, help="Maximum number of memories. [default: all; upstream 5000]")]
 FileFormat = Annotated[
     str | None, typer.Option("--format", help="json or jsonl. [default: json if the name ends with .json, else jsonl]")
 ]
@@ -59,7 +59,7 @@ def export(
     file_format: FileFormat = None,
     scope: ScopeName = None,
     category: Annotated[str | None, typer.Option(help="Only this category.")] = None,
-    limit: Limit = 5000,
+    limit: FileLimit = None,
     raw: Annotated[bool, typer.Option("--no-redact", help="Keep secrets; by default they are replaced.")] = False,
     config: ConfigFile = None,
     profile: Profile = "seed",
@@ -76,6 +76,7 @@ def export(
         raise UnusableInput(f"{out}: is inside the LanceDB folder; choose a file outside {folder}")
     if out.is_dir():
         raise UnusableInput(f"{out}: is a folder; name a file")
+    _require_unprotected(out.parent)
     with opened(folder, "export", config=config, profile=profile) as session:
         result = memory_export(
             session.context,
@@ -100,7 +101,7 @@ def import_file(
         str, typer.Option(help="Skip records with the same id (id), id or text (id_text), or none (none).")
     ] = "id_text",
     scope: ScopeName = None,
-    limit: Limit = 5000,
+    limit: FileLimit = None,
     config: ConfigFile = None,
     profile: Profile = "seed",
     embedder: EmbedderName = None,
@@ -181,6 +182,7 @@ def docs_ingest(
         raise UnusableInput(f"{folder}: no such folder")
     if not despite_gateway and path.resolve().is_relative_to(folder.resolve()) and (by := gateway_using(folder)):
         raise UnusableInput(f"{folder}: a running gateway uses it: {by}; give --docs FILE or --despite-gateway")
+    _require_unprotected(path.parent)
     session = _docs_session(settings, tuple(root or ()), tuple(glob or ()))
     if not session.config.docs.source_roots and not session.config.read_only:
         raise UnusableInput("no documents: give --root, or docsColdLane.sourceRoots in the configuration")
@@ -366,6 +368,14 @@ def _bare_context(settings: Configured, folder: Path) -> Any:
 def _require_format(name: str | None) -> None:
     if name not in (None, "json", "jsonl"):
         raise UnusableInput(f"--format {name}: expected json or jsonl")
+
+
+def _require_unprotected(folder: Path) -> None:
+    """Raise :class:`UnusableInput` for a write-protected folder, also for root."""
+    from lab.systems.openclaw.tools.lance_schema import write_protected
+
+    if protected := write_protected(folder):
+        raise UnusableInput(f"{protected}: is write-protected; nothing was written")
 
 
 def _refuse(session: Session) -> None:

@@ -194,6 +194,32 @@ def test_tables_that_do_not_fit(tmp_path: Path) -> None:
     one_line(done, 2, "a new table needs --dimension")
 
 
+def test_write_protected_folder_is_only_read(folder: Path, tmp_path: Path) -> None:
+    export = tmp_path / "e.jsonl"
+    memory("export", folder, export)
+    first, _ = stored(folder)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    folder.chmod(0o555)
+    try:
+        for words in (
+            ("store", folder, "x", "--despite-gateway"),
+            ("forget", folder, "--id", first["id"]),
+            ("import", folder, export),
+            ("backfill", folder),
+            ("compact", folder),
+            ("docs-ingest", folder, "--root", tmp_path),
+            ("export", folder, folder.parent / "store" / ".." / "store" / "x.jsonl"),
+        ):
+            done = memory(*words)
+            assert done.returncode == 2, (words, done.stderr)
+            assert "write-protected" in done.stderr or "is inside the LanceDB folder" in done.stderr
+        assert "Listed 2" in memory("list", folder).stdout
+        assert memory("recall", folder, "deploy").returncode == 0
+    finally:
+        folder.chmod(0o755)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
 LINE = {"id": "00000000-0000-4000-8000-000000000001", "text": "one", "createdAt": 5}
 
 

@@ -79,6 +79,19 @@ def require_writable(given: pa.Schema, where: Path) -> None:
         )
 
 
+def write_protected(folder: Path) -> Path | None:
+    """Return the folder whose permissions forbid its owner to write to a table there; None if there is none.
+
+    The operating system does not ask this of root, who would change an archived table by mistake. Of a folder that does
+    not exist, the nearest one above it counts.
+    """
+    table = folder / f"{TABLE}.lance"
+    parts = (folder, table, *(table / name for name in ("_versions", "_transactions", "data")))
+    if not folder.exists():
+        parts = (next(path for path in folder.absolute().parents if path.exists()),)
+    return next((part for part in parts if part.is_dir() and not part.stat().st_mode & 0o200), None)
+
+
 def arrow_of(entries: Sequence[Entry], target: pa.Schema, dimension: int, where: Path) -> pa.Table:
     """Return entries as Arrow with the columns of the table, in its order.
 

@@ -33,6 +33,7 @@ from lab.systems.openclaw.tools.lance_schema import (
     require_writable,
     row_of,
     schema,
+    write_protected,
 )
 from lab.systems.openclaw.tools.table import Entry
 
@@ -70,7 +71,8 @@ class LanceTable(LanceReader):
     """Implements :class:`~lab.systems.openclaw.tools.table.MemoryTable` on a LanceDB folder.
 
     ``dimension`` is the length of the vectors, ``read_only_reason`` says why writes are refused (blank if they are
-    not), and ``notes`` are sentences for the operator, ``compactions`` counts those of this process. A writer holds the lock of the folder until it is closed.
+    not), ``notes`` are sentences for the operator, and ``compactions`` counts those of this process. A writer holds
+    the lock of the folder until it is closed.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class LanceTable(LanceReader):
         self.read_only_reason = "it was opened read-only" if read_only else ""
         if gateway and not read_only and not despite_gateway:
             self.read_only_reason = f"a running gateway uses it: {gateway}"
-        elif not read_only and (protected := _protected(folder)):
+        if not self.read_only and (protected := write_protected(folder)):
             self.read_only_reason = f"{protected} is write-protected (chmod u+w permits it)"
         # A reader in the gateway may need files of older versions for as long as it runs.
         keep = max(self.settings.keep_seconds, KEEP_SECONDS) if gateway else self.settings.keep_seconds
@@ -108,6 +110,8 @@ class LanceTable(LanceReader):
         inside = folder.name == f"{TABLE}.lance"
         hint = f"; give the folder that contains it, {folder.parent}" if inside else ""
         exists = (folder / f"{TABLE}.lance").is_dir()
+        if not exists and create is not None and not read_only:
+            self._require_writable(folder)
         if not exists and (create is None or self.read_only):
             raise UnusableInput(f"{folder}: is not a LanceDB folder with a table {TABLE!r}{hint}")
         if not self.read_only:
@@ -283,9 +287,9 @@ class LanceTable(LanceReader):
         if self._pending >= self.settings.compact_every:
             self.compact()
 
-    def _require_writable(self) -> None:
+    def _require_writable(self, folder: Path | None = None) -> None:
         if self.read_only:
-            raise UnusableInput(f"{self.folder}: nothing is written, because {self.read_only_reason}")
+            raise UnusableInput(f"{folder or self.folder}: nothing is written, because {self.read_only_reason}")
 
     def _commit(self, change: Callable[[], object], done: Callable[[], bool]) -> None:
         """Make a change; on a conflict with another writer look whether it was made, and try again a few times."""
@@ -306,16 +310,6 @@ class LanceTable(LanceReader):
         raise CannotMeasure(
             f"{self.folder}: another program changed the table during each of {ATTEMPTS} attempts; nothing was written"
         )
-
-
-def _protected(folder: Path) -> Path | None:
-    """Return the folder of a table whose permissions forbid its owner to write; None if there is none.
-
-    The operating system does not ask this of root, so an archived table would be changed by mistake.
-    """
-    table = folder / f"{TABLE}.lance"
-    parts = (folder, table, *(table / name for name in ("_versions", "_transactions", "data")))
-    return next((part for part in parts if part.is_dir() and not part.stat().st_mode & 0o200), None)
 
 
 def _has(entries: Sequence[Entry], name: str) -> bool:

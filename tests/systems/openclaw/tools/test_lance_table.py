@@ -172,20 +172,32 @@ def test_read_only_table_refuses_changes(tmp_path: Path) -> None:
         assert len(table.rows()) == 1
 
 
-def test_write_protected_table_is_only_read(tmp_path: Path) -> None:
-    plugin_table(tmp_path, 1)
-    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    folder = tmp_path / "memories.lance" / "_versions"
-    folder.chmod(0o555)
+@pytest.mark.parametrize("part", [".", "memories.lance", "memories.lance/_versions", "memories.lance/data"])
+def test_write_protected_table_is_only_read(tmp_path: Path, part: str) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    plugin_table(store, 1)
+    files = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+    (store / part).chmod(0o555)
     try:
-        with LanceTable(tmp_path) as table:
-            assert table.read_only
-            assert "is write-protected" in table.read_only_reason
-            with pytest.raises(UnusableInput, match="write-protected"):
-                table.add([entry(2)])
+        # Root may write whatever the permissions say, so they are checked and not tried.
+        for despite in (False, True):
+            with LanceTable(store, despite_gateway=despite) as table:
+                assert table.read_only_reason == f"{store / part} is write-protected (chmod u+w permits it)"
+                with pytest.raises(UnusableInput, match="write-protected"):
+                    table.add([entry(2)])
     finally:
-        folder.chmod(0o755)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == files
+        (store / part).chmod(0o755)
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == files
+
+
+def test_new_table_below_a_write_protected_folder_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir(mode=0o555)
+    for folder in (archive, archive / "new" / "store"):
+        with pytest.raises(UnusableInput, match="archive is write-protected"):
+            LanceTable(folder, create=DIMENSION)
+    assert not list(archive.iterdir())
 
 
 @pytest.mark.parametrize(
