@@ -35,8 +35,8 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     memory = typer.Typer(
         no_args_is_help=True,
-        help="Store, recall and administer the memories in a LanceDB folder of the plugin. A folder that a running "
-        "gateway uses is only read, unless told otherwise.",
+        help="Store and recall memories in a LanceDB folder. A folder that a running gateway uses is only read, unless "
+        "told otherwise.",
     )
     memory.command("store")(store)
     memory.command("recall")(recall)
@@ -65,7 +65,9 @@ def store(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Store one memory. A folder without a table gets one.
+    """Store one memory.
+
+    A folder without a table gets one.
 
     With exit code 0 the memory is on disk and survives a kill of this process.
     Exit code 1: the memory was refused, by the preflight or as a secret.
@@ -102,7 +104,7 @@ def recall(
     docs: DocsIndexFile = None,
     as_json: Json = False,
 ) -> None:
-    """Search the memories as the agent's tool memory_recall does.
+    """Search memories as the agent's tool does.
 
     If there are too few, documents are added from the index of docs-ingest.
     """
@@ -190,7 +192,7 @@ def stats(
     profile: Profile = "seed",
     as_json: Json = False,
 ) -> None:
-    """Count memories by scope and category, and describe the files of the table."""
+    """Count memories by scope and category; describe the table."""
     from lab.systems.openclaw.tools.gateway import gateway_using
     from lab.systems.openclaw.tools.lance_lock import holder
     from lab.systems.openclaw.tools.stats import memory_stats

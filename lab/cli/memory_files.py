@@ -112,9 +112,9 @@ def import_file(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Append the memories of a file in one commit: all of them or none.
+    """Append the memories of a file in one commit.
 
-    Records keep their vectors if these fit the table; others are embedded. Run
+    All of them are stored or none. Records keep their vectors if these fit the table; others are embedded. Run
     it again after an interruption: what is stored is skipped.
     Exit code 1: some records could not be imported; the others are stored.
     """
@@ -238,7 +238,7 @@ def backfill(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Add the columns to an older table that the lab writes, with their values.
+    """Add the lab's columns to an older table.
 
     They are source_kind, source_ref, lang, hard_rule, media_refs and media_kind.
     Languages and hard rules follow from the texts; where a text came from stays
@@ -283,7 +283,7 @@ def compact(
     wait: Wait = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Merge the files of a table and delete its older versions.
+    """Merge the files of a table, delete older versions.
 
     Older versions contain deleted texts, and can be restored with LanceDB.
     """

@@ -188,7 +188,7 @@ class LanceTable(LanceReader):
                 raise self._failed(error) from error
 
     def backfill(self) -> tuple[tuple[str, ...], int]:
-        """Add the columns that an older table lacks, and fill in what follows from the texts: language and hard rules.
+        """Add the columns that an older table lacks, and fill in what follows from the texts (E-103).
 
         Where a text came from is unknown and stays null. Return the columns that were added, and the number of rows
         that got values. One commit adds all columns with their values; one for each derived column fills rows that the
