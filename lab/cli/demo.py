@@ -54,7 +54,7 @@ def demo(
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
     from lab.set_registry import DEMO, shipped
-    from lab.sweep.saturation import saturation, write_points
+    from lab.sweep.saturation import FILE, saturation, write_points
 
     out = out or Path("reports/demo-all" if everything else "reports/demo")
     recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")
@@ -69,11 +69,11 @@ def demo(
         summary = summarise(scores, read_gold(run), run.arms)
         comparison = compare_arms(run, BASELINE, CANDIDATE, scores=scores)
     with _step("saturation", took):
-        if not (run.path / "saturation.parquet").exists():
+        if not (run.path / FILE).exists():
             points = saturation(
                 recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded", conversation=chosen
             )
-            write_points(points, run.path / "saturation.parquet")
+            write_points(points, run.path / FILE)
     with _step("report", took):
         files = build_report(run, BASELINE, CANDIDATE)
     reasons = trial(run.manifest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lab.cli import self_test
-from lab.cli.output import Json, announce, command_ci, emit, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_json, emit_table, report_to_ci
 from lab.cli.verdict_tables import emit_verdict
 from lab.errors import UnusableInput
 
@@ -126,10 +125,9 @@ def judge(
     verdict.xml (JUnit) and verdict.prom (OpenMetrics), and a GitHub step summary if GITHUB_STEP_SUMMARY is set. If a
     folder shares its name with a command below, write ./NAME.
     """
-    from lab.files import cannot_write
     from lab.gate import verdict as gate
     from lab.gate.line import INCONCLUSIVE
-    from lab.gate.outputs import policy_of, summary, workflow_commands, write_verdict
+    from lab.gate.outputs import policy_of, write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
     from lab.runs.directory import open_run
@@ -153,15 +151,7 @@ def judge(
     files = write_verdict(verdict, folder)
     if before not in (None, verdict.policy):
         announce(f"{folder}: replaced the verdict of policy {before}; give --out to keep both")
-    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if step_summary:
-        try:
-            with Path(step_summary).open("a", encoding="utf-8", errors="replace") as file:
-                file.write(summary(verdict))
-        except OSError as error:
-            raise cannot_write(Path(step_summary), error) from error
-        for command in workflow_commands(verdict):
-            command_ci(command)
+    report_to_ci([verdict])
     if as_json:
         emit_json(verdict.as_json())
     else:

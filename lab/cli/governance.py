@@ -9,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
-from lab.cli.replay_options import takes_replay_options
+from lab.cli.replay_options import TURNS, takes_replay_options
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -21,9 +21,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 @takes_replay_options(
-    *("golden", "memories", "haystack", "haystack_from", "categories", "scope", "recall_turns", "limit"),
-    *("conversation", "config", "embedder"),
-    fixed=True,
+    *TURNS, "golden", "memories", "haystack", "haystack_from", "categories", "config", "embedder", fixed=True
 )
 def governance(
     request: ReplayRequest,
@@ -50,7 +48,7 @@ def governance(
     jobs: options.Jobs = 2,
     as_json: Json = False,
 ) -> None:
-    """Move the grading thresholds and chart what both policies recall.
+    """Move the grading thresholds and chart both policies.
 
     Every memory is graded. A lower threshold of must_remember gives more of them that label, until tier_first_v1
     injects nothing else: there, grading alone saturates recall.

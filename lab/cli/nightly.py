@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from lab.cli import options
 from lab.cli.baseline import today
-from lab.cli.output import Json, announce, command_ci, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, report_to_ci
 
 if TYPE_CHECKING:
     from lab.nightly.nightly_run import NightlyRun
@@ -43,7 +42,6 @@ def nightly(
     Exit code, the most severe of all sets: 0 pass, 1 fail, 3 inconclusive (no baseline, or not comparable), 4 could
     not measure (the two replays differ).
     """
-    from lab.gate.outputs import summary, workflow_commands
     from lab.nightly.nightly_run import run_nightly, write_nightly
     from lab.nightly.plan import read_plan
     from lab.report.nightly import write_pages
@@ -52,13 +50,7 @@ def nightly(
         read_plan(plan), out, date=date or today(), baselines=folder, store=store, jobs=jobs, announce=announce
     )
     files = [*write_pages(nightly_run), *write_nightly(nightly_run)]
-    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if step_summary:
-        with Path(step_summary).open("a", encoding="utf-8", errors="replace") as file:
-            file.write("\n".join(summary(result.verdict) for result in nightly_run.sets))
-        for result in nightly_run.sets:
-            for command in workflow_commands(result.verdict):
-                command_ci(command)
+    report_to_ci([result.verdict for result in nightly_run.sets])
     if as_json:
         emit_json(nightly_run.as_json() | {"folder": str(nightly_run.folder)})
     else:
@@ -127,7 +119,7 @@ def trend(
     Lists what else changed with each step, and writes a chart (SVG and PNG).
     """
     from lab.measures.catalogue import canonical
-    from lab.nightly.trend import history, read_store, told_step
+    from lab.nightly.trend import history, read_store, step_record
     from lab.report.figures import save
     from lab.report.figures_trend import trend_figure
 
@@ -135,7 +127,7 @@ def trend(
         read_store(store), measures=[canonical(name) for name in measure or ()], arms=arm or (), sets=which or ()
     )
     files = save(trend_figure(series), out or store / "trend")
-    steps = [told_step(line, step) for line in series for step in line.steps]
+    steps = [step_record(line, step) for line in series for step in line.steps]
     if as_json:
         emit_json(
             {

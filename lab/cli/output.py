@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.formatting import without_credentials
 from lab.report.tables import folded, text_table
+
+if TYPE_CHECKING:
+    from lab.gate.verdict import Verdict
 
 # Number of findings of a kind to print.
 SHOWN = 20
@@ -88,9 +93,25 @@ def announce(text: str) -> None:
     sys.stderr.flush()
 
 
-def command_ci(command: str) -> None:
-    """Print a workflow command for the CI service to stderr. The caller must have escaped its data."""
-    sys.stderr.write(_CONTROL.sub("?", command) + "\n")
+def report_to_ci(verdicts: Sequence[Verdict]) -> None:
+    """On GitHub Actions, append verdicts to the step summary, and print them as workflow commands to stderr.
+
+    Raises :class:`lab.errors.CannotWrite` if the summary cannot be written.
+    """
+    from lab.files import cannot_write
+    from lab.gate.outputs import summary, workflow_commands
+
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not step_summary:
+        return
+    try:
+        with Path(step_summary).open("a", encoding="utf-8", errors="replace") as file:
+            file.write("\n".join(map(summary, verdicts)))
+    except OSError as error:
+        raise cannot_write(Path(step_summary), error) from error
+    for verdict in verdicts:
+        for command in workflow_commands(verdict):
+            sys.stderr.write(_CONTROL.sub("?", command) + "\n")
     sys.stderr.flush()
 
 

@@ -31,7 +31,7 @@ def saturation(
 ) -> None:
     """Increase the must_remember share and chart every policy."""
     from lab.report.figures import saturation_figure, save
-    from lab.sweep.saturation import means, write_points
+    from lab.sweep.saturation import FILE, means, write_points
     from lab.sweep.saturation import saturation as sweep
 
     options.require_no_run(out)
@@ -47,7 +47,7 @@ def saturation(
         jobs=jobs,
         announce=announce,
     )
-    write_points(points, out / "saturation.parquet")
+    write_points(points, out / FILE)
     files = save(saturation_figure(points), out / "saturation")
     if as_json:
         emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})

@@ -46,7 +46,7 @@ def silence(
     from dataclasses import replace
 
     from lab.report.figures import save, silence_figure
-    from lab.sweep.silence import Terms, chosen, collect, curves, write_points
+    from lab.sweep.silence import FILE, Terms, chosen, collect, curves, write_points
 
     options.require_no_run(out)
     points, rows = [], []
@@ -55,7 +55,7 @@ def silence(
         answers = collect(replace(request, embedder=name), announce)
         points += curves(answers, name)
         rows += chosen(answers, name, terms, request.seed)
-    write_points(points, out / "silence.parquet")
+    write_points(points, out / FILE)
     files = save(silence_figure(points), out / "silence")
     if as_json:
         emit_json(
@@ -69,7 +69,7 @@ def silence(
         )
         return
     _show(rows, terms.cost, terms.loss)
-    emit(f"Curves: {out / 'silence.parquet'}. Charts: {', '.join(str(file) for file in files)}")
+    emit(f"Curves: {out / FILE}. Charts: {', '.join(str(file) for file in files)}")
 
 
 def _show(rows: list[Chosen], cost: float, loss: float) -> None:

@@ -168,7 +168,7 @@ def history(
     return series
 
 
-def told_step(series: Series, step: Step) -> dict[str, Any]:
+def step_record(series: Series, step: Step) -> dict[str, Any]:
     """Return a step as plain values, with the nightly runs on both sides and what changed between them."""
     last, first = series.points[step.at - 1], series.points[step.at]
     return {

@@ -17,8 +17,11 @@ from lab.report.entry import Material, ReportData, ReportFigure
 from lab.report.material import busiest, tier_shares, timeline
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
-from lab.sweep.saturation import Point
-from lab.sweep.scale import POINTS, ScalePoint
+from lab.sweep.saturation import FILE as SATURATION
+from lab.sweep.saturation import Point as SaturationPoint
+from lab.sweep.scale import POINTS as SCALE
+from lab.sweep.scale import ScalePoint
+from lab.sweep.silence import FILE as SILENCE
 from lab.sweep.silence import Point as SilencePoint
 
 if TYPE_CHECKING:
@@ -76,12 +79,15 @@ def _slices(data: ReportData) -> list[Draw]:
     return [partial(figures.slices_figure, sliced, comparison.baseline, comparison.candidate, data.source)]
 
 
+def _rows(data: ReportData, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table that another command wrote into the run, if it did."""
+    path = data.run.path / name
+    return read_table(path).to_pylist() if path.exists() else []
+
+
 def _saturation(data: ReportData) -> list[Draw]:
-    path = data.run.path / "saturation.parquet"
-    if not path.exists():
-        return []
-    points = [Point(**row) for row in read_table(path).to_pylist()]
-    return [partial(figures.saturation_figure, points, data.source)]
+    points = [SaturationPoint(**row) for row in _rows(data, SATURATION)]
+    return [partial(figures.saturation_figure, points, data.source)] if points else []
 
 
 def _missed(data: ReportData) -> list[Draw]:
@@ -90,19 +96,13 @@ def _missed(data: ReportData) -> list[Draw]:
 
 
 def _silence(data: ReportData) -> list[Draw]:
-    path = data.run.path / "silence.parquet"
-    if not path.exists():
-        return []
-    points = [SilencePoint(**row) for row in read_table(path).to_pylist()]
-    return [partial(figures.silence_figure, points, data.source)]
+    points = [SilencePoint(**row) for row in _rows(data, SILENCE)]
+    return [partial(figures.silence_figure, points, data.source)] if points else []
 
 
 def _scale(data: ReportData) -> list[Draw]:
-    path = data.run.path / POINTS
-    if not path.exists():
-        return []
-    points = [ScalePoint(**row) for row in read_table(path).to_pylist()]
-    return [partial(figures.scale_figure, points, data.run.cutoff, data.source)]
+    points = [ScalePoint(**row) for row in _rows(data, SCALE)]
+    return [partial(figures.scale_figure, points, data.run.cutoff, data.source)] if points else []
 
 
 def _tradeoff(data: ReportData) -> list[Draw]:

@@ -16,15 +16,8 @@ RECEIPT_SOURCES = (
 )
 # Files of these packages that only read, migrate or remove finished runs. No replay imports them; a test checks it.
 READERS = (
-    *(
-        "replay/explain.py",
-        "replay/missed.py",
-        "runs/gold.py",
-        "runs/migrate.py",
-        "runs/receipts.py",
-        "runs/removal.py",
-        "runs/scores.py",
-    ),
+    *("replay/explain.py", "replay/missed.py"),
+    *("runs/gold.py", "runs/migrate.py", "runs/receipts.py", "runs/removal.py", "runs/scores.py"),
     *("runs/trial.py", "runs/writes.py"),
 )
 

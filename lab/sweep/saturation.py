@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REFERENCES = ("hybrid", "oracle")
+FILE = "saturation.parquet"
 
 
 class Point(NamedTuple):

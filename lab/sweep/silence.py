@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Not a name that a user could give an arm: names of arms are not blank at their ends.
 _SIGNALS = " signals"
 EVERY = "all"
+FILE = "silence.parquet"
 
 
 class Answer(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from lab.compare.steps import Step
 from lab.errors import CannotMeasure, UnusableInput
-from lab.nightly.trend import Point, append, history, read_store, told_step
+from lab.nightly.trend import Point, append, history, read_store, step_record
 from lab.report.figures import save
 from lab.report.figures_trend import trend_figure
 
@@ -42,7 +42,7 @@ def test_read_store_returns_appended_points_once(tmp_path: Path) -> None:
     assert points[1].standard_error is None
 
 
-def test_told_step_has_dates_levels_and_differences(tmp_path: Path) -> None:
+def test_step_record_has_dates_levels_and_differences(tmp_path: Path) -> None:
     # A nightly run is missing; the code changed with the step, the recordings later and without one.
     _nights(tmp_path, [0.5, 0.5, 0.5, None, 0.5])
     after = [None] * 5 + [0.4] * 4
@@ -51,7 +51,7 @@ def test_told_step_has_dates_levels_and_differences(tmp_path: Path) -> None:
     (one,) = history(read_store(tmp_path))
     assert (one.set, one.arm, one.measure, len(one.points)) == ("s", "quota", "Success@6", 9)
     (step,) = one.steps
-    assert told_step(one, step) == {
+    assert step_record(one, step) == {
         "set": "s",
         "arm": "quota",
         "measure": "Success@6",
@@ -66,7 +66,7 @@ def test_told_step_has_dates_levels_and_differences(tmp_path: Path) -> None:
     assert [step.at for step in one.steps] == [4, 9]
     _nights(tmp_path, [None] * 13 + [0.7], comparable_key="new", commit="b" * 40, code="d" * 64)
     (one,) = history(read_store(tmp_path))
-    assert told_step(one, one.steps[-1])["moved"] == ["recordings, gold or labels"]
+    assert step_record(one, one.steps[-1])["moved"] == ["recordings, gold or labels"]
     _nights(
         tmp_path,
         [None] * 14 + [0.8],
@@ -77,7 +77,7 @@ def test_told_step_has_dates_levels_and_differences(tmp_path: Path) -> None:
         versions="numpy 2.3.2; torch 2.13.0",
     )
     (one,) = history(read_store(tmp_path))
-    assert told_step(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
+    assert step_record(one, one.steps[-1])["moved"] == ["numpy 2.3.1 -> numpy 2.3.2", "the arm's configuration"]
 
 
 def test_history_separates_plans_with_equal_set_names(tmp_path: Path) -> None:

@@ -23,6 +23,24 @@ from lab.runs.code import READERS, RECEIPT_SOURCES, code_key
 Read = Callable[[Path], dict[str, bytes]]
 
 
+@pytest.fixture
+def package_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the sources that receipts depend on, which the lab then takes for its own."""
+    source = Path(str(lab.__file__)).parent
+    for part in RECEIPT_SOURCES:
+        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
+        copy(source / part, tmp_path / part)
+    key = code_key.__wrapped__()
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
+    assert code_key.__wrapped__() == key
+    return tmp_path
+
+
+def _edit(path: Path) -> None:
+    with path.open("a") as opened:
+        opened.write("\n")
+
+
 @pytest.mark.parametrize(
     "edited",
     [
@@ -35,29 +53,16 @@ Read = Callable[[Path], dict[str, bytes]]
         "replay/loop.py",
     ],
 )
-def test_code_key_any_edited_source_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str) -> None:
-    source = Path(str(lab.__file__)).parent
-    for part in RECEIPT_SOURCES:
-        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
-        copy(source / part, tmp_path / part)
-    ours = code_key.__wrapped__()
-    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
-    assert code_key.__wrapped__() == ours
-    with (tmp_path / edited).open("a") as opened:
-        opened.write("\n")
-    assert code_key.__wrapped__() != ours
+def test_code_key_any_edited_source_differs(package_copy: Path, edited: str) -> None:
+    before = code_key.__wrapped__()
+    _edit(package_copy / edited)
+    assert code_key.__wrapped__() != before
 
 
-def test_code_key_edited_reader_of_runs_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Path(str(lab.__file__)).parent
-    for part in RECEIPT_SOURCES:
-        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
-        copy(source / part, tmp_path / part)
-    monkeypatch.setattr(lab, "__file__", str(tmp_path / "__init__.py"))
+def test_code_key_edited_reader_of_runs_is_equal(package_copy: Path) -> None:
     before = code_key.__wrapped__()
     for name in READERS:
-        with (tmp_path / name).open("a") as opened:
-            opened.write("\n")
+        _edit(package_copy / name)
     assert code_key.__wrapped__() == before
 
 

@@ -69,9 +69,11 @@ _HAN = (
     "(?:密碼|密码|口令|通行碼|通行码|暗號|暗号|金鑰|密鑰|密钥|私鑰|私钥|權杖|令牌|驗證碼|验证码|授權碼|授权码|助記詞|助记词"
     "|恢復碼|恢复码|憑證碼|存取碼|識別碼|PIN ?碼)"
 )
+# Names of something about a secret, such as where it is.
+_ABOUT = r"(?![_.-]?(?:file|path|dir|url|name|hash|policy|length|ttl|expiry|field|column|type|version|count|limit)s?\b)"
 # An assignment in code, configuration or a sentence: the name may be part of a longer one, and quoted.
 _ASSIGNED = re.compile(
-    rf"(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z]))){_NAME}s?(?:[_.-][A-Za-z0-9]{{1,40}}){{0,3}}[\"'`\]）)」』*]{{0,4}}"
+    rf"(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z]))){_NAME}s?{_ABOUT}(?:[_.-][A-Za-z0-9]{{1,40}}){{0,3}}[\"'`\]）)」』*]{{0,4}}"
     rf"{_S}{{0,20}}(?::=|=>|->|==|[:=：＝])[>:=]?{_S}{{0,20}}{_Q}{{0,3}}{_PLACEHOLDER}(?P<value>[^{WHITESPACE}\"'`」』,;，；。]+)",
     _FLAGS,
 )

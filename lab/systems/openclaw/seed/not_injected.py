@@ -12,8 +12,8 @@ def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
 
     ``budget``: its slot was dropped. ``backbone_duplicate``: the Working Set holds its text. ``stale_todo``: it is too
     old. ``repeat``: it would have been selected without the repeat penalty. ``filtered``: a limit of age, relevance or
-    trust excluded it. ``silent``: the search found nothing relevant enough. ``quota`` (``slots`` under tier_first_v1):
-    others took the slots.
+    trust excluded it. ``silent``: the search found nothing relevant enough. ``quota``: others took the slots, which
+    cannot happen under ``tier_first_v1``.
     """
     dropped = {slot.id for slot in turn.slots}
     repeated = {*turn.additions.get("suppressedByRepeat", {}).get("ids", ())}
@@ -29,9 +29,7 @@ def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
             return "repeat"
         if turn.silent:
             return "silent"
-        if turn.config.phased:
-            return "quota" if identity in turn.factors else "filtered"
-        return "slots"
+        return "quota" if identity in turn.factors else "filtered"
 
     first = turn.tiers.must_first(turn.filter_scope, turn.config.max_items)
     return {identity: reason(identity) for identity in first if identity not in kept}

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from lab.systems.openclaw.capture.credentials import holds_secret, redact_all
 from lab.systems.openclaw.capture.redact import redact
 
+MARKER = "[REDACTED]"
+_REST = re.compile(re.escape(MARKER) + r"[A-Za-z0-9_+/=~-]+")
+
 
 def redactor(*, upstream: bool) -> Callable[[str], str]:
     """Return the function that replaces secrets in a text.
 
-    Profile ``seed`` knows more of them (E-81). Where both know one, it has the plugin's marker.
+    Profile ``seed`` knows more of them (E-81). Its rules come first: the plugin's would leave the second half of a
+    secret that is split over two lines.
     """
-    return redact if upstream else lambda text: redact_all(redact(text))
+    return redact if upstream else _redact_more
+
+
+def _redact_more(text: str) -> str:
+    # Some families are recognised by their first characters, and the rest of the token is as secret.
+    return redact(_REST.sub(MARKER, redact_all(text, MARKER)))
 
 
 def is_secret(*values: object) -> bool:

@@ -79,7 +79,6 @@ def test_receipt_explains_every_item_within_a_screen(kit: Any, data: st.DataObje
 @pytest.mark.parametrize(
     ("reason", "config", "rows"),
     [
-        ("slots", {"recall": {"selection_mode": "tier_first_v1", "max_items": 6}, "budget": {"max_chars": 1800}}, ()),
         ("quota", {}, ()),
         ("filtered", {"phases": {"recency_window_days": 2}}, ()),
         ("budget", {"budget": {"max_chars": 300}}, ()),
@@ -97,10 +96,15 @@ def test_displaced_must_memory_has_its_reason(
     turn = kit.Talk([*must, *special, *kit.pool(6, kit.NICE)], kit.flow(**config)).say("gateway case")
     reasons = turn.receipt["notInjected"]
     assert not set(reasons) & {slot.id for slot in turn.kept}
-    if reason == "slots":
-        assert reasons == {}
-    else:
-        assert reason in reasons.values()
+    assert reason in reasons.values()
+
+
+def test_tier_first_displaces_no_must_memory(kit: Any) -> None:
+    must = [kit.row(f"m{at}", f"gateway case {at}", kit.MUST, days=9 + at) for at in range(9)]
+    config = kit.flow(recall={"selection_mode": "tier_first_v1"}, budget={"max_chars": 1800})
+    turn = kit.Talk([*must, *kit.pool(6, kit.NICE)], config).say("gateway case")
+    assert len(turn.final) == config.max_items
+    assert turn.receipt["notInjected"] == {}
 
 
 def test_repeated_must_memory_says_repeat(kit: Any) -> None:
