@@ -22,7 +22,7 @@ from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.recall.scope import ScopePolicy, resolve_scope
 from lab.systems.openclaw.recall.wrap import escape
 
-# Where memories come from (E-85): the recording, its own tool calls, or the systems that capture.
+# Where memories come from (E-81): the recording, its own tool calls, or the systems that capture.
 Source = Literal["given", "tools", "captured"]
 SOURCES: tuple[Source, ...] = ("given", "tools", "captured")
 

@@ -1,7 +1,7 @@
 """What systems wrote in a conversation, as ``writes/<conversation>.parquet``, without texts.
 
 Captured items are judged here, because a run holds no texts: by the captures of the golden set, by the memories that
-its probes need, and against each other (E-86).
+its probes need, and against each other (E-82).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Wanted:
         return self.judged.get(match.memory) if match is not None and match.score >= LEAST else None
 
     def leaks(self, text: str) -> bool:
-        """Return whether a text has the form of a secret, or shares enough with one never to be stored (E-87)."""
+        """Return whether a text has the form of a secret, or shares enough with one never to be stored (E-83)."""
         folded = _folded(text)
         return looks_secret(text) or any(
             secret in folded or (len(folded) >= SECRET_CHARS and folded in secret) for secret in self.secrets

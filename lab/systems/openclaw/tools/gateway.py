@@ -1,4 +1,4 @@
-"""Whether a running OpenClaw gateway uses a LanceDB folder (E-102).
+"""Whether a running OpenClaw gateway uses a LanceDB folder (E-96).
 
 LanceDB has no lock, and keeps no file open between two searches, so a folder does not show who uses it. There are
 three signs, all on this machine:

@@ -1,4 +1,4 @@
-"""The lock of a LanceDB folder (E-101): at most one process of the lab writes to it."""
+"""The lock of a LanceDB folder (E-95): at most one process of the lab writes to it."""
 
 from __future__ import annotations
 

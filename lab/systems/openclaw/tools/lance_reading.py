@@ -1,4 +1,4 @@
-"""Read the table ``memories`` of a LanceDB folder (E-100)."""
+"""Read the table ``memories`` of a LanceDB folder (E-94)."""
 
 from __future__ import annotations
 

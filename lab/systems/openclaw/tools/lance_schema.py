@@ -1,4 +1,4 @@
-"""Columns of the table ``memories`` (E-100): those of the plugin, those that the lab adds, and rows as Arrow."""
+"""Columns of the table ``memories`` (E-94): those of the plugin, those that the lab adds, and rows as Arrow."""
 
 from __future__ import annotations
 

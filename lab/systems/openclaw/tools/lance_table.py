@@ -1,4 +1,4 @@
-"""The table ``memories`` of the plugin, in a LanceDB folder (E-100 to E-104).
+"""The table ``memories`` of the plugin, in a LanceDB folder (E-94 to E-98).
 
 Every change is one LanceDB commit: a file of the new rows, then a manifest that is renamed into place. A process that
 is killed leaves the table as before the change or as after it, at worst with files that no version names, which a
@@ -188,7 +188,7 @@ class LanceTable(LanceReader):
                 raise self._failed(error) from error
 
     def backfill(self) -> tuple[tuple[str, ...], int]:
-        """Add the columns that an older table lacks, and fill in what follows from the texts (E-103).
+        """Add the columns that an older table lacks, and fill in what follows from the texts (E-97).
 
         Where a text came from is unknown and stays null. Return the columns that were added, and the number of rows
         that got values. One commit adds all columns with their values; one for each derived column fills rows that the

@@ -1,4 +1,4 @@
-"""Two writers, killed writers, and running gateways (E-101, E-102), with real processes."""
+"""Two writers, killed writers, and running gateways (E-95, E-96), with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table in LanceDB: columns, reading, commits, backfill, read-only mode (E-100, E-103)."""
+"""The table in LanceDB: columns, reading, commits, backfill, read-only mode (E-94, E-97)."""
 
 from __future__ import annotations
 
