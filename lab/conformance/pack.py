@@ -13,6 +13,7 @@ from lab.conformance.e2e import plugin_config
 from lab.conformance.functions_inject import budget
 from lab.conformance.functions_other import shown_clamp
 from lab.conformance.functions_select import tier_quota
+from lab.conformance.pack_tools import preflights, tool_calls
 from lab.conformance.records import FAILED, FileResult, Outcome, Record, Skip, describe_error, judge, tally
 from lab.conformance.scripted import Scripted, shown_row
 from lab.conformance.values import Difference, difference
@@ -67,7 +68,7 @@ def _unknown(value: Any) -> Runs:
 
 
 def _not_compared(value: Any) -> Runs:
-    return _skipped("capture, the tools and Wei Ji are not checked yet", value)
+    return _skipped("capture is not checked yet", value)
 
 
 def _config(plugin: str, config: Value) -> EngineConfig:
@@ -90,13 +91,17 @@ def _cases(cases: Sequence[Value]) -> Runs:
     for case in cases:
         name = case["name"]
         if "kind" in case:
-            yield from _prefixed(name, _not_compared([case]))
+            yield from _prefixed(name, _not_compared([case]) if case["kind"] != "tool" else _tools(case))
         else:
             no_vector = NO_VECTOR.get(case["embedding"])
             table = Scripted(case["rows"], words=case["fts"] == "ok", vectors=no_vector is None)
             yield from _prefixed(name, _turns(table, _config(case["plugin"], case["config"]), case["turns"], no_vector))
             if "rowsAfter" in case:
                 yield f"{name}/rowsAfter", _equal(case["rowsAfter"], partial(_rows_left, table))
+
+
+def _tools(case: Value) -> Runs:
+    return tool_calls(case, NO_VECTOR.get(case["embedding"]))
 
 
 def _working_set_in_must_tier(value: Value) -> Runs:
@@ -211,6 +216,6 @@ PARTS: dict[str, Callable[[Any], Runs]] = {
     "docs_cold_lane": _docs,
     "ws_row_in_must_tier": _working_set_in_must_tier,
     "hook_dedupe": _hook,
-    "wei_ji": _not_compared,
+    "wei_ji": preflights,
     "unclosed_artefact_capture": _not_compared,
 }

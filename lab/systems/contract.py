@@ -119,14 +119,20 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The changes that a system made in its store; ``deleted`` are ids."""
+    """The changes that a system made in its store; ``deleted`` are ids.
+
+    ``receipt`` explains them in plain JSON values, and ``log`` are the lines that the system would have logged; neither
+    contains a text of a memory or a turn.
+    """
 
     created: tuple[Stored, ...] = ()
     updated: tuple[Stored, ...] = ()
     deleted: tuple[str, ...] = ()
+    receipt: Mapping[str, Any] = field(default_factory=dict)
+    log: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.created or self.updated or self.deleted)
+        return bool(self.created or self.updated or self.deleted or self.receipt or self.log)
 
 
 NOTHING = Writes()
