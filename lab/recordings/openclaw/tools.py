@@ -1,4 +1,4 @@
-"""Follow an agent's calls of ``memory_store`` and ``memory_forget``, made directly or through tool search.
+"""Follow an agent's calls of the memory tools, made directly or through tool search.
 
 A direct call is a ``toolCall`` part that a ``toolResult`` message answers. With tool search, the part is named
 ``tool_call`` and carries ``{id, args}``; its effect is recorded twice, in a message of role ``custom`` and in the
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import GLOBAL, LABELS, Memory
 
 NESTED = "openclaw.nested-tool.v1"
@@ -37,10 +38,11 @@ class Result(NamedTuple):
 
 
 class ResultTime(NamedTuple):
-    """The time of a result: the seq of the turn that follows, and epoch milliseconds."""
+    """The time of a result: the seq of the turn that follows, and epoch ms; whether the host had sent the message."""
 
     seq: int
     time_ms: int
+    for_host: bool = False
 
 
 class MemoryTools:
@@ -56,6 +58,8 @@ class MemoryTools:
         self._abandoned: Counter[str] = Counter()
         self._rows: dict[str, int] = {}
         self._texts: dict[str, str] = {}
+        # Confirmed effects and recalls, each with the seq of the turn that follows.
+        self.events: list[tuple[int, ToolEvent]] = []
 
     @property
     def memories(self) -> list[Memory]:
@@ -152,17 +156,20 @@ class MemoryTools:
             self._rows[row] = len(self._stored)
         # The result overrides the arguments: the tool may have changed the values.
         label = details.get("importance_label")
-        self._stored.append(
-            Memory(
-                call.key,
-                text,
-                text,
-                visible_from=arrival.seq,
-                created_at=arrival.time_ms,
-                category=_word(details.get("category")) or _word(call.arguments.get("category")) or "other",
-                scope=_word(details.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
-                label=label if label in LABELS else _label(call.arguments.get("importance")),
-            )
+        memory = Memory(
+            call.key,
+            text,
+            text,
+            visible_from=arrival.seq,
+            created_at=arrival.time_ms,
+            category=_word(details.get("category")) or _word(call.arguments.get("category")) or "other",
+            scope=_word(details.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
+            label=label if label in LABELS else _label(call.arguments.get("importance")),
+        )
+        self._stored.append(memory)
+        identity = row if isinstance(row, str) and row else memory.key
+        self._record(
+            arrival, STORE, (RecordedMemory(text, identity, memory.category, memory.label or "", memory.scope),)
         )
 
     def _forget(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
@@ -178,10 +185,13 @@ class MemoryTools:
             self._counts[f"calls of {FORGET} that deleted nothing"] += 1
         elif (index := self._index_of(row)) is None:
             self._counts[f"calls of {FORGET} for memories that were stored elsewhere"] += 1
+            self._record(arrival, FORGET, (RecordedMemory(self._texts.get(row, ""), row),))
         elif self._stored[index].visible_until is not None:
             self._counts[f"calls of {FORGET} for memories that were forgotten before"] += 1
         else:
             self._stored[index] = replace(self._stored[index], visible_until=arrival.seq)
+            stored = self._stored[index]
+            self._record(arrival, FORGET, (RecordedMemory(stored.text, row if row in self._rows else stored.key),))
             could_be_recalled = arrival.seq > self._stored[index].visible_from
             self._counts[
                 "memories forgotten, which later turns cannot recall"
@@ -190,8 +200,28 @@ class MemoryTools:
             ] += 1
 
     def _recall(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
-        del call, arrival
-        self._learn(tool_result.details.get("memories"))
+        details, arguments = tool_result.details, call.arguments
+        self._learn(details.get("memories"))
+        listed, receipt = details.get("memories"), _dict(details.get("receipt"))
+        query, scope = arguments.get("query"), arguments.get("scope")
+        self._record(
+            arrival,
+            RECALL,
+            tuple(_shown(row) for row in listed if isinstance(row, dict)) if isinstance(listed, list) else (),
+            # Hosts may trim the details of a result; without them, it is unknown what was recalled.
+            failed=tool_result.failed or bool(details.get("error")) or not isinstance(listed, list),
+            query=query if isinstance(query, str) else "",
+            limit=arguments.get("limit"),
+            scope=scope if isinstance(scope, str) else None,
+            model=_text(receipt.get("model")),
+            searched_scope=_text(receipt.get("scope")),
+            fts=_whole(receipt.get("ftsCount")),
+            vec=_whole(receipt.get("vecCount")),
+        )
+
+    def _record(self, arrival: ResultTime, tool: str, memories: tuple[RecordedMemory, ...], **recall: Any) -> None:
+        event = ToolEvent(tool, arrival.time_ms, memories, for_host=arrival.for_host, **recall)
+        self.events.append((arrival.seq, event))
 
     def _learn(self, listed: Any) -> None:
         """Remember the text of each row id, because the result of a store call may lack the id."""
@@ -226,6 +256,35 @@ def _calls_of(content: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _shown(row: dict[str, Any]) -> RecordedMemory:
+    """Return a memory in the result of a recall; fields of another type count as missing."""
+    return RecordedMemory(
+        _text(row.get("text")),
+        _text(row.get("id")),
+        _text(row.get("category")),
+        _text(row.get("importance_label")),
+        _text(row.get("scope")),
+        _text(row.get("trust_tier")),
+        _number(row.get("score")),
+        _number(row.get("distance")),
+        _whole(row.get("createdAt")),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < float("inf") else None
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
 
 
 def _word(value: Any) -> str | None:
