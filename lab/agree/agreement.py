@@ -31,8 +31,9 @@ class Compared(NamedTuple):
 
     ``overlap`` is the number of common memories divided by the length of the longer list. ``tau`` is Kendall's tau-b
     of the common memories (None: fewer than two, or all tied). ``by_text`` counts the recorded memories that were
-    found by their text alone. ``other_embedder``: the vectors were others. ``brought`` is the number of recorded
-    memories that the lab's automatic recall at this user's turn has (None: it has no such recall).
+    found by their text alone. ``other_embedder``: the vectors were others. ``score_gap`` is the largest difference of
+    a common memory's scores (None: none is recorded). ``brought`` is the number of recorded memories that the lab's
+    automatic recall at this user's turn has (None: it has no such recall).
     """
 
     recorded: Recorded
@@ -43,6 +44,7 @@ class Compared(NamedTuple):
     first: Difference | None
     by_text: int
     other_embedder: bool
+    score_gap: float | None
     brought: int | None
 
     @property
@@ -66,6 +68,7 @@ class Compared(NamedTuple):
             "equal": self.is_equal,
             "matched_by_text": self.by_text,
             "other_embedder": self.other_embedder,
+            "largest_score_difference": self.score_gap,
             "brought_by_auto_recall": self.brought,
             "first_difference": None,
         }
@@ -227,7 +230,9 @@ def _compare(plan: Plan, source: str, recorded: History, deleted: Deletions, ann
     find = Finder(memories)
     matches = [[find(memory, each.time_ms) for memory in each.event.memories] for each in recorded.recalls]
     sources = open_sources(plan, announce)
-    prepare(plan, plan.recordings, sources, announce)
+    named = {each.conversation for each in recorded.recalls}
+    recordings = [recording for recording in plan.recordings if recording.conversation in named]
+    prepare(plan, recordings, sources, announce)
     model = str(plan.embedder.identity()["model"])
     facts = Facts(
         deleted,
@@ -243,7 +248,7 @@ def _compare(plan: Plan, source: str, recorded: History, deleted: Deletions, ann
         if each.kind == "injected"
     }
     automatics: dict[str, Answer] = {}
-    for recording in plan.recordings:
+    for recording in recordings:
         announce(f"{recording.conversation}: replaying it")
         automatics |= {each.turn: each.answer for each in automatic(plan, recording, sources, injected)}
     gone = deleted.ids if plan.request.memories_from is None else {}
@@ -256,9 +261,9 @@ def _compare(plan: Plan, source: str, recorded: History, deleted: Deletions, ann
         by_host = isinstance(each.event, ToolEvent) and each.event.for_host
         compared.append(_compared(each, found, answer, None if by_host else auto, facts))
     searches.close()
-    named = [each.event.model for each in recorded.recalls if isinstance(each.event, ToolEvent) and each.event.model]
-    models = tuple(sorted({*named, *([facts.configured_model] if facts.configured_model else [])}))
-    return Agreement(tuple(compared), recorded, source, len(memories), model, models)
+    models = {each.event.model for each in recorded.recalls if isinstance(each.event, ToolEvent)}
+    models = {name for name in (*models, facts.configured_model) if name}
+    return Agreement(tuple(compared), recorded, source, len(memories), model, tuple(sorted(models)))
 
 
 def _compared(
@@ -278,8 +283,15 @@ def _compared(
         first_difference(recorded, matches, answer, facts),
         sum(match.by_text for match in matches),
         other_embedder(recorded, matches, answer, facts),
+        _score_gap(matches, answer),
         len({*keys} & {*auto.keys}) if auto else None,
     )
+
+
+def _score_gap(matches: Sequence[Match], answer: Answer) -> float | None:
+    here = {given.key: given.score for given in answer.memories}
+    scores = [(match.recorded.score, here.get(match.memory.key)) for match in matches if match.memory is not None]
+    return max((abs(live - lab) for live, lab in scores if live is not None and lab is not None), default=None)
 
 
 class Finder:

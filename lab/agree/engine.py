@@ -76,14 +76,16 @@ def automatic(
     recall fails.
     """
     play = play_of(plan, recording, tools_of(plan, recording, sources))
+    by_key = {memory.key: memory for memory in play.memories}
     calls: list[RecallCall] = []
     for answered in replay(play, plan.arms, on_recall=calls.append, infos=plan.infos):
         call, recall = calls.pop(), answered.recall
         if answered.failure:
             raise CannotMeasure(f"{answered.point.key}: the recall fails: {answered.failure}")
         reasons: Mapping[str, str] = {}
-        visible = {memory.key for memory in play.memories if memory.is_visible_at(answered.point.seq)}
-        to_explain = [key for key in wanted.get(answered.point.key, ()) if key in visible]
+        to_explain = [
+            key for key in wanted.get(answered.point.key, ()) if by_key[key].is_visible_at(answered.point.seq)
+        ]
         if to_explain and isinstance(call.system, Explains):
             reasons = call.system.explain(call.ask, call.candidates, recall, to_explain, Detail()).causes
         memories = tuple(Given(item.id, item.tier or "", item.score) for item in recall.items[: recall.injected])

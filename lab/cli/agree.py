@@ -139,19 +139,24 @@ def _show_total(compared: list[Compared], what: str) -> None:
     tau = mean(taus)
     text = f"{what}: {equal} of {len(compared)} equal, mean overlap {mean(each.overlap for each in compared):.3f}"
     emit_folded(text + ("" if tau is None else f", mean tau-b {tau:.3f} over {len(taus)}"))
+    gaps = [each.score_gap for each in compared if each.score_gap is not None]
+    if gaps:
+        emit_folded(f"{what}: largest difference of the scores of a common memory {max(gaps):.3g}")
     by_text = sum(each.by_text for each in compared)
     if by_text:
         emit_folded(f"{what}: {by_text} recorded memories were found in the store by their text, not by their id")
 
 
 def _show_searches(result: Agreement) -> None:
+    from lab.formatting import counted
+
     log = result.history
     per_turn = f" ({result.calls / log.user_turns:.3f} per turn)" if log.user_turns else ""
     failed = f"; {log.failed} without a usable result" if log.failed else ""
     by_host = f"; {log.by_host} more for messages of the host" if log.by_host else ""
     emit_folded(
-        f"the agent searched by itself {result.calls} times at {len(log.searching)} of {log.user_turns} user turns"
-        f"{per_turn}{failed}{by_host}"
+        f"the agent searched by itself {counted(result.calls, 'time')} at {len(log.searching)} of {log.user_turns} "
+        f"user turns{per_turn}{failed}{by_host}"
     )
     share = result.brought_share
     if share is not None:
