@@ -15,6 +15,7 @@ from lab.errors import NotComparable, UnusableInput
 from lab.formatting import Announce, silent
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
+from lab.replay.config_notes import missing_notes
 from lab.replay.labels import Labels
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import open_sources, prepare
@@ -206,7 +207,7 @@ def agreement(request: ReplayRequest, source: str | None = None, *, announce: An
     deleted = deletions(plan.library.recordings)
     if source != "given":
         plan = _with_tools(plan, deleted, seen=source == "seen")
-    for note in plan.library.golden.notes:
+    for note in (*missing_notes(plan.infos), *plan.library.golden.notes):
         announce(note)
     return _compare(plan, source, recorded, deleted, announce)
 

@@ -39,6 +39,8 @@ CAUSES = {
     "profile": "none of these: the profile is not upstream, so its rules are not the plugin's",
     "other": "none of these: the rules of both engines differ, or their text search does",
 }
+# Reasons of the lab that do not depend on vectors.
+_WITHOUT_VECTORS = ("trivial", "scope", "label", "todo", "unborn")
 # What the lab says of a memory that it did not inject, as a cause; the others have the same name.
 _AS_CAUSE = {"cut": "pinned", "unborn": "later"}
 
@@ -129,6 +131,9 @@ def _cause(
     event = recorded.event
     if isinstance(event, ToolEvent) and event.searched_scope and event.searched_scope != answer.scope:
         return "scope"
+    reason = (answer.reasons or {}).get(match.memory.key) if match and match.memory else None
+    if reason in _WITHOUT_VECTORS:
+        return _AS_CAUSE.get(reason, reason)
     if other_embedder(recorded, matches, answer, facts):
         return EMBEDDER
     if facts.upstream and isinstance(event, ToolEvent) and _hits_differ(event, answer):

@@ -75,7 +75,8 @@ def written(tmp_path: Path) -> Any:
     def write(log: Log, config: dict[str, Any] | None = None, **options: Any) -> ReplayRequest:
         path, settings = tmp_path / "sessions" / "a.jsonl", tmp_path / "engine.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(log.text(), "utf-8")
+        # As ASCII, because half characters (lone surrogates) cannot be written otherwise.
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in log.lines), "utf-8")
         settings.write_text(json.dumps(config or {}), "utf-8")
         given = {"config": str(settings), "profile": "upstream", "scope": "tags", "embedder": "hashing"}
         return ReplayRequest(str(path.parent), "openclaw", (), **(given | options))

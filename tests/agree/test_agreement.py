@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -166,3 +167,26 @@ def test_json_holds_no_text_unless_wanted(gateway: Gateway, written: Any) -> Non
     assert not any(text in plain for text in (*TEXTS.values(), QUERY))
     assert TEXTS["gate"] in full
     assert QUERY in full
+
+
+ODD = (None, True, -1, 1e308, 10**400, float("nan"), "", " ", "x", "\ud800", "3", [], {}, [1])
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize("source", ["tools", "seen"])
+def test_odd_values_in_a_result_are_no_fault(gateway: Gateway, written: Any, value: Any, source: str) -> None:
+    """Every field of a row, of the receipt and of the arguments in turn; what is not usable counts as missing."""
+    fields = ("id", "text", "importance_label", "scope", "score", "distance", "createdAt", "category", "trust_tier")
+    gateway.keeps("mill", id=value, importance_label=value)
+    gateway.says("user", QUERY)
+    for name in fields:
+        gateway.searches(row("rule", **{name: value}), row("gate"))
+    for name in ("model", "scope", "ftsCount", "vecCount"):
+        gateway.searches(row("rule"), **{name: value})
+    for given in ({"limit": value}, {"query": value}, {"query": QUERY, "scope": value}):
+        call = f"call-{len(gateway.lines)}"
+        gateway.calls("memory_recall", call, given)
+        gateway.answers(call, "memory_recall", {"memories": [row("rule")]})
+    result = agreement(written(gateway), source)
+    assert len(result.compared) == len(fields) + 7
+    json.dumps(result.as_json(None, texts=True))

@@ -89,6 +89,12 @@ def test_cause_of_a_block_is_the_engines_own_reason(reason: str, expected: str) 
     assert cause(matched("ab"), answer("ac", reasons={"b": reason}), InjectedBlock()) == expected
 
 
+@pytest.mark.parametrize(("reason", "expected"), [("trivial", "trivial"), ("todo", "todo"), ("depth", "embedder")])
+def test_cause_that_needs_no_vector_comes_before_the_embedder(reason: str, expected: str) -> None:
+    other = replace(FACTS, model="another")
+    assert cause(matched("ab"), answer("ac", reasons={"b": reason}), InjectedBlock(), other) == expected
+
+
 def test_cause_of_a_cut_block_is_the_budget() -> None:
     assert cause(matched("ab"), answer("abc"), InjectedBlock(cut=True)) == "budget"
     assert cause(matched("ab"), answer("abc"), InjectedBlock()) == "limit"

@@ -23,7 +23,7 @@ from lab.recordings.events import Event
 from lab.recordings.injected import read_blocks
 from lab.recordings.model import Turn
 from lab.recordings.openclaw.entries import LEAF, Entry
-from lab.recordings.openclaw.tools import NESTED, MemoryTools, ResultTime
+from lab.recordings.openclaw.tools import NESTED, NO_TIME_FROM, MemoryTools, ResultTime
 
 # Entry types without conversation content.
 SILENT = ("model_change", "thinking_level_change", "custom", "label", "session_info", LEAF)
@@ -34,9 +34,6 @@ HOST_MODEL = "gateway-injected"
 COMMAND = re.compile(r"/[a-z][a-z0-9_-]*:?(?=\s|\Z)", re.IGNORECASE)
 # Commands that every host answers, whether or not it records the answer.
 HOST_COMMANDS = ("/compact", "/new", "/reset")
-# Times from 9999-01-01 on (epoch milliseconds) are invalid: datetime ends a year later, and turns with equal times are
-# spread by a millisecond each.
-NO_TIME_FROM = 253370764800000
 
 
 class Branch:

@@ -16,10 +16,14 @@ from typing import Any, NamedTuple
 
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import GLOBAL, LABELS, Memory
+from lab.utf16 import has_lone_surrogate
 
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
 WRAPPER = "tool_call"
+# Times from 9999-01-01 on (epoch milliseconds) are invalid: datetime ends a year later, and turns with equal times are
+# spread by a millisecond each.
+NO_TIME_FROM = 253370764800000
 
 
 class Call(NamedTuple):
@@ -167,10 +171,8 @@ class MemoryTools:
             label=label if label in LABELS else _label(call.arguments.get("importance")),
         )
         self._stored.append(memory)
-        identity = row if isinstance(row, str) and row else memory.key
-        self._record(
-            arrival, STORE, (RecordedMemory(text, identity, memory.category, memory.label or "", memory.scope),)
-        )
+        shown = RecordedMemory(text, _id(row) or memory.key, memory.category, memory.label or "", memory.scope)
+        self._record(arrival, STORE, (shown,))
 
     def _forget(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
         details = tool_result.details
@@ -185,7 +187,7 @@ class MemoryTools:
             self._counts[f"calls of {FORGET} that deleted nothing"] += 1
         elif (index := self._index_of(row)) is None:
             self._counts[f"calls of {FORGET} for memories that were stored elsewhere"] += 1
-            self._record(arrival, FORGET, (RecordedMemory(self._texts.get(row, ""), row),))
+            self._record(arrival, FORGET, (RecordedMemory(self._texts.get(row, ""), _id(row)),))
         elif self._stored[index].visible_until is not None:
             self._counts[f"calls of {FORGET} for memories that were forgotten before"] += 1
         else:
@@ -262,7 +264,7 @@ def _shown(row: dict[str, Any]) -> RecordedMemory:
     """Return a memory in the result of a recall; fields of another type count as missing."""
     return RecordedMemory(
         _text(row.get("text")),
-        _text(row.get("id")),
+        _id(row.get("id")),
         _text(row.get("category")),
         _text(row.get("importance_label")),
         _text(row.get("scope")),
@@ -277,14 +279,21 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _id(value: Any) -> str:
+    """Return the id of a row; blank if it is no text, or has half a character (a lone surrogate)."""
+    return value if isinstance(value, str) and value.strip() and not has_lone_surrogate(value) else ""
+
+
 def _number(value: Any) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < float("inf") else None
+    # A larger integer is no float.
+    return float(value) if is_number and abs(value) < 1e300 else None
 
 
 def _whole(value: Any) -> int | None:
+    """Return a whole number from 0 that could be a count or a time."""
     number = _number(value)
-    return None if number is None else int(number)
+    return int(number) if number is not None and 0 <= number < NO_TIME_FROM else None
 
 
 def _word(value: Any) -> str | None:
