@@ -83,7 +83,7 @@ def _compare(record: Record, corpus: Sequence[Entry], sequences: dict[str, InMem
     value = record.value
     table = InMemoryTable(_base(value["base"]) if "base" in value else corpus)
     if "seq" in value:
-        table = sequences.setdefault(json.dumps([value["seq"], value["base"]]), table)
+        table = sequences.setdefault(json.dumps([value["seq"], value.get("base")]), table)
     numbers = count()
     new_id = (lambda: "<id>") if value["tool"] == "memory_store" else (lambda: f"{GENERATED}{next(numbers)}")
     failure = value.get("embeddingFailure")
@@ -214,9 +214,7 @@ def _masked(details: Value, folder: Path) -> Value:
     """Return details without the time that the call took, and with a placeholder for the folder."""
     text = json.dumps(details).replace(json.dumps(str(folder))[1:-1], "<TMP>")
     masked: Value = json.loads(text)
-    for key in ("receipt",):
-        if isinstance(masked.get(key), dict):
-            masked[key].pop("latencyMs", None)
+    masked.get("receipt", {}).pop("latencyMs", None)
     return masked
 
 

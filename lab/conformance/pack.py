@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab.conformance.capture_pack import captures_of, unclosed_block
 from lab.conformance.e2e import plugin_config
 from lab.conformance.functions_inject import budget
 from lab.conformance.functions_other import shown_clamp
@@ -67,10 +68,6 @@ def _unknown(value: Any) -> Runs:
     return _skipped("no check for this part", value)
 
 
-def _not_compared(value: Any) -> Runs:
-    return _skipped("capture is not checked yet", value)
-
-
 def _config(plugin: str, config: Value) -> EngineConfig:
     """Return the configuration of a case, for the plugin of the design documents' days with its Working Set."""
     if plugin == HEAD:
@@ -90,18 +87,18 @@ def _skipped(why: str, value: Any) -> Runs:
 def _cases(cases: Sequence[Value]) -> Runs:
     for case in cases:
         name = case["name"]
-        if "kind" in case:
-            yield from _prefixed(name, _not_compared([case]) if case["kind"] != "tool" else _tools(case))
+        if case.get("kind") == "capture":
+            yield from _prefixed(name, captures_of(case))
+        elif case.get("kind") == "tool":
+            yield from _prefixed(name, tool_calls(case, NO_VECTOR.get(case["embedding"])))
+        elif "kind" in case:
+            yield from _prefixed(name, _unknown([case]))
         else:
             no_vector = NO_VECTOR.get(case["embedding"])
             table = Scripted(case["rows"], words=case["fts"] == "ok", vectors=no_vector is None)
             yield from _prefixed(name, _turns(table, _config(case["plugin"], case["config"]), case["turns"], no_vector))
             if "rowsAfter" in case:
                 yield f"{name}/rowsAfter", _equal(case["rowsAfter"], partial(_rows_left, table))
-
-
-def _tools(case: Value) -> Runs:
-    return tool_calls(case, NO_VECTOR.get(case["embedding"]))
 
 
 def _working_set_in_must_tier(value: Value) -> Runs:
@@ -199,6 +196,10 @@ def _runs(dedupe: HookDedupe, at: int) -> bool:
     return not dedupe.is_repeat("session", 1, "how do we deploy?", at)
 
 
+def _unclosed(expected: Sequence[str]) -> Runs:
+    yield "stored", partial(unclosed_block, list(expected))
+
+
 def _equal(expected: Any, answer: Callable[[], Any]) -> Run:
     return lambda: difference(expected, answer())
 
@@ -217,5 +218,5 @@ PARTS: dict[str, Callable[[Any], Runs]] = {
     "ws_row_in_must_tier": _working_set_in_must_tier,
     "hook_dedupe": _hook,
     "wei_ji": preflights,
-    "unclosed_artefact_capture": _not_compared,
+    "unclosed_artefact_capture": _unclosed,
 }

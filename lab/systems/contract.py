@@ -119,11 +119,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The changes that a system made in its store; ``deleted`` are ids.
-
-    ``receipt`` explains them in plain JSON values, and ``log`` are the lines that the system would have logged; neither
-    contains a text of a memory or a turn.
-    """
+    """The changes that a system made in its store; ``deleted`` are ids. ``receipt`` and ``log`` are without texts."""
 
     created: tuple[Stored, ...] = ()
     updated: tuple[Stored, ...] = ()
@@ -214,10 +210,7 @@ class MemorySystem(Protocol):
 
 
 class Candidates(Protocol):
-    """The result of a retriever for one query: a view that can be searched further, not a list.
-
-    :class:`lab.retrieval.query_context.QueryContext` is the built-in one.
-    """
+    """A retriever's view for one query, not a list; :class:`lab.retrieval.query_context.QueryContext` is built in."""
 
 
 class Retriever(Protocol):

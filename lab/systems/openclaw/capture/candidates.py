@@ -12,7 +12,8 @@ _SPACES = re.compile(f"{_SPACE}+")
 _LINE_BREAK = re.compile(r"\r?\n")
 _AFTER_SENTENCE = re.compile(rf"(?<=[.!?。！？]){_SPACE}+")
 # Chinese sentences follow each other without a space; closing marks belong to the sentence before.
-_AFTER_CHINESE = re.compile(rf"(?<=[。！？])(?=[^{WHITESPACE}。！？!?.…」』”’）】》〉\"'])")
+_CLOSING = "」』”’）】》〉\"'"
+_AFTER_CHINESE = re.compile(rf"(?:(?<=[。！？])|(?<=[。！？][{_CLOSING}]))(?=[^{WHITESPACE}。！？!?.…{_CLOSING}])")
 _SLASH_COMMAND = re.compile(r"/[A-Za-z0-9_-]")
 
 

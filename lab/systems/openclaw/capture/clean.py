@@ -13,6 +13,7 @@ from lab.utf16 import WHITESPACE
 
 _SPACE = f"[{WHITESPACE}]"
 _COMMENT = re.compile(rf"<!--{_SPACE}*openclaw-mem-engine:autoRecall.*?-->", re.IGNORECASE | re.ASCII | re.DOTALL)
+_CUT_COMMENT = re.compile(rf"<!--{_SPACE}*openclaw-mem-engine:autoRecall[^\n]*", re.IGNORECASE | re.ASCII)
 _BLOCK = re.compile(r"<relevant-memories>.*?</relevant-memories>", re.IGNORECASE | re.ASCII | re.DOTALL)
 _TAG = re.compile(r"<(/?)relevant-memories>", re.IGNORECASE | re.ASCII)
 _FENCE = re.compile(r"[ \t]*(?:>[ \t]*)*(`{3,}|~{3,})(.*)")
@@ -26,8 +27,9 @@ def strip_injected(text: str) -> str:
 def strip_all(text: str) -> str:
     """Remove injected blocks with all that they contain, host metadata, and code fences (E-71).
 
-    An injected block or a fence without an end extends to the end of the text.
+    An injected block or a fence without an end extends to the end of the text, a receipt comment to that of its line.
     """
+    text = _CUT_COMMENT.sub(" ", _until_last(_COMMENT, "-->", text))
     return without_fences(clean_user_text(_without_blocks(text)).text)
 
 

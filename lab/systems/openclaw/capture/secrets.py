@@ -32,6 +32,11 @@ def looks_secret(text: str) -> bool:
     return any(pattern.search(text) for pattern in _FAMILIES)
 
 
+def families() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of the families."""
+    return _FAMILIES
+
+
 def is_tagged_private(text: str) -> bool:
     """Return whether the author tagged a text as ``[SECRET]``, ``[PRIVATE]``, ``[NOEXPORT]`` or ``[NOMEM]``."""
     return _PRIVATE_TAG.search(text) is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lab.systems.openclaw.capture.candidates import MAX_CANDIDATES, split_candidates, split_lines, split_sentences
+from lab.systems.openclaw.capture.credentials import holds_secret, secret_spans
 from lab.systems.openclaw.recall.scope import find_tag, strip_decorations
 from lab.utf16 import WHITESPACE
 
@@ -33,7 +34,7 @@ def plugin_spans(text: str) -> list[Span]:
 
 
 def tagged_spans(text: str) -> list[Span]:
-    """Return the candidates of a text without their tags.
+    """Return the candidates of a text without their tags, and whether they hold any part of a secret of the text.
 
     The tag of a line wins, then a line before it that holds only a tag, then the first tag of the message. A line that
     holds only a tag is no candidate. A text of one line is split into sentences, also between Chinese sentences that
@@ -41,17 +42,23 @@ def tagged_spans(text: str) -> list[Span]:
     """
     first = find_tag(text)
     lines = split_lines(text)
+    secrets = secret_spans(text)
     spans: list[Span] = []
     before: str | None = None
+    position = 0
     for line in lines:
         tag = find_tag(line)
         rest = without_tag(line) if tag else line
         if tag and not rest:
             before = tag
             continue
-        parts = split_sentences(rest, chinese=True) if len(lines) == 1 else [rest]
-        spans += [Span(part, tag or before or first) for part in parts]
+        scope = tag or before or first
         before = None
+        for part in split_sentences(rest, chinese=True) if len(lines) == 1 else [rest]:
+            start = text.index(part, position)
+            position = start + len(part)
+            hidden = any(begin < position and end > start for begin, end in secrets)
+            spans.append(Span(part, scope, hidden or (scope is not None and holds_secret(scope))))
     return spans[:MAX_CANDIDATES]
 
 

@@ -6,9 +6,9 @@ import re
 
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.capture.clean import strip_all
+from lab.systems.openclaw.capture.credentials import holds_secret
 from lab.systems.openclaw.capture.duplicates import is_near_duplicate_cjk
 from lab.systems.openclaw.capture.pipeline import Rules
-from lab.systems.openclaw.capture.secrets import is_tagged_private, looks_secret
 from lab.systems.openclaw.capture.spans import tagged_spans
 from lab.systems.openclaw.capture.tool_like import is_tool_like
 from lab.utf16 import js_slice
@@ -26,11 +26,6 @@ def cut_whole(text: str, units: int) -> str:
     return match[0] if match else ""
 
 
-def is_secret(text: str) -> bool:
-    """Return whether a candidate holds a secret or is tagged as private."""
-    return is_tagged_private(text) or looks_secret(text)
-
-
 def is_tool_output(text: str) -> bool:
     """Return whether a candidate is the output of a tool, or ends an injected block whose start is missing."""
     return is_tool_like(text) or _CLOSING in text.lower()
@@ -39,7 +34,7 @@ def is_tool_output(text: str) -> bool:
 RULES = Rules(
     clean=strip_all,
     spans=tagged_spans,
-    is_secret=is_secret,
+    is_secret=holds_secret,
     is_tool_like=is_tool_output,
     category=detect_category,
     is_duplicate=is_near_duplicate_cjk,

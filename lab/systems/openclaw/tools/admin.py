@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
@@ -57,8 +58,8 @@ class Fields(Protocol):
 _Row = TypeVar("_Row", bound=Fields)
 
 
-def admin_limit(raw: object, default: int = DEFAULT_LIMIT) -> int:
-    """Return a limit as a whole number from 1 to 5,000; ``default`` for what is neither a number nor text of one.
+def admin_limit(raw: object, default: int = DEFAULT_LIMIT, most: int = MAX_LIMIT) -> int:
+    """Return a limit as a whole number from 1 to ``most``; ``default`` for what is neither a number nor text of one.
 
     Blank text is 0 in JavaScript, so it gives 1.
     """
@@ -68,7 +69,17 @@ def admin_limit(raw: object, default: int = DEFAULT_LIMIT) -> int:
         number = math.nan if parsed is None else parsed
     elif isinstance(raw, int | float) and not isinstance(raw, bool):
         number = to_number(raw)
-    return min(MAX_LIMIT, max(1, math.floor(number))) if math.isfinite(number) else default
+    return min(most, max(1, math.floor(number))) if math.isfinite(number) else default
+
+
+def transfer_limit(raw: object, *, upstream: bool) -> int | None:
+    """Return how many memories an export or an import takes: the plugin's 5,000 at most, or all of them (None).
+
+    Profile ``seed`` has a limit only if the call names one, because a backup that leaves rows out loses them.
+    """
+    if upstream:
+        return admin_limit(raw, MAX_LIMIT)
+    return None if raw is None else admin_limit(raw, sys.maxsize, sys.maxsize)
 
 
 def admin_category(raw: object) -> str | None:

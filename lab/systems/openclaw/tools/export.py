@@ -10,9 +10,7 @@ from lab.files import cannot_write, write_atomically
 from lab.retrieval.row import Row
 from lab.systems.openclaw.tools.admin import (
     JSON,
-    MAX_LIMIT,
     admin_category,
-    admin_limit,
     admin_scope,
     filtered,
     filters,
@@ -20,6 +18,7 @@ from lab.systems.openclaw.tools.admin import (
     is_working_set,
     oldest_first,
     shown_label,
+    transfer_limit,
 )
 from lab.systems.openclaw.tools.context import ToolContext, ToolResult
 from lab.systems.openclaw.tools.redact import redactor
@@ -43,7 +42,7 @@ def memory_export(
     """
     started = context.now_ms()
     kind, wanted, only = format_of(str(path), file_format), admin_scope(scope), admin_category(category)
-    most = admin_limit(limit, MAX_LIMIT)
+    most = transfer_limit(limit, upstream=context.upstream)
     rows = [row for row in context.table.rows() if context.upstream or not is_working_set(row.id)]
     chosen = oldest_first(filtered(rows, wanted, only))[:most]
     text = exported(chosen, kind, redactor(upstream=context.upstream) if redact else str)

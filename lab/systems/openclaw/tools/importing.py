@@ -18,16 +18,15 @@ from lab.systems.openclaw.recall.scope import normalise, scope_token
 from lab.systems.openclaw.tools.admin import (
     DEDUPE_ID_TEXT,
     DEDUPE_NONE,
-    MAX_LIMIT,
-    admin_limit,
     admin_scope,
     dedupe_mode,
     format_of,
     is_working_set,
+    transfer_limit,
 )
 from lab.systems.openclaw.tools.context import Embedded, ToolContext, ToolResult, Vector
 from lab.systems.openclaw.tools.records import Broken, read_records
-from lab.systems.openclaw.tools.redact import holds_secret
+from lab.systems.openclaw.tools.redact import is_secret
 from lab.systems.openclaw.tools.table import Entry
 from lab.utf16 import WHITESPACE
 
@@ -37,6 +36,8 @@ MISSING_TEXT, SECRET = "missing_text", "secret_like"
 NO_VECTOR = "missing_vector_and_embeddings"
 NO_TIME, WORKING_SET, NEW_ID = "bad_created_at", "working_set", "id_in_use"
 _LAST_MS = 8.64e15
+# Fields besides the text that are stored as they come.
+_FREE = ("scope", "trust_tier", "source_kind", "source_ref", "lang", "media_kind", "media_refs")
 _READ_ONLY_HINT = " Re-run with dryRun/validateOnly if you only need validation."
 
 
@@ -74,7 +75,7 @@ class _Import:
             self.skipped += 1
             self._warn(index, WORKING_SET)
             return
-        if not self.context.upstream and holds_secret(text):
+        if not self.context.upstream and is_secret(text, *(fields.get(key) for key in _FREE)):
             self._fail(index, SECRET)
             return
         given = str(fields["id"]) if is_uuid(fields.get("id")) else None
@@ -201,7 +202,11 @@ def memory_import(
     if context.read_only and not dry:
         return context.refuse_write(TOOL, "import memories", hint=_READ_ONLY_HINT)
     started = context.now_ms()
-    kind, override, most = format_of(str(path), file_format), admin_scope(scope), admin_limit(limit, MAX_LIMIT)
+    kind, override, most = (
+        format_of(str(path), file_format),
+        admin_scope(scope),
+        transfer_limit(limit, upstream=context.upstream),
+    )
     records = read_records(path, kind, strict=context.upstream)[:most]
     stored = context.table.rows()
     mode = dedupe_mode(dedupe)

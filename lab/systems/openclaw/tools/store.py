@@ -12,7 +12,7 @@ from lab.systems.openclaw.recall.markers import NAME
 from lab.systems.openclaw.recall.scope import resolve_scope
 from lab.systems.openclaw.tools.context import Embedded, ToolContext, ToolResult
 from lab.systems.openclaw.tools.preflight import Verdict, preflight
-from lab.systems.openclaw.tools.redact import holds_secret
+from lab.systems.openclaw.tools.redact import is_secret
 from lab.systems.openclaw.tools.table import Entry
 from lab.systems.openclaw.upstream.js import js_json, round6
 from lab.utf16 import WHITESPACE, js_utf8
@@ -40,8 +40,8 @@ def memory_store(
         return ToolResult("Provide text to store.", {"error": "missing_text"})
     if context.upstream and context.embed is None:
         return context.without_provider()
-    if not context.upstream and holds_secret(text):
-        why = "Refusing to store memory: the text looks like a key, a token or a password."
+    if not context.upstream and is_secret(text, scope):
+        why = "Refusing to store memory: the text or its scope looks like a key, a token or a password."
         return ToolResult(why, {"error": "secret_like", "receipt": context.timed(started)})
     mode, resolved = resolve_scope(scope, text, context.config.scope_policy)
     score, kind = importance_score(importance), normal_category(category)

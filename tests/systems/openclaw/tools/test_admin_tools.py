@@ -17,6 +17,7 @@ from lab.systems.openclaw.tools.reading import lines_of, safe_name
 from lab.systems.openclaw.tools.stats import hundredths, memory_stats, statistics_of
 
 SECRET = "sk-" + "FAKE" * 8
+HALVES = ("KmlpSDqj5bFYgLmOF4bXE", "FA5zteRWQ9ER9s5")
 DAY = 86_400_000
 
 
@@ -57,7 +58,7 @@ def test_memory_list_is_newest_first_and_hides_secrets(bench: Any, tools: Any) -
         tools.entry(5, "no scope", scope="", created_at=1),
     )
     result = memory_list(table.context, scope="Global", limit=3)
-    assert [item["text"] for item in result.details["items"]] == ["newest", "same age", "older sk-[REDACTED]"]
+    assert [item["text"] for item in result.details["items"]] == ["newest", "same age", "older [REDACTED]"]
     assert result.details["items"][1]["importance_label"] == "must_remember"
     assert result.details["receipt"] == {
         "operation": "list",
@@ -69,6 +70,25 @@ def test_memory_list_is_newest_first_and_hides_secrets(bench: Any, tools: Any) -
         "latencyMs": 1,
     }
     assert memory_list(table.context, category="decision").text == "No memories matched the current filters."
+
+
+@pytest.mark.parametrize(
+    ("text", "plugin", "seed"),
+    [
+        (f"a {SECRET} b", "a sk-[REDACTED] b", "a [REDACTED] b"),
+        (f"ghs_{HALVES[0]}\n{HALVES[1]} now", f"[GITHUB_TOKEN_REDACTED]\n{HALVES[1]} now", "[REDACTED] now"),
+        ("密碼是 hunter2abc", "密碼是 hunter2abc", "[REDACTED]"),
+        ("the secret sauce", "the secret sauce", "the secret sauce"),
+    ],
+)
+def test_lists_and_exports_replace_the_secrets_that_the_profile_knows(
+    bench: Any, tools: Any, tmp_path: Path, text: str, plugin: str, seed: str
+) -> None:
+    for upstream, shown in ((True, plugin), (False, seed)):
+        table = bench(tools.entry(1, text), upstream=upstream)
+        assert [item["text"] for item in memory_list(table.context).details["items"]] == [shown]
+        memory_export(table.context, tmp_path / "out")
+        assert json.loads((tmp_path / "out").read_text("utf-8"))["text"] == shown
 
 
 def test_memory_list_shows_a_preview_of_a_long_text(bench: Any, tools: Any) -> None:
@@ -132,7 +152,7 @@ def test_memory_export_json_lines_has_a_fixed_form(stored: Any, tools: Any, tmp_
     path = tmp_path / "new" / "out.jsonl"
     result = memory_export(stored.context, path)
     assert path.read_text("utf-8") == (
-        f'{{"id":"{tools.uuid(1)}","text":"first sk-[REDACTED]","category":"fact","importance":null,'
+        f'{{"id":"{tools.uuid(1)}","text":"first [REDACTED]","category":"fact","importance":null,'
         '"importance_label":"unknown","scope":"global","trust_tier":"user","createdAt":7}\n'
         f'{{"id":"{tools.uuid(2)}","text":"second\\n\\ud800","category":"fact","importance":1,'
         '"importance_label":"must_remember","scope":"global","trust_tier":"user","createdAt":7}\n'

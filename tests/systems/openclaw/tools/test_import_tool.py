@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lab.conformance.memory_table import InMemoryTable
 from lab.errors import UnusableInput
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.memory import CATEGORIES
 from lab.systems.openclaw.tools import records
 from lab.systems.openclaw.tools.export import memory_export
 from lab.systems.openclaw.tools.importing import memory_import
@@ -284,3 +285,49 @@ def test_memory_import_writes_all_rows_at_once(bench: Any, write: Write) -> None
     context = replace(table.context, table=Once())
     memory_import(context, write(*({"text": f"memory {number}"} for number in range(600))))
     assert (Once.calls, len(context.table.rows())) == (1, 600)
+
+
+@pytest.mark.parametrize(("upstream", "count"), [(True, 5000), (False, 5001)])
+def test_transfers_of_more_than_5000_rows_are_complete_in_seed(
+    bench: Any, tmp_path: Path, upstream: bool, count: int
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(f'{{"text": "memory {number}"}}\n' for number in range(5001)), "utf-8")
+    table = bench(upstream=upstream, embed=lambda texts: [[1.0] * table.context.dimension] * len(texts))
+    assert counts(memory_import(table.context, path)) == (count, 0, 0)
+    assert memory_export(table.context, tmp_path / "out").details["count"] == count
+    assert memory_export(table.context, tmp_path / "out", limit="7").details["count"] == 7
+
+
+@pytest.mark.parametrize("field", ["scope", "trust_tier", "source_ref", "media_refs", "lang"])
+def test_memory_import_secret_in_another_field_is_refused_in_seed(bench: Any, write: Write, field: str) -> None:
+    table = bench()
+    value = [5, [SECRET]] if field == "media_refs" else SECRET
+    result = memory_import(table.context, write({"text": "alpha", field: value}))
+    assert (result.details["failures"], table.rows) == ([{"index": 0, "reason": "secret_like"}], [])
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from(["5", "high"])
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+)
+NAMES = ("id", "text", "category", "importance", "importance_label", "scope", "createdAt", "trust_tier", "vector")
+RECORDS = (
+    st.fixed_dictionaries({}, optional=dict.fromkeys((*NAMES, "media_refs", "lang", "hard_rule"), VALUES)) | VALUES
+)
+
+
+@given(st.lists(RECORDS, max_size=6), st.booleans())
+@settings(max_examples=150)
+def test_memory_import_takes_any_json(bench: Any, tmp_path_factory: Any, drawn: list[Any], upstream: bool) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    # Python writes NaN, which is not JSON; a file with it is refused as a whole.
+    path.write_text(json.dumps(drawn).replace("NaN", "1").replace("-Infinity", "1").replace("Infinity", "1"), "utf-8")
+    table = bench(upstream=upstream)
+    result = memory_import(table.context, path)
+    assert sum(counts(result)) == len(drawn)
+    assert len(table.rows) == counts(result)[0] == len({row.id for row in table.rows})
+    for row in table.rows:
+        assert (row.text.strip(), row.created_at > 0, row.category in CATEGORIES) == (row.text, True, True)
+    memory_export(table.context, path.with_suffix(".out"))
+    json.dumps(result.details, allow_nan=False)

@@ -89,6 +89,7 @@ def test_memory_store_secret_is_refused_in_seed_alone(bench: Any) -> None:
     result = memory_store(seed.context, SECRET)
     assert (result.error, seed.rows) == ("secret_like", [])
     assert "FAKE" not in result.text + str(result.details)
+    assert memory_store(seed.context, "alpha", scope=SECRET).error == "secret_like"
     assert memory_store(plugin.context, SECRET).error is None
     assert plugin.texts == [SECRET]
 
