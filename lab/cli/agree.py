@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.cli.replay_options import takes_replay_options
 from lab.errors import CheckFailed
 
@@ -72,6 +73,10 @@ def _show(result: Agreement, least: float | None, *, texts: bool) -> None:
 
     _show_embedder(result)
     names = _short([each.recorded.conversation for each in result.compared])
+    listed = result.compared
+    if len(listed) > SHOWN:
+        # Those that differ, because only they need to be looked at.
+        listed = tuple(sorted(listed, key=lambda each: each.is_equal)[:SHOWN])
     emit_table(
         ["turn", "kind", "live", "lab", "overlap", "tau", "order", "first difference"],
         [
@@ -85,16 +90,18 @@ def _show(result: Agreement, least: float | None, *, texts: bool) -> None:
                 "equal" if each.is_equal else "differs",
                 f"{each.first.position}: {each.first.cause}" if each.first else "–",
             ]
-            for each in result.compared
+            for each in listed
         ],
         left=2,
     )
+    if len(listed) < len(result.compared):
+        emit_folded(f"… and {len(result.compared) - len(listed)} more recalls (--json lists all)")
     for cause, count in result.causes.items():
         emit_folded(f"{cause} ({count}): {CAUSES[cause]}")
     if result.source == "tools" and "absent" in result.causes:
         emit_folded("--source tools has only what the agent stored; --source seen adds what the searches returned")
     if texts:
-        _show_texts(result, names)
+        _show_texts(listed, names)
     emit()
     for kind, what in (("tool", "searches of the agent"), ("injected", "injected blocks")):
         _show_total(result.of(kind), what)
@@ -118,8 +125,8 @@ def _show_embedder(result: Agreement) -> None:
         emit()
 
 
-def _show_texts(result: Agreement, names: dict[str, str]) -> None:
-    for each in result.compared:
+def _show_texts(compared: Sequence[Compared], names: dict[str, str]) -> None:
+    for each in compared:
         if each.first:
             live = each.first.recorded.recorded.text if each.first.recorded else "(end)"
             here = each.first.lab.text if each.first.lab else "(end)"

@@ -49,6 +49,16 @@ def test_agree_with_another_order_exits_with_1(gateway: Gateway, agree: Any) -> 
     assert agree(gateway, "--least", "1").returncode == 0
 
 
+def test_agree_lists_the_differing_recalls_of_a_long_transcript(gateway: Gateway, agree: Any) -> None:
+    for _ in range(30):
+        gateway.searches(row("rule"), row("gate"), row("mill"))
+    gateway.searches(row("gate"), row("rule"), row("mill"))
+    done = agree(gateway)
+    assert "1: other" in done.stdout
+    assert "… and 11 more recalls (--json lists all)" in done.stdout
+    assert "30 of 31 equal" in done.stdout
+
+
 def test_agree_names_another_embedder_first(gateway: Gateway, agree: Any) -> None:
     gateway.searches(row("gate", distance=0.25), row("rule"), row("mill"), model="a-large-model")
     done = agree(gateway)
