@@ -1,4 +1,4 @@
-"""Adapters for the pure steps of the administration tools (E-91, E-93, E-98)."""
+"""Adapters for the pure steps of the administration tools (E-85, E-87, E-92)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of whole calls of the administration tools (E-90 to E-99), on the recorded corpus or a small table."""
+"""The check of whole calls of the administration tools (E-84 to E-93), on the recorded corpus or a small table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the second pack of vectors that call tools (E-37, E-92, E-93, E-95, E-96) and the preflight (E-97)."""
+"""The parts of the second pack of vectors that call tools (E-37, E-86, E-87, E-89, E-90) and the preflight (E-91)."""
 
 from __future__ import annotations
 

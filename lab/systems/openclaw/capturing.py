@@ -1,4 +1,4 @@
-"""autoCapture while a conversation is replayed (E-80): from turns to rows in the table that recall searches."""
+"""autoCapture while a conversation is replayed (E-78): from turns to rows in the table that recall searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find secrets that the public plugin does not know: more providers, more names, Chinese, split lines (E-81).
+"""Find secrets that the public plugin does not know: more providers, more names, Chinese, split lines (E-79).
 
 A secret is found by the form of its provider, by the name that it is given, or because it is random
 (:mod:`lab.systems.openclaw.capture.entropy`).

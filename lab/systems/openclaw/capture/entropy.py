@@ -1,4 +1,4 @@
-"""Recognise random strings, such as keys of unknown providers, without a form of their own (E-82).
+"""Recognise random strings, such as keys of unknown providers, without a form of their own (E-80).
 
 Identifiers, paths, hashes and encoded words are long as well. What sets a random string apart is that its letters do
 not follow each other as in words, and that it changes between upper case, lower case and digits all the time.

@@ -1,4 +1,4 @@
-"""Replace secrets in a text, as the admin tools of the public plugin do (E-76)."""
+"""Replace secrets in a text, as the admin tools of the public plugin do (E-39)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of autoCapture that the seeds require (E-71, E-72, E-75, E-77 to E-79)."""
+"""The rules of autoCapture that the seeds require (E-71 to E-79)."""
 
 from __future__ import annotations
 

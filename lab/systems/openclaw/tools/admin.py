@@ -1,4 +1,4 @@
-"""Arguments, filters and orders that the administration tools share (E-91)."""
+"""Arguments, filters and orders that the administration tools share (E-85)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a command for the preflight (E-97), with limits on its time and its output."""
+"""Run a command for the preflight (E-91), with limits on its time and its output."""
 
 from __future__ import annotations
 

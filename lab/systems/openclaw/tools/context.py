@@ -1,4 +1,4 @@
-"""What every tool is given, and what it returns (E-90)."""
+"""What every tool is given, and what it returns (E-84)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool ``memory_export`` (E-39, E-94): memories as JSON Lines or a JSON array, oldest first, without vectors."""
+"""The tool ``memory_export`` (E-39, E-88): memories as JSON Lines or a JSON array, oldest first, without vectors."""
 
 from __future__ import annotations
 

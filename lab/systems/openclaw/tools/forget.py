@@ -1,4 +1,4 @@
-"""The tool ``memory_forget`` (E-38, E-95): delete a memory by its id, or list candidates for a query."""
+"""The tool ``memory_forget`` (E-38, E-89): delete a memory by its id, or list candidates for a query."""
 
 from __future__ import annotations
 

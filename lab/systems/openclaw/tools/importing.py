@@ -1,4 +1,4 @@
-"""The tool ``memory_import`` (E-99): append memories of a file, without the duplicates."""
+"""The tool ``memory_import`` (E-93): append memories of a file, without the duplicates."""
 
 from __future__ import annotations
 

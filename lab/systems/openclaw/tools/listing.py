@@ -1,4 +1,4 @@
-"""The tool ``memory_list`` (E-92): the newest memories of a scope and a category, with secrets replaced."""
+"""The tool ``memory_list`` (E-86): the newest memories of a scope and a category, with secrets replaced."""
 
 from __future__ import annotations
 

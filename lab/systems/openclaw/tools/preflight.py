@@ -1,4 +1,4 @@
-"""The Wei Ji preflight (E-97): a command that judges a memory before it is stored.
+"""The Wei Ji preflight (E-91): a command that judges a memory before it is stored.
 
 The command is injected, so tests and the lab can replace it. :func:`run_command` runs a real one: without a shell, in
 its own process group, with a time limit and a limit on its output.

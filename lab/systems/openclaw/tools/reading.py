@@ -1,4 +1,4 @@
-"""How a host reads a memory as if it were a file (E-98): the name of the file, and some of its lines."""
+"""How a host reads a memory as if it were a file (E-92): the name of the file, and some of its lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the records of an import (E-99): an array, an object with ``items``, or one record a line."""
+"""Read the records of an import (E-93): an array, an object with ``items``, or one record a line."""
 
 from __future__ import annotations
 

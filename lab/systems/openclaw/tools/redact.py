@@ -15,7 +15,7 @@ _REST = re.compile(re.escape(MARKER) + r"[A-Za-z0-9_+/=~-]+")
 def redactor(*, upstream: bool) -> Callable[[str], str]:
     """Return the function that replaces secrets in a text.
 
-    Profile ``seed`` knows more of them (E-81). Its rules come first: the plugin's would leave the second half of a
+    Profile ``seed`` knows more of them (E-79). Its rules come first: the plugin's would leave the second half of a
     secret that is split over two lines.
     """
     return redact if upstream else _redact_more

@@ -1,4 +1,4 @@
-"""The tool ``memory_stats`` (E-93): how many memories there are, how long and how old they are."""
+"""The tool ``memory_stats`` (E-87): how many memories there are, how long and how old they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool ``memory_store`` (E-38, E-96): store one memory, with or without a vector."""
+"""The tool ``memory_store`` (E-38, E-90): store one memory, with or without a vector."""
 
 from __future__ import annotations
 
