@@ -13,7 +13,7 @@ from tests.traps import Turns, keys, receipt, replayed
 
 pytestmark = pytest.mark.slow
 
-VENTS = "glass-house/s01/t01#0"
+VENTS = "glass-house/s01/t01#1"
 # Ids of rows of the export.
 WATERED, RINSE, LADDER, SOFT_WATER, VISITOR = (f"5f0e7d1c-4a20-4b6e-9c31-{row:012}" for row in (1, 6, 7, 9, 11))
 
@@ -45,19 +45,19 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Turns:
 def test_deleted_rule_is_no_longer_injected(turns: Turns) -> None:
     assert VENTS in turns["seed_full", "s01/t03"]["pinned"]
     assert VENTS not in turns["seed_full", "s01/t05"]["pinned"]
-    assert (turns["seed_full", "s01/t03"]["hard_rules"], turns["seed_full", "s01/t05"]["hard_rules"]) == (2, 1)
+    assert (turns["seed_full", "s01/t03"]["hard_rules"], turns["seed_full", "s01/t05"]["hard_rules"]) == (3, 2)
 
 
 def test_tags_in_code_make_no_hard_rules(turns: Turns) -> None:
     decided = dict(zip(keys(turns, "fallback", "s02/t03"), turns["fallback", "s02/t03"]["item_decision"], strict=True))
-    assert "s01/t01#2" in decided
-    assert [key for key, decision in decided.items() if decision == "hard_rule"] == ["s01/t01#1"]
+    assert "s01/t01#3" in decided
+    assert [key for key, decision in decided.items() if decision == "hard_rule"] == ["s01/t01#0", "s01/t01#2"]
 
 
 @pytest.mark.parametrize(("arm", "chars"), [("tight", 700), ("tail", 620), ("brim", 500)])
 def test_budget_counts_both_units_of_a_symbol(turns: Turns, arm: str, chars: int) -> None:
     assert all(row["chars"] <= chars for (of, _), row in turns.items() if of == arm)
-    assert receipt(turns, arm, "s02/t01")["budget"]["droppedCount"] > 0
+    assert receipt(turns, arm, "s01/t03")["budget"]["droppedCount"] > 0
 
 
 def test_scope_without_memories_recalls_nothing(turns: Turns) -> None:
@@ -69,8 +69,8 @@ def test_addressee_alone_triggers_a_recall(turns: Turns) -> None:
 
 
 def test_cut_line_is_a_duplicate_of_its_longer_note(turns: Turns) -> None:
-    assert "s01/t01#10" not in keys(turns, "seed_full", "s05/t01")
-    assert "s01/t01#10" in keys(turns, "fallback", "s05/t01")
+    assert "s01/t01#11" not in keys(turns, "seed_full", "s05/t01")
+    assert "s01/t01#11" in keys(turns, "fallback", "s05/t01")
 
 
 @pytest.mark.parametrize(("turn", "scope"), [("s04/t01", "global"), ("s04/t03", "palms"), ("s04/t05", "attic")])
