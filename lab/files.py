@@ -312,10 +312,26 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except ValueError as error:
+        if str(error).startswith("Cannot overwrite a value"):
+            raise UnusableInput(_repeated_key(path)) from None
         # A number with too many digits for Python raises a ValueError that is no TOMLDecodeError.
         raise UnusableInput(f"{path}: not TOML: {error}") from None
     except RecursionError:
         raise UnusableInput(f"{path}: TOML is nested too deeply") from None
+
+
+def _repeated_key(path: Path) -> str:
+    """Return where a TOML file gives a key again, which tomllib does not name."""
+    lines = read_text(path).split("\n")
+    # The longest beginning of the file that is TOML: the statement below it is the repetition.
+    for count in range(len(lines) - 1, -1, -1):
+        try:
+            tomllib.loads("\n".join(lines[:count]))
+        except ValueError:
+            continue
+        key = lines[count].partition("=")[0].strip()
+        return f"{path}:{count + 1}: key {key!r} is given twice; remove one"
+    return f"{path}: a key is given twice"
 
 
 def read_json_values(path: Path) -> Iterator[tuple[int, Any]]:

@@ -27,6 +27,7 @@ from lab.files import (
     read_json,
     read_json_lines,
     read_text,
+    read_toml,
     sha256_file,
     write_atomically,
 )
@@ -265,6 +266,22 @@ def test_json_lines_of_empty_file_yield_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b"\n \n")
     assert list(read_json_lines(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name = 1\nname = 2\n", ":2: key 'name' is given twice; remove one"),
+        ("[a]\nb = [\n1,\n]\nc = 1\nb = [\n2]\n", ":6: key 'b' is given twice; remove one"),
+        ("a = 1\nb\n", ": not TOML: Expected '=' after a key in a key/value pair (at line 2, column 2)"),
+    ],
+)
+def test_toml_error_says_where_and_names_a_repeated_key(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(UnusableInput) as caught:
+        read_toml(path)
+    assert str(caught.value) == f"{path}{said}"
 
 
 def test_folder_matches_compares_files_and_checksums(tmp_path: Path) -> None:

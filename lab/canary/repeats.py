@@ -117,6 +117,7 @@ class Repeats:
             "longest_streak": self._streak,
             "distinct_share": self._distinct / self._windows if self._windows else None,
             "distinct_over": DISTINCT_OVER,
+            "distinct_windows": self._windows,
             "by": dict(self._by),
             "sessions_forgotten": self._forgotten,
         }

@@ -91,7 +91,9 @@ def demo(
         return
     emit_trial(reasons)
     n = summary["arms"]["none"]["n"]
-    emit(f"{len(run.conversations)} conversations, {n} probes with gold, labels and scopes as recorded")
+    emit_folded(
+        f"{len(run.conversations)} conversations, {n} probes with gold, labels and scopes as recorded, {run.haystack}"
+    )
     first = headlines(run.cutoff)
     emit_table(
         ["arm", *first],

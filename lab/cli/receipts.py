@@ -25,7 +25,7 @@ FIGURES = (
     ("tiers.nice.final_share", "nice share of items", "scope.items"),
     ("repeat.rate", "RepeatRate", "repeat.turns"),
     ("repeat.longest_streak", "longest run of an id", "recalls.answered"),
-    ("repeat.distinct_share", "distinct ids", "repeat.distinct_over"),
+    ("repeat.distinct_share", "distinct in 100 recalls", "repeat.distinct_windows"),
     ("stale.rate", "stale answers", "stale.recalls"),
     ("stale.vec_rate", "stale vectors", "stale.vec_recalls"),
     ("stale.worst_window", "stale, worst window", "stale.recalls"),

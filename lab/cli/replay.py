@@ -186,9 +186,11 @@ def _measured(summary: dict[str, Any]) -> set[str]:
 
 
 def _show_means(summary: dict[str, Any], run: RunDirectory, shown: Sequence[str], *, selected: bool) -> None:
-    """Print means, and unless the user ``selected`` the measures, how many more there are."""
+    """Print what was replayed, the means, and unless the user ``selected`` the measures, how many more there are."""
     from lab.report.comparison import drawn
 
+    emit_folded(f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}")
+    emit_folded(run.haystack)
     _emit_means("arm", summary["arms"], shown)
     _emit_wrong_scope_bound(summary["arms"])
     if run.labels_are_sampled:

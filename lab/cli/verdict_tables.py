@@ -28,7 +28,7 @@ def emit_verdict(verdict: Verdict) -> None:
     reasons = list(by_reason(gravest_first(verdict.lines)))
     decisive = [reason for reason in reasons if not reason[0].startswith("(")]
     if verdict.status == "pass":
-        passed = (_measured(line) for line in verdict.lines if line.critical and line.status == "pass")
+        passed = (line.label for line in verdict.lines if line.critical and line.status == "pass")
         emit_folded(f"Every critical rule passes: {', '.join(passed)}.")
     for status, reason in decisive:
         emit_folded(f"- {status}: {reason}")
@@ -36,14 +36,19 @@ def emit_verdict(verdict: Verdict) -> None:
         emit("Advisory rules, which do not affect the verdict:")
     for status, reason in reasons[len(decisive) :]:
         emit_folded(f"- {status}: {reason}")
-    emit()
     shown = [line for line in verdict.lines if line.status != "skipped"]
     differences = [line for line in shown if line.kind in DIFFERENCES]
-    figures = [line for line in shown if line not in differences]
-    _differences(differences)
-    if differences and figures:
+    tables = (
+        ("measure", [line for line in differences if line.slice is None]),
+        ("slice", [line for line in differences if line.slice is not None]),
+    )
+    for first, lines in tables:
+        if lines:
+            emit()
+            _differences(lines, first)
+    if figures := [line for line in shown if line.kind not in DIFFERENCES]:
         emit()
-    _figures(figures)
+        _figures(figures)
     skipped = [line for line in verdict.lines if line.status == "skipped"]
     for reason in dict.fromkeys(line.reason.partition(": ")[2] for line in skipped):
         names = ", ".join(line.measure for line in skipped if line.reason.endswith(reason))
@@ -52,41 +57,38 @@ def emit_verdict(verdict: Verdict) -> None:
         emit("in brackets: advisory rules, which do not affect the verdict")
 
 
-def _differences(lines: Sequence[Line]) -> None:
-    if lines:
-        emit_table(
-            ["rule", "measure", "verdict", "base", "cand", "diff", _levelled("interval", lines)],
+def _differences(lines: Sequence[Line], first: str) -> None:
+    """Print the differences, grouped by kind of rule, compared arm and slice; the headings keep the rows narrow."""
+    rows: list[list[object]] = []
+    group = ""
+    for line in lines:
+        if group != (group := _group(line)):
+            rows.append([group])
+        rows.append(
             [
-                [
-                    line.kind,
-                    _measured(line),
-                    _status(line),
-                    line.baseline,
-                    line.candidate,
-                    None if line.difference is None else signed(line.difference),
-                    interval(line.low, line.high),
-                ]
-                for line in lines
-            ],
-            left=3,
+                f" {line.measure if line.slice is None else line.slice.partition('=')[2]}",
+                _status(line),
+                line.baseline,
+                line.candidate,
+                None if line.difference is None else signed(line.difference),
+                interval(line.low, line.high),
+            ]
         )
+    emit_table([first, "verdict", "base", "cand", "diff", _levelled("interval", lines)], rows, left=2)
+
+
+def _group(line: Line) -> str:
+    """Return the heading above a line: the kind of its rule, its measure if the rows are slices, and the control."""
+    slices = f" {line.measure} by {line.slice.partition('=')[0]}" if line.slice else ""
+    return f"{line.kind}{slices}{f' against {line.against}' if line.against else ''}"
 
 
 def _figures(lines: Sequence[Line]) -> None:
-    if lines:
-        emit_table(
-            ["figure", "verdict", "value", "policy", _levelled("bounds", lines), "n"],
-            [[line.measure, _status(line), line.candidate, _limit(line), _between(line), line.n] for line in lines],
-            left=2,
-        )
-
-
-def _measured(line: Line) -> str:
-    """Return the measure of a line; the slice below its measure, and the control that a rule compares with."""
-    if line.slice is not None and line.kind != "slice":
-        return f"  {line.slice}"
-    parts = (line.measure, f"[{line.slice}]" if line.slice else "", f"/{line.against}" if line.against else "")
-    return " ".join(part for part in parts if part)
+    emit_table(
+        ["figure", "verdict", "value", "policy", _levelled("bounds", lines), "n"],
+        [[line.measure, _status(line), line.candidate, _limit(line), _between(line), line.n] for line in lines],
+        left=2,
+    )
 
 
 def _levelled(what: str, lines: Sequence[Line]) -> str:

@@ -19,12 +19,21 @@ def require_comparable(before: RunDirectory, after: RunDirectory) -> None:
     """Raise :class:`NotComparable` if two runs did not judge the same things."""
     if before.manifest.comparable_key == after.manifest.comparable_key:
         return
-    left, right = to_json(before.manifest.resolved), to_json(after.manifest.resolved)
+    left, right = (_brief_haystack(to_json(run.manifest.resolved)) for run in (before, after))
     reasons = [
         f"{key} ({_both(left.get(key), right.get(key))})" for key in COMPARABLE if left.get(key) != right.get(key)
     ]
     differences = ", ".join(reasons) or "a setting not listed here; different versions of the lab made them"
     raise NotComparable(f"{before.path} and {after.path} cannot be compared: they differ in {differences}")
+
+
+def _brief_haystack(resolved: dict[str, object]) -> dict[str, object]:
+    """Return resolved settings without the counts by conversation, which follow from the rest of the haystack."""
+    haystack = resolved.get("haystack")
+    if not isinstance(haystack, dict):
+        return resolved
+    rest = {name: value for name, value in haystack.items() if name not in ("memories", "conversations") and value}
+    return resolved | {"haystack": f"{haystack['memories']}{f' {json.dumps(rest)}' if rest else ''}"}
 
 
 def _both(left: object, right: object) -> str:

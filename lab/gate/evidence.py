@@ -19,27 +19,32 @@ from lab.gate.keys import BASELINE, CONTROL_ARM
 from lab.gate.policy import DIFFERENCES, Policy, Rule
 from lab.measures.catalogue import widest
 from lab.measures.score import more_measures, score_run
-from lab.replay.command import replay_command
+from lab.replay.command import arguments, replay_command
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
 
 Groups = Mapping[str, Sequence[float]]
-# What gives a measure values, by the name of the measure without its cutoff.
+# Why a measure may have no values, and what gives it some, by the name of the measure without its cutoff.
+NO_SCOPES = "scopes are not enforced", "replay with `--scope recorded`, or tags"
+NOTHING_SILENT = "no probe needs nothing", "judge silent turns (type needs_nothing) in the golden set"
+NO_MUST = "no must_remember memory was injected", "see `lab replay --labels` and `--categories`"
 GIVES_VALUES = {
-    "HardRules": "no memory is a hard rule; `lab replay --hard-rules N` samples N per conversation",
-    "StaleRecall": "no memory is superseded; record what replaced a memory (field `supersedes`)",
-    "Forbidden": "no memory is judged misleading; forbid some in the golden set (`lab golden judge`, key f)",
-    "CleanHit": "no probe has relevant memories; a golden set does that (`lab golden pool` starts one)",
-    "FalseRecall": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",
-    "FalseItems": "no probe needs nothing; judge silent turns (type needs_nothing) in the golden set",
-    "GoldNice": "no relevant memory is labelled nice_to_have; see `lab replay --labels`",
-    "BackboneDuplication": "no arm has a Working Set with lines; enable it in the configuration of an arm "
-    "(workingSet.enabled), and `lab replay --categories detected` if the set records no categories",
-    "WrongScope": "scopes are not enforced; replay with `--scope recorded`, or tags",
-    "AnyWrongScope": "scopes are not enforced; replay with `--scope recorded`, or tags",
-    "MustRepeat": "no must_remember memory was injected; see `lab replay --labels` and `--categories`",
-    "MustStreak": "no must_remember memory was injected; see `lab replay --labels` and `--categories`",
+    "HardRules": ("no memory is a hard rule", "`lab replay --hard-rules N` samples N per conversation"),
+    "StaleRecall": ("no memory is superseded", "record what replaced a memory (field `supersedes`)"),
+    "Forbidden": ("no memory is judged misleading", "forbid some in the golden set (`lab golden judge`, key f)"),
+    "CleanHit": ("no probe has relevant memories", "a golden set does that (`lab golden pool` starts one)"),
+    "FalseRecall": NOTHING_SILENT,
+    "FalseItems": NOTHING_SILENT,
+    "GoldNice": ("no relevant memory is labelled nice_to_have", "see `lab replay --labels`"),
+    "BackboneDuplication": (
+        "no arm has a Working Set with lines",
+        "enable it in an arm's configuration (workingSet.enabled); add `--categories detected` if none is recorded",
+    ),
+    "WrongScope": NO_SCOPES,
+    "AnyWrongScope": NO_SCOPES,
+    "MustRepeat": NO_MUST,
+    "MustStreak": NO_MUST,
 }
 
 
@@ -64,16 +69,16 @@ class Evidence:
         """Return the pairs that a rule judges, if its measure has values."""
         return (self.control if rule.against == CONTROL_ARM else self.pairs).get(rule.measure)
 
-    def why_nothing(self, measure: str) -> str:
-        """Return why a measure has no values, and what would give it some."""
+    def why_nothing(self, measure: str) -> tuple[str, str | None]:
+        """Return why a measure has no values, and what would give it some, if that is known."""
         stem, _, cutoff = measure.partition("@")
         if cutoff.isdigit() and int(cutoff) > self.depth:
-            return f"the arm returns at most {self.depth} items, so there is no value at {cutoff}; use @{self.depth}"
+            return f"the arm returns at most {self.depth} items, so there is no value at {cutoff}", f"use @{self.depth}"
         if stem in GIVES_VALUES:
             return GIVES_VALUES[stem]
         if not self.slices:
-            return "not measured; measures of relevance need a golden set (`lab golden pool` starts one)"
-        return "not measured"
+            return "not measured", "measures of relevance need a golden set (`lab golden pool` starts one)"
+        return "not measured", None
 
 
 class Compared(NamedTuple):
@@ -136,7 +141,7 @@ def locate_arm(run: RunDirectory, name: str, where: str) -> tuple[RunDirectory, 
     if name in run.arms or ":" in name:
         return locate(run, name)
     given = run.manifest.asked.get("arms")
-    asked = dict(run.manifest.asked) | {"arms": [*(given if isinstance(given, list | tuple) else ()), name]}
+    asked = arguments(run.manifest) | {"arms": [*(given if isinstance(given, list | tuple) else ()), name]}
     out = Path(run.path).with_name(f"{Path(run.path).name}-{name}")
     raise UnusableInput(
         f"{where}: {run.path} has no arm {name!r}; it has: {', '.join(run.arms)}. A run with it: "

@@ -88,8 +88,12 @@ HEAD = {
     "name": Key(TEXT, "The policy's name in outputs."),
     "about": Key(TEXT, "What passing means, in one sentence."),
     "rollback": Key(TEXT, "One line: what to do unless the verdict is a pass."),
+    "rollback_selection": Key(
+        TEXT, "One line: what to do for the selection policy alone. Left out if the baseline's policy is already live."
+    ),
     "minimum_conversations": Key(_whole_number(2), "Fewest conversations over which guard and improve rules decide."),
     "minimum_receipts": Key(_whole_number(1), "Fewest answered recalls over which receipts rules pass."),
+    "maximum_receipts": Key(_whole_number(1), "Most answered recalls that the limits are meant for; more are noted."),
     "level": Key(LEVEL, "One-sided significance level of a pass; default .05."),
     "fail_level": Key(LEVEL, "Significance level of a fail; default: level. A smaller one makes false alarms rarer."),
 }

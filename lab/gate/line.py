@@ -69,11 +69,14 @@ def line(rule: Rule, status: str, reason: str, settles: str | None = None, **num
     return Line(rule.kind, rule.measure, status, rule.critical, f"{rule.measure}: {reason}", settles, **numbers)
 
 
-def lacking(rule: Rule, why: str) -> Line:
-    """Return the line of a rule for which there is no data; its ``without_data`` says what that means."""
+def lacking(rule: Rule, why: str, remedy: str | None = None) -> Line:
+    """Return the line of a rule without data: the cause, and what gives it some.
+
+    The rule's ``without_data`` says what the status is.
+    """
     if rule.without_data == INCONCLUSIVE:
-        return line(rule, INCONCLUSIVE, "there is nothing to measure", why)
-    return line(rule, ERROR if rule.without_data == ERROR else SKIPPED, why)
+        return line(rule, INCONCLUSIVE, f"there is nothing to measure: {why}", remedy)
+    return line(rule, ERROR if rule.without_data == ERROR else SKIPPED, f"{why}; {remedy}" if remedy else why)
 
 
 def bounds(rule: Rule) -> str:

@@ -58,7 +58,7 @@ def judge_compared(policy: Policy, rules: Sequence[Rule], data: Evidence) -> Ite
         own = [test for test in tests if test.rule is rule]
         if rule.kind == "limit":
             values = data.candidate.get(rule.measure)
-            yield _limit(rule, values) if values else lacking(rule, data.why_nothing(rule.measure))
+            yield _limit(rule, values) if values else lacking(rule, *data.why_nothing(rule.measure))
         elif not own:
             yield from _untested(rule, data, policy)
         for test in own:
@@ -91,7 +91,7 @@ def _untested(rule: Rule, data: Evidence, policy: Policy) -> Iterator[Line]:
         why = f"no probe has a value of the slice {rule.of!r}; slices: {', '.join(names) or 'none'}"
         yield replace(line(replace(rule, critical=False), SKIPPED, why), slice=rule.of, against=arm)
     else:
-        yield replace(lacking(rule, data.why_nothing(rule.measure)), against=arm)
+        yield replace(lacking(rule, *data.why_nothing(rule.measure)), against=arm)
 
 
 def _arm(rule: Rule, policy: Policy) -> str | None:

@@ -12,13 +12,16 @@ from lab.errors import UnusableInput
 from lab.files import dump_json, read_text, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.verdict import SCHEMA, Verdict
+from lab.gate.verdict import NO_AUDIT, SCHEMA, Verdict
+from lab.measures.catalogue import in_words
 from lab.runs.trial import trial_line
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
 # GitHub shows this many annotations of a step; a summary of this many bytes fits a comment as well.
 MOST_ANNOTATIONS = 10
 MOST_SUMMARY = 60_000
+# Failing rules that the headline puts in words; what follows it lists all.
+MOST_NAMED = 3
 _MOST_CELL = 2_000
 _NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _METRICS_BEGIN = "# HELP lab_gate_verdict "
@@ -64,18 +67,62 @@ def _is_ours(path: Path) -> bool:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return the verdict in one line: go or no-go if the policy names a rollback; reasons for a trial in brackets.
+    """Return the verdict in one line: the clauses of :func:`clauses`."""
+    return "; ".join(clauses(verdict))
 
-    If the policy has a control, the line says whether the candidate is worth having beside it; if the arms were not
-    judged alike, it says so.
+
+def clauses(verdict: Verdict) -> list[str]:
+    """Return what a verdict says first: the decision, then what stands beside it.
+
+    The decision is go or no-go if the policy names a rollback; reasons for a trial are in brackets. If critical rules
+    fail, it says why in words; with a rollback, what to do comes next, and the rules below it say why. If the policy
+    has a control, the second clause says whether the candidate is worth having beside it. If the arms were not judged
+    alike, the last one says so.
     """
-    parts = [_decided(verdict) + (f" [{trial}]" if (trial := trial_line(verdict.trial)) else "")]
+    decided = _decided(verdict) + (f" [{trial}]" if (trial := trial_line(verdict.trial)) else "")
+    failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
+    words = list(map(_in_words, failing[:MOST_NAMED])) if verdict.rollback is None else []
+    if words and len(failing) > MOST_NAMED:
+        words.append(f"and {counted(len(failing) - MOST_NAMED, 'more rule')} {FAIL}")
+    parts = [f"{decided}: {'; '.join(words)}" if words else decided]
     if verdict.control:
         parts.append(verdict.control.sentence)
     if verdict.judged and verdict.judged["apart"]:
         shares = ", ".join(number(share) for share in verdict.judged["shares"].values())
         parts.append(f"the arms are not judged alike (Judged@{verdict.judged['k']} {shares})")
-    return "; ".join(parts)
+    return parts
+
+
+def _in_words(line: Line) -> str:
+    """Return what a rule found as a clause with the rule's label; its numbers if the measure has no sentence."""
+    if line.candidate is None:
+        return line.label
+    if line.baseline is None:
+        return f"{line.label} {line.candidate:.4g}" + (
+            f", where the policy requires {line.limit}" if line.limit else ""
+        )
+    if clause := in_words(line.measure, line.candidate, line.baseline):
+        part = f" [{line.slice}]" if line.slice else ""
+        return f"{clause} ({line.measure}{part}{f' against {line.against}' if line.against else ''})"
+    return f"{line.label} {number(line.candidate)} against {number(line.baseline)}"
+
+
+def passing(verdict: Verdict) -> str:
+    """Return what passing means by the policy, as a sentence that cannot be read as the result."""
+    return f"Passing {'means' if verdict.status == PASS else 'would mean'}: {verdict.about}"
+
+
+def by_status(lines: Sequence[Line]) -> list[str]:
+    """Return the names of the critical rules that did not pass, then of the advisory ones that fail, by status."""
+    titles = {ERROR: "Could not be measured", FAIL: "Fails", INCONCLUSIVE: "Inconclusive"}
+    named = [
+        (title, [line.name for line in lines if line.critical and line.status == status])
+        for status, title in titles.items()
+    ]
+    advisory = [line.name for line in lines if not line.critical and line.status == FAIL]
+    return [
+        f"{title}: {', '.join(names)}." for title, names in (*named, ("Advisory rules that fail", advisory)) if names
+    ]
 
 
 def notes(verdict: Verdict) -> list[str]:
@@ -114,6 +161,10 @@ def rollback(verdict: Verdict) -> str | None:
     silent = verdict.audit["silent"] if verdict.audit else None
     if verdict.status == ERROR and silent:
         return f"{silent[0].upper()}{silent[1:]} To roll back anyway: {verdict.rollback}"
+    if verdict.status == ERROR and verdict.audit is None and any(line.kind == "receipts" for line in verdict.lines):
+        return (
+            f"No live receipts were judged: the policy {'; '.join(NO_AUDIT)}. To roll back anyway: {verdict.rollback}"
+        )
     if verdict.status != INCONCLUSIVE:
         return f"Roll back: {verdict.rollback}"
     return f"{_keep_open(verdict)} To roll back anyway: {verdict.rollback}"
@@ -241,7 +292,7 @@ def summary(verdict: Verdict) -> str:
             "",
             *(line for note in notes(verdict) for line in (markdown(note), "")),
             *((f"**{markdown(advice)}**", "") if (advice := rollback(verdict)) else ()),
-            markdown(verdict.about),
+            markdown(passing(verdict)),
             "",
             "| | rule | why |",
             "| --- | --- | --- |\n",

@@ -136,7 +136,8 @@ class Policy:
     """A policy: the arms to compare, the minimum of evidence, and the rules by kind in the order of the file.
 
     ``level`` is the one-sided significance level of a pass, ``fail_level`` that of a fail. ``rollback`` tells the
-    operator what to do unless the verdict is a pass; ``file`` is the file of the policy.
+    operator what to do unless the verdict is a pass, ``rollback_selection`` what to do for the selection policy alone;
+    ``file`` is the file of the policy. With more than ``maximum_receipts`` answered recalls, the verdict says so.
     """
 
     name: str
@@ -146,9 +147,11 @@ class Policy:
     minimum_conversations: int
     rules: tuple[Rule, ...]
     minimum_receipts: int = 1
+    maximum_receipts: int | None = None
     level: float = 0.05
     fail_level: float = 0.05
     rollback: str | None = None
+    rollback_selection: str | None = None
     file: str | None = None
     control: Control | None = None
 
@@ -207,8 +210,9 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
         raise UnusableInput(f"{where}: has no rule, so it would pass everything; add a rule")
     if not any(rule.critical and rule.kind not in OF_CONTROL for rule in rules):
         raise UnusableInput(f"{where}: no rule is critical, so it cannot fail; make one critical")
-    if "\n" in kept.get("rollback", ""):
-        raise UnusableInput(f"{where}: rollback: has several lines; write one line")
+    for key in ("rollback", "rollback_selection"):
+        if "\n" in kept.get(key, ""):
+            raise UnusableInput(f"{where}: {key}: has several lines; write one line")
     named_arms = checked(arms, dict.fromkeys(ARMS, Key(TEXT, "")), f"{where}: comparison")
     levels = {"fail_level": kept.get("level", 0.05)}
     return Policy(

@@ -27,11 +27,14 @@ from lab.replay.config_notes import embedder_notes
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
 from lab.runs.trial import trial_of
+from lab.shape import optional
 
 __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
 
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3, ERROR: 4}
 SCHEMA = "lab.verdict.v1"
+# Why a rule on live receipts was not judged, and what to add.
+NO_AUDIT = "needs an audit of receipts", "add --receipts AUDIT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,8 @@ class Verdict:
 
     ``against`` is the path of the other run that the candidate was compared with, if any. ``audit`` describes the live
     receipts that were judged; if there were none, its ``silent`` says what to check. ``embedder`` holds notes on arms
-    configured for another embedder than the run's and on identical conversations, which count once. ``trial`` holds
+    configured for another embedder than the run's, on identical conversations, which count once, and on more recalls
+    than the policy is meant for. ``trial`` holds
     the reasons why the results are not evidence. ``control`` answers whether the candidate is worth having beside the
     policy's control. ``judged`` has Judged@k of the compared arms: ``k``, ``shares`` and, if they differ, ``apart``.
     """
@@ -137,7 +141,7 @@ def judge(
         policy.candidate if run else None,
         overall(lines),
         tuple(lines),
-        policy.rollback,
+        _rollback(policy, audit),
         str(against.path) if against else None,
         _receipts_judged(audit),
         tuple(
@@ -147,12 +151,35 @@ def judge(
                 if judged_run
                 for note in (*embedder_notes(judged_run.manifest.resolved), *equal_notes(judged_run))
             )
-        ),
+        )
+        + _long(policy, audit),
         trial_of(*_runs(policy, run, against)),
         _inputs(policy, run, against),
         answer_of(policy, lines),
         judged_shares,
     )
+
+
+def _long(policy: Policy, audit: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return a note if the policy's limits are not meant for so many recalls."""
+    answered = audit["recalls"]["answered"] if audit else 0
+    if policy.maximum_receipts is None or answered <= policy.maximum_receipts:
+        return ()
+    most = f"{policy.maximum_receipts:,}"
+    return (f"{answered:,} answered recalls: the policy is meant for at most {most} at a time; audit a shorter window",)
+
+
+def _rollback(policy: Policy, audit: Mapping[str, Any] | None) -> str | None:
+    """Return what to do unless the verdict is a pass.
+
+    The selection policy alone cannot be rolled back if every audited recall already used that of the baseline.
+    """
+    if policy.rollback is None or policy.rollback_selection is None:
+        return policy.rollback
+    modes = optional(dict(audit or {}), "selection_mode", dict, {}, "audit")
+    if {mode for mode, used in modes.items() if optional(used, "count", int, 0, "audit")} == {policy.baseline}:
+        return policy.rollback
+    return f"{policy.rollback}; for the selection policy alone, {policy.rollback_selection}"
 
 
 def key_of(policy: Policy) -> str:
@@ -222,17 +249,31 @@ def _unjudged(
 ) -> Line | None:
     """Return the line of a rule that lacks its input or does not apply to this run; None if it can be judged."""
     if rule.kind == "receipts":
-        return None if audit is not None else lacking(rule, "needs an audit of receipts; add --receipts AUDIT")
+        return None if audit is not None else _ungiven(policy, rule, *NO_AUDIT)
     if run is None:
-        return lacking(rule, "needs a run; name it: lab gate DIR")
+        return _ungiven(policy, rule, "needs a run", "name it: lab gate DIR")
     for key, expected in rule.only_where:
         actual = _resolved(rule, key, run, policy.candidate)
         if actual != expected:
             shown, shown_actual = (list(value) if isinstance(value, tuple) else value for value in (expected, actual))
             return line(rule, SKIPPED, f"applies only if {key} is {shown!r}; here it is {shown_actual!r}")
     if rule.kind == "exact" and against is None:
-        return lacking(rule, "needs a run to compare with; add --against DIR2")
+        return lacking(rule, "needs a run to compare with", "add --against DIR2")
     return None
+
+
+def _ungiven(policy: Policy, rule: Rule, why: str, remedy: str) -> Line:
+    """Return the line of a rule whose input was not given.
+
+    All rules on that input have one cause and so one status: that of the most severe ``without_data`` among them. A
+    rule's own ``without_data`` is about data that its input lacks.
+    """
+    of_receipts = rule.kind == "receipts"
+    severity = ("skip", "inconclusive", "error")
+    without = max(
+        (other.without_data for other in policy.rules if (other.kind == "receipts") == of_receipts), key=severity.index
+    )
+    return lacking(replace(rule, without_data=without), why, remedy)
 
 
 def _resolved(rule: Rule, key: str, run: RunDirectory, candidate: str) -> object:

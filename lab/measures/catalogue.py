@@ -65,6 +65,12 @@ def entry_of(measure: str) -> Measure | None:
     return BY_NAME.get(stem) or BY_NAME.get(stem.partition("(rel=")[0])
 
 
+def in_words(measure: str, candidate: float | None, baseline: float | None) -> str | None:
+    """Return the means of two arms as a clause; None if the measure has no sentence."""
+    entry = entry_of(measure)
+    return entry.sentence.format(candidate=candidate, baseline=baseline) if entry and entry.sentence else None
+
+
 def canonical(name: str) -> str:
     """Return the name of a measure given by name or alias: ``hit@5`` is Success@5, ``MRR`` is RR."""
     stem, at, k = name.partition("@")

@@ -262,7 +262,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
         files, pairs = gathered.files, [(recording, GoldenSet()) for recording in gathered.recordings]
     else:
         files = files_of(path, form)
-        pairs = [pair for file in files for pair in form.read(file, chosen)]
+        pairs = [pair for file in files for pair in _read_file(file, form, chosen)]
     recordings = tuple(sorted((recording for recording, _ in pairs), key=lambda recording: recording.conversation))
     if not recordings:
         raise UnusableInput(f"{path}: contains no conversation")
@@ -286,6 +286,27 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
         digests = {name: gathered.digests[file] for name, file in names.items() if file in gathered.digests}
         library = replace(library, names=names, digests=digests, inventory=gathered.inventory)
     return with_golden(library, golden)
+
+
+def _read_file(file: Path, form: Format, memories: str) -> list[tuple[Recording, GoldenSet]]:
+    """Return what a file holds. If it cannot be read, the error names another format that can read it."""
+    try:
+        return form.read(file, memories)
+    except UnusableInput as error:
+        others = [other for other in FORMATS.values() if other is not form and _can_read(other, file)]
+        if not others:
+            raise
+        names = " or ".join(f"--format {other.name}" for other in others)
+        raise UnusableInput(f"{error}. It was read as format {form.name!r}; use {names}") from None
+
+
+def _can_read(form: Format, file: Path) -> bool:
+    if form.gather or not file.match(form.pattern):
+        return False
+    try:
+        return bool(form.read(file, form.memories[0]))
+    except UnusableInput:
+        return False
 
 
 def _require_writable_names(recording: Recording, path: Path) -> None:

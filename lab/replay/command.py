@@ -7,9 +7,16 @@ from dataclasses import MISSING, fields
 from shlex import join
 
 from lab.replay.plan import ReplayRequest
+from lab.runs.manifest import Manifest
 
 # Arguments whose options are spelt differently.
 OPTIONS = {"arms": "--arm", "faults": "--fault"}
+
+
+def arguments(manifest: Manifest) -> dict[str, object]:
+    """Return the arguments of a run, with the haystack in place of the default that chose it."""
+    haystack = manifest.resolved.haystack
+    return dict(manifest.asked) | ({"haystack": haystack.memories} if haystack else {})
 
 
 def replay_command(asked: Mapping[str, object], out: str = "DIR") -> str:

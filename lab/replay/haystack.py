@@ -137,8 +137,10 @@ def with_haystack(
     if lacking:
         most, conversation = min(lacking)
         left_out = counts[conversation]
+        names = [str(path), *(supply.name for supply in supplies if supply.name)]
         raise TooFew(
-            f"haystack {number}: {path} supplies at most {most} for every conversation (least for {conversation!r}, "
+            f"haystack {number}: {' and '.join(names)} {'supply' if len(names) > 1 else 'supplies'} at most {most} for "
+            f"every conversation (least for {conversation!r}, "
             f"without {counted(left_out.duplicates, 'near-duplicate')} and "
             f"{counted(left_out.hard_rules, 'hard rule')}); use --haystack {most}, or add another set with "
             "--haystack-from SET[:FORMAT]",

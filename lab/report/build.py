@@ -15,9 +15,9 @@ from typing import Any
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
-from lab.measures.catalogue import MEASURES, direction, entry_of
+from lab.measures.catalogue import MEASURES, direction, entry_of, in_words
 from lab.measures.score import headlines, score_run, summarise, with_judged
-from lab.replay.command import replay_command
+from lab.replay.command import arguments, replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
 from lab.report.comparison import WIDE, gains, judged, moves, notes, shown, wide, worse
@@ -116,6 +116,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "probes with gold": next(iter(summary["arms"].values()))["n"],
         "format": resolved.format,
         "memories": resolved.memories,
+        "haystack": run.haystack,
         "labels": run.labels,
         "scope": resolved.scope,
         "profile": resolved.profile,
@@ -134,10 +135,10 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     known, arms = hashes(run), configs(run)
     verdict, stale = verdict_model(run)
     trial = trial_line(trial_of(run))
-    contract = contract_table(summary["arms"])
+    contract = contract_table(summary["arms"], run.cutoff)
     return {
         "title": f"Recall report ({trial})" if trial else "Recall report",
-        "sentence": sentence(comparison, run.labels) if comparison else alone(run, summary),
+        "sentence": sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
         "verdict": verdict,
         "stale": stale,
         "embedder": embedder_notes(resolved),
@@ -165,7 +166,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "more_hashes": max(0, len(known) - MOST_HASHES),
         "configs": arms[:MOST_CONFIGS],
         "more_configs": max(0, len(arms) - MOST_CONFIGS),
-        "command": replay_command(run.manifest.asked),
+        "command": replay_command(arguments(run.manifest)),
     }
 
 
@@ -211,13 +212,15 @@ def alone(run: RunDirectory, summary: Mapping[str, Any]) -> str:
         if (entry := entry_of(name)) and entry.sentence and (value := means["measures"].get(name)) is not None
     ]
     results = f": {'; '.join(parts)}" if parts else ""
-    return f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}{results}."
+    return (
+        f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}, {run.haystack}{results}."
+    )
 
 
 def sentence(comparison: Comparison, labels: str) -> str:
     """Return the result in one sentence: each primary measure with its interval, then other measures that got worse.
 
-    ``labels`` names the source of the importance labels.
+    ``labels`` names the source of the importance labels, and the haystack.
     """
     primary = {difference.measure.partition("@")[0]: difference for difference in shown(comparison)}
     conversations = max((difference.conversations for difference in comparison.differences), default=0)
@@ -241,12 +244,8 @@ def sentence(comparison: Comparison, labels: str) -> str:
 
 
 def _harm(difference: Difference) -> str:
-    entry = entry_of(difference.measure)
-    if not entry or not entry.sentence:
-        return moves(difference)
-    return (
-        f"{entry.sentence.format(candidate=difference.candidate, baseline=difference.baseline)} ({difference.measure})"
-    )
+    clause = in_words(difference.measure, difference.candidate, difference.baseline)
+    return f"{clause} ({difference.measure})" if clause else moves(difference)
 
 
 def _interval(difference: Difference) -> str:

@@ -46,16 +46,17 @@ class ReportData:
 
     @property
     def source(self) -> str:
-        """The source line of a figure: run, recordings, labels, model."""
+        """The source line of a figure: run, recordings, labels, haystack, model."""
         return source_of(self.run)
 
 
 def source_of(run: RunDirectory) -> str:
-    """Return the source line of a figure: run, recordings, labels, model."""
+    """Return the source line of a figure: run, recordings, labels, haystack, model."""
     resolved = run.manifest.resolved
     return (
         f"recall lab, run {run.manifest.run_key[:12]}: {resolved.format} recordings, "
-        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, {resolved.embedder_model}"
+        f"{counted(len(run.conversations), 'conversation')}, labels {run.labels}, "
+        f"{run.haystack}, {resolved.embedder_model}"
     )
 
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from lab.compare.paired import Comparison
 from lab.errors import UnusableInput
 from lab.formatting import milliseconds, number
-from lab.gate.line import FAIL
-from lab.gate.outputs import deciding_first, headline, reason, rollback
+from lab.gate.outputs import by_status, clauses, deciding_first, headline, passing, reason, rollback
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
 from lab.latency.quantiles import Quantile, least_n
@@ -18,9 +17,11 @@ from lab.measures.catalogue import direction, entry_of
 from lab.report.comparison import SLICED, sliced
 from lab.runs.directory import RunDirectory
 
-# Measures of safety checks and harms; the other measures are in the table of the arms.
+# Measures of safety checks and harms; the other measures are in the table of the arms. The first are cut at the number
+# of items that every arm can inject.
+CUT_HARMS = ("Forbidden", "CleanHit")
 CONTRACT = (
-    *("Future", "Duplicates", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope", "StaleRecall"),
+    *("StaleRecall", "Future", "Duplicates", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope"),
     *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems"),
 )
 MOST_LINES, MOST_SLICES = 40, 30
@@ -64,16 +65,19 @@ def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
     return {
         "status": verdict.status,
         "headline": headline(verdict),
-        "about": verdict.about,
+        "clauses": [f"{clause[0].upper()}{clause[1:]}." for clause in clauses(verdict)],
+        "passing": passing(verdict),
         "rollback": rollback(verdict),
-        "failing": [line.name for line in verdict.lines if line.status == FAIL and not line.critical],
+        "by_status": by_status(verdict.lines),
+        "has_slices": any(line.kind == "slice" for line in verdict.lines),
         "rules": Table("Rules", ("status", "rule", "why"), rows, max(0, len(order) - MOST_LINES), "verdict.json"),
     }
 
 
-def contract_table(arms: Mapping[str, Any]) -> Table:
+def contract_table(arms: Mapping[str, Any], cutoff: int) -> Table:
     """Return safety checks and harms by arm; a harm that never occurred is shown with its upper 95 % bound."""
-    names = [name for name in CONTRACT if any(means["measures"].get(name) is not None for means in arms.values())]
+    measures = (*(f"{name}@{cutoff}" for name in CUT_HARMS), *CONTRACT)
+    names = [name for name in measures if any(means["measures"].get(name) is not None for means in arms.values())]
     rows = [[arm, *(_kept(means, name) for name in names)] for arm, means in arms.items()] if names else []
     return Table("Safety checks and harms of every arm", ("arm", *names), rows)
 

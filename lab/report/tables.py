@@ -37,7 +37,8 @@ def text_table(
 ) -> str:
     """Return a table for a terminal, at most as wide as the terminal.
 
-    The first ``left`` columns are aligned left, the others right; None is a dash. Empty headers take no line. With more
+    The first ``left`` columns are aligned left, the others right; None is a dash. A row of one cell is a heading of the
+    rows below it, across all columns. Empty headers take no line. With more
     than three columns, or with ``whole_keys``, the first column is not wrapped unless it would take more than half of
     the width; rich cuts what does not fit.
     """
@@ -48,7 +49,7 @@ def text_table(
 
     # Without styles, so that the lab's output contains no escape sequences.
     console = Console(highlight=False, markup=False, emoji=False, color_system=None)
-    longest = max((cell_len(show(row[0])) for row in rows), default=0)
+    longest = max((cell_len(show(row[0])) for row in rows if len(row) > 1), default=0)
     no_wrap = (whole_keys or len(headers) > 3) and longest <= console.width // 2
     has_no_header = not any(headers)
     table = Table(
@@ -57,11 +58,14 @@ def text_table(
     for column, header in enumerate(headers):
         side: JustifyMethod = "left" if column < left else "right"
         table.add_column(header, justify=side, overflow="fold", no_wrap=column == 0 and no_wrap)
+    headings = [show(row[0]) for row in rows if len(row) == 1]
     for row in rows:
-        table.add_row(*(show(cell) for cell in row))
+        table.add_row(*(show(cell) for cell in row) if len(row) > 1 else ())
     with console.capture() as captured:
         console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    # rich has no cells across columns, so a heading takes the place of an empty row.
+    return "\n".join(line or headings.pop(0) for line in lines) if headings else "\n".join(lines)
 
 
 def show(value: object) -> str:

@@ -75,6 +75,11 @@ class RunDirectory:
         return str(self.manifest.resolved.labels)
 
     @property
+    def haystack(self) -> str:
+        """Short description of the memories of other conversations that were added to each conversation."""
+        return str(self.manifest.resolved.haystack or "no memories of other conversations added")
+
+    @property
     def labels_are_sampled(self) -> bool:
         """Whether another seed would sample other labels."""
         return self.manifest.resolved.labels.are_sampled

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lab.errors import Altered, NotARun, UnusableInput
 from lab.files import digest, read_json
+from lab.formatting import counted
 from lab.runs.records import from_json, schema_of, to_json
 from lab.systems.contract import ArmInfo
 
@@ -77,6 +78,16 @@ class Haystack:
     seed: int
     conversations: Mapping[str, HaystackCounts]
     sets: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def most_from_other_sets(self) -> int:
+        """The most memories of other sets that one conversation was given; 0 if they were named but not needed."""
+        return max((counts.from_other_sets for counts in self.conversations.values()), default=0)
+
+    def __str__(self) -> str:
+        most = self.most_from_other_sets
+        others = f", up to {most} of them from {', '.join(self.sets)}" if most else ""
+        return f"{counted(self.memories, 'memory')} of other conversations added to each{others}"
 
 
 @dataclass(frozen=True, slots=True)

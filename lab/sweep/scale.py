@@ -21,7 +21,6 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
-from lab.runs.manifest import Haystack
 from lab.runs.tables import read_table, table_of, write_table
 
 SIZES = (0, 25, 100, 400, 1_600, 6_400)
@@ -127,9 +126,9 @@ def scale(
             unavailable.append(size)
             continue
         haystack = run.manifest.resolved.haystack
-        if from_others := _from_others(haystack):
-            filled[size] = from_others
-            sets = tuple(haystack.sets) if haystack else ()
+        if haystack and haystack.most_from_other_sets:
+            filled[size] = haystack.most_from_other_sets
+            sets = tuple(haystack.sets)
         points += _points(run, size)
     if not points:
         raise UnusableInput(
@@ -151,10 +150,6 @@ def _replayed(request: ReplayRequest, out: Path, jobs: int, announce: Callable[[
     if outcome.failures:
         raise CannotMeasure(f"{counted(len(outcome.failures), 'conversation')} failed; see {out / 'failures.jsonl'}")
     return outcome.run
-
-
-def _from_others(haystack: Haystack | None) -> int:
-    return max((counts.from_other_sets for counts in haystack.conversations.values()), default=0) if haystack else 0
 
 
 def _points(run: RunDirectory, size: int) -> list[ScalePoint]:

@@ -94,6 +94,8 @@ def test_tally_scope_repeat_budget_and_lanes(figures: dict[str, Any]) -> None:
     # m1 and n1 of m1, n1, n3; nothing of the second turn of b.
     assert (figures["repeat"]["rate"], figures["repeat"]["turns"]) == (2 / 3 / 2, 2)
     assert figures["repeat"]["by"] == {"session": 4, "scope": 0}
+    # Four recalls are no full window.
+    assert (figures["repeat"]["distinct_share"], figures["repeat"]["distinct_windows"]) == (None, 0)
     assert figures["budget"] == {
         "recalls": 4,
         "truncated_rate": 1 / 4,

@@ -41,6 +41,11 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
         means = [scores["measures"][measure] for measure in measures]
         row = " | ".join(map(_shown, means))
         assert f"| `{arm}` | {row} | " in readme
+    judged = {arm: scores["measures"]["Judged@6"] for arm, scores in found["scores"]["arms"].items()}
+    below = {arm: _shown(mean) for arm, mean in judged.items() if mean < 1}
+    assert list(below) == ["bm25", "none"]
+    assert "Judged@6 is 1.000 for every arm but `bm25` ({bm25}, ".format(**below) in readme
+    assert "at one probe) and `none` ({none})".format(**below) in readme
     assert list(found["seconds"]) == STEPS
     assert min(found["seconds"].values()) >= 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -131,6 +132,7 @@ def test_compare_arm_with_itself_at_a_smaller_cutoff(make_run: MakeRun, run: Run
         ),
         ({"hard_rules": 1, "limit": 1}, "conversations (6 / 1), hard_rules (drawn 0 / 1, seed none / 0)"),
         ({"categories": "detected"}, "categories (recorded / detected)"),
+        ({"haystack": 20}, "haystack (none / 20)"),
     ],
 )
 def test_compare_incomparable_runs_names_the_differences(
@@ -141,6 +143,12 @@ def test_compare_incomparable_runs_names_the_differences(
         compare_arms(run, FIRST, f"{other.path}:{QUOTA}")
     assert str(refused.value).endswith(f"cannot be compared: they differ in {named}")
     assert refused.value.exit_code == 3
+
+
+def test_compare_runs_with_other_haystacks_names_their_sizes(make_run: MakeRun) -> None:
+    small, other = make_run(FIRST, haystack=20), make_run(QUOTA, haystack=10, seed=3)
+    with pytest.raises(NotComparable, match=re.escape('they differ in haystack (20 / 10 {"seed": 3})')):
+        compare_arms(small, FIRST, f"{other.path}:{QUOTA}")
 
 
 @pytest.mark.parametrize("same", [QUOTA, "{path}:" + QUOTA])

@@ -135,7 +135,7 @@ def test_absent_slice_is_skipped_with_the_known_ones() -> None:
     [
         ("HardRules", "`lab replay --hard-rules N`"),
         ("FalseRecall", "needs_nothing"),
-        ("Forbidden@6", "judged misleading"),
+        ("Forbidden@6", "lab golden judge"),
         ("WrongScope", "--scope recorded"),
         ("BackboneDuplication", "workingSet.enabled"),
     ],
@@ -145,6 +145,9 @@ def test_missing_data_can_be_inconclusive_and_names_the_option(measure: str, opt
     (line,) = judge_compared(POLICY, [rule], Evidence({}, {}, {}))
     assert (line.status, line.critical) == (INCONCLUSIVE, True)
     assert option in str(line.settles)
+    # The cause is in the reason, not among what would settle it.
+    assert line.reason.startswith(f"{measure}: there is nothing to measure: ")
+    assert not {"no", "not"} & set(str(line.settles).split())
     statuses = [
         next(judge_compared(POLICY, [replace(rule, without_data=other)], Evidence({}, {}, {}))).status
         for other in ("error", "skip")

@@ -107,7 +107,7 @@ def test_read_policy_opposite_direction_is_refused(tmp_path: Path, text: str, sa
         ),
         (HEAD + "limit = 3\n" + GUARD, "limit: expected [[limit]] tables"),
         (HEAD + GUARD + GUARD, "guard 2: a second rule on Success@6; set critical = false in one of them"),
-        (HEAD + GUARD + "margin = nan\n", "not TOML"),
+        (HEAD + GUARD + "margin = nan\n", "key 'margin' is given twice"),
         (HEAD + GUARD.replace("0.02", "inf"), "guard 1: margin: expected a number from 0 to 1000000, found inf"),
         (HEAD + GUARD + "critical = 1\n", "guard 1: critical: expected true or false, found 1"),
         (HEAD + GUARD + 'slices = "type"\n', "guard 1: slices: expected a list of names, found 'type'"),

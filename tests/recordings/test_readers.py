@@ -61,6 +61,23 @@ def test_read_file_with_any_suffix(write: Write) -> None:
     assert (library.files, library.memories, library.format) == ((path,), "recorded", FORMATS["lab"])
 
 
+@pytest.mark.parametrize("name", ["locomo", "realmem"])
+def test_read_file_of_another_format_names_that_format(sample: Callable[..., Path], tmp_path: Path, name: str) -> None:
+    (path,) = sample(name, tmp_path).glob("*.json")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "lab")
+    assert str(caught.value).startswith(f"{path}:")
+    assert str(caught.value).endswith(f". It was read as format 'lab'; use --format {name}")
+
+
+def test_read_unreadable_file_suggests_no_format(tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_text("[5]")
+    with pytest.raises(UnusableInput) as caught:
+        read_library(path, "lab")
+    assert "--format" not in str(caught.value)
+
+
 def test_read_folder_orders_files_and_conversations(tmp_path: Path, write: Write) -> None:
     later, sooner = write("a.jsonl", "zebra"), write("b.jsonl", "ant")
     write("inner/c.jsonl")

@@ -200,6 +200,8 @@ def test_haystack_from_another_set_fills_what_is_missing(operators: Path, tmp_pa
         (few / f"{name}.jsonl").write_bytes((operators / f"{name}.jsonl").read_bytes())
     with pytest.raises(TooFew, match=r"add another set with --haystack-from SET\[:FORMAT\]") as error:
         plan_of(few, haystack=200)
+    with pytest.raises(TooFew, match=f"haystack 90000: {few} and operators supply at most "):
+        plan_of(few, haystack=90_000, haystack_from=(str(operators),))
     plan = plan_of(few, haystack=200, haystack_from=(f"{operators}:lab",))
     assert plan.haystack is not None
     assert list(plan.haystack.sets) == ["operators"]

@@ -105,7 +105,7 @@ def test_tables_are_cut_with_a_command_for_the_rest(run: RunDirectory, monkeypat
 
 def test_contract_table_bounds_harms_never_seen(run: RunDirectory) -> None:
     arms = summarise(score_run(run), read_gold(run), run.arms)["arms"]
-    table = sections.contract_table(arms)
+    table = sections.contract_table(arms, run.cutoff)
     by_arm = {row[0]: dict(zip(table.headers[1:], row[1:], strict=True)) for row in table.rows}
     bound = arms["none"]["unseen"]["AnyWrongScope"]["at_most"]
     assert by_arm["none"]["AnyWrongScope"] == f"0 (≤ {bound:.2%})"

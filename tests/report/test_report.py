@@ -17,7 +17,7 @@ from lab.cli.main import app
 from lab.compare.paired import compare_arms
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_atomically
-from lab.gate.line import FAIL, Line
+from lab.gate.line import FAIL, PASS, Line
 from lab.gate.outputs import headline
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
@@ -29,7 +29,7 @@ from lab.report.comparison import notes, shown
 from lab.report.drawings import FIGURES
 from lab.report.explanation import explanation_text
 from lab.report.flipped import flipped
-from lab.report.sections import verdict_model
+from lab.report.sections import contract_table, verdict_model
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.sweep.draws import MODES, SHARES
@@ -271,8 +271,13 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     assert len(model["rules"].rows) == len(verdict.lines)
     # Failing advisory rules are shown with the verdict.
     harm = Line("limit", "Forbidden@6", FAIL, False, "why")
-    write_atomically(run.path / "verdict.json", dump_json(replace(verdict, lines=(*verdict.lines, harm)).as_json()))
+    sliced = Line("slice", "Success@6", PASS, False, "why", slice="type=todo")
+    changed = replace(verdict, status=FAIL, lines=(*verdict.lines, harm, sliced), about="It does no harm.")
+    write_atomically(run.path / "verdict.json", dump_json(changed.as_json()))
     build_report(run)
+    html = (run.path / "report.html").read_text("utf-8")
+    assert "<p>Passing would mean: It does no harm.</p>" in html
+    assert "The policy has slice rules of its own, which are tested" in html
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
         assert re.search(r"Advisory rules that fail: .*limit Forbidden@6 \(advisory\)\.", text)
@@ -281,6 +286,14 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
         write_atomically(run.path / "verdict.json", dump_json(value))
         with pytest.raises(UnusableInput, match="not a verdict of `lab gate`"):
             build_report(run)
+
+
+def test_contract_table_has_misleading_memories_and_clean_hits() -> None:
+    means = {"measures": {"Forbidden@6": 0.441, "CleanHit@6": 0.447, "Future": 0.0}, "unseen": {}}
+    table = contract_table({"tier_quota_v1": means}, 6)
+    assert table.headers == ("arm", "Forbidden@6", "CleanHit@6", "Future")
+    assert table.rows == [["tier_quota_v1", "0.4410", "0.4470", "0.0000"]]
+    assert contract_table({"tier_quota_v1": means}, 4).headers == ("arm", "Future")
 
 
 def test_replay_command_reproduces_the_arguments(hostile: RunDirectory) -> None:
@@ -303,7 +316,7 @@ def test_report_of_one_arm_has_no_comparison(make_run: MakeRun) -> None:
     (row,) = data["table"]
     means = dict(zip(data["columns"], row[1:], strict=True))
     said = (
-        f"hybrid alone, 1 conversation, labels {run.labels}: a relevant memory is injected at "
+        f"hybrid alone, 1 conversation, labels {run.labels}, {run.haystack}: a relevant memory is injected at "
         f"{means['Success@6']:.0%} of the probes; "
     )
     page = (run.path / "report.html").read_text("utf-8")
