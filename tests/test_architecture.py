@@ -65,7 +65,7 @@ def test_docs_list_every_command(command: str) -> None:
 def test_docs_name_no_unknown_command(page: str) -> None:
     # Between backticks, or at the start of an indented example.
     text = (ROOT / page).read_text("utf-8")
-    named = re.findall(r"(?:`|^ {4}(?:\S+/)?)lab ([a-z]+(?: [a-z]+)?)", text, re.MULTILINE)
+    named = re.findall(r"(?:`|^ {4}(?:\S+/)?)lab ([a-z][a-z-]*(?: [a-z][a-z-]*)?)", text, re.MULTILINE)
     # `lab gate DIR` is short for `lab gate judge DIR`.
     known = {*_commands(), "gate"}
     assert named

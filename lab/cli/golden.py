@@ -38,6 +38,7 @@ OWN_FORMAT = "lab"
 FormatOf = Annotated[str, typer.Option("--format", help="Format of the recordings.")]
 # Up to this many judgements without a reason are listed one by one.
 FEW = 3
+COUNTS = ("probes", "with_gold", "captures")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -72,6 +73,9 @@ def pool(
             metavar="PATH", parser=golden_at, help="Leave out the memories that this golden set already judges."
         ),
     ] = None,
+    captures: Annotated[
+        bool, typer.Option("--captures", help="Pool the candidates of every turn, to judge what should be kept.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Pool the memories that several arms recall, to be judged."""
@@ -79,11 +83,14 @@ def pool(
     from lab.golden.read import read_golden
     from lab.golden.write import write_new
     from lab.recordings.readers import not_among
-    from lab.replay.pool import Chosen, make_pool
+    from lab.replay.pool import Chosen, make_capture_pool, make_pool
 
     not_among(Path(request.path), request.format, out)
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []
-    pooled = make_pool(request, depth, Chosen((*(turn or ()), *again), every, turns), announce)
+    chosen = Chosen((*(turn or ()), *again), every, turns)
+    if captures and (any(chosen) or unjudged or request.arms):
+        raise UnusableInput("--captures pools every candidate of every turn; give no arms, turns or --unjudged")
+    pooled = make_capture_pool(request) if captures else make_pool(request, depth, chosen, announce)
     if unjudged:
         pooled = pooled.without(judged_keys(read_golden(unjudged), aside(unjudged)), unjudged)
     write_new(out, pooled.as_bytes())
@@ -202,6 +209,8 @@ def lint(
         judged = f"{report.relevant} relevant, {report.forbidden} forbidden, {report.refused} irrelevant"
         judged += f", {report.unjudged} unjudged" if report.unjudged else ""
         emit_folded(f"{counted(report.probes, 'probe')}, {report.silent} of them need nothing; judgements: {judged}")
+        if report.captures:
+            emit_folded(f"captures: {', '.join(f'{count} {name}' for name, count in report.captures.items())}")
         if report.conditions:
             emit_folded(
                 f"planted conditions: {', '.join(f'{name} {count}' for name, count in report.conditions.items())}"
@@ -294,19 +303,19 @@ def split(
     from lab.golden.write import golden_bytes, write_new_folder
 
     halves = dict(zip(("dev", "test"), split_set(read_golden(path), share, seed), strict=True))
-    write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.probes) for name, half in halves.items()})
+    write_new_folder(out, {f"{name}.jsonl": golden_bytes(half.judged) for name, half in halves.items()})
     counts: dict[str, dict[str, Any]] = {}
     for name, half in halves.items():
-        conversations = sorted({probe.conversation for probe in half.probes})
-        gold = sum(bool(probe.relevant) for probe in half.probes)
-        counts[name] = {"conversations": conversations, "probes": len(half.probes), "with_gold": gold}
+        conversations = sorted({probe.conversation for probe in half.judged})
+        numbers = (len(half.probes), sum(bool(probe.relevant) for probe in half.probes), len(half.captures))
+        counts[name] = {"conversations": conversations} | dict(zip(COUNTS, numbers, strict=True))
     if as_json:
         emit_json(counts)
         return
     emit_table(
-        ["file", "conversations", "probes", "with gold"],
+        ["file", "conversations", "probes", "with gold", "captures"],
         [
-            [f"{name}.jsonl", len(half["conversations"]), half["probes"], half["with_gold"]]
+            [f"{name}.jsonl", len(half["conversations"]), *(half[count] for count in COUNTS)]
             for name, half in counts.items()
         ],
     )

@@ -31,6 +31,24 @@ from lab.recordings.model import GLOBAL, Memory, Recording, Turn
 PASTED = "text:"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 NAMES = {"0": "no", "1": "helps", "2": "needed", FORBIDDEN: "forbidden"}
+KEPT = {"0": "do not keep", "1": "useful", "2": "keep", FORBIDDEN: "never store"}
+CAPTURE = "capture"
+CAPTURE_HELP = """
+Which of these lines of the turn should an assistant remember?
+
+0  no: small talk, a question, a quotation, output of a tool, already said
+1  useful       2  keep: the assistant does harm without it, or must ask again
+f  never store: a password, a key, a token
+n  note on the selected line            N  note on the turn
+r  grade the rest 0                     x  nothing to keep: grade all 0
+Enter  finish this turn                 s  skip this turn
+u  undo the last decision               up down, j k  move in the list
+left right  another turn                PgUp PgDn  scroll the conversation
+space  page through a long line
+q  quit; run the command again to continue
+
+Every decision is saved at once.
+"""
 HELP = """
 0  not relevant    1  helps    2  needed: wrong or unsafe without it
 f  forbidden: it would mislead (superseded, similar, of another project)
@@ -60,6 +78,7 @@ class Desk:
         for sheet in judging.sheets():
             _check(sheet, recordings.get(sheet.conversation), judging.out)
         self.judging = judging
+        self.captures = judging.pool.captures
         self._recordings = recordings
         self.position = 0
         self.cursor = 0
@@ -142,7 +161,7 @@ class Desk:
             self.mode, self.typed = "note", self.sheet.notes.get(items[self.cursor], "")
         elif key == "N":
             self.mode, self.typed = "reason", self.sheet.reason
-        elif key == "/":
+        elif key == "/" and not self.captures:
             self.mode, self.typed, self._kept, self.cursor = "search", "", self.cursor, 0
         elif key == "r":
             if self.sheet.unjudged:
@@ -209,7 +228,8 @@ class Desk:
         before = self.sheet.marks.get(memory, grade)
         self._decide("grade", memory, grade)
         if before != grade:
-            self.message = f"{NAMES[before]} before, {NAMES[grade]} now: {shown(self._memory(memory).text)}"
+            names = KEPT if self.captures else NAMES
+            self.message = f"{names[before]} before, {names[grade]} now: {shown(self._memory(memory).text)}"
         sheet = self.sheet
         if sheet.unjudged:
             ungraded = [index for index, item in enumerate(sheet.items) if item not in sheet.marks]
@@ -218,7 +238,11 @@ class Desk:
             self._ask_type()
 
     def _ask_type(self) -> None:
-        self.mode = "type"
+        """Ask what the turn tests, unless it is judged for what to keep of it."""
+        if self.captures:
+            self._done(CAPTURE)
+        else:
+            self.mode = "type"
 
     @property
     def types(self) -> list[str]:
@@ -276,7 +300,7 @@ class Desk:
 
     def _lines(self, columns: int, rows: int) -> list[Line]:
         if self.mode == "help":
-            body = [("", cut(line, columns)) for line in HELP.splitlines()]
+            body = [("", cut(line, columns)) for line in (CAPTURE_HELP if self.captures else HELP).splitlines()]
             return [*bar("keys", columns), *body, *[("", "")] * (rows - len(body) - 3), keys_line("any key: back")][
                 :rows
             ]
@@ -351,6 +375,8 @@ class Desk:
             more = "" if self.sheet.relevant else f"   Enter: {NOTHING}"
             return [("bold", self.message), keys_line(f"a letter: choose{more}   Esc: back   u: undo")]
         keys = "0 no  1 helps  2 needed  f forbid  n note  / search  r rest 0  Enter done"
+        if self.captures:
+            keys = "0 no  1 useful  2 keep  f never store  n note  r rest 0  Enter done"
         more = "x nothing  s skip  u undo  q quit  ? help"
         return [("bold", self.message) if self.message else keys_line(keys), keys_line(more)]
 

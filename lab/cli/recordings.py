@@ -15,6 +15,7 @@ from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.recordings.inventory import Inventory
+    from lab.recordings.readers import Library
 
 
 def add_to(app: typer.Typer) -> None:
@@ -177,6 +178,14 @@ def convert(
     scopes: Annotated[
         str, typer.Option(help="raw, or validate scopes like scopePolicy.validationMode: normalize or strict.")
     ] = "raw",
+    candidates: Annotated[
+        bool,
+        typer.Option(
+            "--candidates",
+            help="Make each line or sentence of a turn a memory, to judge what should be kept (lab golden pool "
+            "--captures). Leaves out memories and probes.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Convert recordings and their golden set to the lab's format.
@@ -184,11 +193,13 @@ def convert(
     The result is read back and compared with the source.
     """
     from lab.recordings.convert import convert as write
+    from lab.replay.candidate_lines import with_candidates
     from lab.replay.scopes import with_valid_scopes
 
-    done = write(
-        path, format, out, memories=memories, name=name, change=lambda library: with_valid_scopes(library, scopes)
-    )
+    def change(library: Library) -> Library:
+        return with_valid_scopes(with_candidates(library) if candidates else library, scopes)
+
+    done = write(path, format, out, memories=memories, name=name, change=change)
     if as_json:
         emit_json(done.as_json())
         return

@@ -205,6 +205,8 @@ def _reachable(probe: Probe, recordings: Mapping[str, Recording]) -> list[str]:
     if probe.conversation not in recordings:
         raise UnusableInput(f"probe {probe.id} names conversation {probe.conversation!r}, which no recording has")
     recording = recordings[probe.conversation]
+    if probe.capture:
+        return [memory.key for memory in recording.memories if memory.key.rpartition("#")[0] == probe.turn]
     if probe.turn is None:
         return [memory.key for memory in recording.memories]
     turn = next((turn for turn in recording.turns if turn.key == probe.turn), None)

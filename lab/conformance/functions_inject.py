@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.conformance.records import Skip
-from lab.conformance.values import UNDEFINED
+from lab.conformance.values import UNDEFINED, NoJson
 from lab.retrieval.row import Row
 from lab.systems.openclaw.capture.receipt import capture_receipt
 from lab.systems.openclaw.config.settings import ReceiptSettings, WorkingSetSettings
-from lab.systems.openclaw.memory import importance_score, label_of_score, normal_label, resolve_label
+from lab.systems.openclaw.memory import importance_score, label_key, label_of_score, normal_label, resolve_label
 from lab.systems.openclaw.recall.budget import Budget, Slot, compose
 from lab.systems.openclaw.recall.receipt import REASONS, Final, LaneHit, lifecycle_receipt, prompt_comment, why_tier
 from lab.systems.openclaw.recall.todo import dedupe_cutoff_ms, is_stale, is_within_dedupe_window, stale_cutoff_ms
@@ -23,16 +23,18 @@ from lab.systems.openclaw.upstream.working_set import build_working_set
 from lab.utf16 import js_length
 
 Value = dict[str, Any]
-# Properties of every JavaScript object, which the plugin's alias table finds by accident.
-_BUILT_IN = ("constructor", "__proto__")
+# Properties of every JavaScript object, which the plugin's alias table finds by accident. The others have capitals, and
+# the plugin looks labels up in lower case. They are no labels here: that is a bug of the plugin, not a rule.
+_BUILT_IN = {"constructor": NoJson.FUNCTION, "__proto__": NoJson.OBJECT}
 
 
 def importance(record: Value) -> Any:
     """Run the engine's importance functions; None becomes undefined."""
     given, name = record["input"], record["fn"]
     label, score = (given.get(key) for key in ("label", "score"))
-    if label in _BUILT_IN:
-        raise Skip("a label that the plugin finds in its alias table by accident")
+    accident = _BUILT_IN.get(label_key(label)) if isinstance(label, str) else None
+    if accident and name in ("normalizeImportanceLabel", "resolveImportanceLabel"):
+        return accident
     if name == "normalizeImportance":
         result: Any = importance_score(given.get("value"))
     elif name == "importanceLabel":

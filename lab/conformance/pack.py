@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lab.conformance.capture_pack import captures_of, unclosed_block
 from lab.conformance.e2e import plugin_config
 from lab.conformance.functions_inject import budget
 from lab.conformance.functions_other import shown_clamp
 from lab.conformance.functions_select import tier_quota
+from lab.conformance.pack_tools import preflights, tool_calls
 from lab.conformance.records import FAILED, FileResult, Outcome, Record, Skip, describe_error, judge, tally
 from lab.conformance.scripted import Scripted, shown_row
 from lab.conformance.values import Difference, difference
@@ -66,10 +68,6 @@ def _unknown(value: Any) -> Runs:
     return _skipped("no check for this part", value)
 
 
-def _not_compared(value: Any) -> Runs:
-    return _skipped("capture, the tools and Wei Ji are not checked yet", value)
-
-
 def _config(plugin: str, config: Value) -> EngineConfig:
     """Return the configuration of a case, for the plugin of the design documents' days with its Working Set."""
     if plugin == HEAD:
@@ -89,8 +87,12 @@ def _skipped(why: str, value: Any) -> Runs:
 def _cases(cases: Sequence[Value]) -> Runs:
     for case in cases:
         name = case["name"]
-        if "kind" in case:
-            yield from _prefixed(name, _not_compared([case]))
+        if case.get("kind") == "capture":
+            yield from _prefixed(name, captures_of(case))
+        elif case.get("kind") == "tool":
+            yield from _prefixed(name, tool_calls(case, NO_VECTOR.get(case["embedding"])))
+        elif "kind" in case:
+            yield from _prefixed(name, _unknown([case]))
         else:
             no_vector = NO_VECTOR.get(case["embedding"])
             table = Scripted(case["rows"], words=case["fts"] == "ok", vectors=no_vector is None)
@@ -194,6 +196,10 @@ def _runs(dedupe: HookDedupe, at: int) -> bool:
     return not dedupe.is_repeat("session", 1, "how do we deploy?", at)
 
 
+def _unclosed(expected: Sequence[str]) -> Runs:
+    yield "stored", partial(unclosed_block, list(expected))
+
+
 def _equal(expected: Any, answer: Callable[[], Any]) -> Run:
     return lambda: difference(expected, answer())
 
@@ -211,6 +217,6 @@ PARTS: dict[str, Callable[[Any], Runs]] = {
     "docs_cold_lane": _docs,
     "ws_row_in_must_tier": _working_set_in_must_tier,
     "hook_dedupe": _hook,
-    "wei_ji": _not_compared,
-    "unclosed_artefact_capture": _not_compared,
+    "wei_ji": preflights,
+    "unclosed_artefact_capture": _unclosed,
 }

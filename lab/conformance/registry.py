@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from lab.conformance import functions_inject, functions_other, functions_scope, functions_select, tools, turns
+from lab.conformance import (
+    admin,
+    admin_calls,
+    capture,
+    functions_inject,
+    functions_other,
+    functions_scope,
+    functions_select,
+    tools,
+    turns,
+)
 from lab.conformance.records import Check, each
 
 # Files whose records are independent calls, by stem.
 FUNCTIONS: dict[str, Check] = {
     name: each(answer)
     for name, answer in {
+        "admin_units": admin.admin_units,
         "budget": functions_inject.budget,
+        "capture_units": capture.capture_units,
         "compare_hits": functions_select.compare_hits,
         "config": functions_other.config,
         "docs_input": functions_other.docs_input,
@@ -37,16 +49,11 @@ FUNCTIONS: dict[str, Check] = {
 
 # Files whose records depend on a recorded table.
 SEQUENCES: dict[str, Check] = {
+    "capture_pipeline": capture.capture_pipeline,
+    "e2e_admin": admin_calls.e2e_admin,
     "e2e_hook_dedupe": turns.hook_dedupe,
     "e2e_recall_tool": tools.recall_tool,
     "e2e_searches": turns.searches,
-}
-# Known files without a check, with the reason.
-UNCHECKED = {
-    "capture_units": "capture is not checked yet",
-    "capture_pipeline": "capture is not checked yet",
-    "admin_units": "the tools are not checked yet",
-    "e2e_admin": "the tools are not checked yet",
 }
 
 
@@ -55,7 +62,5 @@ def check_of(name: str) -> Check | None:
 
     Other files whose names begin with ``e2e_`` are checked as turns, so that deployments can add recordings.
     """
-    if name in UNCHECKED:
-        return None
     check = FUNCTIONS.get(name) or SEQUENCES.get(name)
     return check or (turns.turns if name.startswith("e2e_") else None)

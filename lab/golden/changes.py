@@ -67,9 +67,9 @@ def differences(before: GoldenSet, after: GoldenSet) -> Differences:
 
 
 def by_id(golden: GoldenSet) -> dict[str, Probe]:
-    """Return the probes by id. Raises :class:`UnusableInput` for a duplicate id."""
+    """Return the probes and captures by id. Raises :class:`UnusableInput` for a duplicate id."""
     probes: dict[str, Probe] = {}
-    for probe in golden.probes:
+    for probe in golden.judged:
         if probe.id in probes:
             raise UnusableInput(f"golden set: probe {probe.id} occurs twice; `lab golden lint` lists all duplicates")
         probes[probe.id] = probe
@@ -114,11 +114,8 @@ def split(golden: GoldenSet, share: float, seed: int) -> tuple[GoldenSet, Golden
     """
     if not 0 < share < 1:
         raise UnusableInput(f"share {share} is not between 0 and 1")
-    names = sorted({probe.conversation for probe in golden.probes}, key=lambda name: digest([seed, name]))
+    names = sorted({probe.conversation for probe in golden.judged}, key=lambda name: digest([seed, name]))
     if len(names) < 2:
         raise UnusableInput(f"{counted(len(names), 'conversation')}: a split by conversation needs at least two")
     first = set(names[: min(max(round(share * len(names)), 1), len(names) - 1)])
-    return (
-        GoldenSet(tuple(probe for probe in golden.probes if probe.conversation in first)),
-        GoldenSet(tuple(probe for probe in golden.probes if probe.conversation not in first)),
-    )
+    return golden.of_conversations(first), golden.of_conversations(set(names) - first)

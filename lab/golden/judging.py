@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json_lines, sha256_file, write_atomically
 from lab.golden.changes import marks
-from lab.golden.model import NOTHING, GoldenSet, Judgement, Probe
+from lab.golden.model import NOTHING, GoldenSet, Judgement, Probe, capture_id
 from lab.golden.pool import Pool
 from lab.golden.write import golden_bytes
 from lab.shape import field as field_of
@@ -118,19 +118,20 @@ class Sheet:
         elif decision.what == "skip":
             self.state = "skipped"
 
-    def probe(self) -> Probe:
-        """Return the turn as a probe of a golden set."""
+    def probe(self, *, capture: bool = False) -> Probe:
+        """Return the turn as a probe of a golden set, or its candidates as a capture."""
         forbidden = [key for key in self.items if self.marks.get(key) == FORBIDDEN]
         return Probe(
-            self.turn,
+            capture_id(self.turn) if capture else self.turn,
             self.conversation,
             self.turn,
             None,
             tuple(Judgement(key, int(self.marks[key]), self.notes.get(key, "")) for key in self.relevant),
             tuple(Judgement(key, 1, self.notes.get(key, "")) for key in forbidden),
-            {"type": self.type},
+            {} if capture else {"type": self.type},
             self.reason,
             tuple(key for key in self.items if self.marks.get(key) == NO),
+            capture,
         )
 
 
@@ -182,7 +183,7 @@ class Judging:
         If the process is killed between the two writes, the next start writes the golden set.
         """
         done = [sheet for sheet in self.sheets() if sheet.state == "done"]
-        golden = golden_bytes(sheet.probe() for sheet in done)
+        golden = golden_bytes(sheet.probe(capture=self.pool.captures) for sheet in done)
         after = sha256(golden).hexdigest()
         header = {
             "kind": "judging",
@@ -305,7 +306,7 @@ def aside(golden: Path) -> Aside:
 
 def judged_keys(golden: GoldenSet, beside: Aside) -> dict[str, set[str]]:
     """Return all memories that were judged for each probe, in a golden set or in the side files beside it."""
-    return {probe.id: {*marks(probe), *beside.refused.get(probe.id, ())} for probe in golden.probes}
+    return {probe.id: {*marks(probe), *beside.refused.get(probe.id, ())} for probe in golden.judged}
 
 
 def _state(golden: Path) -> str:

@@ -34,7 +34,7 @@ class Lint:
 
     ``silent`` counts the probes without a relevant memory; ``relevant``, ``forbidden`` and ``refused`` (irrelevant)
     count judgements; ``unjudged`` counts the memories that a judge saw but did not grade; ``conditions`` maps each
-    planted condition to its number of probes.
+    planted condition to its number of probes. ``captures`` counts the candidates of captures by judgement.
     """
 
     probes: int
@@ -46,6 +46,7 @@ class Lint:
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
     conditions: dict[str, int] = field(default_factory=dict)
+    captures: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the findings as JSON-serializable values."""
@@ -68,7 +69,7 @@ def lint(
     be in a haystack. Judgements without a reason come last, because there may be many.
     """
     errors = (
-        probe_problems(recordings, golden.probes, complete=complete) if golden.probes else ["golden set: has no probe"]
+        probe_problems(recordings, golden.judged, complete=complete) if golden.judged else ["golden set: has no probe"]
     )
     warnings: list[str] = []
     without_reason: list[str] = []
@@ -83,10 +84,12 @@ def lint(
             errors += [f"{label} {problem}" for problem in _mistakes(probe, recording, turn)]
             warnings += [f"{label} {doubt}" for doubt in doubts(probe, recording, turn, refused_of(probe, beside))]
             without_reason += [f"{label} {WITHOUT_REASON} {key}" for key in _without_reason(probe, recording)]
+    for capture in golden.captures:
+        errors += [f"golden set: {capture.id} {problem}" for problem in _capture_mistakes(capture, by_name)]
     errors += _disagreeing(golden.probes)
     warnings += _unread(golden.probes, by_name)
     first = {name: group[0] for group in equal for name in group}
-    judged = {probe.conversation for probe in golden.probes}
+    judged = {probe.conversation for probe in golden.judged}
     for group in equal:
         twice = [name for name in group if name in judged]
         if len(twice) > 1:
@@ -107,7 +110,17 @@ def lint(
         tuple(errors),
         (*warnings, *without_reason),
         dict(Counter(probe.slices["condition"] for probe in golden.probes if "condition" in probe.slices)),
+        {name: count for name, count in _capture_counts(golden).items() if count},
     )
+
+
+def _capture_counts(golden: GoldenSet) -> dict[str, int]:
+    """Return how many candidates are to be kept, not to be kept, and never to be stored."""
+    return {
+        "keep": sum(len(capture.relevant) for capture in golden.captures),
+        "not to keep": sum(len(capture.irrelevant) for capture in golden.captures),
+        "never to store": sum(len(capture.forbidden) for capture in golden.captures),
+    }
 
 
 def refused_of(probe: Probe, beside: Aside) -> set[str]:
@@ -196,6 +209,20 @@ def _mistakes(probe: Probe, recording: Recording, turn: Turn | None) -> Iterator
         elif turn and key in known and known[key].is_forgotten_at(turn.seq):
             yield f"judges {key}, which is forgotten before that turn"
     yield from _condition_mistakes(probe, recording)
+
+
+def _capture_mistakes(capture: Probe, by_name: Mapping[str, Recording]) -> Iterator[str]:
+    judged = [key for part in _listed(capture) for key in part]
+    yield from (f"judges {key} twice" for key, times in sorted(Counter(judged).items()) if times > 1)
+    yield from (f"judges {key}, which is no candidate of its turn" for key in judged if _turn_of(key) != capture.turn)
+    recording = by_name.get(capture.conversation)
+    candidates = [memory.key for memory in recording.memories] if recording else []
+    unjudged = [key for key in candidates if _turn_of(key) == capture.turn and key not in judged]
+    yield from (f"does not judge {key}" for key in unjudged)
+
+
+def _turn_of(key: str) -> str:
+    return key.rpartition("#")[0]
 
 
 def _condition_mistakes(probe: Probe, recording: Recording) -> Iterator[str]:

@@ -5,6 +5,7 @@ Memories and turns are referenced by key, so a golden set is independent of any 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 NOTHING = "needs_nothing"
@@ -33,6 +34,11 @@ CONDITIONS = {
 }
 
 
+def capture_id(turn: str) -> str:
+    """Return the id of the capture of a turn, which may be a probe as well."""
+    return f"capture {turn}"
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The judgement of one memory for one probe. ``grade`` 1 is relevant; 2: the answer is wrong without it."""
@@ -49,6 +55,10 @@ class Probe:
     Exactly one of ``turn`` and ``query`` is set: ``turn`` for a turn of the recording, ``query`` for a question that is
     asked after the last turn. ``slices`` maps the names of subgroups (type, condition) to this probe's value.
     ``irrelevant`` has the memories that were judged and are neither relevant nor forbidden: grade 0 of TREC.
+
+    A ``capture`` asks instead which candidates of its turn should be kept: ``relevant`` are those to keep (2: it does
+    harm to forget it), ``irrelevant`` those not to keep, ``forbidden`` those never to store, such as secrets.
+    Candidates are memories of the recording with the key ``<turn>#<ordinal>``.
     """
 
     id: str
@@ -60,6 +70,7 @@ class Probe:
     slices: dict[str, str] = field(default_factory=dict)
     reason: str = ""
     irrelevant: tuple[str, ...] = ()
+    capture: bool = False
 
     @property
     def grades(self) -> dict[str, int]:
@@ -69,10 +80,32 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class GoldenSet:
-    """Probes in file order, with the reader's notes on repaired and dropped probes."""
+    """Probes in file order, captures, and the reader's notes on repaired and dropped probes."""
 
     probes: tuple[Probe, ...] = ()
     notes: tuple[str, ...] = ()
+    captures: tuple[Probe, ...] = ()
+
+    @property
+    def judged(self) -> tuple[Probe, ...]:
+        """Everything that a judge judged: the probes, then the captures."""
+        return (*self.probes, *self.captures)
+
+    def of_conversations(self, names: Container[str]) -> GoldenSet:
+        """Return the probes and captures of some conversations."""
+        return GoldenSet(
+            tuple(probe for probe in self.probes if probe.conversation in names),
+            captures=tuple(probe for probe in self.captures if probe.conversation in names),
+        )
+
+    def kept(self, conversation: str) -> dict[str, int]:
+        """Return the judgements of one conversation's captures by candidate: the grade, 0 or -1 (forbidden)."""
+        grades: dict[str, int] = {}
+        for capture in self.captures:
+            if capture.conversation == conversation:
+                grades |= dict.fromkeys(capture.irrelevant, 0) | capture.grades
+                grades |= {judgement.memory: -1 for judgement in capture.forbidden}
+        return grades
 
     def of(self, conversation: str) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""

@@ -7,7 +7,8 @@ The file is JSON Lines: a header, then one line per turn. Memories are keys; the
      "haystack": 400, "haystack_from": []}
     {"kind": "turn", "turn": KEY, "items": [{"memory": KEY, "arms": {"hybrid": 3, "bm25": 1}}, …]}
 
-Items are ordered by a hash, so that their ranks do not influence the judge.
+Items are ordered by a hash, so that their ranks do not influence the judge. A pool of captures (``"captures": true``)
+has the candidates of each turn in their order instead, and no arms.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Pool:
     turns: tuple[PooledTurn, ...]
     haystack: int = 0
     haystack_from: tuple[str, ...] = ()
+    captures: bool = False
 
     def without(self, judged: Mapping[str, Collection[str]], source: Path) -> Pool:
         """Return the pool without the memories ``judged`` at each turn, and without turns that have no others.
@@ -83,6 +85,8 @@ class Pool:
         """Return the content of the pool file."""
         header = {"kind": "pool", "schema": SCHEMA, **asdict(self)}
         del header["turns"]
+        if not self.captures:
+            del header["captures"]
         lines = [
             {"kind": "turn", "turn": turn.turn, "items": [item._asdict() for item in turn.items]} for turn in self.turns
         ]
@@ -117,6 +121,7 @@ def read_pool(path: Path) -> Pool:
         turns,
         optional(header, "haystack", int, 0, at),
         tuple(map(str, optional(header, "haystack_from", list, [], at))),
+        optional(header, "captures", bool, False, at),
     )
 
 

@@ -8,6 +8,11 @@ A probe that is not a turn of the recording has ``id``, ``conversation`` and ``q
 after the last turn. ``condition`` names a planted harm (:data:`lab.golden.model.CONDITIONS`). ``slices`` adds subgroups
 to ``type`` and ``condition``: ``{"language": "zh"}``. ``irrelevant`` lists the memories that were judged not relevant;
 a memory that is in none of the three lists was not judged.
+
+A line of the kind ``capture`` has a turn and the three lists. It says which of the turn's candidates should be kept:
+
+    {"kind": "capture", "turn": TURN, "relevant": [{"memory": KEY, "grade": 2}], "forbidden": [{"memory": KEY}],
+     "irrelevant": [KEY]}
 """
 
 from __future__ import annotations
@@ -18,12 +23,14 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
-from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.golden.model import GoldenSet, Judgement, Probe, capture_id
 from lab.shape import expect, json_type, optional
 from lab.utf16 import has_lone_surrogate
 
 # The highest grade. Other data sets use larger scales; higher grades would dominate a mean.
 HIGHEST = 100
+CAPTURE = "capture"
+KINDS = ("probe", CAPTURE)
 FIELDS = {
     *("kind", "turn", "id", "conversation", "query", "reason"),
     *("type", "condition", "slices", "relevant", "forbidden", "irrelevant"),
@@ -38,8 +45,10 @@ def read_golden(path: Path) -> GoldenSet:
             raise UnusableInput(f"{path}: no *.jsonl file in this folder")
     else:
         files = [path]
+    judged = [_probe(line, f"{file}:{number}") for file in files for number, line in read_json_lines(file)]
     return GoldenSet(
-        tuple(_probe(line, f"{file}:{number}") for file in files for number, line in read_json_lines(file))
+        tuple(probe for probe in judged if not probe.capture),
+        captures=tuple(probe for probe in judged if probe.capture),
     )
 
 
@@ -49,9 +58,12 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
     unknown = set(line) - FIELDS
     if unknown:
         raise UnusableInput(f"{at}: a probe has no field {sorted(unknown)[0]!r}")
-    if line.get("kind") != "probe":
-        raise UnusableInput(f'{at}: "kind" must be "probe"')
+    if line.get("kind") not in KINDS:
+        raise UnusableInput(f'{at}: "kind" must be "probe" or "capture"')
     turn, query = line.get("turn"), line.get("query")
+    capture = line["kind"] == CAPTURE
+    if capture and turn is None:
+        raise UnusableInput(f"{at}: a capture needs a turn, whose candidates it judges")
     if (turn is None) == (query is None):
         raise UnusableInput(f"{at}: a probe needs either a turn or a query, not both")
     identity: Any = turn
@@ -71,7 +83,7 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
     relevant = _judgements(line.get("relevant", []), f"{at}: relevant")
     forbidden = _judgements(line.get("forbidden", []), f"{at}: forbidden")
     return Probe(
-        identity,
+        capture_id(identity) if capture else identity,
         conversation,
         turn,
         query,
@@ -80,6 +92,7 @@ def _probe(line: dict[str, Any], at: str) -> Probe:
         slices=slices,
         reason=optional(line, "reason", str, "", at),
         irrelevant=_irrelevant(line.get("irrelevant", []), (*relevant, *forbidden), f"{at}: irrelevant"),
+        capture=capture,
     )
 
 

@@ -13,7 +13,7 @@ from lab.golden.model import Judgement, Probe
 
 
 def golden_bytes(probes: Iterable[Probe]) -> bytes:
-    """Return a golden set as JSON Lines, one probe per line; reading it returns equal probes.
+    """Return probes and captures as JSON Lines, one per line; reading them returns equal ones.
 
     Raises :class:`UnusableInput` for a probe that the format cannot represent.
     """
@@ -49,12 +49,12 @@ def _line(probe: Probe) -> dict[str, Any]:
     where: dict[str, Any] = {"turn": probe.turn}
     if probe.turn is None:
         where = {"id": probe.id, "conversation": probe.conversation, "query": probe.query}
-    elif probe.id != probe.turn:
+    elif not probe.capture and probe.id != probe.turn:
         raise UnusableInput(f"probe {probe.id}: its id must equal its turn, {probe.turn}, in the lab format")
     # Type and condition without other slices have their own fields.
     slices = probe.slices if set(probe.slices) <= {"type", "condition"} else {"slices": probe.slices}
     return {
-        "kind": "probe",
+        "kind": "capture" if probe.capture else "probe",
         **where,
         **slices,
         "reason": probe.reason,

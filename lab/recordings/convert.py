@@ -68,7 +68,7 @@ def convert(
             except UnusableInput as error:
                 # The message names a temporary folder, which no longer exists when the user reads it.
                 raise UnusableInput(f"{path}: {str(error).removeprefix(f'{folder}/')}") from None
-    judged = bool(library.golden.probes)
+    judged = bool(library.golden.judged)
     return Converted(
         str(out / "datasets" / folder_name),
         str(out / "golden" / folder_name) if judged else None,
@@ -88,9 +88,9 @@ def _files(library: Library, folder_name: str) -> dict[str, bytes]:
         f"{names[recording.conversation]}.jsonl": recording_lines(recording) for recording in library.recordings
     }
     golden = {
-        f"{names[recording.conversation]}.jsonl": golden_bytes(probes)
+        f"{names[recording.conversation]}.jsonl": golden_bytes(golden_set.judged)
         for recording in library.recordings
-        if (probes := library.golden.of(recording.conversation))
+        if (golden_set := library.golden.of_conversations({recording.conversation})).judged
     }
     files = _folder(library, f"datasets/{folder_name}", recordings)
     return files | (_folder(library, f"golden/{folder_name}", golden) if golden else {})
@@ -140,10 +140,11 @@ def _check(library: Library, folder: Path, folder_name: str) -> None:
             raise UnusableInput(
                 f"{recording.conversation}: the lab format cannot represent this conversation without loss"
             )
-    if library.golden.probes:
+    if library.golden.judged:
         golden = read_golden(folder / "golden" / folder_name)
         for recording in library.recordings:
-            if golden.of(recording.conversation) != library.golden.of(recording.conversation):
+            names = {recording.conversation}
+            if golden.of_conversations(names) != library.golden.of_conversations(names):
                 raise UnusableInput(
                     f"{recording.conversation}: the lab format cannot represent its probes without loss"
                 )

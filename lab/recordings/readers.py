@@ -328,8 +328,9 @@ def _require_writable_names(recording: Recording, path: Path) -> None:
 
 def with_golden(library: Library, golden: GoldenSet) -> Library:
     """Return the library with more probes. Raises :class:`UnusableInput` for probes that do not fit its recordings."""
-    joined = GoldenSet(library.golden.probes + golden.probes, library.golden.notes + golden.notes)
-    check_probes(library.recordings, joined.probes)
+    before = library.golden
+    joined = GoldenSet(before.probes + golden.probes, before.notes + golden.notes, before.captures + golden.captures)
+    check_probes(library.recordings, joined.judged)
     return replace(library, golden=joined)
 
 

@@ -22,7 +22,7 @@ from lab.systems.kit import Kit, Tools
 from lab.systems.openclaw.recall.scope import ScopePolicy, resolve_scope
 from lab.systems.openclaw.recall.wrap import escape
 
-# Where memories come from: the recording, its own tool calls, or the systems that capture.
+# Where memories come from (E-81): the recording, its own tool calls, or the systems that capture.
 Source = Literal["given", "tools", "captured"]
 SOURCES: tuple[Source, ...] = ("given", "tools", "captured")
 
@@ -49,12 +49,16 @@ class Answered(NamedTuple):
 
 
 class TurnWrites(NamedTuple):
-    """What one arm wrote at a turn; ``context`` is the text that it had injected at that turn, blank if none."""
+    """What one arm wrote at a turn; ``context`` is the text that it had injected at that turn, blank if none.
+
+    ``derived``: the recall wrote it, such as a Working Set, so it is no capture of the turn.
+    """
 
     arm: str
     turn: Turn
     writes: Writes
     context: str
+    derived: bool = False
 
 
 class RecallCall(NamedTuple):
@@ -192,7 +196,7 @@ def replay(
                     if point.is_recall_turn:
                         injected[answered.arm] = answered.recall.context
                         if answered.recall.writes:
-                            on_writes(TurnWrites(answered.arm, turn, answered.recall.writes, ""))
+                            on_writes(TurnWrites(answered.arm, turn, answered.recall.writes, "", derived=True))
                     yield answered
             for seat in watching:
                 writes = seat.observe(turn)

@@ -12,23 +12,36 @@ from lab.systems.openclaw.near_duplicate import CONTAINED, LIKENESS, Normal, ali
 class NearDuplicates:
     """Texts that others are compared with; :meth:`has` equals a loop over :func:`says_the_same`."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        known = {normal.text: normal for normal in map(normal_text, texts) if normal.text}
-        self._known = known
-        # No normalised text has a line break, so none is found across two texts.
-        self._joined = "\n".join(known)
-        self._contained = [normal.text for normal in known.values() if normal.length >= CONTAINED]
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._known: dict[str, Normal] = {}
+        self._joined: str | None = None
+        self._contained: list[str] = []
         self._by_word: defaultdict[str, list[Normal]] = defaultdict(list)
-        for normal in known.values():
-            for word in _prefix(normal):
-                self._by_word[word].append(normal)
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Add a text."""
+        normal = normal_text(text)
+        if not normal.text or normal.text in self._known:
+            return
+        self._known[normal.text], self._joined = normal, None
+        if normal.length >= CONTAINED:
+            self._contained.append(normal.text)
+        for word in _prefix(normal):
+            self._by_word[word].append(normal)
 
     def has(self, text: str) -> bool:
         """Return whether ``text`` is a near-duplicate of any of the texts."""
         normal = normal_text(text)
         if not normal.text:
             return False
-        if normal.text in self._known or (normal.length >= CONTAINED and normal.text in self._joined):
+        if normal.text in self._known:
+            return True
+        if self._joined is None:
+            # No normalised text has a line break, so none is found across two texts.
+            self._joined = "\n".join(self._known)
+        if normal.length >= CONTAINED and normal.text in self._joined:
             return True
         if any(other in normal.text for other in self._contained):
             return True

@@ -122,7 +122,7 @@ class Plan:
 
     def alone(self, recording: Recording) -> Plan:
         """Return the plan of one of its conversations."""
-        golden = GoldenSet(self.probes(recording))
+        golden = self.library.golden.of_conversations({recording.conversation})
         library = replace(self.library, recordings=(recording,), golden=golden, files=())
         return replace(self, library=library, recordings=(recording,), golden_files=())
 
@@ -257,9 +257,7 @@ def make_plan(
         golden = read_golden(golden_path)
         if request.golden is None and Path(request.path).is_file():
             # A golden set found beside a folder covers all its files; only the probes of this file count.
-            golden = GoldenSet(
-                tuple(probe for recording in library.recordings for probe in golden.of(recording.conversation))
-            )
+            golden = golden.of_conversations({recording.conversation for recording in library.recordings})
         library = with_golden(library, golden)
     recordings = _chosen(library.recordings, request.conversation, request.limit)
     recordings, haystack = _with_haystack(recordings, library, request)

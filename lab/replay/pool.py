@@ -32,6 +32,38 @@ ARMS = ("hybrid", "vector", "bm25", "recency", "tier_first_v1", "tier_quota_v1")
 TURNS = 30
 
 
+def make_capture_pool(request: ReplayRequest) -> Pool:
+    """Return the candidates of every turn that has any, to be judged for what should be kept.
+
+    The memories of the recordings are the candidates, as ``lab recordings convert --candidates`` writes them. Raises
+    :class:`UnusableInput` if no memory belongs to a turn.
+    """
+    library = unjudged(read_library(Path(request.path), request.format, memories=request.memories))
+    turns = []
+    for recording in library.recordings:
+        candidates: dict[str, list[Pooled]] = {turn.key: [] for turn in recording.turns}
+        for memory in recording.memories:
+            candidates.get(memory.key.rpartition("#")[0], []).append(Pooled(memory.key, {}))
+        turns += [PooledTurn(turn, tuple(items)) for turn, items in candidates.items() if items]
+    if not turns:
+        raise UnusableInput(
+            f"{request.path}: no memory belongs to a turn; `lab recordings convert --candidates` makes each line one"
+        )
+    return Pool(
+        0,
+        (),
+        request.seed,
+        request.path,
+        request.format,
+        library.memories,
+        None,
+        request.scope,
+        content(library),
+        tuple(turns),
+        captures=True,
+    )
+
+
 class Chosen(NamedTuple):
     """Which user turns to pool: by key, every N-th, or a number sampled by hash (by default :data:`TURNS`)."""
 

@@ -84,6 +84,7 @@ def tools_of(
         plan.request.seed,
         plan.scoping,
         sources.prepared,
+        replies=any(turn.role == "assistant" for turn in recording.turns),
     )
 
 

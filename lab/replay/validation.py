@@ -19,8 +19,6 @@ class Broken(Exception):
 
 def require_recall(answer: object) -> None:
     """Raise :class:`Broken` for a recall whose fields do not match the contract."""
-    import orjson
-
     if not isinstance(answer, Recall):
         raise Broken("no_recall")
     if answer.status not in STATUSES:
@@ -35,12 +33,7 @@ def require_recall(answer: object) -> None:
     _require(_is_count(answer.duplicates) and _is_count(answer.evicted), "bad_count")
     _require(answer.receipt_text is None or _is_text(answer.receipt_text), "bad_receipt")
     require_writes(answer.writes)
-    if not isinstance(answer.receipt, Mapping):
-        raise Broken("bad_receipt")
-    try:
-        orjson.dumps(dict(answer.receipt))
-    except (TypeError, ValueError, RecursionError):
-        raise Broken("bad_receipt") from None
+    _require_receipt(answer.receipt)
 
 
 def require_writes(writes: object) -> None:
@@ -49,6 +42,19 @@ def require_writes(writes: object) -> None:
     if isinstance(writes, Writes):
         _require(all(map(_is_stored, (*writes.created, *writes.updated))), "bad_write")
         _require(_are_texts(tuple(writes.deleted)), "bad_write")
+        _require(_are_texts(writes.log), "bad_log")
+        _require_receipt(writes.receipt)
+
+
+def _require_receipt(receipt: object) -> None:
+    import orjson
+
+    if not isinstance(receipt, Mapping):
+        raise Broken("bad_receipt")
+    try:
+        orjson.dumps(dict(receipt))
+    except (TypeError, ValueError, RecursionError):
+        raise Broken("bad_receipt") from None
 
 
 def _require(holds: bool, kind: str) -> None:

@@ -1,24 +1,36 @@
-"""What systems wrote in a conversation, as ``writes/<conversation>.parquet``, without texts."""
+"""What systems wrote in a conversation, as ``writes/<conversation>.parquet``, without texts.
+
+Captured items are judged here, because a run holds no texts: by the captures of the golden set, by the memories that
+its probes need, and against each other (E-82).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from lab.columns import booleans, lists, numbers, strings
-from lab.golden.align import Aligner, Alignment
+from lab.golden.align import LEAST, Aligner, Alignment
+from lab.golden.model import GoldenSet
 from lab.recordings.model import Recording
 from lab.replay.loop import TurnWrites
+from lab.replay.near_duplicates import NearDuplicates
 from lab.systems.contract import Stored
+from lab.systems.openclaw.capture.secrets import looks_secret
+from lab.systems.openclaw.upstream.js import js_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KIND, VERSION = "lab.writes", "1"
+KIND, VERSION = "lab.writes", "2"
 # Alignments by arm and captured id; the last text of an id decides.
 Aligned = Mapping[tuple[str, str], Alignment]
 # Shorter texts occur in other texts by chance.
 ECHO_CHARS = 20
+# A part of a secret of at least this many characters counts as the secret.
+SECRET_CHARS = 12
 
 
 def alignments(recording: Recording, wrote: Sequence[TurnWrites]) -> Aligned:
@@ -37,46 +49,123 @@ def alignments(recording: Recording, wrote: Sequence[TurnWrites]) -> Aligned:
     return aligned
 
 
-def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, turns: int) -> pa.Table:
-    """Return the writes of a conversation, one row for each memory written; the metadata holds ``turns``.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What should be kept of a conversation.
 
-    Columns: ``arm, turn, seq, what`` (created, updated or deleted), ``id, chars`` (Unicode characters; 0 if deleted),
-    ``sources`` (a list), ``echo`` (the text repeats what was injected at this turn), and of the alignment
-    (:mod:`lab.golden.align`) ``memory, rule, score``, null if there is none.
+    ``judged`` are the judgements of its candidates by key: the grade, 0 not to keep, -1 never to store. ``secrets`` are
+    the texts never to store, folded. ``gold`` are the memories that its probes need.
+    """
+
+    judged: Mapping[str, int]
+    secrets: tuple[str, ...]
+    gold: frozenset[str]
+
+    @classmethod
+    def of(cls, recording: Recording, golden: GoldenSet) -> Wanted:
+        """Return what the golden set says of a conversation."""
+        judged = golden.kept(recording.conversation)
+        secrets = [memory.text for memory in recording.memories if judged.get(memory.key) == -1]
+        probes = golden.of(recording.conversation)
+        gold = frozenset(judgement.memory for probe in probes for judgement in probe.relevant)
+        return cls(judged, tuple(_folded(text) for text in secrets), gold)
+
+    def keep(self, match: Alignment | None) -> int | None:
+        """Return the judgement of the candidate that an item is aligned to; None if it is unjudged.
+
+        Other candidates of the turn were judged too, so the words must agree as between texts of different turns.
+        """
+        return self.judged.get(match.memory) if match is not None and match.score >= LEAST else None
+
+    def leaks(self, text: str) -> bool:
+        """Return whether a text has the form of a secret, or shares enough with one never to be stored (E-83)."""
+        folded = _folded(text)
+        return looks_secret(text) or any(
+            secret in folded or (len(folded) >= SECRET_CHARS and folded in secret) for secret in self.secrets
+        )
+
+
+class _Line(NamedTuple):
+    """One line of the table. ``again`` and ``leak`` are false for what is not created or updated."""
+
+    entry: TurnWrites
+    what: str
+    stored: Stored
+    match: Alignment | None = None
+    keep: int | None = None
+    again: bool = False
+    leak: bool = False
+    receipt: str | None = None
+
+
+def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted, turns: int) -> pa.Table:
+    """Return the writes of a conversation: one row for each memory written, and one for each receipt.
+
+    Columns: ``arm, turn, seq, what`` (created, updated, deleted or receipt), ``id, chars`` (Unicode characters; 0 if
+    deleted), ``sources`` (a list), ``echo`` (the text repeats what was injected at this turn), and of the alignment
+    (:mod:`lab.golden.align`) ``memory, rule, score``, null if there is none. ``keep`` is the judgement of the candidate
+    that the item is aligned to: its grade, 0 not to keep, -1 never to store; null if it is unjudged. ``gold``: a probe
+    needs the memory that it is aligned to. ``again``: it repeats an item that the arm stored before. ``leak``: it holds
+    a secret. ``receipt``: the receipt as JSON. ``derived``: a recall wrote it, and no turn. The metadata has the number
+    of ``turns``, of ``candidates`` to keep, and of memories that probes need (``gold``).
     """
     import pyarrow as pa
 
-    rows = [
-        (entry, what, stored)
-        for entry in wrote
-        for what, memories in (
-            ("created", entry.writes.created),
-            ("updated", entry.writes.updated),
-            ("deleted", tuple(Stored(identity, "") for identity in entry.writes.deleted)),
-        )
-        for stored in memories
-    ]
-    matches = [aligned.get((entry.arm, stored.id)) if what != "deleted" else None for entry, what, stored in rows]
-    sources = [stored.sources for _, _, stored in rows]
+    rows = list(_lines(wrote, aligned, wanted))
+    sources = [row.stored.sources for row in rows]
     table = pa.table(
         {
-            "arm": strings([entry.arm for entry, _, _ in rows]),
-            "turn": strings([entry.turn.key for entry, _, _ in rows]),
-            "seq": numbers([entry.turn.seq for entry, _, _ in rows], "int32"),
-            "what": strings([what for _, what, _ in rows]),
-            "id": strings([stored.id for _, _, stored in rows]),
-            "chars": numbers([len(stored.text) for _, _, stored in rows], "int32"),
+            "arm": strings([row.entry.arm for row in rows]),
+            "turn": strings([row.entry.turn.key for row in rows]),
+            "seq": numbers([row.entry.turn.seq for row in rows], "int32"),
+            "what": strings([row.what for row in rows]),
+            "id": strings([row.stored.id for row in rows]),
+            "chars": numbers([len(row.stored.text) for row in rows], "int32"),
             "sources": lists([len(keys) for keys in sources], strings([key for keys in sources for key in keys])),
-            "echo": booleans([is_echo(stored.text, entry.context) for entry, _, stored in rows]),
-            "memory": strings([match.memory if match else None for match in matches]),
-            "rule": strings([match.rule if match else None for match in matches]),
-            "score": numbers([match.score if match else None for match in matches], "float64"),
+            "echo": booleans([is_echo(row.stored.text, row.entry.context) for row in rows]),
+            "memory": strings([row.match.memory if row.match else None for row in rows]),
+            "rule": strings([row.match.rule if row.match else None for row in rows]),
+            "score": numbers([row.match.score if row.match else None for row in rows], "float64"),
+            "keep": numbers([row.keep for row in rows], "int8"),
+            "gold": booleans([row.match is not None and row.match.memory in wanted.gold for row in rows]),
+            "again": booleans([row.again for row in rows]),
+            "leak": booleans([row.leak for row in rows]),
+            "receipt": strings([row.receipt for row in rows]),
+            "derived": booleans([row.entry.derived for row in rows]),
         }
     )
-    return table.replace_schema_metadata({"kind": KIND, "schema_version": VERSION, "turns": str(turns)})
+    counts = {
+        "turns": turns,
+        "candidates": sum(grade > 0 for grade in wanted.judged.values()),
+        "gold": len(wanted.gold),
+    }
+    return table.replace_schema_metadata(
+        {"kind": KIND, "schema_version": VERSION} | {name: str(count) for name, count in counts.items()}
+    )
+
+
+def _lines(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted) -> Iterator[_Line]:
+    before: defaultdict[str, NearDuplicates] = defaultdict(NearDuplicates)
+    for entry in wrote:
+        stored_before = before[entry.arm]
+        for what, memories in (("created", entry.writes.created), ("updated", entry.writes.updated)):
+            for stored in memories:
+                match = aligned.get((entry.arm, stored.id))
+                again = what == "created" and not entry.derived and stored_before.has(stored.text)
+                yield _Line(entry, what, stored, match, wanted.keep(match), again, wanted.leaks(stored.text))
+                if not entry.derived:
+                    stored_before.add(stored.text)
+        for identity in entry.writes.deleted:
+            yield _Line(entry, "deleted", Stored(identity, ""))
+        if entry.writes.receipt:
+            yield _Line(entry, "receipt", Stored("", ""), receipt=js_json(dict(entry.writes.receipt)))
 
 
 def is_echo(text: str, context: str) -> bool:
     """Return whether an injected block contains a text of :data:`ECHO_CHARS` or more, ignoring case and spaces."""
-    folded = " ".join(text.casefold().split())
-    return len(folded) >= ECHO_CHARS and folded in " ".join(context.casefold().split())
+    folded = _folded(text)
+    return len(folded) >= ECHO_CHARS and folded in _folded(context)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -23,11 +23,12 @@ _RECEIPTS = {
 }
 _LATENCY = {"arm": _TEXT, "turn": _TEXT, "stage": _TEXT, "ns": "int64", "cold": _FLAG}
 _WRITES = {
-    **dict.fromkeys(("arm", "turn", "what", "id", "memory", "rule"), _TEXT),
+    **dict.fromkeys(("arm", "turn", "what", "id", "memory", "rule", "receipt"), _TEXT),
     **dict.fromkeys(("seq", "chars"), _COUNT),
     "sources": f"list of {_TEXT}",
-    "echo": _FLAG,
+    **dict.fromkeys(("echo", "gold", "again", "leak", "derived"), _FLAG),
     "score": "double",
+    "keep": "int8",
 }
 _SCORES = {**dict.fromkeys(("arm", "conversation", "at", "measure", "slices"), _TEXT), "value": "double"}
 _TREND = {
@@ -45,7 +46,7 @@ COLUMNS = {
     b"lab.scores": _SCORES,
     b"lab.trend": _TREND,
 }
-_MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices"}
+_MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices", "keep"}
 _MAY_BE_NULL |= {"standard_error", "commit", "code"}
 # Also null in runs that were migrated.
 _MAY_BE_NULL |= {"prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain"}
@@ -66,7 +67,7 @@ def misshapen(table: pa.Table) -> str | None:
             continue
         if _kind(column.type) != known[name]:
             return f"column {name} holds {_kind(column.type)}, not {known[name]}"
-        if column.null_count and name not in _MAY_BE_NULL:
+        if column.null_count and name not in _MAY_BE_NULL and not (known is _WRITES and name == "receipt"):
             return f"column {name} has {column.null_count} empty cells"
         if name.startswith("item_"):
             own_lengths = _lengths(column)

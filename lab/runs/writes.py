@@ -7,19 +7,31 @@ from dataclasses import dataclass
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 
+COLUMNS = ("arm", "what", "memory", "keep", "gold", "echo", "again", "leak", "derived")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Counts of one arm in a conversation of ``turns`` turns.
+    """Counts of one arm in a conversation of ``turns`` turns, without what its recalls derived.
 
-    ``created`` counts memories, ``echoes`` those of them that repeat what was injected at their turn, ``held`` those
-    left at the end.
+    Of the ``created`` memories, ``echoes`` repeat what was injected at their turn, ``repeats`` what was stored before,
+    and ``leaks`` hold a secret; ``judged`` are aligned to a judged candidate, and ``kept`` to one that should be kept.
+    ``held`` are left at the end. ``candidates`` should be kept, and ``found`` of them were. Probes need ``gold``
+    memories, of which ``gold_found`` have an item.
     """
 
     turns: int
     created: int
     echoes: int
     held: int
+    repeats: int
+    leaks: int
+    judged: int
+    kept: int
+    candidates: int
+    found: int
+    gold: int
+    gold_found: int
 
 
 def read_writes(run: RunDirectory, conversation: str) -> dict[str, Written]:
@@ -27,13 +39,27 @@ def read_writes(run: RunDirectory, conversation: str) -> dict[str, Written]:
     path = run.writes(conversation)
     if run.name_of(path) not in run.digests:
         return {}
-    table = read_table(run.check(path), ("arm", "what", "echo"))
-    turns = int((table.schema.metadata or {}).get(b"turns", b"0"))
-    rows = list(zip(*(table[name].to_pylist() for name in ("arm", "what", "echo")), strict=True))
+    table = read_table(run.check(path), COLUMNS)
+    metadata = table.schema.metadata or {}
+    turns, candidates, gold = (int(metadata.get(name, b"0")) for name in (b"turns", b"candidates", b"gold"))
+    rows = [row for row in table.to_pylist() if not row["derived"]]
     counts = {}
     for arm in (info.name for info in run.manifest.resolved.arms if info.writes):
-        created = [echo for writer, what, echo in rows if (writer, what) == (arm, "created")]
-        deleted = sum((writer, what) == (arm, "deleted") for writer, what, _ in rows)
-        held = len(created) - deleted
-        counts[arm] = Written(turns=turns, created=len(created), echoes=sum(created), held=held)
+        created = [row for row in rows if (row["arm"], row["what"]) == (arm, "created")]
+        stored = [row for row in rows if row["arm"] == arm and row["what"] in ("created", "updated")]
+        deleted = sum((row["arm"], row["what"]) == (arm, "deleted") for row in rows)
+        counts[arm] = Written(
+            turns=turns,
+            created=len(created),
+            echoes=sum(row["echo"] for row in created),
+            held=len(created) - deleted,
+            repeats=sum(row["again"] for row in created),
+            leaks=sum(row["leak"] for row in stored),
+            judged=sum(row["keep"] is not None for row in created),
+            kept=sum((row["keep"] or 0) > 0 for row in created),
+            candidates=candidates,
+            found=len({row["memory"] for row in stored if (row["keep"] or 0) > 0}),
+            gold=gold,
+            gold_found=len({row["memory"] for row in stored if row["gold"]}),
+        )
     return counts

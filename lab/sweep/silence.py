@@ -101,7 +101,7 @@ def collect(request: ReplayRequest, announce: Callable[[str], None] = lambda _: 
     """
     plan = make_plan(request)
     for info in plan.infos:
-        if info.stateful or info.writes:
+        if info.stateful or (info.writes and plan.source == "captured"):
             raise UnusableInput(
                 f"arm {info.name}: its earlier answers change later ones, so one replay does not give its curve; sweep "
                 "lab.silence.threshold with lab sweep instead, or name an arm such as hybrid"

@@ -119,6 +119,10 @@ def plan_sweep(asked: ReplayRequest, grid: Grid) -> Plan:
     """Return the plan of every configuration of a grid, followed by the reference."""
     if asked.source == "captured":
         raise UnusableInput("source captured: a sweep needs given memories; replay arms that capture")
+    for path in grid.axes:
+        # Recall reads only the lifetime of TODOs of this section.
+        if path.startswith("autoCapture.") and path != "autoCapture.todoStaleTtlDays":
+            raise UnusableInput(f"grid: {path}: a sweep replays given memories, so capture has no effect; remove it")
     if asked.faults:
         raise UnusableInput("--fault: a sweep does not simulate faults; replay the configuration with --fault")
     base = make_plan(replace(asked, arms=(REFERENCE,)))

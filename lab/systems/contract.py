@@ -119,14 +119,16 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """The changes that a system made in its store; ``deleted`` are ids."""
+    """The changes that a system made in its store; ``deleted`` are ids. ``receipt`` and ``log`` are without texts."""
 
     created: tuple[Stored, ...] = ()
     updated: tuple[Stored, ...] = ()
     deleted: tuple[str, ...] = ()
+    receipt: Mapping[str, Any] = field(default_factory=dict)
+    log: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.created or self.updated or self.deleted)
+        return bool(self.created or self.updated or self.deleted or self.receipt or self.log)
 
 
 NOTHING = Writes()
@@ -208,10 +210,7 @@ class MemorySystem(Protocol):
 
 
 class Candidates(Protocol):
-    """The result of a retriever for one query: a view that can be searched further, not a list.
-
-    :class:`lab.retrieval.query_context.QueryContext` is the built-in one.
-    """
+    """A retriever's view for one query, not a list; :class:`lab.retrieval.query_context.QueryContext` is built in."""
 
 
 class Retriever(Protocol):

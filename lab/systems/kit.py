@@ -92,6 +92,7 @@ class Tools:
     """What all systems of a conversation share.
 
     ``cached`` opens a search that may answer from cached candidates, ``live`` one that does not and can be written to.
+    ``replies``: the conversation has turns of an assistant; it has none if people talk with each other.
     """
 
     conversation: str
@@ -104,6 +105,7 @@ class Tools:
     prepared: Mapping[str, bytes] = field(default_factory=dict)
     rows: Rows = field(default_factory=Rows)
     clock: Clock = field(default_factory=Clock)
+    replies: bool = True
 
 
 class Kit:
@@ -111,12 +113,13 @@ class Kit:
 
     ``captures``: the system may write; otherwise the loop provides all of its memories. ``prepared`` is what its arm
     built for all conversations (:class:`lab.systems.contract.Prepares`). ``scoping`` says where scopes come from
-    (:class:`lab.systems.contract.Ask`).
+    (:class:`lab.systems.contract.Ask`). ``replies``: the conversation has turns of an assistant.
     """
 
     def __init__(self, tools: Tools, arm: str, *, captures: bool = False) -> None:
         self.captures = captures
         self.conversation, self.seed, self.scoping = tools.conversation, tools.seed, tools.scoping
+        self.replies = tools.replies
         self.embedder, self.vectors = tools.embedder, tools.vectors
         self.clock, self.rows = tools.clock, tools.rows
         self.prepared = tools.prepared.get(arm)

@@ -70,7 +70,7 @@ def test_gate_exit_code_is_the_verdict(
         ),
         (
             ("run", "--policy", "nowhere"),
-            "error: nowhere: no such file or shipped policy; shipped policies: nightly, rollout, stage-b\n",
+            "error: nowhere: no such file or shipped policy; shipped policies: capture, nightly, rollout, stage-b\n",
         ),
         (
             ("--policy", "rollout"),
@@ -79,7 +79,7 @@ def test_gate_exit_code_is_the_verdict(
         (("--policy", "stage-b", "--receipts", "run/manifest.json"), NO_AUDIT),
         (
             ("policies", "--show", "mine"),
-            "error: --show: unknown policy 'mine'; known: nightly, rollout, stage-b\n",
+            "error: --show: unknown policy 'mine'; known: capture, nightly, rollout, stage-b\n",
         ),
     ],
 )

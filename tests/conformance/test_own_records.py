@@ -24,7 +24,10 @@ RECORDS = Path(__file__).parent / "records"
 # The fields of a record that hold its expectation; the record of a search is itself the expectation.
 ANSWERS = ("output", "fts")
 # The same for the parts of the pack.
-OF_PACK = ("selectedIds", "tooLong", "match", "repos", "first", "second_other_hook_same_key", "after_4001ms")
+OF_PACK = (
+    *("selectedIds", "tooLong", "match", "repos", "first", "second_other_hook_same_key", "after_4001ms"),
+    *("result", "receipt"),
+)
 
 
 def lines() -> Iterator[tuple[str, int]]:

@@ -67,7 +67,7 @@ def test_lint_valid_set_has_only_counts() -> None:
     )
     assert found == Lint(8, silent=6, relevant=3, forbidden=2, refused=0, unjudged=0, errors=(), warnings=())
     counts = {"probes": 8, "silent": 6, "relevant": 3, "forbidden": 2, "refused": 0, "unjudged": 0}
-    assert found.as_json() == counts | {"errors": (), "warnings": (), "conditions": {}}
+    assert found.as_json() == counts | {"errors": (), "warnings": (), "conditions": {}, "captures": {}}
 
 
 def test_lint_irrelevant_memories_are_checked_and_counted() -> None:

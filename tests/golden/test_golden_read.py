@@ -104,8 +104,8 @@ def test_read_golden_missing_input_is_refused(tmp_path: Path) -> None:
 SHAPE = 'each judgement is {"memory": KEY, "grade": 1 or 2, "reason": TEXT}'
 GRADE = "is not an integer from 1 to 100"
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("no kind", {"turn": TURN}, '"kind" must be "probe"'),
-    ("other kind", _line(kind="question"), '"kind" must be "probe"'),
+    ("no kind", {"turn": TURN}, '"kind" must be "probe" or "capture"'),
+    ("other kind", _line(kind="question"), '"kind" must be "probe" or "capture"'),
     ("a recording", _line(kind="turn"), "this is a turn line of a recording, not a probe of a golden set"),
     ("typo", _line(relevent=[]), "a probe has no field 'relevent'"),
     ("neither turn nor query", {"kind": "probe"}, "a probe needs either a turn or a query, not both"),

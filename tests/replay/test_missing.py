@@ -19,15 +19,15 @@ def test_missing_notes_live_file_is_noted_lab_file_is_refused(desk: Desk) -> Non
     desk.say("talk", ("global", [("user", "the port is 8080", "port 8080"), ("user", "which port is it?")]))
     desk.judge("talk/s1/t1#0", turn="talk/s1/t2")
     live, own = desk.home / "live.json", desk.home / "own.json"
-    live.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "gbrainMirror": True}))
-    own.write_text(json.dumps({"autoCapture": {"captureTodo": True}, "lab": {"arm": "engine"}}))
+    live.write_text(json.dumps({"weijiMemoryPreflight": True, "gbrainMirror": True}))
+    own.write_text(json.dumps({"weijiMemoryPreflight": True, "lab": {"arm": "engine"}}))
     first = desk.run(f"engine={live}", "hybrid")
-    note = "not implemented here: autoCapture, gbrainMirror (of arm engine)"
+    note = "not implemented here: weijiMemoryPreflight, gbrainMirror (of arm engine)"
     for _ in range(2):
         messages: list[str] = []
         run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=messages.append)
         assert messages.count(note) == 1
-    with pytest.raises(UnusableInput, match=r"own\.json: autoCapture: not implemented here; leave it out"):
+    with pytest.raises(UnusableInput, match=r"own\.json: weijiMemoryPreflight: not implemented here; leave it out"):
         desk.run(f"mine={own}")
 
 
@@ -37,7 +37,7 @@ def test_missing_notes_name_settings_and_arms_in_one_sentence() -> None:
         return missing_notes(infos)
 
     assert notes(a=None, b={"budget": {"enabled": True}}) == ()
-    assert notes(a={"dbPath": "x"}, b={"autoCapture": True, "dbPath": "y"}, c={}) == (
-        "not implemented here: dbPath, autoCapture (of arms a, b)",
+    assert notes(a={"dbPath": "x"}, b={"gbrainMirror": True, "dbPath": "y"}, c={}) == (
+        "not implemented here: dbPath, gbrainMirror (of arms a, b)",
     )
     assert notes(a={}, b={"dbPath": "y"}) == ("not implemented here: dbPath (of arm b)",)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.golden.align import Alignment
-from lab.golden.model import Judgement, Probe
+from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import listed, receipts_table
-from lab.replay.writes import ECHO_CHARS, alignments, is_echo, writes_table
+from lab.replay.writes import ECHO_CHARS, Wanted, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Item, Stored, Writes
 from lab.systems.fixed import FixedArm, recall_of
@@ -27,6 +29,8 @@ MEMORIES = (
 RECORDING = Recording("c", TURNS, MEMORIES)
 # The first memory is judged relevant, the second misleading; the third is not judged.
 PROBES = (Probe("q", "c", None, "tea", (Judgement("c/s/t0#0"),), forbidden=(Judgement("c/s/t0#1"),)),)
+SECRET = "the pass phrase of the vault is plum jam at midnight"
+NOTHING_WANTED = Wanted({}, (), frozenset())
 TEA = Stored("m1", "Tea at five for Anna, says Anna", ("c/s/t0",))
 BEES = Stored("m2", "Bees of Ben behind the barn", ("c/s/t0",))
 
@@ -63,12 +67,13 @@ def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
         ("mine", "m1"): Alignment("c/s/t0#0", "source", 0.5),
         ("other", "m2"): Alignment("c/s/t0#1", "text", 0.7),
     }
-    table = writes_table(some, aligned, 3)
+    table = writes_table(some, aligned, NOTHING_WANTED, 3)
     write_table(table, tmp_path / "w.parquet")
     assert read_table(tmp_path / "w.parquet").to_pylist() == table.to_pylist()
-    assert table.schema.metadata == {b"kind": b"lab.writes", b"schema_version": b"1", b"turns": b"3"}
+    counts = {b"turns": b"3", b"candidates": b"0", b"gold": b"0"}
+    assert table.schema.metadata == {b"kind": b"lab.writes", b"schema_version": b"2"} | counts
     names = ["arm", "turn", "seq", "what", "id", "chars", "sources", "echo", "memory", "rule"]
-    assert table.column_names == [*names, "score"]
+    assert table.column_names == [*names, "score", "keep", "gold", "again", "leak", "receipt", "derived"]
     rows = table.to_pylist()
     assert [[row[name] for name in names] for row in rows] == [
         ["mine", "c/s/t0", 0, "created", "m1", 31, ["c/s/t0"], True, "c/s/t0#0", "source"],
@@ -82,9 +87,67 @@ def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
 
 
 def test_writes_table_without_writes_has_the_same_columns() -> None:
-    table = writes_table([], {}, 3)
+    table = writes_table([], {}, NOTHING_WANTED, 3)
     assert table.num_rows == 0
-    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, 3).schema
+    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, NOTHING_WANTED, 3).schema
+
+
+def judged_lines() -> list[dict[str, Any]]:
+    """Rows of five writes under judgements: one memory to keep, one not to keep, one never to store."""
+    judged = Wanted.of(
+        replace(RECORDING, memories=(*MEMORIES, Memory("c/s/t1#1", SECRET, "x", 2, 4))),
+        GoldenSet(
+            PROBES,
+            captures=(
+                Probe(
+                    "capture c/s/t0",
+                    "c",
+                    "c/s/t0",
+                    None,
+                    (Judgement("c/s/t0#0", 2),),
+                    irrelevant=("c/s/t0#1",),
+                    capture=True,
+                ),
+                Probe("capture c/s/t1", "c", "c/s/t1", None, (), (Judgement("c/s/t1#1"),), capture=True),
+            ),
+        ),
+    )
+    again = Stored("m3", TEA.text.upper(), ("c/s/t1",))
+    part = Stored("m4", SECRET[10:40], ("c/s/t1",))
+    some = [
+        wrote(0, Writes(created=(TEA, BEES), receipt={"storedCount": 2})),
+        wrote(1, Writes(created=(again, part))),
+        wrote(2, Writes(created=(TEA._replace(id="working_set"),)))._replace(derived=True),
+        wrote(2, Writes(created=(TEA._replace(id="m5"),)), arm="other"),
+    ]
+    table = writes_table(some, alignments(RECORDING, some), judged, 3)
+    assert (table.schema.metadata[b"candidates"], table.schema.metadata[b"gold"]) == (b"1", b"1")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def test_items_are_judged_by_the_candidate_that_they_are_aligned_to() -> None:
+    rows = {row["id"]: row for row in judged_lines() if row["what"] == "created"}
+    assert {name: row["keep"] for name, row in rows.items()} == {
+        "m1": 2,
+        "m2": 0,
+        # Another turn than the candidate's.
+        "m3": None,
+        "m4": None,
+        "working_set": 2,
+        "m5": 2,
+    }
+    assert [name for name, row in rows.items() if row["gold"]] == ["m1", "working_set", "m5"]
+
+
+def test_items_that_repeat_or_leak_are_marked() -> None:
+    rows = judged_lines()
+    # Another arm, and a row that a recall derived, repeat nothing.
+    assert [row["id"] for row in rows if row["again"]] == ["m3"]
+    assert [row["id"] for row in rows if row["leak"]] == ["m4"]
+    assert [row["id"] for row in rows if row["derived"]] == ["working_set"]
+    assert [row["receipt"] for row in rows if row["what"] == "receipt"] == ['{"storedCount":2}']
+    assert SECRET not in json.dumps(rows)
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,20 @@ def test_sweep_notes_another_embedder(operators: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "grid",
     [
-        {"grid": {"autoCapture.maxItemsPerTurn": [1, 2]}},
-        {"grid": {"autoRecall.maxItems": [4, 5]}, "config": {"autoCapture": {"maxItemsPerTurn": 1}}},
+        {"grid": {"docsColdLane.ingestOnStart": [True, False]}},
+        {"grid": {"autoRecall.maxItems": [4, 5]}, "config": {"docsColdLane": {"ingestOnStart": True}}},
     ],
 )
 def test_sweep_of_an_unimplemented_knob_is_refused(operators: Path, tmp_path: Path, grid: dict[str, Any]) -> None:
     asked = ReplayRequest(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
-    said = r"^configuration 0 of the grid: autoCapture: not implemented, so its value has no effect"
+    said = r"^configuration 0 of the grid: docsColdLane.ingestOnStart: not implemented, so its value has no effect"
     with pytest.raises(UnusableInput, match=said):
         sweep(asked, grid_of(grid, "here"), tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
+
+
+def test_sweep_of_a_knob_of_capture_is_refused(operators: Path, tmp_path: Path) -> None:
+    asked = ReplayRequest(str(operators), "lab", (), conversation=("two-desks",), embedder="hashing")
+    value = {"grid": {"autoCapture.maxItemsPerTurn": [1, 2]}}
+    with pytest.raises(UnusableInput, match=r"^grid: autoCapture.maxItemsPerTurn: a sweep replays given memories"):
+        sweep(asked, grid_of(value, "here"), tmp_path / "sweep")

@@ -171,7 +171,7 @@ def test_every_system_can_be_made_and_describes_itself(system: str, profile: str
     roles_config = {"roles": ["user", "assistant"]} if system == "verbatim" else {}
     assert (info.name, info.system, info.config) == ("mine", system, describe(config) | roles_config)
     assert (info.cutoff, info.depth) == (most, most if tiered else 20)
-    assert (info.writes, info.labelled) == (system == "verbatim", tiered)
+    assert (info.writes, info.labelled) == (system == "verbatim" or tiered, tiered)
     assert info.stateful == (kind is FlowArm or system == "verbatim")
     # A flow with a Working Set and hard rules may inject more items than its slots.
     assert info.at_most == (None if kind is FlowArm else most)

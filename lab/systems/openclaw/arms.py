@@ -10,14 +10,29 @@ from dataclasses import dataclass, replace
 
 from lab.errors import UnusableInput
 from lab.files import sha256_file
+from lab.recordings import model
 from lab.recordings.model import Memory
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Row
 from lab.retrieval.stage_timer import NoTimer, StageTimer
-from lab.systems.contract import Arm, ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
+from lab.systems.contract import (
+    NOTHING,
+    Arm,
+    ArmInfo,
+    Ask,
+    Detail,
+    Explained,
+    MemorySystem,
+    Recall,
+    Retriever,
+    Status,
+    Writes,
+)
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.ablation import ABLATION_STEPS
+from lab.systems.openclaw.capture.pipeline import allowed, captures
+from lab.systems.openclaw.capturing import TurnCapture
 from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
@@ -90,6 +105,7 @@ class _EngineArm(ABC):
             cutoff,
             describe(self.config),
             at_most=None if self.stateful else cutoff,
+            writes=captures(self.config) and bool(allowed(self.config.auto_capture)),
             stateful=self.stateful,
             labelled=True,
             inputs={f"{file.repo}:{file.path}": sha256_file(file.file) for file in files},
@@ -202,19 +218,45 @@ class _Engine(MemorySystem):
     def __init__(self, arm: PolicyArm | FlowArm, kit: Kit) -> None:
         self.arm, self.config = arm, arm.config
         self.retrieval = arm.retrieval
-        self.retrieval_key = arm.retrieval if arm.shares else None
+        # A system that writes to the table that it searches has a table of its own.
+        shares = arm.shares and not kit.captures
+        self.retrieval_key = arm.retrieval if shares else None
         self.turn: Turn | None = None
         # The last candidates, if the search is not shared.
         self.context: QueryContext | None = None
         self._kit = kit
+        self._listing = Listing()
+        self._table = None if shares else kit.search(arm.retrieval)
+        self._capture: TurnCapture | None = None
+        if kit.captures and self._table is not None:
+            self._capture = TurnCapture(arm.config, kit, self._table, self._listing)
 
     def open_retriever(self) -> Retriever:
         """Return a retriever over the memories that the loop provides."""
         return self._kit.retriever(self.retrieval)
 
+    def recall(self, ask: Ask) -> Recall:
+        """Search the private table, then run :meth:`select`."""
+        assert self._table is not None  # noqa: S101 - the loop calls recall only without a shared search
+        started = time.perf_counter_ns()
+        context = self.context = self._table.retrieve(ask.text, ask.faults)
+        retrieved = time.perf_counter_ns() - started
+        answer = self.select(ask, context)
+        answer.timings["retrieve"] = retrieved
+        return answer
+
     @abstractmethod
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
         """Select from the candidates."""
+
+    def observe(self, turn: model.Turn) -> Writes:
+        """Capture memories at the end of a turn of the agent, if the loop provides none."""
+        return NOTHING if self._capture is None else self._capture.observe(turn)
+
+    def close(self) -> None:
+        """Close the table if it is private."""
+        if self._table is not None:
+            self._table.close()
 
     def explain(
         self, ask: Ask, candidates: QueryContext | None, recall: Recall, relevant: Sequence[str], detail: Detail
@@ -277,12 +319,12 @@ class FlowSystem(_Engine):
 
     def __init__(self, arm: FlowArm, kit: Kit) -> None:
         super().__init__(arm, kit)
-        self._listing, self._state = Listing(), RecallState()
+        self._state = RecallState()
         self._docs: DocsLane | None = None
         if arm.documented:
             self._docs = packed_lane(self.config.docs, kit.prepared, kit.embedder, kit.vectors)
-        self._table = None if arm.shares else kit.search(arm.retrieval)
-        self._derived = DerivedRows(self._listing, self._table)
+        # Profile seed searches no row that it derives, even if its table is private.
+        self._derived = DerivedRows(self._listing, None if arm.shares else self._table)
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Add new memories to the listing, and to the table if it is private."""
@@ -302,16 +344,6 @@ class FlowSystem(_Engine):
         if self._table is not None:
             self._table.remove(rows)
 
-    def recall(self, ask: Ask) -> Recall:
-        """Search the private table, then run :meth:`select`."""
-        assert self._table is not None  # noqa: S101 - the loop calls recall only without a shared search
-        started = time.perf_counter_ns()
-        context = self.context = self._table.retrieve(ask.text, ask.faults)
-        retrieved = time.perf_counter_ns() - started
-        answer = self.select(ask, context)
-        answer.timings["retrieve"] = retrieved
-        return answer
-
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
         """Run the flow and return the items that are whole in the block."""
         docs = self._docs
@@ -325,7 +357,7 @@ class FlowSystem(_Engine):
             candidates.shared,
             candidates.no_vector,
             docs,
-            self._derived.write if self._table is not None or not ask.probe else None,
+            None if self.arm.shares and ask.probe else self._derived.write,
             candidates.gone,
         )
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
@@ -364,5 +396,4 @@ class FlowSystem(_Engine):
         """Close the index of the documents, and the table if it is private."""
         if self._docs is not None:
             self._docs.close()
-        if self._table is not None:
-            self._table.close()
+        super().close()

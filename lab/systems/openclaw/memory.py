@@ -38,7 +38,12 @@ def engine_id(key: str) -> str:
 
     A key that is a UUID is the id of a stored row and is returned unchanged.
     """
-    return key if _UUID.fullmatch(key) else str(uuid.uuid5(_NAMESPACE, key))
+    return key if is_uuid(key) else str(uuid.uuid5(_NAMESPACE, key))
+
+
+def is_uuid(value: object) -> bool:
+    """Whether a value is text in the form of a UUID, in any case; its version is not checked."""
+    return isinstance(value, str) and _UUID.fullmatch(value) is not None
 
 
 def importance_score(value: object) -> float | None:
@@ -68,7 +73,12 @@ def normal_label(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     # Stored labels match exactly; the second lookup is for labels that people write.
-    return _ALIASES.get(value) or _ALIASES.get(_SPACES.sub("_", value.strip(WHITESPACE).lower()))
+    return _ALIASES.get(value) or _ALIASES.get(label_key(value))
+
+
+def label_key(label: str) -> str:
+    """Return a label as it is looked up: lower-cased, with one underscore for each run of spaces and hyphens."""
+    return _SPACES.sub("_", label.strip(WHITESPACE).lower())
 
 
 def resolve_label(label: object, score: object = None) -> str:

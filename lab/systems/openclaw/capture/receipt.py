@@ -18,6 +18,16 @@ FILTERED = (
     "older_user_messages",
     "input_chars_truncated",
 )
+# Candidates that the public plugin drops without counting them.
+DROPPED = (
+    "too_long",
+    "too_short",
+    "command",
+    "no_category",
+    "category_off",
+    "embedding_failed",
+    "item_limit",
+)
 SCANNED = ("userMessages", "textBlocks", "textChars")
 
 
@@ -39,3 +49,12 @@ def capture_receipt(
         "scanned": {name: whole_count(seen.get(name, 0)) for name in SCANNED},
         "storedCount": whole_count(stored),
     }
+
+
+def counted(dropped: Mapping[str, float]) -> dict[str, Any]:
+    """Return the part of the receipt that the public plugin lacks (E-77).
+
+    With it, the extracted candidates are the sum of the stored ones, of ``dropped``, and of ``filteredOut`` without its
+    last two counts, which are messages and characters.
+    """
+    return {"dropped": {name: whole_count(dropped.get(name, 0)) for name in DROPPED}}

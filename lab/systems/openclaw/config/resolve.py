@@ -24,6 +24,7 @@ from lab.systems.openclaw.config.knob import PROFILES, SEED, Knob, Section
 from lab.systems.openclaw.config.missing import NOT_HERE, missing, only_here, refused
 from lab.systems.openclaw.config.settings import (
     NO_PHASES,
+    AutoCapture,
     AutoRecall,
     DocsSettings,
     EngineConfig,
@@ -129,7 +130,7 @@ def explain_config(
 
 
 def describe(config: EngineConfig) -> dict[str, Any]:
-    """Return a resolved configuration in the plugin's camelCase JSON: all that recall reads, no provider's key.
+    """Return a resolved configuration in the plugin's camelCase JSON: all that the lab reads, no provider's key.
 
     :func:`resolve` reads it back under the same profile.
     """
@@ -140,6 +141,7 @@ def describe(config: EngineConfig) -> dict[str, Any]:
     for name, source in (
         ("embedding", config.embedding),
         ("autoRecall", recall),
+        ("autoCapture", config.auto_capture),
         ("scopePolicy", config.scope_policy),
         ("budget", config.budget),
         ("workingSet", config.working_set),
@@ -268,6 +270,7 @@ def _config(values: dict[str, Any], profile: str) -> EngineConfig:
     return EngineConfig(
         profile=profile,
         auto_recall=_build(AutoRecall, mixed if profile == SEED else mixed | _NO_REPEAT),
+        auto_capture=_build(AutoCapture, values["autoCapture"]),
         scope_policy=_build(ScopePolicy, values["scopePolicy"]),
         budget=_build(Budget, values["budget"]),
         working_set=_build(WorkingSetSettings, values["workingSet"] | {"variant": lab["workingSet"]}),

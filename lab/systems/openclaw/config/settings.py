@@ -46,6 +46,25 @@ class AutoRecall:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoCapture:
+    """``autoCapture`` (E-73), without ``todoStaleTtlDays``, which recall reads. Sizes are UTF-16 units."""
+
+    enabled: bool = True
+    max_items_per_turn: int = 2
+    max_chars_per_item: int = 240
+    max_scanned_user_messages: int = 24
+    max_text_blocks_per_message: int = 4
+    max_total_input_chars: int = 48_000
+    capture_preference: bool = True
+    capture_decision: bool = True
+    capture_todo: bool = False
+    max_todo_per_turn: int = 1
+    todo_dedupe_window_hours: int = 24
+    dedupe_similarity_threshold: float = 0.92
+    duplicate_search_min_score: float = 0.94
+
+
+@dataclass(frozen=True, slots=True)
 class WorkingSetSettings:
     """``workingSet`` (E-26). Sizes are UTF-16 units and lines.
 
@@ -146,10 +165,11 @@ NO_PHASES = Phases(
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """A resolved configuration: only what recall reads."""
+    """A resolved configuration: only what recall and capture read."""
 
     profile: str = "seed"
     auto_recall: AutoRecall = field(default_factory=AutoRecall)
+    auto_capture: AutoCapture = field(default_factory=AutoCapture)
     scope_policy: ScopePolicy = field(default_factory=ScopePolicy)
     budget: Budget = field(default_factory=Budget)
     working_set: WorkingSetSettings = field(default_factory=WorkingSetSettings)

@@ -101,11 +101,10 @@ PLUGIN: dict[str, Knob | Section] = {
             "captureTodo": flag(False),
             "maxTodoPerTurn": whole(1, 0, 3),
             "todoDedupeWindowHours": whole(24, 1, 168),
-            "todoStaleTtlDays": whole(7, 1, 90)._replace(here=True),
+            "todoStaleTtlDays": whole(7, 1, 90),
             "dedupeSimilarityThreshold": number(0.92, 0.7, 0.99),
             "duplicateSearchMinScore": number(0.94, 0.8, 0.999),
-        },
-        here=False,
+        }
     ),
     "scopePolicy": Section(
         {

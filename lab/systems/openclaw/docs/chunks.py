@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from lab.systems.openclaw.capture.secrets import is_tagged_private, looks_secret
+
 MIN_CHUNK_CHARS = 200
 DEFAULT_CHUNK_CHARS = 1400
 FRONT_MATTER_LINES = 40
@@ -21,21 +23,6 @@ _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 _DATE = re.compile(r"date:\s*[\"']?(\d{4}-\d{2}-\d{2})(?!\d)")
 _PATH_DATE = re.compile(r"(?<!\d)(20\d{2})[-_/](\d{2})[-_/](\d{2})(?!\d)")
-_PRIVATE_TAG = re.compile(r"\[(?:SECRET|PRIVATE|NOEXPORT|NOMEM)\]", re.IGNORECASE)
-
-_SECRETS = (
-    re.compile(r"-----BEGIN (?:(?:RSA|EC|DSA|OPENSSH|PGP) )?PRIVATE KEY(?: BLOCK)?-----", re.IGNORECASE),
-    re.compile(
-        r"\b(?:api[_-]?key|(?:access|refresh)[_-]?token|password|passwd|pwd|secret)\b\s*[:=]\s*\S",
-        re.IGNORECASE | re.ASCII,
-    ),
-    re.compile(r"\bsk-(?:[A-Za-z0-9]{20}|proj-[A-Za-z0-9_-]{16})", re.ASCII),
-    re.compile(r"\bAKIA[0-9A-Z]{16}\b", re.ASCII),
-    re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20}|github_pat_[A-Za-z0-9_]{20}|xox[baprs]-[A-Za-z0-9-]{10})", re.ASCII),
-    re.compile(r"\baws[_-]?secret[_-]?access[_-]?key\b\s*[:=]\s*[\"']?[A-Za-z0-9/+=]{20}", re.IGNORECASE),
-    re.compile(r"\bauthorization\s*:\s*bearer\s+[A-Za-z0-9._~+/=-]{16}", re.IGNORECASE),
-    re.compile(r"\bBearer\s+[A-Za-z0-9._~+/=-]{24}"),
-)
 
 
 class Chunk(NamedTuple):
@@ -174,9 +161,4 @@ def ts_hint(text: str, path: str) -> str | None:
 
 def is_private(text: str) -> bool:
     """Whether a text must not be stored: its author tagged it, or it looks like a secret (E-35, E-48)."""
-    return bool(_PRIVATE_TAG.search(text)) or looks_secret(text)
-
-
-def looks_secret(text: str) -> bool:
-    """Whether a text contains a key, a token or an assigned password (E-35)."""
-    return any(pattern.search(text) for pattern in _SECRETS)
+    return is_tagged_private(text) or looks_secret(text)

@@ -6,6 +6,8 @@ A host may call both of its hooks for a turn, and the plugin registers one handl
 from __future__ import annotations
 
 import hashlib
+import math
+from typing import Any
 
 from lab.utf16 import js_utf8
 
@@ -29,6 +31,15 @@ class HookDedupe:
         if key in self._fired:
             return True
         self._fired[key] = now_ms
-        if len(self._fired) > CAPACITY:
-            del self._fired[next(iter(self._fired))]
+        cap_calls(self._fired, CAPACITY)
         return False
+
+
+def cap_calls(calls: dict[str, Any], most: float) -> int:
+    """Drop the oldest calls until ``most`` are left, rounded down and at least 1; return how many were dropped."""
+    if math.isnan(most):
+        return 0
+    extra = len(calls) - max(1, math.floor(min(most, len(calls))))
+    for key in list(calls)[: max(0, extra)]:
+        del calls[key]
+    return max(0, extra)

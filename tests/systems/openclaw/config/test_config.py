@@ -133,7 +133,7 @@ def test_resolve_puts_every_section_in_its_record() -> None:
         ("seed", recall(quotas={"mustMax": -1}), "autoRecall.quotas.mustMax", (0, "clamped from -1")),
         ("seed", recall(repeatWindowTurns=51), "autoRecall.repeatWindowTurns", (50, "clamped from 51")),
         ("seed", recall(repeatPenalty=1.5), "autoRecall.repeatPenalty", (1.0, "clamped from 1.5")),
-        ("seed", {"autoCapture": {"maxItemsPerTurn": 9}}, "autoCapture.maxItemsPerTurn", (4, NOT_HERE)),
+        ("seed", {"autoCapture": {"maxItemsPerTurn": 9}}, "autoCapture.maxItemsPerTurn", (4, "clamped from 9")),
         (
             "upstream",
             {"autoCapture": {"todoStaleTtlDays": 99}},
@@ -312,7 +312,7 @@ def test_describe_is_plain_json_that_resolves_to_the_same_config(profile: str, r
     described = config.describe()
     assert json.loads(json.dumps(described)) == described
     read = {name for name, entry in PLUGIN.items() if isinstance(entry, Section) and entry.here}
-    assert set(described) == read | {"autoCapture", "lab", "readOnly"}
+    assert set(described) == read | {"lab", "readOnly"}
     assert resolve(described, profile) == config
     assert resolve(described, profile).describe() == described
 
@@ -320,7 +320,7 @@ def test_describe_is_plain_json_that_resolves_to_the_same_config(profile: str, r
 def test_describe_accepts_a_config_built_by_hand() -> None:
     described = EngineConfig(auto_recall=AutoRecall(max_items=3, quota=Quota(1, 1, 1))).describe()
     assert (described["autoRecall"]["maxItems"], described["autoRecall"]["quotas"]["mustMax"]) == (3, 1)
-    assert described["autoCapture"] == {"todoStaleTtlDays": 7}
+    assert (described["autoCapture"]["todoStaleTtlDays"], described["autoCapture"]["maxItemsPerTurn"]) == (7, 2)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ LIVE: dict[str, Any] = {
     "gbrainMirror": {"mirrorRoot": "~/brain"},
 }
 MISSING = (
-    *("dbPath", "autoCapture", "docsColdLane.ingestOnStart", "weijiMemoryPreflight", "symbolicCanvas"),
+    *("dbPath", "docsColdLane.ingestOnStart", "weijiMemoryPreflight", "symbolicCanvas"),
     "retrievalBackend.qdrantEdge",
 )
 
@@ -53,7 +53,8 @@ def test_missing_of_a_live_file_lists_unimplemented_keys() -> None:
         {"autoCapture": False},
         {"autoCapture": None},
         {"autoCapture": {"enabled": False, "maxItemsPerTurn": 3}},
-        {"autoCapture": {"todoStaleTtlDays": 3}},
+        {"autoCapture": {"captureTodo": True, "todoStaleTtlDays": 3}},
+        {"autoCapture": True},
         {"gbrainMirror": {"enabled": False}},
         {"symbolicCanvas": {"autoBuild": False}},
         {"weijiMemoryPreflight": {"command": "x"}},
@@ -68,8 +69,6 @@ def test_missing_ignores_what_is_off_or_implemented(raw: Any) -> None:
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
-        ({"autoCapture": {"enabled": True}}, "autoCapture"),
-        ({"autoCapture": True}, "autoCapture"),
         ({"gbrainMirror": True}, "gbrainMirror"),
         ({"symbolicCanvas": True}, "symbolicCanvas"),
         ({"tableName": "memories"}, "tableName"),
@@ -111,13 +110,13 @@ def test_refused_values_that_need_another_recall(raw: Any, message: str, profile
 
 def test_only_here_removes_unimplemented_keys_everywhere() -> None:
     keys = {decided.key: decided.by for decided in explain_config(LIVE, "seed")}
-    assert keys["dbPath"] == keys["autoCapture.captureTodo"] == "not implemented here"
-    assert keys["autoCapture.todoStaleTtlDays"] == "config"
-    assert not [key for key in keys if key.startswith(("gbrainMirror.import", "autoCapture.max"))]
+    assert keys["dbPath"] == "not implemented here"
+    assert keys["autoCapture.todoStaleTtlDays"] == keys["autoCapture.captureTodo"] == "config"
+    assert not [key for key in keys if key.startswith("gbrainMirror.import")]
     assert only_here(LIVE) == {
         "embedding": LIVE["embedding"],
         "autoRecall": {"maxItems": 5},
-        "autoCapture": {"todoStaleTtlDays": 3},
+        "autoCapture": LIVE["autoCapture"],
         "docsColdLane": {"enabled": True, "sourceRoots": ["notes"]},
         "retrievalBackend": {"backend": "lancedb"},
     }

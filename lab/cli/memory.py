@@ -1,0 +1,222 @@
+"""``lab memory``: store, recall, forget, list and count the memories in a LanceDB folder of the plugin."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lab.cli import memory_files
+from lab.cli.memory_options import (
+    AllowGateway,
+    Category,
+    CompactEvery,
+    ConfigFile,
+    DocsIndexFile,
+    DryRun,
+    EmbedderName,
+    Folder,
+    Limit,
+    Profile,
+    ScopeName,
+    VectorLength,
+    Wait,
+    finish,
+    opened,
+    print_json,
+    text_or_stdin,
+    warn,
+)
+from lab.cli.output import Json, emit, emit_table
+from lab.errors import UnusableInput
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    memory = typer.Typer(
+        no_args_is_help=True,
+        help="Store and recall memories in a LanceDB folder. A folder that a running gateway uses is only read, unless "
+        "told otherwise.",
+    )
+    memory.command("store")(store)
+    memory.command("recall")(recall)
+    memory.command("forget")(forget)
+    memory.command("list")(list_memories)
+    memory.command("stats")(stats)
+    memory_files.add_to(memory)
+    app.add_typer(memory, name="memory")
+
+
+def store(
+    folder: Folder,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to remember, or - to read it from stdin.")],
+    importance: Annotated[
+        float | None, typer.Option(help="0 to 1; .8 or more is must_remember, .5 or more nice_to_have.")
+    ] = None,
+    category: Category = "other",
+    scope: ScopeName = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    dimension: VectorLength = None,
+    despite_gateway: AllowGateway = False,
+    compact_every: CompactEvery = 128,
+    wait: Wait = 10.0,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Store one memory.
+
+    A folder without a table gets one.
+
+    With exit code 0 the memory is on disk and survives a kill of this process.
+    Exit code 1: the memory was refused, by the preflight or as a secret.
+    """
+    from lab.systems.openclaw.tools.store import memory_store
+
+    text = text_or_stdin(text)
+    with opened(
+        folder,
+        "store",
+        config=config,
+        profile=profile,
+        embedder=embedder,
+        dimension=dimension,
+        write=True,
+        create=True,
+        dry_run=dry_run,
+        despite_gateway=despite_gateway,
+        compact_every=compact_every,
+        wait=wait,
+    ) as session:
+        result = memory_store(session.context, text, importance=importance, category=category, scope=scope)
+    finish(result, session, as_json=as_json, dry_run=dry_run)
+
+
+def recall(
+    folder: Folder,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for, or - to read it from stdin.")],
+    limit: Annotated[int, typer.Option(help="Maximum number of memories, 1 to 50.")] = 5,
+    scope: ScopeName = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    docs: DocsIndexFile = None,
+    as_json: Json = False,
+) -> None:
+    """Search memories as the agent's tool does.
+
+    If there are too few, documents are added from the index of docs-ingest.
+    """
+    from lab.embedding.embedder import QUERY
+    from lab.systems.openclaw.agent_recall import agent_recall
+    from lab.systems.openclaw.tools.recall import clamp_limit
+
+    query = text_or_stdin(query)
+    with (
+        opened(folder, "recall", config=config, profile=profile, embedder=embedder, role=QUERY) as session,
+        memory_files.docs_lane(session, folder, docs) as lane,
+        session.memories(query, lane) as memories,
+    ):
+        found = agent_recall(query, session.context.config, memories, limit=clamp_limit(limit), scope=scope)
+    warn(*session.notes, *found.log)
+    if as_json:
+        print_json(found.details)
+    else:
+        emit(found.text)
+
+
+def forget(
+    folder: Folder,
+    memory_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Delete the memory with this id.")] = None,
+    query: Annotated[str | None, typer.Option(help="List the five nearest memories; delete nothing.")] = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    despite_gateway: AllowGateway = False,
+    compact_every: CompactEvery = 128,
+    wait: Wait = 10.0,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete one memory by its id, or list candidates for a query.
+
+    Older versions of the table keep the text for seven days: to remove it from
+    the disk, run lab memory compact --keep 0.
+    Exit code 1: there is no memory with this id.
+    """
+    from lab.embedding.embedder import QUERY
+    from lab.systems.openclaw.tools.forget import memory_forget
+
+    if (memory_id is None) == (query is None):
+        raise UnusableInput("give either --id or --query")
+    with opened(
+        folder,
+        "forget",
+        config=config,
+        profile=profile,
+        embedder=embedder if query is not None else "none",
+        role=QUERY,
+        write=memory_id is not None,
+        dry_run=dry_run,
+        despite_gateway=despite_gateway,
+        compact_every=compact_every,
+        wait=wait,
+    ) as session:
+        result = memory_forget(session.context, memory_id=memory_id, query=query)
+    finish(result, session, as_json=as_json, dry_run=dry_run)
+
+
+def list_memories(
+    folder: Folder,
+    scope: ScopeName = None,
+    category: Annotated[str | None, typer.Option(help="Only this category.")] = None,
+    limit: Limit = 50,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    as_json: Json = False,
+) -> None:
+    """List memories, newest first, with secrets replaced."""
+    from lab.systems.openclaw.tools.listing import memory_list
+
+    with opened(folder, "list", config=config, profile=profile) as session:
+        result = memory_list(session.context, scope=scope, category=category, limit=limit)
+    finish(result, session, as_json=as_json)
+
+
+def stats(
+    folder: Folder,
+    scope: ScopeName = None,
+    category: Annotated[str | None, typer.Option(help="Only this category.")] = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    as_json: Json = False,
+) -> None:
+    """Count memories by scope and category; describe the table."""
+    from lab.systems.openclaw.tools.gateway import gateway_using
+    from lab.systems.openclaw.tools.lance_lock import holder
+    from lab.systems.openclaw.tools.stats import memory_stats
+
+    with opened(folder, "stats", config=config, profile=profile) as session:
+        details = memory_stats(session.context, scope=scope, category=category).details
+        assert session.table is not None  # noqa: S101 - only a dry run has no table
+        table = session.table.describe() | {"gateway": gateway_using(folder), "writer": holder(folder)}
+    warn(*session.notes)
+    if as_json:
+        print_json(details | {"table": table})
+        return
+    _show_stats(details["stats"], table)
+
+
+def _show_stats(counts: dict[str, Any], table: dict[str, Any]) -> None:
+    """Print the statistics as tables."""
+    rows: list[tuple[str, object]] = [("memories", counts["count"])]
+    rows += [(f"scope {name}", count) for name, count in counts["byScope"].items()]
+    rows += [(f"category {name}", count) for name, count in counts["byCategory"].items()]
+    rows += [(f"characters, {name.removesuffix('Chars')}", value) for name, value in counts["size"].items()]
+    rows += [(f"age in days, {name}", value) for name, value in counts["ageDays"].items()]
+    rows += [(name, table[name]) for name in ("dimension", "version", "fragments", "bytes")]
+    rows.append(("missing columns", ", ".join(table["missingColumns"]) or "none"))
+    rows.append(("running gateway", table["gateway"] or "none detected"))
+    rows.append(("writer", table["writer"] or "none"))
+    emit_table(("", "value"), rows)

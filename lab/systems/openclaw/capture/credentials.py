@@ -1,0 +1,232 @@
+"""Find secrets that the public plugin does not know: more providers, more names, Chinese, split lines (E-79).
+
+A secret is found by the form of its provider, by the name that it is given, or because it is random
+(:mod:`lab.systems.openclaw.capture.entropy`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lab.systems.openclaw.capture.entropy import decoded, random_strings
+from lab.systems.openclaw.capture.secrets import families, is_tagged_private
+from lab.utf16 import WHITESPACE
+
+Found = tuple[int, int]
+_S = f"[{WHITESPACE}]"
+_Q = "[\"'`「『“‘]"
+_FLAGS = re.IGNORECASE | re.ASCII
+# Tokens by the form of their provider.
+_PROVIDERS = re.compile(
+    r"(?<![A-Za-z0-9_])(?:"
+    r"sk-(?:ant|proj|svcacct|admin|or|lf)-[A-Za-z0-9_-]{16,}|[srp]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}"
+    r"|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|GOCSPX-[A-Za-z0-9_-]{16,}|1//0[A-Za-z0-9_-]{20,}"
+    r"|(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[0-9A-Z]{16}|gl(?:pat|dt|rt|ptt|ft|soat|cbt|imt|agent|oas)-[A-Za-z0-9_-]{16,}"
+    r"|npm_[A-Za-z0-9]{20,}|pypi-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|(?:dop|doo|dor)_v1_[a-f0-9]{32,}"
+    r"|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{20,}|SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}|(?:SK|AC)[a-f0-9]{32}"
+    r"|xapp-[0-9]-[A-Za-z0-9-]{10,}|xox[a-z]-[A-Za-z0-9-]{10,}|key-[a-f0-9]{32}|[a-f0-9]{32}-us[0-9]{1,2}"
+    r"|[0-9]{8,12}:[A-Za-z0-9_-]{30,}|[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,}"
+    r"|lin_api_[A-Za-z0-9]{20,}|(?:secret|ntn)_[A-Za-z0-9]{30,}|PMAK-[A-Za-z0-9-]{20,}|dapi[a-f0-9]{32}|sq0[a-z]{3}-[\w-]{20,}"
+    r"|EAA[A-Za-z0-9]{40,}|AGE-SECRET-KEY-1[0-9A-Z]{50,}|rubygems_[a-f0-9]{40,}|tvly-[A-Za-z0-9-]{16,}|gsk_[A-Za-z0-9]{20,}"
+    r"|r8_[A-Za-z0-9]{20,}|pplx-[A-Za-z0-9]{20,}|xai-[A-Za-z0-9]{20,}|vercel_[A-Za-z0-9]{20,}|sntrys_[\w=+/-]{20,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*"
+    r")",
+    re.ASCII,
+)
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----(?:(?:(?!-----BEGIN).)*?-----END [A-Z ]*-----|[A-Za-z0-9+/=\s]*)"
+    r"|PuTTY-User-Key-File-[23]:",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
+_PLACEHOLDER = (
+    r"(?!\$|<|\{|%[A-Z]|\*{3}|\.{3}|process\.env|os\.(?:environ|getenv)|env\(|getenv|x{4}|null\b|none\b|undefined\b)"
+)
+# All repetitions are bounded, so that the time to search a text grows with its length only.
+_WORD = f"[^{WHITESPACE}\"'`「」『』”’]"
+# Addresses that carry a password or a token.
+_IN_ADDRESS = (
+    re.compile(
+        rf"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{{1,20}}://[^{WHITESPACE}/:@]{{0,200}}:{_PLACEHOLDER}[^{WHITESPACE}/@]{{1,200}}@",
+        _FLAGS,
+    ),
+    re.compile(
+        r"[?&](?:[a-z_-]{0,30}token|api[_-]?key|key|sig|signature|x-amz-signature|secret|password|passwd|pwd|auth)="
+        rf"{_PLACEHOLDER}[^{WHITESPACE}&#]{{6,}}",
+        _FLAGS,
+    ),
+    re.compile(r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}", _FLAGS),
+    re.compile(r"discord(?:app)?\.com/api/webhooks/[0-9]+/[A-Za-z0-9_-]{20,}", _FLAGS),
+)
+_NAME = (
+    r"(?:pass(?:word|wd|phrase|code|key)|pwd|secret(?:[ _-]?(?:access[ _-]?)?(?:key|token))?"
+    r"|(?:api|app|auth|access|account|private|signing|encryption|master|license|shared|storage|deploy|service|session"
+    r"|client|refresh|bearer|bot|user|admin|webhook|id|sas)[ _-]?(?:key|token|secret)|credentials?|cred|token"
+    r"|connection[ _-]?string|otp|totp[ _-]?(?:seed|secret)|2fa[ _-]?code|pin(?:[ _-]?code)?|seed[ _-]?phrase"
+    r"|recovery[ _-]?code|cvv)"
+)
+_HAN = (
+    "(?:密碼|密码|口令|通行碼|通行码|暗號|暗号|金鑰|密鑰|密钥|私鑰|私钥|權杖|令牌|驗證碼|验证码|授權碼|授权码|助記詞|助记词"
+    "|恢復碼|恢复码|憑證碼|存取碼|識別碼|PIN ?碼)"
+)
+# Names of something about a secret, such as where it is.
+_ABOUT = r"(?![_.-]?(?:file|path|dir|url|name|hash|policy|length|ttl|expiry|field|column|type|version|count|limit)s?\b)"
+# An assignment in code, configuration or a sentence: the name may be part of a longer one, and quoted.
+_ASSIGNED = re.compile(
+    rf"(?:(?<![A-Za-z])|(?-i:(?<=[a-z])(?=[A-Z]))){_NAME}s?{_ABOUT}(?:[_.-][A-Za-z0-9]{{1,40}}){{0,3}}[\"'`\]）)」』*]{{0,4}}"
+    rf"{_S}{{0,20}}(?::=|=>|->|==|[:=：＝])[>:=]?{_S}{{0,20}}{_Q}{{0,3}}{_PLACEHOLDER}(?P<value>[^{WHITESPACE}\"'`」』,;，；。]+)",
+    _FLAGS,
+)
+_COPULA = (
+    "(?:is|was|are|be|becomes?|equals|reads|remains?|stays?|will be|should be|must be|to|as|into)"
+    rf"(?:{_S}+(?:now|still|always|be|simply|just|currently|set to|called))?"
+)
+_SENTENCE = re.compile(
+    rf"\b{_NAME}s?\b[\"'`*]{{0,3}}(?:{_S}{{1,3}}(?:for|of|to|on|in|at|from)(?:{_S}{{1,3}}[\w.@/-]{{1,40}}){{1,4}}?)?"
+    rf"{_S}{{1,3}}{_COPULA}{_S}{{1,3}}(?P<quote>{_Q}?)(?P<value>{_WORD}{{1,200}})",
+    _FLAGS,
+)
+_NEXT_TO = re.compile(
+    rf"\b{_NAME}\b[\"'`*]{{0,3}}{_S}{{1,3}}(?P<quote>{_Q}?)(?P<value>{_WORD}{{1,200}})|{_HAN}{_S}{{0,3}}(?P<han>[!-~]{{4,200}})",
+    _FLAGS,
+)
+_BEFORE_NAME = re.compile(
+    rf"(?<!{_WORD})(?P<value>{_WORD}{{4,200}})[\"'`」』]?{_S}{{1,3}}(?:as|is|was|for|becomes){_S}{{1,3}}"
+    rf"(?:the|my|our|your|his|her|their|a|new|an){_S}{{1,3}}(?:[\w-]{{1,40}}{_S}{{1,3}}){{0,2}}?{_NAME}\b",
+    _FLAGS,
+)
+_FLAG = re.compile(
+    rf"(?:--[a-z-]{{0,30}}(?:password|passwd|token|secret|api-?key|access-?key)(?:=|{_S}{{1,3}})|\bsshpass{_S}+-p{_S}*"
+    rf"|\b(?:curl|wget|http)\b[^\n]{{0,200}}?{_S}(?:-u|--user){_S}+[^{WHITESPACE}:]{{1,100}}:"
+    rf"|\bmysql\b[^\n]{{0,200}}?{_S}-p|\bidentified by{_S}+){_Q}?{_PLACEHOLDER}(?P<value>[^{WHITESPACE}\"'`]{{3,}})",
+    _FLAGS,
+)
+_BASIC = re.compile(
+    rf"\bauthorization[\"']?{_S}*[:=]{_S}*[\"']?(?:basic|token|digest|apikey|bearer){_S}+[A-Za-z0-9._~+/=-]{{8,}}",
+    _FLAGS,
+)
+_BARE_BASIC = re.compile(rf"\bBasic{_S}+(?P<value>[A-Za-z0-9+/]{{12,}}={{0,2}})", re.ASCII)
+_HAN_ASSIGNED = re.compile(
+    rf"{_HAN}[^。！？!?\n:=：＝]{{0,12}}?{_S}{{0,3}}(?:[:：=＝]|->|→){_S}{{0,20}}(?P<value>[^{WHITESPACE}，。；、]+)",
+    re.IGNORECASE,
+)
+_HAN_SENTENCE = re.compile(
+    rf"(?:{_HAN}|\b{_NAME})[^。！？!?\n]{{0,14}}?(?:是|為|为|叫做|叫|設為|设为|設成|设成|設定為|改為|改为|改成|換成|换成|用|填|輸入|输入"
+    rf"|就|給你|给你){_S}{{0,3}}(?:(?P<quote>{_Q})(?P<quoted>[^「」『』\"'`”’\n]{{2,64}})[」』\"'`”’]|(?P<value>[!-~]{{4,200}}))",
+    _FLAGS,
+)
+_HAN_BEFORE = re.compile(
+    rf"(?<![!-~])(?P<value>[!-~]{{4,200}}){_S}{{0,3}}(?:是|當作|当作|作為|作为|當|当|設為|做為)"
+    rf"{_S}{{0,3}}[^。！？!?\n]{{0,10}}?{_HAN}"
+)
+_JOIN = re.compile(
+    r"(?P<left>[A-Za-z0-9+/_=.~:-])[\"'`]?[ \t]{0,20}(?:\\|\+|\.)?[ \t]{0,20}\r?\n"
+    r"[ \t>*+]{0,40}[\"'`]?(?=[A-Za-z0-9+/_=.~-])"
+)
+_TRAILING = ".,;:!?)]}>\"'`。，；：！？）」』…"
+# What follows "the password is" in sentences that tell no password.
+_PLAIN = re.compile(
+    r"v?[0-9]+(?:\.[0-9]+)*[a-z]{0,2}|[0-9]+-(?:char|digit|day|bit|hour|minute|word|letter)[a-z]*"
+    r"|(?:md5|sha|bcrypt|argon|base|aes|rsa|oauth|utf|http|ipv|oidc|saml|jwt|pbkdf|hs|rs|es|ed|x)-?[0-9]{1,4}(?:-[a-z0-9]{1,5}|[a-z]{1,3})?"
+    r"|1password|k8s|s3|ec2|i18n",
+    _FLAGS,
+)
+_CODE_NAME = re.compile(r"\b(?:pin|otp|passcode|cvv|code)\b|碼|码", re.IGNORECASE)
+
+
+def holds_secret(text: str) -> bool:
+    """Return whether a text contains a secret, or is tagged as private by its author."""
+    return is_tagged_private(text) or next(_found(text), None) is not None
+
+
+def secret_spans(text: str) -> list[Found]:
+    """Return where the secrets of a text are, with the names that they are assigned to; spans may overlap."""
+    return sorted(set(_found(text)))
+
+
+def redact_all(text: str, marker: str = "[REDACTED]") -> str:
+    """Return a text with every secret replaced by a marker, with the name that it is assigned to."""
+    parts: list[str] = []
+    position = 0
+    for start, end in secret_spans(text):
+        if end <= position:
+            continue
+        if start >= position:
+            parts += [text[position:start], marker]
+        position = end
+    return "".join(parts) + text[position:]
+
+
+def _found(text: str) -> Iterator[Found]:
+    yield from _in(text)
+    joined, places = _joined(text)
+    if places is not None:
+        for start, end in _in(joined):
+            yield places[start], places[end - 1] + 1
+
+
+def _in(text: str) -> Iterator[Found]:
+    yield from (match.span() for pattern in families() for match in pattern.finditer(text))
+    for pattern in (_PROVIDERS, _KEY_BLOCK, *_IN_ADDRESS, _FLAG, _BASIC):
+        yield from (match.span() for match in pattern.finditer(text))
+    yield from (match.span() for match in _ASSIGNED.finditer(text) if _is_assigned(match))
+    yield from (match.span() for match in _SENTENCE.finditer(text) if _is_stated(match))
+    for match in _NEXT_TO.finditer(text):
+        if match["quote"] or _is_credential(match["value"] or match["han"], match[0]):
+            yield match.span()
+    yield from (match.span() for match in _BEFORE_NAME.finditer(text) if _is_credential(match["value"], match[0]))
+    yield from (match.span() for match in _HAN_ASSIGNED.finditer(text))
+    yield from (match.span() for match in _HAN_SENTENCE.finditer(text) if _is_stated(match))
+    yield from (match.span() for match in _HAN_BEFORE.finditer(text) if _is_credential(match["value"], match[0]))
+    yield from random_strings(text)
+    for match in _BARE_BASIC.finditer(text):
+        if ":" in (decoded(match["value"]) or ""):
+            yield match.span()
+
+
+def _joined(text: str) -> tuple[str, list[int] | None]:
+    """Return a text with strings that a line break splits put together, and the original place of each character.
+
+    None if there is nothing to join.
+    """
+    parts: list[str] = []
+    places: list[int] = []
+    position = 0
+    for match in _JOIN.finditer(text):
+        stop = match.end("left")
+        parts.append(text[position:stop])
+        places += range(position, stop)
+        position = match.end()
+    if not parts:
+        return text, None
+    places += range(position, len(text))
+    return "".join(parts) + text[position:], places
+
+
+def _is_assigned(match: re.Match[str]) -> bool:
+    """Return whether what is assigned may be a secret: a plain word or number after a weak name is none."""
+    value = match["value"].strip(_TRAILING)
+    strong = re.search(r"pass(?:word|wd|phrase|code)|pwd|secret|(?:api|private|access)[ _-]?key", match[0], _FLAGS)
+    return bool(value) if strong else _is_credential(value, match[0])
+
+
+def _is_stated(match: re.Match[str]) -> bool:
+    groups = match.groupdict()
+    if groups.get("quoted") or groups.get("quote"):
+        return True
+    return _is_credential(groups["value"] or "", match[0])
+
+
+def _is_credential(raw: str, sentence: str) -> bool:
+    """Return whether a word of a sentence is a password or a code, and no word of the language."""
+    value = raw.strip(_TRAILING + "*")
+    if len(value) < 4 or _PLAIN.fullmatch(value):
+        return value.isdigit() and len(value) >= 3 and _CODE_NAME.search(sentence) is not None
+    letters, digits = re.search("[A-Za-z]", value), re.search("[0-9]", value)
+    if letters and digits:
+        return "://" not in value
+    if not letters:
+        return bool(digits) and (value.isdigit() or len(value) >= 6) and "/" not in value
+    if re.search("[!@#$%^&*?~|]", value):
+        return True
+    return re.search("[a-z][A-Z]", value) is not None and "." not in value

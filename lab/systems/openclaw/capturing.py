@@ -1,0 +1,100 @@
+"""autoCapture while a conversation is replayed (E-78): from turns to rows in the table that recall searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lab.recordings.model import Turn
+from lab.retrieval.contract import Filter, Query
+from lab.retrieval.retrievers import StoreRetriever, embedded_text
+from lab.retrieval.row import Row
+from lab.systems.contract import NOTHING, Stored, Writes
+from lab.systems.kit import Kit
+from lab.systems.openclaw.capture.pipeline import Captured, Rules, capture
+from lab.systems.openclaw.capture.scan import Message
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.listing import Listing
+from lab.systems.openclaw.memory import label_of_score, normal_row
+from lab.systems.openclaw.seed.capture import RULES as SEED
+from lab.systems.openclaw.tools.table import Near
+from lab.systems.openclaw.upstream.capture import RULES as UPSTREAM
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RULES: dict[str, Rules] = {"seed": SEED, "upstream": UPSTREAM}
+
+
+class TurnCapture:
+    """Captures at the end of every turn of the agent, which is the first reply after a user's message.
+
+    In a conversation without any reply, as between people, every message ends a turn.
+    Captured rows go to the ``table`` and, through ``listing``, to the Working Set. The key of a memory is the key of
+    the reply with the number of the memory.
+    """
+
+    def __init__(self, config: EngineConfig, kit: Kit, table: StoreRetriever, listing: Listing) -> None:
+        self._config, self._kit, self._table, self._listing = config, kit, table, listing
+        self._messages: list[Message] = []
+        self._waiting = False
+
+    def observe(self, turn: Turn) -> Writes:
+        """Note a user's message, or capture at the reply to it; return what was stored."""
+        if turn.role == "user":
+            # Under recorded scopes, recall filters by the scope of the turn, so the memory has to be in it (E-67).
+            scope = turn.scope if self._kit.scoping == "given" else None
+            self._messages.append(Message((turn.text,), turn.key, scope))
+            self._waiting = True
+            if self._kit.replies:
+                return NOTHING
+        elif turn.role != "assistant" or not self._waiting:
+            return NOTHING
+        self._waiting = False
+        rules = RULES[self._config.profile]
+        store = _Stored(self._table, self._listing)
+        return self._stored(
+            capture(self._messages, self._config, rules, store, now_ms=turn.time_ms, embed=self._vector), turn
+        )
+
+    def _stored(self, captured: Captured, turn: Turn) -> Writes:
+        created = []
+        for number, item in enumerate(captured.stored):
+            key = f"{turn.key}#{number}"
+            row = normal_row(
+                key,
+                item.text,
+                item.text,
+                turn.time_ms,
+                category=item.category,
+                label=label_of_score(item.importance),
+                scope=item.scope,
+                importance=item.importance,
+            )
+            self._table.write([row])
+            self._listing.add([row])
+            created.append(Stored(key, item.text, (item.source,)))
+        return Writes(tuple(created), receipt=captured.receipt or {}, log=tuple(line for _, line in captured.log))
+
+    def _vector(self, text: str) -> np.ndarray:
+        embedded = embedded_text(text, self._config.embedding)
+        self._table.vectors.prepare([embedded])
+        vector: np.ndarray = self._table.vectors.of([embedded])[0]
+        return vector
+
+
+class _Stored:
+    """The rows of a table and its listing, as capture reads them."""
+
+    def __init__(self, table: StoreRetriever, listing: Listing) -> None:
+        self._table, self._listing = table, listing
+
+    def nearest(self, vector: np.ndarray, limit: int, scope: str | None = None) -> Sequence[Near]:
+        """Return the rows of a scope nearest to a vector."""
+        store = self._table.store
+        hits = store.view(Query("", [], vector)).search(Filter(scope), limit).vec
+        return [Near(store.rows[hit.row], hit.distance) for hit in hits]
+
+    def recent(self, scope: str | None, categories: Sequence[str], limit: int) -> Sequence[Row]:
+        """Return the newest rows of a scope and category."""
+        return self._listing.recent(scope, categories, limit)
