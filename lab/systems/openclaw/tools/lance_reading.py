@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.files import cannot_write
 from lab.recordings.model import GLOBAL
 from lab.retrieval.lance import quoted
@@ -153,13 +153,19 @@ class LanceReader:
             except Exception as error:
                 raise self._failed(error) from error
 
-    def _failed(self, error: Exception) -> CannotMeasure:
+    def require_readable(self) -> None:
+        """Raise :class:`UnusableInput` if a file of the newest version is missing or cut off."""
+        # The condition opens every data file; without one, LanceDB counts by the manifest alone.
+        self.count(f"id = {quoted(BOOTSTRAP)}")
+
+    def _failed(self, error: Exception) -> LabError:
         if isinstance(error, OSError) and error.errno is not None:
             return cannot_write(self.folder, error)
         if why := next((words for words in _DISK if words in str(error)), None):
             return CannotMeasure(f"{self.folder}: cannot write: {why}; what was acknowledged is kept")
-        return CannotMeasure(
-            f"{self.folder}: table {TABLE!r} failed ({type(error).__name__}); is a file of it damaged?"
+        return UnusableInput(
+            f"{self.folder}: table {TABLE!r} cannot be read ({type(error).__name__}): a file of it is damaged or "
+            "missing; restore the folder from a backup"
         )
 
 

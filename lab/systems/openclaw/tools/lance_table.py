@@ -98,10 +98,8 @@ class LanceTable(LanceReader):
         self._pending = self.compactions = 0
         gateway = gateway_using(folder)
         self.read_only_reason = "it was opened read-only" if read_only else ""
-        if gateway and not read_only and not despite_gateway:
-            self.read_only_reason = f"a running gateway uses it: {gateway}"
-        if not self.read_only and (protected := write_protected(folder)):
-            self.read_only_reason = f"{protected} is write-protected (chmod u+w permits it)"
+        if not read_only:
+            self.read_only_reason = _refusal(folder, None if despite_gateway else gateway)
         # A reader in the gateway may need files of older versions for as long as it runs.
         keep = max(self.settings.keep_seconds, KEEP_SECONDS) if gateway else self.settings.keep_seconds
         self._keep = timedelta(seconds=keep)
@@ -120,7 +118,7 @@ class LanceTable(LanceReader):
             table = self._open(folder, create)
             super().__init__(folder, table, dimension_of(table.schema, folder))
             if not self.read_only:
-                require_writable(table.schema, folder)
+                self.require_changeable()
         except BaseException:
             self._lock.release()
             raise
@@ -172,6 +170,11 @@ class LanceTable(LanceReader):
             self._commit(lambda: self._table.delete(among(ids)), lambda: self.count(among(ids)) == 0)
             self._changed()
         return count
+
+    def require_changeable(self) -> None:
+        """Raise :class:`UnusableInput` if the table has not all columns of the plugin, or a damaged file."""
+        require_writable(self._schema, self.folder)
+        self.require_readable()
 
     def compact(self) -> None:
         """Merge fragments, and delete versions older than the settings keep them.
@@ -310,6 +313,19 @@ class LanceTable(LanceReader):
         raise CannotMeasure(
             f"{self.folder}: another program changed the table during each of {ATTEMPTS} attempts; nothing was written"
         )
+
+
+def require_permitted(folder: Path, *, despite_gateway: bool) -> None:
+    """Raise :class:`UnusableInput` if a change of this folder would be refused, for a dry run."""
+    if why := _refusal(folder, None if despite_gateway else gateway_using(folder)):
+        raise UnusableInput(f"{folder}: nothing would be written, because {why}")
+
+
+def _refusal(folder: Path, gateway: str | None) -> str:
+    """Return why a folder is only read; blank if it may be written."""
+    if protected := write_protected(folder):
+        return f"{protected} is write-protected (chmod u+w permits it)"
+    return f"a running gateway uses it: {gateway}" if gateway else ""
 
 
 def _has(entries: Sequence[Entry], name: str) -> bool:

@@ -32,7 +32,7 @@ from lab.systems.openclaw.tools.command import run_command
 from lab.systems.openclaw.tools.context import ToolContext
 from lab.systems.openclaw.tools.lance_reading import Contents
 from lab.systems.openclaw.tools.lance_schema import TABLE
-from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
+from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings, require_permitted
 from lab.systems.openclaw.tools.preflight import Preflight, preflight_settings
 from lab.systems.openclaw.tools.table import Entry, Near
 
@@ -120,7 +120,11 @@ class Session:
         (embedded,) = self.context.vectors([query]) if self.embedder else (self.context.zero("provider_unavailable"),)
         contents = _recallable(contents, self)
         store = _search_store(contents, config, self.context.dimension)
-        tokens = words_of(store.table, query) if isinstance(store, LanceStore) else ScanWords().of([query])[0]
+        if isinstance(store, LanceStore) and store.rows:
+            tokens = words_of(store.table, query)
+        else:
+            # An empty table has no index that could split the query.
+            (tokens,) = ScanWords().of([query])
         vector = None if embedded.reason is not None else np.asarray(embedded.vector, np.float32)
         view = store.view(Query(query, tokens, vector))
         by_id = {row.id: row for row in store.rows}
@@ -156,7 +160,9 @@ def open_session(
 
     With ``write``, the table is opened for writing, unless the configuration forbids it or the run is dry; with
     ``create``, it is made if there is none, with vectors of the embedder's length or of ``dimension``. ``role`` is how
-    texts are embedded: as documents or as queries. Raises :class:`UnusableInput` if the embedder's vectors have another
+    texts are embedded: as documents or as queries. A dry run is refused where the change would be.
+
+    Raises :class:`UnusableInput` if the embedder's vectors have another
     length than the table's.
     """
     config = configuration.config
@@ -164,6 +170,8 @@ def open_session(
     writing = write and not dry_run and not config.read_only
     table: LanceTable | None = None
     length = None
+    if write and dry_run and not config.read_only:
+        require_permitted(folder, despite_gateway=despite_gateway)
     if create and not exists:
         length = _length(embedder, dimension)
     if exists or not (create and dry_run):
@@ -176,6 +184,8 @@ def open_session(
             what=what,
         )
     try:
+        if write and dry_run and table is not None:
+            table.require_changeable()
         columns = table.dimension if table else length or 1
         if embedder is not None:
             _require_dimension(folder, embedder, columns)
