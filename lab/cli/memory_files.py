@@ -10,37 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.cli.memory_import import import_file
 from lab.cli.memory_options import (
     AllowGateway,
-    CompactEvery,
     ConfigFile,
     DocsIndexFile,
     DryRun,
     EmbedderName,
+    FileFormat,
+    FileLimit,
     Folder,
     Profile,
     ScopeName,
-    VectorLength,
     Wait,
     finish,
     named,
     opened,
     print_json,
+    require_format,
     warn,
 )
 from lab.cli.output import Json, emit, emit_folded
-from lab.errors import CannotMeasure, CheckFailed, UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.systems.openclaw.config.settings import DocsSettings
     from lab.systems.openclaw.docs.lane import DocsLane
     from lab.systems.openclaw.tools.session import Configured, Session
-
-FileLimit = Annotated[int | None, typer.Option(min=1, help="Maximum number of memories. [default: all; upstream 5000]")]
-FileFormat = Annotated[
-    str | None, typer.Option("--format", help="json or jsonl. [default: json if the name ends with .json, else jsonl]")
-]
 
 
 def add_to(memory: typer.Typer) -> None:
@@ -71,7 +68,7 @@ def export(
     """
     from lab.systems.openclaw.tools.export import memory_export
 
-    _require_format(file_format)
+    require_format(file_format)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UnusableInput(f"{out}: is inside the LanceDB folder; choose a file outside {folder}")
     if out.is_dir():
@@ -91,68 +88,6 @@ def export(
     if left and scope is None and category is None:
         warn(f"{counted(left, 'memory')} not exported; see --limit")
     finish(result, session, as_json=as_json)
-
-
-def import_file(
-    folder: Folder,
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="An export: .jsonl, or .json.")],
-    file_format: FileFormat = None,
-    dedupe: Annotated[
-        str, typer.Option(help="Skip records with the same id (id), id or text (id_text), or none (none).")
-    ] = "id_text",
-    scope: ScopeName = None,
-    limit: FileLimit = None,
-    config: ConfigFile = None,
-    profile: Profile = "seed",
-    embedder: EmbedderName = None,
-    dimension: VectorLength = None,
-    despite_gateway: AllowGateway = False,
-    compact_every: CompactEvery = 128,
-    wait: Wait = 10.0,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-) -> None:
-    """Append the memories of a file in one commit.
-
-    All of them are stored or none. Records keep their vectors if these fit the table; others are embedded. Run
-    it again after an interruption: what is stored is skipped.
-    Exit code 1: some records could not be imported; the others are stored.
-    """
-    from lab.systems.openclaw.tools.importing import memory_import
-
-    _require_format(file_format)
-    if dedupe not in ("none", "id", "id_text"):
-        raise UnusableInput(f"--dedupe {dedupe}: expected none, id or id_text")
-    if not source.is_file():
-        raise UnusableInput(f"{source}: {'is a folder' if source.is_dir() else 'no such file'}")
-    with opened(
-        folder,
-        "import",
-        config=config,
-        profile=profile,
-        embedder=embedder,
-        dimension=dimension,
-        write=True,
-        create=True,
-        dry_run=dry_run,
-        despite_gateway=despite_gateway,
-        compact_every=compact_every,
-        wait=wait,
-    ) as session:
-        result = memory_import(
-            session.context,
-            source,
-            file_format=file_format,
-            dedupe=dedupe,
-            scope=scope,
-            limit=limit,
-            dry_run=dry_run,
-        )
-    finish(result, session, as_json=as_json, dry_run=dry_run)
-    if failed := result.details["failed"]:
-        first = result.details["failures"][0]
-        at = f"line {first['line']}" if "line" in first else f"record {first['index'] + 1}"
-        raise CheckFailed(f"{source}: {counted(failed, 'record')} not imported; the first is {at}: {first['reason']}")
 
 
 def docs_ingest(
@@ -363,11 +298,6 @@ def _bare_context(settings: Configured, folder: Path) -> Any:
         str(folder),
         read_only_source=settings.read_only_source,
     )
-
-
-def _require_format(name: str | None) -> None:
-    if name not in (None, "json", "jsonl"):
-        raise UnusableInput(f"--format {name}: expected json or jsonl")
 
 
 def _require_unprotected(folder: Path) -> None:

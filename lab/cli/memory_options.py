@@ -47,6 +47,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would happe
 DocsIndexFile = Annotated[
     Path | None, typer.Option("--docs", metavar="FILE", help="Index of the documents. [default: FOLDER/docs.sqlite]")
 ]
+FileLimit = Annotated[int | None, typer.Option(min=1, help="Maximum number of memories. [default: all; upstream 5000]")]
+FileFormat = Annotated[
+    str | None, typer.Option("--format", help="json or jsonl. [default: json if the name ends with .json, else jsonl]")
+]
 # A text longer than this was given by mistake.
 MAX_STDIN_BYTES = 1 << 24
 # The code of every refusal that is not unusable input.
@@ -112,6 +116,12 @@ def named(name: str) -> Embedder | None:
     from lab.embedding.embedder import embedder_named
 
     return None if name == "none" else embedder_named(name)
+
+
+def require_format(name: str | None) -> None:
+    """Raise :class:`UnusableInput` for an unknown ``--format``."""
+    if name not in (None, "json", "jsonl"):
+        raise UnusableInput(f"--format {name}: expected json or jsonl")
 
 
 def print_json(value: dict[str, Any]) -> None:

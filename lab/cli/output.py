@@ -93,6 +93,11 @@ def announce(text: str) -> None:
     sys.stderr.flush()
 
 
+def announce_folded(text: str) -> None:
+    """Print a sentence to stderr, folded at 80 columns; later lines are indented."""
+    announce(folded(text, "  ").lstrip(" "))
+
+
 def report_to_ci(verdicts: Sequence[Verdict]) -> None:
     """On GitHub Actions, append verdicts to the step summary, and print them as workflow commands to stderr.
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.cli.test_memory_cli import memory, one_line, stored
+from tests.commands import run_here
 
 
 def lines(path: Path, *records: object) -> Path:
@@ -51,3 +52,49 @@ def test_dry_run_is_refused_where_the_change_would_be(tmp_path: Path) -> None:
             one_line(memory(*words, "--dry-run"), 2, "nothing would be written, because")
     finally:
         folder.chmod(0o755)
+
+
+UUID = "00000000-0000-4000-8000-00000000000"
+
+
+def test_import_names_every_record_that_is_not_stored_as_it_is(tmp_path: Path) -> None:
+    source = lines(
+        tmp_path / "e.jsonl",
+        {"text": "one", "id": UUID + "1", "vector": [0.5] * 64},
+        {"text": "two", "vector": [1e39] * 64},
+        {"text": "three", "vector": [0.5] * 3},
+        {"text": "four", "createdAt": "yesterday"},
+        {"text": "five", "id": UUID + "1"},
+        {"id": UUID + "6"},
+    )
+    source.write_text(source.read_text() + "\n{broken\n")
+    done = memory("import", tmp_path / "s", source)
+    one_line(done, 1, "3 records not imported; the first is line 2: vector_not_finite")
+    assert done.stdout.splitlines()[1] == "Vectors: 1 kept, 2 embedded, 0 zero, because no embedder made one."
+    said = [line.removeprefix("note: ") for line in done.stderr.splitlines() if line.startswith("note: line")]
+    assert [line.split(" (")[0] for line in said] == [
+        "line 2: vector_not_finite",
+        "line 6: missing_text",
+        "line 8: invalid_json",
+        "line 3: vector_of_other_length",
+        "line 4: bad_created_at",
+        f"line 5: skipped, because the id {UUID}1",
+    ]
+    assert [row["text"] for row in stored(tmp_path / "s")] == ["one", "three", "four"]
+    assert max(map(len, done.stderr.splitlines()[:-1])) <= 80
+
+
+def test_import_counts_vectors_without_an_embedder(tmp_path: Path) -> None:
+    source = lines(tmp_path / "e.jsonl", {"text": "one", "vector": [0.5] * 9}, {"text": "two", "vector": [0.5] * 3})
+    for more in (("--dry-run",), ()):
+        words = ("import", tmp_path / "s", source, "--dimension", "9", "--embedder", "none", "--json", *more)
+        value = json.loads(run_here("memory", *words).stdout)
+        assert value["vectors"] == {"kept": 1, "embedded": 0, "zero": 1}
+        assert value["warnings"] == [{"index": 1, "reason": "vector_of_other_length", "line": 2}]
+
+
+def test_import_limits_a_text_in_json_as_in_json_lines(tmp_path: Path) -> None:
+    source = tmp_path / "e.json"
+    source.write_text(json.dumps([{"text": "x" * (17 << 20)}, {"text": "one"}]))
+    one_line(memory("import", tmp_path / "s", source), 1, "record 1: text_too_long")
+    assert [row["text"] for row in stored(tmp_path / "s")] == ["one"]

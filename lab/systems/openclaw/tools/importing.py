@@ -25,7 +25,7 @@ from lab.systems.openclaw.tools.admin import (
     transfer_limit,
 )
 from lab.systems.openclaw.tools.context import Embedded, ToolContext, ToolResult, Vector
-from lab.systems.openclaw.tools.records import Broken, read_records
+from lab.systems.openclaw.tools.records import MAX_LINE_BYTES, Broken, Record, read_records
 from lab.systems.openclaw.tools.redact import is_secret
 from lab.systems.openclaw.tools.table import Entry
 from lab.utf16 import WHITESPACE
@@ -35,6 +35,10 @@ LISTED = 20
 MISSING_TEXT, SECRET = "missing_text", "secret_like"
 NO_VECTOR = "missing_vector_and_embeddings"
 NO_TIME, WORKING_SET, NEW_ID = "bad_created_at", "working_set", "id_in_use"
+BAD_VECTOR, OTHER_LENGTH, TEXT_TOO_LONG = "vector_not_finite", "vector_of_other_length", "text_too_long"
+# Why a record is skipped: by its id with the same text or another one, or by its text.
+SAME_ID, OTHER_TEXT, SAME_TEXT = "same_id", "same_id_other_text", "same_text"
+_LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 _LAST_MS = 8.64e15
 # Fields besides the text that are stored as they come.
 _FREE = ("scope", "trust_tier", "source_kind", "source_ref", "lang", "media_kind", "media_refs")
@@ -50,7 +54,7 @@ class _Import:
     override: str | None
     source: str
     now_ms: int
-    ids: set[str]
+    ids: dict[str, str]
     texts: set[str]
     entries: list[Entry] = field(default_factory=list)
     unembedded: list[int] = field(default_factory=list)
@@ -58,17 +62,24 @@ class _Import:
     invalid_scopes: int = 0
     failures: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[dict[str, Any]] = field(default_factory=list)
+    skips: list[dict[str, Any]] = field(default_factory=list)
+    zero: int = 0
+    line: int | None = None
 
-    def take(self, index: int, record: Any) -> None:
+    def take(self, index: int, record: Record) -> None:
         """Add a record to the entries, or count why it is none of them."""
-        if isinstance(record, Broken):
-            self.failures.append({"index": index, "reason": record.reason, "line": record.line})
+        self.line = record.line
+        if isinstance(record.value, Broken):
+            self._fail(index, record.value.reason)
             return
-        fields = record if isinstance(record, Mapping) else {}
+        fields = record.value if isinstance(record.value, Mapping) else {}
         text = fields.get("text")
         text = text.strip(WHITESPACE) if isinstance(text, str) else ""
         if not text:
             self._fail(index, MISSING_TEXT)
+            return
+        if not self.context.upstream and _is_too_long(text):
+            self._fail(index, TEXT_TOO_LONG)
             return
         if not self.context.upstream and is_working_set(fields.get("id")):
             # The engine builds it again from the memories.
@@ -79,10 +90,16 @@ class _Import:
             self._fail(index, SECRET)
             return
         given = str(fields["id"]) if is_uuid(fields.get("id")) else None
-        if self._is_known(given, text):
+        if known := self._known(given, text):
             self.skipped += 1
+            self.skips.append(self._at(index, known) | {"id": given})
+            return
+        if not self.context.upstream and _overflows(fields.get("vector")):
+            self._fail(index, BAD_VECTOR)
             return
         vector = self._vector(fields.get("vector"))
+        if vector is None and fields.get("vector") and not self.context.upstream:
+            self._warn(index, OTHER_LENGTH)
         if vector is None and self.context.embed is None and self.context.upstream:
             self._fail(index, NO_VECTOR)
             return
@@ -96,7 +113,7 @@ class _Import:
             self._warn(index, NEW_ID)
             given = None
         identity = given or self.context.new_id()
-        self.ids.add(identity)
+        self.ids[identity] = text
         self.texts.add(normal_text(text).text)
         score = importance_score(fields.get("importance"))
         row = Row(
@@ -126,14 +143,15 @@ class _Import:
             )
         )
 
-    def _is_known(self, identity: str | None, text: str) -> bool:
+    def _known(self, identity: str | None, text: str) -> str | None:
+        """Return why a record is a duplicate; None if it is none."""
         if self.dedupe == DEDUPE_NONE:
-            return False
+            return None
         if identity is not None and identity in self.ids:
-            return True
+            return SAME_ID if self.ids[identity].strip(WHITESPACE) == text else OTHER_TEXT
         # Texts of punctuation alone have nothing left to compare.
         normal = normal_text(text).text if self.dedupe == DEDUPE_ID_TEXT else ""
-        return bool(normal) and normal in self.texts
+        return SAME_TEXT if normal and normal in self.texts else None
 
     def _scope(self, given: object) -> str:
         token = self.override or scope_token(given)
@@ -163,16 +181,28 @@ class _Import:
         return numbers if len(numbers) == self.context.dimension else None
 
     def _fail(self, index: int, reason: str) -> None:
-        self.failures.append({"index": index, "reason": reason})
+        self.failures.append(self._at(index, reason))
 
     def _warn(self, index: int, reason: str) -> None:
-        self.warnings.append({"index": index, "reason": reason})
+        self.warnings.append(self._at(index, reason))
+
+    def _at(self, index: int, reason: str) -> dict[str, Any]:
+        """Return a reason with the index of the record, and with its line if it has one of its own."""
+        where = {} if self.line is None or self.context.upstream else {"line": self.line}
+        return {"index": index, "reason": reason, **where}
 
     def embed(self) -> None:
         """Embed what came without a vector. What cannot be embedded is stored with a zero vector."""
         embedded = self.context.vectors([self.entries[at].row.text for at in self.unembedded])
         for at, found in zip(self.unembedded, embedded, strict=True):
             self.entries[at] = self._with_vector(self.entries[at], found)
+            self.zero += found.reason is not None
+
+    def vectors(self, *, dry: bool) -> dict[str, int]:
+        """Return how many vectors were kept and made, and how many memories have none; of a dry run, would be."""
+        missing = len(self.unembedded)
+        zero = (0 if self.context.embed else missing) if dry else self.zero
+        return {"kept": len(self.entries) - missing, "embedded": missing - zero, "zero": zero}
 
     def _with_vector(self, entry: Entry, found: Embedded) -> Entry:
         row = replace(entry.row, embedded=found.reason is None)
@@ -211,7 +241,7 @@ def memory_import(
     stored = context.table.rows()
     mode = dedupe_mode(dedupe)
     texts = {normal_text(row.text).text for row in stored} if mode == DEDUPE_ID_TEXT else set()
-    state = _Import(context, mode, override, path.name, started, {row.id for row in stored}, texts)
+    state = _Import(context, mode, override, path.name, started, {row.id: row.text for row in stored}, texts)
     for index, record in enumerate(records):
         state.take(index, record)
     if not dry:
@@ -238,7 +268,8 @@ def memory_import(
     details: dict[str, Any] = dict(zip(("imported", "skipped", "failed"), counts, strict=True))
     details |= {"failures": state.failures[:LISTED]}
     if not context.upstream:
-        details["warnings"] = state.warnings[:LISTED]
+        details |= {"warnings": state.warnings[:LISTED], "warned": len(state.warnings)}
+        details |= {"skips": state.skips[:LISTED], "vectors": state.vectors(dry=dry)}
     text = f"Imported memories: imported={counts[0]}, skipped={counts[1]}, failed={counts[2]}."
     return ToolResult(text, details | {"receipt": receipt}, _log(context, state.invalid_scopes))
 
@@ -253,6 +284,18 @@ def _log(context: ToolContext, invalid: int) -> tuple[str, ...]:
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     return value.strip(WHITESPACE) if isinstance(value, str) else ""
+
+
+def _is_too_long(text: str) -> bool:
+    """Whether a text is longer than a line of an export may be."""
+    return len(text) > MAX_LINE_BYTES // 4 and len(text.encode("utf-8", "replace")) > MAX_LINE_BYTES
+
+
+def _overflows(vector: object) -> bool:
+    """Whether a list holds a number that the table's 32 bits cannot."""
+    return isinstance(vector, list) and any(
+        isinstance(value, int | float) and not abs(value) <= _LARGEST_FLOAT32 for value in vector
+    )
 
 
 def _iso_ms(text: str) -> float:

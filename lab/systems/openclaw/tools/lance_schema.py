@@ -109,7 +109,8 @@ def arrow_of(entries: Sequence[Entry], target: pa.Schema, dimension: int, where:
                 f"{where}: a vector of {len(entry.vector)} numbers does not fit the table, whose vectors have "
                 f"{dimension}; use the embedder that the table was made with"
             )
-        vectors[number] = entry.vector
+        with np.errstate(over="ignore"):
+            vectors[number] = entry.vector
     if not np.isfinite(vectors).all():
         raise UnusableInput(f"{where}: a vector holds a number that is not finite in 32 bits")
     values: dict[str, Any] = {

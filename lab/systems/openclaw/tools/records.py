@@ -11,7 +11,8 @@ from lab.errors import UnusableInput
 from lab.files import require_finite
 from lab.systems.openclaw.tools.admin import JSON
 
-# No record that an export wrote is longer, not even one with a vector of 3,072 numbers and a long text.
+# No line that an export wrote is longer, not even one with a vector of 3,072 numbers and a long text. The limit is also
+# that of a text in an array.
 MAX_LINE_BYTES = 16 << 20
 TOO_LONG, NO_JSON, NO_TEXT = "line_too_long", "invalid_json", "not_utf8"
 _BOM = b"\xef\xbb\xbf"
@@ -24,8 +25,15 @@ class Broken(NamedTuple):
     reason: str
 
 
-def read_records(path: Path, kind: str, *, strict: bool) -> list[Any]:
-    """Return the records of a file in order, whatever their type.
+class Record(NamedTuple):
+    """A value of the file, whatever its type, and the line that it is on, from 1; None in an array."""
+
+    value: Any
+    line: int | None = None
+
+
+def read_records(path: Path, kind: str, *, strict: bool) -> list[Record]:
+    """Return the records of a file in order.
 
     Raises :class:`UnusableInput` for a file that cannot be read, and for one that is no JSON as a whole. With
     ``strict``, as in the plugin, an invalid line does the same; otherwise it is a :class:`Broken` among the others.
@@ -34,7 +42,7 @@ def read_records(path: Path, kind: str, *, strict: bool) -> list[Any]:
     try:
         with path.open("rb") as file:
             if kind == JSON:
-                return _items(path, file.read())
+                return [Record(item) for item in _items(path, file.read())]
             return list(_lines(path, file, strict=strict))
     except FileNotFoundError:
         raise UnusableInput(f"{path}: no such file") from None
@@ -55,7 +63,7 @@ def _items(path: Path, data: bytes) -> list[Any]:
     return items
 
 
-def _lines(path: Path, file: IO[bytes], *, strict: bool) -> Iterator[Any]:
+def _lines(path: Path, file: IO[bytes], *, strict: bool) -> Iterator[Record]:
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -66,7 +74,7 @@ def _lines(path: Path, file: IO[bytes], *, strict: bool) -> Iterator[Any]:
         if isinstance(record, Broken) and strict:
             raise UnusableInput(f"{path}:{number}: {record.reason}; nothing was imported")
         if record is not None:
-            yield record
+            yield Record(record, number)
 
 
 def _record(line: bytes, number: int) -> Any:

@@ -82,7 +82,9 @@ def test_memory_import_finds_duplicates(bench: Any, tools: Any, write: Write, de
 def test_memory_import_without_deduplication_gives_a_used_id_away_in_seed(bench: Any, tools: Any, write: Write) -> None:
     plugin, seed = (bench(tools.entry(1, "alpha"), upstream=upstream) for upstream in (True, False))
     path = write({"id": tools.uuid(1), "text": "beta"})
-    assert memory_import(seed.context, path, dedupe="none").details["warnings"] == [{"index": 0, "reason": "id_in_use"}]
+    assert memory_import(seed.context, path, dedupe="none").details["warnings"] == [
+        {"index": 0, "reason": "id_in_use", "line": 1}
+    ]
     memory_import(plugin.context, path, dedupe="none")
     assert [len({row.id for row in table.rows}) for table in (plugin, seed)] == [1, 2]
 
@@ -104,7 +106,7 @@ def test_memory_import_limit_takes_the_first_records(bench: Any, write: Write) -
     table = bench()
     result = memory_import(table.context, write({"text": ""}, {"text": "alpha"}, {"text": "beta"}), limit=2)
     assert (table.texts, result.details["receipt"]["parsedCount"]) == (["alpha"], 2)
-    assert result.details["failures"] == [{"index": 0, "reason": "missing_text"}]
+    assert result.details["failures"] == [{"index": 0, "reason": "missing_text", "line": 1}]
 
 
 def test_memory_import_scopes_are_validated_or_overridden(bench: Any, write: Write) -> None:
@@ -188,7 +190,7 @@ def test_memory_import_refuses_secrets_and_working_sets_in_seed_alone(bench: Any
     plugin, seed = bench(upstream=True), bench()
     result = memory_import(seed.context, path)
     assert (counts(result), seed.texts) == ((1, 1, 1), ["alpha"])
-    assert result.details["failures"] == [{"index": 0, "reason": "secret_like"}]
+    assert result.details["failures"] == [{"index": 0, "reason": "secret_like", "line": 1}]
     assert SECRET not in result.text + str(result.details)
     assert counts(memory_import(plugin.context, path)) == (3, 0, 0)
 
@@ -205,7 +207,7 @@ def test_memory_import_damaged_lines_lose_no_other_line_in_seed(
     assert result.details["failures"] == [
         {"index": 1, "reason": "line_too_long", "line": 2},
         {"index": 2, "reason": "invalid_json", "line": 3},
-        {"index": 3, "reason": "missing_text"},
+        {"index": 3, "reason": "missing_text", "line": 4},
         {"index": 5, "reason": "invalid_json", "line": 6},
         {"index": 6, "reason": "invalid_json", "line": 7},
         {"index": 7, "reason": "not_utf8", "line": 8},
@@ -304,7 +306,7 @@ def test_memory_import_secret_in_another_field_is_refused_in_seed(bench: Any, wr
     table = bench()
     value = [5, [SECRET]] if field == "media_refs" else SECRET
     result = memory_import(table.context, write({"text": "alpha", field: value}))
-    assert (result.details["failures"], table.rows) == ([{"index": 0, "reason": "secret_like"}], [])
+    assert (result.details["failures"], table.rows) == ([{"index": 0, "reason": "secret_like", "line": 1}], [])
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from(["5", "high"])
