@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.output import announce, emit, emit_json
+from lab.cli.memory_preflight import preflight_sentence
+from lab.cli.output import announce, announce_folded, emit, emit_json
 from lab.errors import CannotMeasure, CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
@@ -155,8 +156,11 @@ def finish(result: ToolResult, session: Session, *, as_json: bool, dry_run: bool
         hint = "; --despite-gateway writes all the same" if "gateway" in table.read_only_reason else ""
         by = session.context.read_only_source if session.context.config.read_only else table.read_only_reason
         raise UnusableInput(f"{table.folder}: nothing was written, because {_reason(by)}{hint}")
+    judged = preflight_sentence((result.details.get("receipt") or {}).get("weiJiMemoryPreflight"))
     if result.error in CHECKED:
-        raise CheckFailed(result.text)
+        raise CheckFailed(f"{result.text}{f' Cause: {judged}' if judged else ''}")
+    if judged:
+        announce_folded(f"note: {judged}")
     if result.error in FAILED:
         raise CannotMeasure(result.text)
     if result.error is not None:

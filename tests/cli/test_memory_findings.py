@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.test_memory_cli import memory, one_line, stored
 from tests.commands import run_here
 
@@ -98,3 +100,33 @@ def test_import_limits_a_text_in_json_as_in_json_lines(tmp_path: Path) -> None:
     source.write_text(json.dumps([{"text": "x" * (17 << 20)}, {"text": "one"}]))
     one_line(memory("import", tmp_path / "s", source), 1, "record 1: text_too_long")
     assert [row["text"] for row in stored(tmp_path / "s")] == ["one"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("command", "script", "said"),
+    [
+        ("no-such-command", "true", "was not found; {then}; set weijiMemoryPreflight.command to its path"),
+        (None, "true", "'weiji-memory-preflight' was not found; {then}"),
+        ("sh", "sleep 60", "took longer than 1000 ms; {then}; raise weijiMemoryPreflight.timeoutMs"),
+        ("sh", "echo rubbish", "printed no JSON object; {then}"),
+        ("sh", "exit 3", "ended with exit code 3; {then}"),
+        ("sh", 'echo \'{"ok": false, "fail_reason": "no disk"}\'', "reported that it failed (no disk); {then}"),
+        ("sh", "exit 40", "judged the memory queued (exit code 40)"),
+        ("sh", "exit 41", "judged the memory rejected (exit code 41)"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["open", "closed"])
+def test_preflight_names_cause_and_remedy(
+    tmp_path: Path, command: str | None, script: str, said: str, mode: str
+) -> None:
+    settings = {"enabled": True, "commandArgs": ["-c", script, "sh"], "timeoutMs": 1000, "failMode": mode}
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"weijiMemoryPreflight": settings | ({"command": command} if command else {})}))
+    done = memory("store", tmp_path / "s", "a memory", "--config", config)
+    blocked = mode == "closed" or "exit 4" in script
+    then = "which blocks under failMode closed" if blocked else "stored all the same, under failMode open"
+    assert said.format(then=then) in " ".join(done.stderr.split())
+    if blocked:
+        one_line(done, 1, "blocked by Wei Ji preflight")
+    assert (done.returncode, len(stored(tmp_path / "s"))) == ((1, 0) if blocked else (0, 1))
