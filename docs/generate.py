@@ -161,13 +161,16 @@ def _knobs(path: str, keys: Mapping[str, Any], *, here: bool = True) -> str:
 def _knob_rows(
     path: str, keys: Mapping[str, Any], only_seed: bool = False, *, here: bool = True
 ) -> Iterator[tuple[str, ...]]:
+    from lab.systems.openclaw.config.missing import why_missing
+
     for name, knob in keys.items():
         where = f"{path}.{name}" if path else name
         if hasattr(knob, "keys"):
             yield from _knob_rows(where, knob.keys, only_seed or knob.only_seed, here=knob.here)
             continue
         if not (here if knob.here is None else knob.here):
-            yield f"`{where}`", _values(knob), "not implemented here", "not implemented here"
+            why = why_missing(where)
+            yield f"`{where}`", _values(knob), why, why
             continue
         alone = only_seed or knob.only_seed
         upstream = "seed alone" if alone else _shown(knob.default_in("upstream"))

@@ -119,11 +119,12 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
 
 
 def _emit_missing(missing: Sequence[str]) -> None:
-    """List the features that a configuration uses and the lab does not have."""
-    from lab.systems.openclaw.config.missing import NOT_HERE
+    """List the features that a configuration uses and the lab does not have, or has in one command alone."""
+    from lab.systems.openclaw.config.missing import NOT_HERE, STORE_ALONE, why_missing
 
-    if missing:
-        emit_folded(f"{NOT_HERE}: {', '.join(missing)}")
+    for why in (NOT_HERE, STORE_ALONE):
+        if paths := [path for path in missing if why_missing(path) == why]:
+            emit_folded(f"{why}: {', '.join(paths)}")
 
 
 def _read(file: str) -> tuple[Any, str]:

@@ -143,16 +143,21 @@ def test_unreadable_configuration_exits_2(
 
 def test_features_not_implemented_are_listed_or_refused(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "live.json").write_text('{"weijiMemoryPreflight": true, "gbrainMirror": true}')
-    (tmp_path / "own.json").write_text('{"weijiMemoryPreflight": true, "lab": {"arm": "engine"}}')
+    (tmp_path / "own.json").write_text('{"gbrainMirror": true, "lab": {"arm": "engine"}}')
     for command in ("show", "check"):
         done = lab("config", command, "live.json", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.count("not implemented here: weijiMemoryPreflight, gbrainMirror\n") == 1
+        assert (
+            done.stdout.count(
+                "not implemented here: gbrainMirror\nused by lab memory store alone: weijiMemoryPreflight\n"
+            )
+            == 1
+        )
         found = json.loads(lab("config", command, "live.json", "--json", cwd=tmp_path).stdout)
         assert found["missing"] == ["weijiMemoryPreflight", "gbrainMirror"]
     refused = lab("config", "show", "own.json", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("error: own.json: weijiMemoryPreflight: not implemented here; leave it out")
+    assert refused.stderr.startswith("error: own.json: gbrainMirror: not implemented here; leave it out")
 
 
 def test_check_of_a_file_of_comments_says_that_it_sets_nothing(lab: Lab, tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ def test_missing_notes_live_file_is_noted_lab_file_is_refused(desk: Desk) -> Non
     desk.judge("talk/s1/t1#0", turn="talk/s1/t2")
     live, own = desk.home / "live.json", desk.home / "own.json"
     live.write_text(json.dumps({"weijiMemoryPreflight": True, "gbrainMirror": True}))
-    own.write_text(json.dumps({"weijiMemoryPreflight": True, "lab": {"arm": "engine"}}))
+    own.write_text(json.dumps({"gbrainMirror": True, "lab": {"arm": "engine"}}))
     first = desk.run(f"engine={live}", "hybrid")
     note = "not implemented here: weijiMemoryPreflight, gbrainMirror (of arm engine)"
     for _ in range(2):
         messages: list[str] = []
         run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=messages.append)
         assert messages.count(note) == 1
-    with pytest.raises(UnusableInput, match=r"own\.json: weijiMemoryPreflight: not implemented here; leave it out"):
+    with pytest.raises(UnusableInput, match=r"own\.json: gbrainMirror: not implemented here; leave it out"):
         desk.run(f"mine={own}")
 
 

@@ -15,6 +15,8 @@ from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN
 from lab.systems.openclaw.config.values import section_values
 
 NOT_HERE = "not implemented here"
+# A feature of `lab memory store`: recall, and so a replay, never reads it.
+STORE_ALONE, STORE_FEATURES = "used by lab memory store alone", ("weijiMemoryPreflight",)
 _ALL = Section(PLUGIN, boolean=False)
 
 
@@ -23,12 +25,18 @@ def missing(config: object) -> tuple[str, ...]:
     return tuple(_missing(_ALL, config, ""))
 
 
+def why_missing(path: str) -> str:
+    """Return the words for a key that recall does not read: another command uses it, or none does."""
+    return STORE_ALONE if path.split(".")[0] in STORE_FEATURES else NOT_HERE
+
+
 def refused(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield path and complaint of everything that is refused (see the module's docstring)."""
     yield from _unsupported_values(_ALL, config, "")
     if LAB_KEY in config or _has_lab_keys(_ALL, config):
         for path in missing(config):
-            yield path, f"{NOT_HERE}; leave it out of a configuration that is for the lab only"
+            if why_missing(path) == NOT_HERE:
+                yield path, f"{NOT_HERE}; leave it out of a configuration that is for the lab only"
 
 
 def only_here(config: object, section: Section = _ALL) -> Any:

@@ -21,7 +21,7 @@ from lab.shape import json_type
 from lab.systems.openclaw.config.check import complaints, in_short
 from lab.systems.openclaw.config.file import locate
 from lab.systems.openclaw.config.knob import PROFILES, SEED, Knob, Section
-from lab.systems.openclaw.config.missing import NOT_HERE, missing, only_here, refused
+from lab.systems.openclaw.config.missing import missing, only_here, refused, why_missing
 from lab.systems.openclaw.config.settings import (
     NO_PHASES,
     AutoCapture,
@@ -50,7 +50,7 @@ _RENAMED = {"maxScopeLength": "max_length", "skipFallbackOnInvalidScope": "skip_
 class Decided(NamedTuple):
     """One value of a resolved configuration and its source.
 
-    ``by``: config, profile default, environment, max-items, clamped from X, normalised from X, or not implemented here.
+    ``by``: config, profile default, environment, max-items, clamped from X, normalised from X, or why nothing reads it.
     """
 
     key: str
@@ -242,7 +242,7 @@ def _decisions(
             yield from _decisions(entry, True if switched_on else written.get(key), values[key], at, profile)
         elif not (section.here if entry.here is None else entry.here):
             if key in written:
-                yield Decided(at, values[key], NOT_HERE)
+                yield Decided(at, values[key], why_missing(at))
         elif entry.kind == "secret":
             yield Decided(at, HIDDEN, CONFIG)
         elif key == "enabled" and (switched_on or given is False):

@@ -163,3 +163,10 @@ def _another(knob: Knob) -> Any:
     if knob.choices:
         return next(choice for choice in knob.choices if choice != default)
     return {"another": ["x"]} if knob.kind == "map" else ["another"] if isinstance(default, tuple) else "another"
+
+
+def test_missing_preflight_is_permitted_in_a_lab_configuration() -> None:
+    raw = {"weijiMemoryPreflight": {"enabled": True, "failMode": "closed"}, "lab": {"arm": "engine"}}
+    assert missing(raw) == ("weijiMemoryPreflight",)
+    decided = {entry.key: entry.by for entry in explain_config(raw, "seed")}
+    assert decided["weijiMemoryPreflight.failMode"] == "used by lab memory store alone"
