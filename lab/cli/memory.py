@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from lab.cli.memory_options import (
     EmbedderName,
     Folder,
     Limit,
+    OnlyCategory,
     Profile,
     ScopeName,
     VectorLength,
@@ -26,8 +28,9 @@ from lab.cli.memory_options import (
     print_json,
     text_or_stdin,
     warn,
+    with_places,
 )
-from lab.cli.output import Json, emit, emit_table
+from lab.cli.output import Json, emit, emit_folded, emit_table
 from lab.errors import UnusableInput
 
 
@@ -51,7 +54,7 @@ def store(
     folder: Folder,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to remember, or - to read it from stdin.")],
     importance: Annotated[
-        float | None, typer.Option(help="0 to 1; .8 or more is must_remember, .5 or more nice_to_have.")
+        float | None, typer.Option(min=0, max=1, help=".8 or more is must_remember, .5 or more nice_to_have.")
     ] = None,
     category: Category = "other",
     scope: ScopeName = None,
@@ -82,6 +85,7 @@ def store(
         profile=profile,
         embedder=embedder,
         dimension=dimension,
+        scope=scope,
         write=True,
         create=True,
         dry_run=dry_run,
@@ -96,7 +100,7 @@ def store(
 def recall(
     folder: Folder,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for, or - to read it from stdin.")],
-    limit: Annotated[int, typer.Option(help="Maximum number of memories, 1 to 50.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of memories.")] = 5,
     scope: ScopeName = None,
     config: ConfigFile = None,
     profile: Profile = "seed",
@@ -110,11 +114,12 @@ def recall(
     """
     from lab.embedding.embedder import QUERY
     from lab.systems.openclaw.agent_recall import agent_recall
+    from lab.systems.openclaw.tools.admin import preview
     from lab.systems.openclaw.tools.recall import clamp_limit
 
     query = text_or_stdin(query)
     with (
-        opened(folder, "recall", config=config, profile=profile, embedder=embedder, role=QUERY) as session,
+        opened(folder, "recall", config=config, profile=profile, embedder=embedder, role=QUERY, scope=scope) as session,
         memory_files.docs_lane(session, folder, docs) as lane,
         session.memories(query, lane) as memories,
     ):
@@ -123,7 +128,10 @@ def recall(
     if as_json:
         print_json(found.details)
     else:
-        emit(found.text)
+        lines = [f"[{row.category}] {preview(row.text)}" for _, row in found.hits]
+        emit(with_places(found.text, lines, found.details["memories"]))
+        if len(found.hits) > 1:
+            emit_folded("Tiers go first: must_remember and nice_to_have, then unknown, then ignore; then the score.")
 
 
 def forget(
@@ -150,6 +158,8 @@ def forget(
 
     if (memory_id is None) == (query is None):
         raise UnusableInput("give either --id or --query")
+    if query is not None and embedder == "none":
+        raise UnusableInput("--query needs an embedder: give --embedder, the model that made the vectors, or use --id")
     with opened(
         folder,
         "forget",
@@ -164,30 +174,38 @@ def forget(
         wait=wait,
     ) as session:
         result = memory_forget(session.context, memory_id=memory_id, query=query)
+    if session.context.upstream:
+        result = replace(result, text=result.text + ("\n\nHere memoryId is --id." if query is not None else ""))
+    else:
+        result = replace(result, text=result.text.replace("Re-run with memoryId", "Run again with --id"))
     finish(result, session, as_json=as_json, dry_run=dry_run)
 
 
 def list_memories(
     folder: Folder,
     scope: ScopeName = None,
-    category: Annotated[str | None, typer.Option(help="Only this category.")] = None,
+    category: OnlyCategory = None,
     limit: Limit = 50,
     config: ConfigFile = None,
     profile: Profile = "seed",
     as_json: Json = False,
 ) -> None:
     """List memories, newest first, with secrets replaced."""
+    from lab.systems.openclaw.tools.admin import preview
     from lab.systems.openclaw.tools.listing import memory_list
 
-    with opened(folder, "list", config=config, profile=profile) as session:
+    with opened(folder, "list", config=config, profile=profile, scope=scope) as session:
         result = memory_list(session.context, scope=scope, category=category, limit=limit)
+    items = result.details["items"]
+    lines = [f"[{item['category']}|{item['importance_label']}] {preview(item['text'])}" for item in items]
+    result = replace(result, text=with_places(result.text, lines, items))
     finish(result, session, as_json=as_json)
 
 
 def stats(
     folder: Folder,
     scope: ScopeName = None,
-    category: Annotated[str | None, typer.Option(help="Only this category.")] = None,
+    category: OnlyCategory = None,
     config: ConfigFile = None,
     profile: Profile = "seed",
     as_json: Json = False,
@@ -197,7 +215,7 @@ def stats(
     from lab.systems.openclaw.tools.lance_lock import holder
     from lab.systems.openclaw.tools.stats import memory_stats
 
-    with opened(folder, "stats", config=config, profile=profile) as session:
+    with opened(folder, "stats", config=config, profile=profile, scope=scope) as session:
         details = memory_stats(session.context, scope=scope, category=category).details
         assert session.table is not None  # noqa: S101 - only a dry run has no table
         table = session.table.describe() | {"gateway": gateway_using(folder), "writer": holder(folder)}

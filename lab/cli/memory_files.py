@@ -20,6 +20,7 @@ from lab.cli.memory_options import (
     FileFormat,
     FileLimit,
     Folder,
+    OnlyCategory,
     Profile,
     ScopeName,
     Wait,
@@ -28,6 +29,7 @@ from lab.cli.memory_options import (
     opened,
     print_json,
     require_format,
+    require_scope,
     warn,
 )
 from lab.cli.output import Json, emit, emit_folded
@@ -55,7 +57,7 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; an old one is replaced.")],
     file_format: FileFormat = None,
     scope: ScopeName = None,
-    category: Annotated[str | None, typer.Option(help="Only this category.")] = None,
+    category: OnlyCategory = None,
     limit: FileLimit = None,
     raw: Annotated[bool, typer.Option("--no-redact", help="Keep secrets; by default they are replaced.")] = False,
     config: ConfigFile = None,
@@ -74,7 +76,7 @@ def export(
     if out.is_dir():
         raise UnusableInput(f"{out}: is a folder; name a file")
     _require_unprotected(out.parent)
-    with opened(folder, "export", config=config, profile=profile) as session:
+    with opened(folder, "export", config=config, profile=profile, scope=scope) as session:
         result = memory_export(
             session.context,
             out,
@@ -151,7 +153,9 @@ def docs_search(
     path = docs or folder / "docs.sqlite"
     if not path.is_file():
         raise UnusableInput(f"{path}: no such index; lab memory docs-ingest makes it")
-    settings = _docs_session(configured(config, profile), (), ())
+    configuration = configured(config, profile)
+    require_scope(scope, configuration)
+    settings = _docs_session(configuration, (), ())
     most = settings.config.docs.max_items if limit is None else max(1, limit)
     wider = replace(settings.config.docs, max_items=most)
     settings = replace(settings, config=replace(settings.config, docs=wider))

@@ -85,6 +85,7 @@ def import_file(
         profile=profile,
         embedder=embedder,
         dimension=dimension,
+        scope=scope,
         write=True,
         create=True,
         dry_run=dry_run,

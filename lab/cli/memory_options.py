@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,26 @@ from lab.errors import CannotMeasure, CheckFailed, UnusableInput
 if TYPE_CHECKING:
     from lab.embedding.embedder import Embedder, Role
     from lab.systems.openclaw.tools.context import ToolResult
-    from lab.systems.openclaw.tools.session import Session
+    from lab.systems.openclaw.tools.session import Configured, Session
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The LanceDB folder that contains memories.lance.")]
 ScopeName = Annotated[str | None, typer.Option("--scope", help="The scope. [default: by configuration]")]
-Category = Annotated[str, typer.Option(help="preference, fact, decision, entity, todo or other.")]
-Limit = Annotated[int, typer.Option(help="Maximum number of memories, 1 to 5000.")]
+
+
+def _category_of(name: str | None) -> str | None:
+    """Return a category as given; raise :class:`UnusableInput` for an unknown one, which the tools take as none."""
+    from lab.systems.openclaw.memory import CATEGORIES
+
+    if name is not None and name.strip().lower() not in CATEGORIES:
+        raise UnusableInput(f"--category {name}: expected {', '.join(CATEGORIES[:-1])} or {CATEGORIES[-1]}")
+    return name
+
+
+Category = Annotated[
+    str, typer.Option(callback=_category_of, help="preference, fact, decision, entity, todo or other.")
+]
+OnlyCategory = Annotated[str | None, typer.Option("--category", callback=_category_of, help="Only this category.")]
+Limit = Annotated[int, typer.Option(min=1, max=5000, help="Maximum number of memories.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Configuration of the plugin, or an openclaw.json (JSON or YAML).")
 ]
@@ -91,17 +105,20 @@ def opened(
     wait: float = 10.0,
     keep_seconds: int | None = None,
     role: Role = "document",
+    scope: str | None = None,
     **options: Any,
 ) -> Iterator[Session]:
     """Yield the session of a command (:func:`lab.systems.openclaw.tools.session.open_session`)."""
     from lab.systems.openclaw.tools.lance_table import TableSettings
     from lab.systems.openclaw.tools.session import configured, open_session
 
+    configuration = configured(config, profile)
+    require_scope(scope, configuration)
     settings = TableSettings(compact_every=compact_every, wait_seconds=wait)
     name = "all-MiniLM-L6-v2" if embedder is None else embedder
     with open_session(
         folder,
-        configuration=configured(config, profile),
+        configuration=configuration,
         embedder=named(name),
         role=role,
         settings=settings if keep_seconds is None else replace(settings, keep_seconds=keep_seconds),
@@ -110,6 +127,19 @@ def opened(
         **options,
     ) as session:
         yield session
+
+
+def require_scope(scope: str | None, configuration: Configured) -> None:
+    """Raise :class:`UnusableInput` for a scope for which the tools would take the default one."""
+    from lab.systems.openclaw.recall.scope import normalise
+
+    policy = configuration.config.scope_policy
+    if scope is not None and normalise(scope, policy).invalid:
+        # The text is not repeated, because it may hold a secret.
+        raise UnusableInput(
+            f"--scope: not a scope; expected up to {policy.max_length} letters, digits and . _ : / -, the first of "
+            "them a letter or a digit"
+        )
 
 
 def named(name: str) -> Embedder | None:
@@ -132,6 +162,25 @@ def print_json(value: dict[str, Any]) -> None:
     from lab.systems.openclaw.upstream.js import js_json
 
     emit_json(json.loads(js_json(value)))
+
+
+def with_places(text: str, lines: Sequence[str], memories: Sequence[dict[str, Any]]) -> str:
+    """Return the text of a tool with id, scope and time below each of its numbered lines."""
+    from lab.systems.openclaw.tools.admin import iso_time
+
+    at = 0
+    for number, (line, memory) in enumerate(zip(lines, memories, strict=True), 1):
+        start = text.find(f"{number}. {line}", at)
+        if start < 0:
+            continue
+        at = start + len(f"{number}. {line}")
+        # The score of a recall follows the text.
+        end = text.find("\n", at)
+        at = len(text) if end < 0 else end
+        place = f"\n   {memory['id']}  {memory['scope']}  {iso_time(memory['createdAt']) or 'no time'}"
+        text = text[:at] + place + text[at:]
+        at += len(place)
+    return text
 
 
 def warn(*notes: str) -> None:

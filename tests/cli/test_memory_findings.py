@@ -130,3 +130,41 @@ def test_preflight_names_cause_and_remedy(
     if blocked:
         one_line(done, 1, "blocked by Wei Ji preflight")
     assert (done.returncode, len(stored(tmp_path / "s"))) == ((1, 0) if blocked else (0, 1))
+
+
+def test_list_recall_and_candidates_show_how_to_forget(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    for text in ("The kiln is fired on Mondays", "The kiln stays shut on Sundays"):
+        memory("store", folder, text, "--scope", "shop")
+    ids = [row["id"] for row in stored(folder)]
+    recalled = memory("recall", folder, "kiln", "--scope", "shop").stdout
+    for text in (memory("list", folder).stdout, recalled):
+        assert all(f"   {identity}  shop  20" in text for identity in ids)
+        assert max(map(len, text.splitlines())) <= 80
+    assert "Tiers go first" in recalled
+    assert "Run again with --id to delete" in memory("forget", folder, "--query", "kiln").stdout
+    assert "Here memoryId is --id." in memory("forget", folder, "--query", "kiln", "--profile", "upstream").stdout
+    words = ("memory", "forget", folder, "--query", "kiln", "--embedder", "none")
+    one_line(run_here(*words), 2, "--query needs an embedder: give --embedder")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("store", "S", "x", "--category", "nonsense"), "--category nonsense: expected preference, fact"),
+        (("list", "S", "--category", "nonsense"), "--category nonsense: expected preference, fact"),
+        (("store", "S", "x", "--importance", "2"), "'--importance'"),
+        (("store", "S", "x", "--importance", "-1"), "'--importance'"),
+        (("list", "S", "--limit", "0"), "'--limit'"),
+        (("recall", "S", "x", "--limit", "51"), "'--limit'"),
+        (("store", "S", "x", "--scope", "Bad Scope!!"), "--scope: not a scope"),
+        (("list", "S", "--scope", "Bad Scope!!"), "--scope: not a scope"),
+    ],
+)
+def test_unknown_values_are_refused(tmp_path: Path, words: tuple[str, ...], part: str) -> None:
+    folder = tmp_path / "s"
+    memory("store", folder, "x")
+    done = memory(*(folder if word == "S" else word for word in words))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert part in done.stderr
+    assert len(stored(folder)) == 1
