@@ -114,6 +114,7 @@ def recall(
     """
     from lab.embedding.embedder import QUERY
     from lab.systems.openclaw.agent_recall import agent_recall
+    from lab.systems.openclaw.recall.markers import NAME
     from lab.systems.openclaw.tools.admin import preview
     from lab.systems.openclaw.tools.recall import clamp_limit
 
@@ -124,7 +125,8 @@ def recall(
         session.memories(query, lane) as memories,
     ):
         found = agent_recall(query, session.context.config, memories, limit=clamp_limit(limit), scope=scope)
-    warn(*session.notes, *found.log)
+    # The receipt has what the line of the documents says.
+    warn(*session.notes, *(line for line in found.log if not line.startswith(f"{NAME}:docsColdLane")))
     if as_json:
         print_json(found.details)
     else:
@@ -229,12 +231,21 @@ def stats(
 def _show_stats(counts: dict[str, Any], table: dict[str, Any]) -> None:
     """Print the statistics as tables."""
     rows: list[tuple[str, object]] = [("memories", counts["count"])]
-    rows += [(f"scope {name}", count) for name, count in counts["byScope"].items()]
+    absent = table["missingPluginColumns"]
+    by_default = ", for want of a column" if "scope" in absent else ""
+    rows += [(f"scope {name}{by_default}", count) for name, count in counts["byScope"].items()]
     rows += [(f"category {name}", count) for name, count in counts["byCategory"].items()]
     rows += [(f"characters, {name.removesuffix('Chars')}", value) for name, value in counts["size"].items()]
     rows += [(f"age in days, {name}", value) for name, value in counts["ageDays"].items()]
     rows += [(name, table[name]) for name in ("dimension", "version", "fragments", "bytes")]
     rows.append(("missing columns", ", ".join(table["missingColumns"]) or "none"))
+    if absent:
+        rows.append(("missing plugin columns", ", ".join(absent)))
     rows.append(("running gateway", table["gateway"] or "none detected"))
     rows.append(("writer", table["writer"] or "none"))
     emit_table(("", "value"), rows)
+    if absent:
+        emit_folded(
+            "The table lacks columns of the plugin, so it is only read, and backfill cannot add them: export it, and "
+            "import the file into a new folder."
+        )

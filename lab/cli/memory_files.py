@@ -116,7 +116,7 @@ def docs_ingest(
 
     path, settings = docs or folder / "docs.sqlite", configured(config, profile)
     if not folder.is_dir():
-        raise UnusableInput(f"{folder}: no such folder")
+        raise UnusableInput(f"{folder}: no such folder; make it, or store a memory in it first")
     if not despite_gateway and path.resolve().is_relative_to(folder.resolve()) and (by := gateway_using(folder)):
         raise UnusableInput(f"{folder}: a running gateway uses it: {by}; give --docs FILE or --despite-gateway")
     _require_unprotected(path.parent)
@@ -127,11 +127,14 @@ def docs_ingest(
     raw = {"sourceRoots": root or [], "sourceGlobs": glob or []} if settings.given else None
     with closing(_index(path, embedder)) as index:
         result = memory_docs_ingest(context, index, raw)
+    receipt = result.details.get("receipt") or {}
     if as_json:
         print_json(result.details)
-    elif result.error is None:
+    elif result.error is None and not receipt.get("skipReason"):
         emit(result.text)
-    _raise(result.error, result.text, result.details.get("receipt") or {})
+    roots = session.config.docs.source_roots
+    wrong = [f"{name} (no such folder)" for name in roots if not Path(name).expanduser().is_dir()]
+    _raise(result.error, f"{', '.join(wrong or roots)}: {result.text}", receipt)
 
 
 def docs_search(

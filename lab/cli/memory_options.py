@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli.memory_preflight import preflight_sentence
-from lab.cli.output import announce, announce_folded, emit, emit_json
+from lab.cli.output import announce_folded, emit, emit_json
 from lab.errors import CannotMeasure, CheckFailed, UnusableInput
+from lab.report.tables import folded
 
 if TYPE_CHECKING:
     from lab.embedding.embedder import Embedder, Role
@@ -186,7 +187,7 @@ def with_places(text: str, lines: Sequence[str], memories: Sequence[dict[str, An
 def warn(*notes: str) -> None:
     """Print notes to stderr."""
     for note in notes:
-        announce(f"note: {note}")
+        announce_folded(f"note: {note}")
 
 
 def finish(result: ToolResult, session: Session, *, as_json: bool, dry_run: bool = False) -> None:
@@ -200,7 +201,11 @@ def finish(result: ToolResult, session: Session, *, as_json: bool, dry_run: bool
         kept = {} if table is None else {"tableSettings": table.settings.describe(), "compactions": table.compactions}
         print_json({**result.details, **kept, **({"dryRun": True} if dry_run else {})})
     elif result.error is None and result.details.get("action") != "not_found":
-        emit(f"dry run, nothing was written: {result.text}" if dry_run else result.text)
+        if dry_run:
+            emit("Dry run, nothing was written. It would be:")
+        # Texts of memories keep their lines; the warning below one is a sentence.
+        head, mark, warning = result.text.partition("\n⚠️")
+        emit(head + (f"\n{folded(mark.strip() + warning)}" if mark else ""))
     if table is not None and table.read_only_reason and result.error == "readonly_mode":
         hint = "; --despite-gateway writes all the same" if "gateway" in table.read_only_reason else ""
         by = session.context.read_only_source if session.context.config.read_only else table.read_only_reason

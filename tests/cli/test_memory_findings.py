@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.cli.test_memory_cli import memory, one_line, stored
 from tests.commands import run_here
+from tests.systems.openclaw.tools.lance_tables import raw_table
 
 
 def lines(path: Path, *records: object) -> Path:
@@ -168,3 +170,51 @@ def test_unknown_values_are_refused(tmp_path: Path, words: tuple[str, ...], part
     assert (done.returncode, done.stdout) == (2, "")
     assert part in done.stderr
     assert len(stored(folder)) == 1
+
+
+def test_stats_name_missing_columns_of_the_plugin(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    memory("store", folder, "The kiln is fired on Mondays", "--scope", "shop")
+    raw_table(folder).drop_columns(["scope", "trust_tier"])
+    assert json.loads(memory("stats", folder, "--json").stdout)["table"]["missingPluginColumns"] == [
+        "scope",
+        "trust_tier",
+    ]
+    said = " ".join(memory("stats", folder).stdout.split())
+    assert "scope global, for want of a column" in said
+    assert "backfill cannot add them" in said
+    one_line(memory("backfill", folder, "--dry-run"), 2, "has no column scope, trust_tier")
+
+
+def test_lock_message_says_that_there_is_no_name_and_names_wait(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    memory("store", folder, "x")
+    with (folder / ".lab-memory.lock").open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        done = memory("store", folder, "y", "--wait", "0")
+    one_line(done, 4, "left no name in .lab-memory.lock, is writing it")
+    assert "--wait SECONDS" in done.stderr
+
+
+def test_output_fits_80_columns(tmp_path: Path) -> None:
+    folder, docs = tmp_path / "s", tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("# Kiln\n\nThe kiln is fired on Mondays.\n")
+    words = ("memory", "store", folder, "x", "--dimension", "64", "--embedder", "none")
+    dry, wet = run_here(*words, "--dry-run"), run_here(*words)
+    assert "tightening" not in wet.stdout
+    assert "because there is no embedder" in wet.stdout
+    memory("docs-ingest", folder, "--root", docs)
+    recalled = memory("recall", folder, "kiln", "--docs", folder / "docs.sqlite", "--json")
+    assert recalled.stderr == ""
+    for done in (dry, wet):
+        assert max(map(len, done.stdout.splitlines())) <= 80, done.stdout
+
+
+def test_docs_ingest_names_the_missing_root_once(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    one_line(memory("docs-ingest", folder, "--root", tmp_path), 2, "make it, or store a memory in it first")
+    memory("store", folder, "x")
+    done = memory("docs-ingest", folder, "--root", tmp_path / "nowhere")
+    one_line(done, 2, f"{tmp_path / 'nowhere'} (no such folder): Docs ingest skipped")
+    assert done.stdout == ""

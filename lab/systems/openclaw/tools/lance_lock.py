@@ -63,7 +63,10 @@ class WriterLock:
     def _wait(self, handle: int, end: float) -> None:
         while not _lock(handle, self.path):
             if time.monotonic() >= end:
-                raise InUse(f"{self.path.parent}: {_shown(_read(handle))} is writing it; try again when it is done")
+                raise InUse(
+                    f"{self.path.parent}: {_shown(_read(handle))} is writing it; try again when it is done, or wait "
+                    "longer with --wait SECONDS"
+                )
             time.sleep(POLL_SECONDS)
 
     def release(self) -> None:
@@ -128,5 +131,5 @@ def _read(handle: int) -> dict[str, Any]:
 def _shown(about: dict[str, Any]) -> str:
     """Return a holder in words."""
     if not about:
-        return "another process"
+        return f"another process, which left no name in {LOCK_NAME},"
     return f"process {about['pid']} on {about.get('host')} ({about.get('what')}, since {about.get('since')})"

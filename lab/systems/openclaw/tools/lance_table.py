@@ -26,6 +26,7 @@ from lab.systems.openclaw.tools.lance_reading import LanceReader, among, embedde
 from lab.systems.openclaw.tools.lance_schema import (
     ADDED,
     BOOTSTRAP,
+    PLUGIN,
     TABLE,
     VECTOR,
     arrow_of,
@@ -137,6 +138,7 @@ class LanceTable(LanceReader):
             "dimension": self.dimension,
             "fragments": stats["fragment_stats"]["num_fragments"],
             "bytes": sum(path.stat().st_size for path in (self.folder / f"{TABLE}.lance").rglob("*") if path.is_file()),
+            "missingPluginColumns": [name for name in PLUGIN if name not in self.columns],
             "missingColumns": [name for name in ADDED if name not in self.columns],
             "readOnly": self.read_only_reason or None,
             "settings": self.settings.describe(),

@@ -103,13 +103,15 @@ def memory_store(
         "scope": row.scope,
         "receipt": receipt,
     }
-    return ToolResult(f"Stored memory ({kind}, {label}): {row.id}{skip_warning(embedded)}", details, log)
+    return ToolResult(f"Stored memory ({kind}, {label}): {row.id}{skip_warning(context, embedded)}", details, log)
 
 
-def skip_warning(embedded: Embedded) -> str:
+def skip_warning(context: ToolContext, embedded: Embedded) -> str:
     """Return the line that says why a memory has no vector; blank if it has one."""
     if embedded.reason is None:
         return ""
+    if context.embed is None:
+        return "\nStored without a vector, because there is no embedder: found by its words."
     return (
         f"\n⚠️ Embedding skipped ({embedded.reason}). Stored with a zero vector; recall quality may degrade. "
         "Consider tightening embedding clamp (embedding.maxChars/headChars/maxBytes)."
