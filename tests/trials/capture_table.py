@@ -104,14 +104,14 @@ def stored_table(runs: Mapping[str, dict[str, Replayed]]) -> list[str]:
 
 def policies_table(runs: Mapping[str, dict[str, Replayed]]) -> list[str]:
     """Return what both policies inject of captured memories, over time, without judgements."""
-    lines = table("set, arm", "must, first tenth", "must, last tenth", "RepeatRate", "MustRepeat", "tokens per turn")
+    lines = table("set, arm", "must, first tenth", "must, last tenth", "RepeatRate", "tokens per turn")
     for name, kinds in runs.items():
         parts = tier_shares(kinds["seed"].run).by_part
         for arm in (*POLICIES, "engine", "verbatim"):
             must = [share(parts[arm][at]["must"] if any(parts[arm][at].values()) else None) for at in (0, -1)]
-            means = [share(kinds["seed"].mean(arm, measure)) for measure in ("RepeatRate", "MustRepeat")]
+            repeats = share(kinds["seed"].mean(arm, "RepeatRate"))
             tokens = kinds["seed"].mean(arm, "InjectedTokens") or 0.0
-            lines.append(f"| {name}, {arm} | {' | '.join([*must, *means])} | {tokens:.1f} |")
+            lines.append(f"| {name}, {arm} | {' | '.join([*must, repeats])} | {tokens:.1f} |")
     return lines
 
 
