@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+import lab.gate
 from tests.trials.secrets import Case, Maker
 
 NUMBER = 5000
@@ -27,10 +28,9 @@ NUMBER = 5000
 TURNS = 50
 SIZE = 8
 COMMANDS = (
-    "replay {data} --format lab --source captured --arm engine --arm other={config} --recall-turns user "
-    "--embedder hashing --score --out {run}",
-    "report {run} --baseline engine --candidate other",
-    "gate {run} --policy capture --baseline engine --candidate other",
+    "replay {data} --format lab --source captured --arm engine --arm b={config} --embedder hashing --score --out {run}",
+    "report {run} --baseline engine --candidate b",
+    "gate {run} --policy {policy}",
 )
 CONFIG = {"autoCapture": {"captureTodo": True, "maxItemsPerTurn": 4, "maxTodoPerTurn": 3}, "lab": {"arm": "engine"}}
 
@@ -69,10 +69,14 @@ def record(folder: Path, cases: Sequence[Case]) -> list[int]:
         (data / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     config = folder / "other.json"
     config.write_text(json.dumps(CONFIG), "utf-8")
+    policy = folder / "capture.toml"
+    arms = '[comparison]\nbaseline = "engine"\ncandidate = "b"\n'
+    rules = (Path(lab.gate.__file__).parent / "policies" / "capture.toml").read_text("utf-8")
+    policy.write_text(rules.replace("[[limit]]", f"{arms}\n[[limit]]", 1), "utf-8")
     codes = []
     environment = os.environ | {"LAB_CACHE_DIR": str(folder / "cache")}
     for number, command in enumerate(COMMANDS):
-        words = [word.format(data=data, config=config, run=folder / "run") for word in command.split()]
+        words = [word.format(data=data, config=config, run=folder / "run", policy=policy) for word in command.split()]
         done = subprocess.run([sys.executable, "-m", "lab", *words], env=environment, capture_output=True, check=False)
         (folder / "printed" / f"{number}.txt").write_bytes(done.stdout + done.stderr)
         codes.append(done.returncode)
