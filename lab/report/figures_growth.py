@@ -17,15 +17,14 @@ SIGNS = (("#0072B2", "-", "o"), ("#D55E00", "--", "s"), ("#009E73", "-.", "^"), 
 
 @styled
 def growth_figure(lines: Sequence[Growth], source: str = "") -> Figure:
-    """Draw the memories that each arm holds against the turns of a conversation; means over conversations."""
+    """Draw how many memories each arm holds after each turn of a conversation; means over conversations."""
     shown = lines[:MOST_NAMES]
-    most = max(lines, key=lambda line: (line.held[-1] / len(line.held), line.arm))
-    rate = 100 * most.held[-1] / len(most.held)
+    most = max(lines, key=lambda line: (line.held[-1], line.arm))
     figure, ((axes,),) = slide(
         1,
         1,
         Words(
-            f"{most.arm} grows fastest: {rate:.0f} memories in 100 turns",
+            f"{most.arm} holds {'most: ' if len(lines) > 1 else ''}{most.held[-1]:.1f} memories after {len(most.held)} turns",
             f"Memories held after each turn, {of_all(len(shown), len(lines))}: the mean over conversations; "
             "a shorter one keeps its last number.",
             source,
