@@ -20,11 +20,12 @@ def growth_figure(lines: Sequence[Growth], source: str = "") -> Figure:
     """Draw how many memories each arm holds after each turn of a conversation; means over conversations."""
     shown = lines[:MOST_NAMES]
     most = max(lines, key=lambda line: (line.held[-1], line.arm))
+    rank = ", the most" if len(lines) > 1 else ""
     figure, ((axes,),) = slide(
         1,
         1,
         Words(
-            f"{most.arm} holds {'most: ' if len(lines) > 1 else ''}{most.held[-1]:.1f} memories after {len(most.held)} turns",
+            f"{most.arm} holds {most.held[-1]:.1f} memories after {len(most.held)} turns{rank}",
             f"Memories held after each turn, {of_all(len(shown), len(lines))}: the mean over conversations; "
             "a shorter one keeps its last number.",
             source,
