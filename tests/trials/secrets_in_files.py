@@ -104,7 +104,10 @@ def leaked(cases: Sequence[Case], texts: dict[Path, str]) -> dict[str, tuple[Cas
     for case in cases:
         size = min(SIZE, len(case.secret))
         for at in range(len(case.secret) - size + 1):
-            parts[case.secret[at : at + size]].append(case)
+            part = case.secret[at : at + size]
+            # A word of a password, such as "template", is in the page itself.
+            if not (part.isalpha() and part.islower()):
+                parts[part].append(case)
     sizes = sorted({len(part) for part in parts})
     # Words of the text lane are in lower case, and split at signs.
     folded = {run: case for case in cases for run in re.findall(r"[a-z0-9]{8,}", case.secret.lower()) if is_mixed(run)}
