@@ -1,24 +1,29 @@
 """Read the text of a configuration: JSON, JSON5, or a safe part of YAML.
 
 A file named ``.yaml`` or ``.yml`` is YAML. Any other text is JSON or JSON5, as OpenClaw reads its own file; a text that
-is neither, and does not look like it, is read as YAML too. YAML here is what JSON can say: no anchors, aliases, tags or
-second document, and no key twice. Only ``true``, ``false``, ``null`` and decimal numbers are not text, as in YAML 1.2.
+is neither, and does not look like it, is read as YAML too. An object has no key twice. YAML here is what JSON can say:
+no anchors, aliases, tags or second document. Only ``true``, ``false``, ``null`` and decimal numbers are not text, as in
+YAML 1.2.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import UnusableInput
-from lab.files import MAX_JSON5_CHARS, parse_json
 from lab.formatting import free_of_credentials
 
 if TYPE_CHECKING:
     import yaml
 
+# The JSON5 parser is slow. A file longer than this is not a configuration but was given by mistake.
+MAX_JSON5_CHARS = 200_000
 SUFFIXES = (".yaml", ".yml")
 # A text that begins like this is meant as JSON, so its JSON error is the one to report.
 _JSON_STARTS = ("{", "[", '"', "/")
@@ -44,12 +49,62 @@ def parse_config(text: str, where: str) -> Any:
     return parse_yaml(text, where)
 
 
-def parse_yaml(text: str, where: str) -> Any:
-    """Return the value of a YAML text, with the credentials of its URIs masked; None for an empty one.
+def parse_json(text: str, where: str) -> Any:
+    """Return the value of a JSON or JSON5 text, with the credentials of its URIs masked.
 
-    Raises :class:`UnusableInput` for text that is not YAML or uses what is not accepted here, with line and reason.
+    Configurations are quoted in manifests, reports and messages, and the lab never needs the credentials.
+    """
+    try:
+        return free_of_credentials(_json5(text, where))
+    except RecursionError:
+        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
+
+
+def _json5(text: str, where: str) -> Any:
+    def unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        listed = list(pairs)
+        names = Counter(name for name, _ in listed)
+        if key := next((name for name, count in names.items() if count > 1), None):
+            at = _lines_of_key(text, key)
+            raise UnusableInput(f"{where}: found the key {key!r} twice in one object{at}; remove one")
+        return dict(listed)
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        if len(text) > MAX_JSON5_CHARS:
+            raise UnusableInput(f"{where}: not JSON: {error}") from None
+    import json5
+
+    try:
+        return json5.loads(text, object_pairs_hook=unique)
+    except RecursionError:
+        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
+    except ValueError as error:
+        match = re.match(r"<string>:(\d+) (.*)", str(error), re.DOTALL)
+        line, reason = match.groups() if match else ("1", str(error))
+        cut = " (the file seems cut off)" if "end of input" in reason or not text.strip() else ""
+        raise UnusableInput(f"{where}:{line}: neither JSON nor JSON5: {reason}{cut}") from None
+
+
+def _lines_of_key(text: str, key: str) -> str:
+    """Return in which lines of a JSON5 text a key is, in whatever object; the parsers do not say where they are."""
+    name = re.escape(key)
+    spelt = re.compile(rf"(?:\"{name}\"|'{name}'|(?<![\w$]){name})\s*:")
+    lines = sorted({text.count("\n", 0, match.start()) + 1 for match in spelt.finditer(text)})
+    return f" (it is in {'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Return the value of a YAML text, with the credentials of its URIs masked; None for one of comments only.
+
+    Raises :class:`UnusableInput` for text that is blank, not YAML, or uses what is not accepted here, with line and
+    reason.
     """
     import yaml
+
+    if not text.strip():
+        raise UnusableInput(f"{where}:1: is empty (the file seems cut off)")
 
     if len(text) > MAX_JSON5_CHARS:
         raise UnusableInput(f"{where}: {len(text):,} characters are too many for a configuration")

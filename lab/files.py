@@ -7,7 +7,6 @@ import glob
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -18,14 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
-from lab.formatting import free_of_credentials
 from lab.shape import json_type
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # Errors that every further write to the same disk would raise as well.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-# The JSON5 parser is slow. A file longer than this is not a configuration but was given by mistake.
-MAX_JSON5_CHARS = 200_000
 
 
 @contextmanager
@@ -275,36 +271,6 @@ def read_json(path: Path, *, once: bool = False) -> Any:
     With ``once``, an object with a duplicate key is refused, as in :func:`read_json_lines`.
     """
     return _parse(read_text(path), path, 1, pairs=_unique_keys if once else None)
-
-
-def parse_json(text: str, where: str) -> Any:
-    """Return the value of a JSON or JSON5 text, with the credentials of its URIs masked.
-
-    Configurations are quoted in manifests, reports and messages, and the lab never needs the credentials.
-    """
-    try:
-        return free_of_credentials(_json5(text, where))
-    except RecursionError:
-        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
-
-
-def _json5(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if len(text) > MAX_JSON5_CHARS:
-            raise UnusableInput(f"{where}: not JSON: {error}") from None
-    import json5
-
-    try:
-        return json5.loads(text)
-    except RecursionError:
-        raise UnusableInput(f"{where}: JSON is nested too deeply") from None
-    except ValueError as error:
-        match = re.match(r"<string>:(\d+) (.*)", str(error), re.DOTALL)
-        line, reason = match.groups() if match else ("1", str(error))
-        cut = " (the file seems cut off)" if "end of input" in reason or not text.strip() else ""
-        raise UnusableInput(f"{where}:{line}: neither JSON nor JSON5: {reason}{cut}") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

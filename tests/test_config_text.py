@@ -84,7 +84,26 @@ def test_text_that_is_meant_as_json_has_the_json_error(text: str, where: str) ->
         parse_config(text, where)
 
 
-def test_empty_yaml_file_is_an_empty_configuration() -> None:
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('{"a": 1,\n "b": 2,\n "a": 3}', "lines 1, 3"),
+        ("{a: 1,\n b: {c: 1, c: 2}}", "line 2"),
+        ("{\n// note\n'a': 1, a: 2,}", "line 3"),
+    ],
+)
+def test_duplicate_key_in_json_is_refused_with_its_lines(text: str, lines: str) -> None:
+    with pytest.raises(UnusableInput, match=rf"a\.json: found the key '[ac]' twice in one object \(it is in {lines}\)"):
+        parse_config(text, "a.json")
+    assert parse_config('{"a": {"a": 1}, "b": {"a": 2}}', "a.json") == {"a": {"a": 1}, "b": {"a": 2}}
+
+
+def test_blank_yaml_file_is_refused() -> None:
+    with pytest.raises(UnusableInput, match=r"a\.yaml:1: is empty \(the file seems cut off\)"):
+        parse_config(" \n", "a.yaml")
+
+
+def test_yaml_file_of_comments_is_an_empty_configuration() -> None:
     assert parse_config("# nothing\n", "a.yaml") is None
     assert resolve(None, "seed") == resolve({}, "seed")
 

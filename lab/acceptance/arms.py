@@ -41,13 +41,15 @@ class Cast:
     """The arms of a verdict, as ``--arm`` takes them.
 
     ``candidates`` are judged. ``plain`` maps a candidate to the arm without de-duplication of its Working Set; a
-    candidate without a Working Set has none. ``readings`` are candidates under the other reading of a knob.
+    candidate without a Working Set has none, and is in ``without_working_set``. ``readings`` are candidates under the
+    other reading of a knob.
     """
 
     candidates: tuple[str, ...]
     plain: Mapping[str, str]
     readings: tuple[Variant, ...]
     arms: tuple[str, ...]
+    without_working_set: frozenset[str] = frozenset()
 
     @property
     def judged(self) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ def cast_of(request: ReplayRequest, candidates: Sequence[str], folder: Path) -> 
     ]
     if reserved := [spec.name for spec in specs if spec.name in REFERENCES]:
         raise UnusableInput(f"--candidate {reserved[0]}: is what the candidates are compared with; name another arm")
-    arms, plain, readings, judged = list(REFERENCES), {}, [], []
+    arms, plain, readings, judged, without = list(REFERENCES), {}, [], [], set()
     for spec, text in zip(specs, candidates, strict=True):
         judged.append(spec.name)
         arms.append(text)
@@ -88,7 +90,9 @@ def cast_of(request: ReplayRequest, candidates: Sequence[str], folder: Path) -> 
                 arm = f"{name}-no-dedupe"
                 plain[name] = arm
                 arms.append(_written(arm, replace(spec, config=config), NO_DEDUPE, folder))
-    return Cast(tuple(judged), plain, tuple(readings), tuple(arms))
+            else:
+                without.add(name)
+    return Cast(tuple(judged), plain, tuple(readings), tuple(arms), frozenset(without))
 
 
 def cast_in(arms: Sequence[ArmInfo], candidates: Sequence[str], where: str, command: str) -> Cast:
@@ -111,11 +115,13 @@ def cast_in(arms: Sequence[ArmInfo], candidates: Sequence[str], where: str, comm
         for arm in _like(arms, known[name], deep_merge(known[name].config, _nested(path, other_value)))
     )
     plain: dict[str, str] = {}
-    for name in (*names, *(variant.arm for variant in readings)):
+    judged = (*names, *(variant.arm for variant in readings))
+    for name in judged:
         wanted = deep_merge(known[name].config, NO_DEDUPE)
         if has_working_set(known[name]):
             plain.update((name, other) for other in _like(arms, known[name], wanted))
-    return Cast(tuple(names), plain, readings, tuple(known))
+    without = frozenset(name for name in judged if not has_working_set(known[name]))
+    return Cast(tuple(names), plain, readings, tuple(known), without)
 
 
 def _like(arms: Sequence[ArmInfo], arm: ArmInfo, config: Mapping[str, Any]) -> list[str]:

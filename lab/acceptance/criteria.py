@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lab.acceptance.arms import HYBRID, OLD, VECTOR, Cast
-from lab.acceptance.evidence import Measured, Reference, share_of, shown
+from lab.acceptance.evidence import Measured, Reference, named, share_of, shown
 from lab.compare.pairs import Pairs
 from lab.formatting import counted, number
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
@@ -27,21 +27,36 @@ MOSTLY = 0.5
 NEARLY_ALL = 0.95
 # A terminal of 80 by 24 is any screen; 4,096 bytes, the most that a receipt may have (000-53), fill 52 rows.
 ROWS, TALL = 24, 52
+MET = {PASS: "Met", FAIL: "Not met", INCONCLUSIVE: "Undecided"}
 # With no loss in so many turns, the 95 % bound of the loss is at most 5 %.
 TURNS = 59
 
 
 class Test(NamedTuple):
-    """One test of a criterion: its question and its result. ``is_check``: whether it tests if the set can decide."""
+    """One test of a criterion: what is required, and the result.
+
+    ``is_check``: whether it tests if the set can decide the criterion; ``settles`` then says what set could.
+    """
 
     about: str
     line: Line
     is_check: bool = False
+    settles: str | None = None
+
+    @property
+    def sentences(self) -> str:
+        """Return whether the requirement is met, and what was measured, as sentences."""
+        measured = self.line.reason.removeprefix(f"{self.line.label}: ")
+        return f"{MET[self.line.status]}: {self.about}. {self.line.measure}: {measured}."
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The verdict on one criterion for one arm, with the tests that it rests on."""
+    """The verdict on one criterion for one arm, with the tests that it rests on.
+
+    ``reason`` and ``settles`` are sentences. ``applies`` is False for an inconclusive criterion that is about something
+    the arm does not have; it does not decide then.
+    """
 
     criterion: str
     title: str
@@ -50,6 +65,7 @@ class Result:
     reason: str
     settles: str | None
     tests: tuple[Test, ...] = ()
+    applies: bool = True
 
 
 class Criterion(NamedTuple):
@@ -94,19 +110,24 @@ def _test(
     better: str,
     only: set[str] | None = None,
     *,
-    is_check: bool = False,
+    settles: str | None = None,
 ) -> Test:
+    """Return a test; one with ``settles`` is a check, and says what set would pass it."""
     candidate, reference = arms
+    is_check = settles is not None
     pairs = measured.pairs(measure, candidate, reference, only)
     if pairs is None:
-        return Test(about, undecided(measure, f"{measure}: has no value"), is_check)
-    line = shown(pairs, better)
+        return Test(about, undecided(measure, f"{measure}: has no value"), is_check, settles)
+    line = shown(pairs, better, named(reference))
     if line.low is None and line.candidate is not None and line.baseline is not None:
         # Too few conversations for an interval: the means are all that there is to say.
-        why = line.reason.removeprefix(f"{measure}: ")
-        means = f"{number(line.candidate)} against {number(line.baseline)}"
-        line = replace(line, reason=f"{measure}: {means}, without an interval ({why})")
-    return Test(about, line, is_check)
+        why = line.reason.removeprefix(f"{line.label}: ")
+        line = replace(line, reason=f"{line.label}: {_compared(line)}, without an interval ({why})")
+    ahead = (line.difference or 0.0) * (1 if better == "higher" else -1)
+    if line.settles and line.low is not None and (ahead < 0 or (is_check and not ahead)):
+        # With the observed difference, more conversations show the opposite of what is required.
+        line = replace(line, settles=settles or f"{line.settles}; the test then fails")
+    return Test(about, line, is_check, settles)
 
 
 def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
@@ -126,7 +147,8 @@ def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
             measure,
             (HYBRID, {OLD: 1.0}),
             "higher",
-            is_check=True,
+            settles="a set in which labels suppress nice memories: more relevant memories labelled nice_to_have, or "
+            "more must memories to compete with them (a larger --haystack N)",
         ),
         _test(
             f"the candidate restores more than half of what {OLD} suppresses",
@@ -161,6 +183,7 @@ def must_winners_decay(runs: Runs, arm: str) -> Sequence[Test] | Line:
             f"turn, even taking them in turn repeats them within {WINDOW} turns",
             "more must memories (--must-share), or more memories (--haystack 100)",
         )
+    fewer = measured.smaller_haystack(arm, 2 * WINDOW * items)
     return [
         _test(
             f"must items dominate under {OLD}: most of them are repeats",
@@ -168,7 +191,9 @@ def must_winners_decay(runs: Runs, arm: str) -> Sequence[Test] | Line:
             measure,
             (OLD, MOSTLY),
             "higher",
-            is_check=True,
+            settles=f"fewer added memories, so that must memories repeat (--haystack {fewer})"
+            if fewer
+            else "a set in which must memories repeat: --labels sampled with a smaller --must-share",
         ),
         _test(f"fewer must items are repeats than under {OLD}", measured, measure, (arm, {OLD: 1.0}), "lower"),
         _test("less than half of the must items are repeats", measured, measure, (arm, MOSTLY), "lower"),
@@ -186,6 +211,8 @@ def backbone_duplication(runs: Runs, arm: str) -> Sequence[Test] | Line:
     """Criterion 3: what the Working Set carries does not take another slot."""
     measured, measure = runs.plain, "BackboneDuplication"
     plain = runs.cast.plain.get(arm)
+    if plain is None and arm in runs.cast.without_working_set and set(runs.cast.candidates) & set(runs.cast.plain):
+        return replace(undecided(measure, "the candidate has no Working Set, so nothing can repeat it"), critical=False)
     if plain is None:
         return undecided(
             measure,
@@ -327,26 +354,37 @@ def judge(criterion: Criterion, runs: Runs, arm: str) -> Result:
     """
     found = criterion.judge(runs, arm)
     if isinstance(found, Line):
-        return Result(criterion.id, criterion.title, arm, found.status, found.reason, found.settles)
+        what = "Nothing to measure" if found.critical else "Does not apply"
+        reason = f"{what}: {found.reason}."
+        of_arm = Result(criterion.id, criterion.title, arm, found.status, reason, found.settles)
+        return replace(of_arm, applies=found.critical)
     tests = tuple(found)
     unfit = next((test for test in tests if test.is_check and test.line.status != PASS), None)
     if unfit is not None:
         others = "; ".join(_means(test.line) for test in tests if not test.is_check)
-        reason = f"this set cannot decide it. Required: {unfit.about}. {unfit.line.reason}. Without deciding: {others}"
-        settles = "a set in which the old policy fails so: other labels (--must-share), fewer memories (--haystack 0)"
-        if unfit.line.status == INCONCLUSIVE and unfit.line.settles:
-            settles = unfit.line.settles
+        reason = f"This set cannot decide it. {unfit.sentences} Without deciding: {others}."
+        settles = unfit.line.settles or unfit.settles
         return Result(criterion.id, criterion.title, arm, INCONCLUSIVE, reason, settles, tests)
     deciding = [test for test in tests if not test.is_check]
-    gravest = min(deciding, key=lambda test: GRAVITY.index(test.line.status))
-    same = [test for test in deciding if test.line.status == gravest.line.status]
-    reason = "; ".join(f"{test.about}: {test.line.reason}" for test in same)
-    more = next((test.line.settles for test in same if test.line.settles), None)
-    return Result(criterion.id, criterion.title, arm, gravest.line.status, reason, more, tests)
+    ordered = sorted(deciding, key=lambda test: GRAVITY.index(test.line.status))
+    gravest = ordered[0]
+    reason = " ".join(test.sentences for test in ordered)
+    more = "; ".join(
+        dict.fromkeys(
+            test.line.settles for test in ordered if test.line.status == gravest.line.status and test.line.settles
+        )
+    )
+    return Result(criterion.id, criterion.title, arm, gravest.line.status, reason, more or None, tests)
 
 
 def _means(line: Line) -> str:
     """Return the measure of a line with the means that it compares."""
     if line.candidate is None or line.baseline is None:
         return f"{line.measure} has no value"
-    return f"{line.measure} {number(line.candidate)} against {number(line.baseline)}"
+    return f"{line.measure} {_compared(line)}"
+
+
+def _compared(line: Line) -> str:
+    """Return the means that a line compares, and what the second is of."""
+    of = f"{number(line.baseline)} of {line.against}" if line.against else f"the limit {number(line.baseline)}"
+    return f"{number(line.candidate)} against {of}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
 from lab.compare.equal import equal_in
 from lab.compare.pairs import Pairs
 from lab.gate.evidence import Evidence
+from lab.gate.keys import BASELINE, CONTROL_ARM
 from lab.gate.line import Line
 from lab.gate.measures import judge_compared
-from lab.gate.policy import Policy, Rule
+from lab.gate.policy import Control, Policy, Rule
+from lab.haystack_keys import is_added
 from lab.measures.catalogue import entry_of
 from lab.measures.score import score_run
 from lab.recordings.model import MUST
@@ -115,9 +117,27 @@ class Measured:
 
         Those that its Working Set holds are no items, so they do not count.
         """
+        return self._pool(arm, lambda _: True)
+
+    def smaller_haystack(self, arm: str, pool: float) -> int | None:
+        """Return a smaller haystack, of one significant digit, that leaves about ``pool`` must memories to inject.
+
+        None without a haystack, or if no smaller one does.
+        """
+        haystack = self.run.manifest.resolved.haystack
+        own = self._pool(arm, lambda key: not is_added(key))
+        added = self.must_pool(arm) - own
+        if haystack is None or added <= 0:
+            return None
+        size = int(haystack.memories * (pool - own) / added)
+        size = round(size, 1 - len(str(size)))
+        return size if 0 < size < haystack.memories else None
+
+    def _pool(self, arm: str, counts: Callable[[str], bool]) -> float:
         turns = pool = 0
         for recording in self.plan.recordings:
             must = {memory.key: memory for memory in self.plan.memories_of(recording) if memory.label == MUST}
+            must = {key: memory for key, memory in must.items() if counts(key)}
             for point in self.plan.recall_points_of(recording):
                 everywhere = self.plan.request.scope == "none" or point.scope is None
                 if point.is_recall_turn:
@@ -151,14 +171,25 @@ class Measured:
         return probes, asking
 
 
-def shown(pairs: Pairs, better: str) -> Line:
+def named(reference: Reference) -> str | None:
+    """Return the name of a reference; None for a constant."""
+    if isinstance(reference, float):
+        return None
+    return next(iter(reference)) if len(reference) == 1 else f"the mean of {' and '.join(reference)}"
+
+
+def shown(pairs: Pairs, better: str, reference: str | None = None) -> Line:
     """Test whether the candidate is better than the reference, by an improve rule of the gate.
 
-    ``better`` is the direction. One-sided at 5 %, clustered by conversation, with a sign-flip test by conversation.
+    ``better`` is the direction, ``reference`` the name of the reference; None for a constant. One-sided at 5 %,
+    clustered by conversation, with a sign-flip test by conversation.
     """
-    rule = Rule("improve", pairs.measure, direction=better)
-    policy = Policy("acceptance", "", "reference", "candidate", 0, (rule,))
-    (line,) = judge_compared(policy, [rule], Evidence({}, {pairs.measure: pairs}, {}))
+    side = CONTROL_ARM if reference else BASELINE
+    rule = Rule("improve", pairs.measure, direction=better, against=side)
+    control = Control(reference, "", "") if reference else None
+    policy = Policy("acceptance", "", "reference", "candidate", 0, (rule,), control=control)
+    of_measure = {pairs.measure: pairs}
+    (line,) = judge_compared(policy, [rule], Evidence({}, of_measure, {}, control=of_measure))
     return line
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from lab.gate.outputs import junit
 from lab.gate.verdict import EXIT
 from lab.gate.verdict import Verdict as GateVerdict
 from lab.measures.score import score_and_write
-from lab.replay.command import replay_command
+from lab.replay.command import command_with, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
@@ -27,6 +28,7 @@ from lab.runs.trial import trial
 
 SCHEMA = "lab.acceptance.v1"
 FILES = ("verdict.json", "verdict.xml")
+NOT_APPLICABLE = "not applicable"
 Announce = Callable[[str], None]
 
 
@@ -48,8 +50,11 @@ class Acceptance:
 
     @property
     def status(self) -> str:
-        """Return the gravest status of the candidates and M1; other readings are reported and do not decide."""
-        decided = (result.status for result in self.results if result.arm not in self.readings)
+        """Return the gravest status of the candidates and M1.
+
+        Other readings, and criteria that do not apply to a candidate, are reported and do not decide.
+        """
+        decided = (result.status for result in self.results if result.arm not in self.readings and result.applies)
         return min(decided, key=GRAVITY.index, default=INCONCLUSIVE)
 
     @property
@@ -120,11 +125,10 @@ def accept_run(run: RunDirectory, *, candidates: Sequence[str] = CANDIDATES, scr
     Raises :class:`UnusableInput` if an arm is missing, with the command that adds it.
     """
     run.require_done()
-    asked = run.manifest.asked
-    request = ReplayRequest.of_manifest(asked)
+    request = ReplayRequest.of_manifest(run.manifest.asked)
     names = [candidate.partition("=")[0] for candidate in candidates]
     arms = [*request.arms, *(arm for arm in (OLD, *names, HYBRID, VECTOR) if arm not in run.arms)]
-    command = replay_command({**asked, "arms": arms}, out="NEW")
+    command = command_with(run.manifest, arms, "NEW")
     cast = cast_in(run.manifest.resolved.arms, candidates, str(run.path), command)
     return _judged(Measured(run), None, cast, "as recorded", request.path, screen)
 
@@ -145,8 +149,8 @@ def _judged(
     results.append(judge(M1, runs, HYBRID))
     resolved = plain.run.manifest.resolved
     about = (
-        f"{path}: {counted(len(plain.run.conversations), 'conversation')}, labels {plain.run.labels}, scope "
-        f"{resolved.scope}, {resolved.embedder_model}"
+        f"{shown_path(path)}: {counted(len(plain.run.conversations), 'conversation')}, {plain.run.haystack}, labels "
+        f"{plain.run.labels}, scope {resolved.scope}, {resolved.embedder_model}"
     )
     folders = tuple(str(measured.run.path) for measured in (plain, second) if measured is not None)
     readings = {variant.arm: f"{variant.of}, {variant.about}" for variant in cast.readings}
@@ -161,13 +165,19 @@ def _trial(run: RunDirectory, cast: Cast) -> tuple[str, ...]:
     return trial(replace(run.manifest, asked={**run.manifest.asked, "arms": arms}))
 
 
+def shown_status(result: Result) -> str:
+    """Return the status of a result in words."""
+    return result.status if result.applies else NOT_APPLICABLE
+
+
 def headline(acceptance: Acceptance) -> str:
     """Return the verdict in one sentence."""
     parts = []
     for arm in acceptance.candidates:
         own = acceptance.of(arm)
-        counts = [(status, sum(result.status == status for result in own)) for status in (PASS, FAIL, INCONCLUSIVE)]
-        parts.append(f"{arm} " + ", ".join(f"{count} {status}" for status, count in counts if count))
+        counts = Counter(shown_status(result) for result in own)
+        words = (PASS, FAIL, INCONCLUSIVE, NOT_APPLICABLE)
+        parts.append(f"{arm} " + ", ".join(f"{counts[word]} {word}" for word in words if counts[word]))
     (m1,) = (result for result in acceptance.results if result.criterion == M1.id)
     return f"{acceptance.status.upper()}: of the five criteria {'; '.join(parts)}; M1 {m1.status}"
 
@@ -183,13 +193,13 @@ def gate_verdicts(acceptance: Acceptance) -> list[GateVerdict]:
                 "criterion",
                 f"{result.criterion} {result.title}",
                 result.status,
-                arm not in acceptance.readings,
-                result.reason,
+                arm not in acceptance.readings and result.applies,
+                result.reason.removesuffix("."),
                 result.settles,
             )
             for result in own
         )
-        status = min((result.status for result in own), key=GRAVITY.index)
+        status = min((result.status for result in own if result.applies), key=GRAVITY.index)
         verdicts.append(
             GateVerdict(
                 f"acceptance {arm}",

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import dump_json
 from lab.formatting import Announce, silent
 from lab.recordings.model import Recording
+from lab.replay.config_notes import embedder_notes
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.runs.manifest import resolved_of
+from lab.runs.records import to_json
+from lab.runs.trial import trial_of_replay
 from lab.systems.contract import Recall
 from lab.systems.openclaw.arms import FlowArm
+from lab.systems.openclaw.config.file import read_value
 from lab.systems.openclaw.switched import OLD, SwitchedArm, with_policy
+from lab.systems.openclaw.upstream.host import check_host, host_of
 
 SCHEMA = "lab.rollback.v1"
 PHASES = ("before", "switched", "after")
@@ -40,7 +47,8 @@ class Difference(NamedTuple):
 class Rollback:
     """Counts of recalls and of those that differ, by phase; while switched, those whose injected text differs.
 
-    ``short``: conversations that were left out.
+    ``short``: conversations that were left out. ``trial`` has the reasons why the replay is a trial; ``notes`` say what
+    else its figures are not, as with another embedder than the configuration's.
     """
 
     conversations: int = 0
@@ -48,6 +56,9 @@ class Rollback:
     recalls: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
     differ: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
     first: Difference | None = None
+    recall_turns: str = "all"
+    trial: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -63,7 +74,8 @@ class Rollback:
             parts = ", ".join(self.first.parts)
             return f"{self.first.turn} ({self.first.phase}) differs from never having switched: {parts}"
         if not self.recalls["after"]:
-            return f"no conversation has {FEWEST} recalls, so there is nothing to compare; replay longer ones"
+            more = "longer ones" if self.recall_turns == "all" else "more turns with --recall-turns all"
+            return f"no conversation has {FEWEST} recalls, so there is nothing to compare; replay {more}"
         if not self.differ["switched"]:
             return "no recall changed while the policy was switched, so there was nothing to undo"
         return f"all {self.recalls['after']} recalls after switching back equal those of never having switched"
@@ -72,6 +84,8 @@ class Rollback:
         """Return plain values."""
         return {
             "schema": SCHEMA,
+            "trial": list(self.trial),
+            "notes": list(self.notes),
             "verdict": self.verdict,
             "reason": self.reason,
             "conversations": self.conversations,
@@ -85,21 +99,37 @@ class Rollback:
 def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback:
     """Replay the recordings of a request under its configuration, and compare. Its arms are ignored.
 
-    Raises :class:`UnusableInput` without a configuration, and :class:`CannotMeasure` if a recall fails.
+    Raises :class:`UnusableInput` without a configuration or for one that its host refuses, and :class:`CannotMeasure`
+    if a recall fails.
     """
     if request.config is None:
         raise UnusableInput("rollback: needs the configuration to switch; name it with --config FILE")
+    _require_accepted(Path(request.config))
     plan = make_plan(replace(request, arms=("engine",)), judged=False)
     arm = plan.arms[0]
     if not isinstance(arm, FlowArm):
         raise UnusableInput(f"{request.config}: is no configuration of the engine")
     if not arm.config.auto_recall.enabled:
         raise UnusableInput(f"{request.config}: autoRecall.enabled is false, so no policy selects anything")
-    result = Rollback()
+    resolved = resolved_of(plan.resolved())
+    # The configuration is what is checked, so that it is the operator's own is no reason.
+    asked = to_json(replace(request, arms=(), config=None))
+    result = Rollback(
+        recall_turns=plan.recall_turns, trial=trial_of_replay(resolved, asked), notes=embedder_notes(resolved)
+    )
     for recording in plan.recordings:
         announce(f"{recording.conversation}: replaying it switched and not switched")
         _compare(plan, recording, arm, result, announce)
     return result
+
+
+def _require_accepted(path: Path) -> None:
+    """Raise :class:`UnusableInput` for a complete configuration that its host refuses: no engine starts with it."""
+    value = read_value(path)
+    host = host_of(value)
+    if host is not None and (problems := check_host(value, host, where=str(path)).problems):
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise UnusableInput(f"{problems[0]}{more} (host {host.version}; lab config check {path} lists all)")
 
 
 def _compare(plan: Plan, recording: Recording, arm: FlowArm, result: Rollback, announce: Announce) -> None:

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.canary.check import check_recall
+from lab.canary.check_markers import CAPTURE, RECALL
 from lab.canary.damage import Damaged
 from lab.canary.lines import opened
 from lab.canary.log_line import payload, read_line
+from lab.canary.pairs import Pairs
 from lab.errors import UnusableInput
 
-RECEIPT = "autoRecall.receipt"
+
+class LastReceipt(NamedTuple):
+    """A recall receipt and its line; ``again`` is the line of the second receipt of the same turn, if there is one."""
+
+    line: int
+    receipt: dict[str, Any]
+    again: int | None = None
 
 
-def last_receipts(log: str, count: int) -> list[tuple[int, dict[str, Any]]]:
-    """Return the last ``count`` valid recall receipts of a log with their line numbers, in the order of the log.
+def last_receipts(log: str, count: int) -> list[LastReceipt]:
+    """Return the last ``count`` valid recall receipts of a log, in its order; the two of one turn count once.
 
     Damaged lines are passed over; ``lab receipts audit`` lists them. Raises :class:`UnusableInput` if the log cannot be
     read or has no valid receipt.
     """
-    receipts: deque[tuple[int, dict[str, Any]]] = deque(maxlen=count)
+    receipts: deque[LastReceipt] = deque(maxlen=count)
+    pairs = Pairs()
     damaged = 0
     with opened(log) as lines:
         for number, line in lines:
             try:
                 entry = read_line(line or b"")
-                if entry.name == RECEIPT:
+                if entry.name == RECALL:
                     receipt = payload(entry)
                     check_recall(receipt)
-                    receipts.append((number, receipt))
+                    if pairs.is_second(entry, receipt["injectedCount"]) and receipts:
+                        receipts[-1] = receipts[-1]._replace(again=number)
+                    else:
+                        receipts.append(LastReceipt(number, receipt))
+                elif entry.name == CAPTURE:
+                    pairs.end_turn(entry)
             except Damaged:
                 damaged += 1
     if not receipts:

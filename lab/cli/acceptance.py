@@ -85,13 +85,17 @@ def acceptance(
 
 
 def _show(verdict: Acceptance) -> None:
+    from lab.acceptance.verdict import shown_status
+
     arm = None
     for result in verdict.results:
         if result.arm != arm:
             arm = result.arm
             emit()
             reading = verdict.readings.get(arm)
-            emit(arm + (f" ({reading}: reported, does not decide)" if reading else ""))
-        emit_folded(f"{result.status:<13}{result.criterion}. {result.title}")
-        emit_folded(f"    {result.reason}" + (f" What would settle it: {result.settles}." if result.settles else ""))
+            emit_folded(arm + (f" ({reading}: reported, does not decide)" if reading else ""))
+        emit_folded(f"{shown_status(result):<15}{result.criterion}. {result.title}")
+        emit_folded(result.reason, indent="    ")
+        if result.settles:
+            emit_folded(f"What would settle it: {result.settles}.", indent="    ")
     emit()

@@ -102,6 +102,8 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
             emit_folded(f"host: {checked_host}")
         if embedder:
             emit_folded(embedder)
+        if value is None:
+            emit_folded(f"note: {where}: sets nothing, so every setting has its default")
         for problem in report.problems:
             emit_folded(f"error: {problem}" if checked_host else problem)
         for warning in report.warnings:

@@ -15,6 +15,7 @@ import typer
 from lab.cli import (
     ablate,
     acceptance,
+    agree,
     baseline,
     cache,
     checks,
@@ -88,6 +89,7 @@ for command in (
     config,
     conformance,
     receipts,
+    agree,
     rollback,
     trec,
     runs,

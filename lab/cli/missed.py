@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,6 +30,7 @@ def missed(
     from lab.replay.missed import missed as explain_all
     from lab.report.entry import source_of
     from lab.report.figures import missed_figure, save
+    from lab.report.tables import text_tables
     from lab.runs.directory import open_run
     from lab.runs.trial import trial
 
@@ -44,16 +45,19 @@ def missed(
         return
     emit_trial(reasons)
     known = [cause for cause in CAUSES if any(cause in count.causes for count in counts.values())]
-    emit_table(
-        ["relevant memories", *counts],
-        [
-            ["all", *(count.relevant for count in counts.values())],
-            ["injected", *(count.injected for count in counts.values())],
-            ["in the Working Set", *(count.pinned for count in counts.values())],
-            ["missed", *(count.missed for count in counts.values())],
-            *([f"  {cause}", *(count.causes.get(cause, 0) for count in counts.values())] for cause in known),
-        ],
+    emit(
+        text_tables(
+            ["relevant memories", *counts],
+            [
+                ["all", *(count.relevant for count in counts.values())],
+                ["injected", *(count.injected for count in counts.values())],
+                ["in the Working Set", *(count.pinned for count in counts.values())],
+                ["missed", *(count.missed for count in counts.values())],
+                *([f"  {cause}", *(count.causes.get(cause, 0) for count in counts.values())] for cause in known),
+            ],
+        )
     )
+    emit()
     for cause in known:
         emit_folded(f"{cause}: {CAUSES[cause]}.")
     emit(f"Every missed memory: {run / FILE}; chart: {files[1]}")

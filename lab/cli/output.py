@@ -60,9 +60,9 @@ def _write(text: str) -> None:
         raise OutputClosed from None
 
 
-def emit_folded(text: str) -> None:
-    """Print a sentence, folded at 80 columns."""
-    emit(folded(text))
+def emit_folded(text: str, indent: str = "") -> None:
+    """Print a sentence, folded at 80 columns, every line with the indent."""
+    emit(folded(text, indent))
 
 
 def emit_trial(reasons: Sequence[str]) -> None:

@@ -113,20 +113,22 @@ def show(
     """Print the last recall receipts of a log, each on one screen.
 
     Each injected item has the decision that selected it; each must memory that lost its place has the reason. At most
-    24 lines of 80 columns for each receipt, without texts of memories.
+    24 lines of 80 columns for each receipt, without texts of memories. If a host calls the engine twice in a turn, the
+    two receipts count as one recall.
     """
     from lab.canary.screens import last_receipts
     from lab.systems.openclaw.recall.screen import receipt_screen
 
     shown = last_receipts(log, last)
     if as_json:
-        emit_json({"receipts": [{"line": number, "receipt": receipt} for number, receipt in shown]})
+        emit_json({"receipts": [recall._asdict() for recall in shown]})
         return
-    for at, (number, receipt) in enumerate(shown):
+    for at, recall in enumerate(shown):
         if at:
             emit()
-        emit(f"{log}:{number}")
-        for line in receipt_screen(receipt):
+        again = f" and {recall.again}, because the host called the engine twice in this turn" if recall.again else ""
+        emit(f"{log}:{recall.line}{again}")
+        for line in receipt_screen(recall.receipt):
             emit(line)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -65,16 +65,25 @@ LABELLED = ("golden", "labels", "must_share", "nice_share", "hard_rules", "categ
 
 
 def takes_replay_options(
-    *fields: str, arms: Sequence[str] = (), fixed: bool = False, default_arms: str = ""
+    *fields: str,
+    arms: Sequence[str] = (),
+    fixed: bool = False,
+    default_arms: str = "",
+    defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the argument PATH, --format and the options of ``fields`` to a command.
 
     The command receives a ``ReplayRequest`` as its first argument. ``arms`` are the default arms and ``default_arms``
-    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm.
+    their description in the help. With ``fixed``, the command always uses ``arms`` and has no --arm. ``defaults``
+    replace the default values of options, by field.
     """
     # Help lists the options of every command in the same order.
     order = list(OPTIONS)
-    chosen = [OPTIONS[field] for field in sorted(fields, key=order.index)]
+    own = defaults or {}
+    chosen = [
+        OPTIONS[field]._replace(default=own.get(field, OPTIONS[field].default))
+        for field in sorted(fields, key=order.index)
+    ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         # Importing the real ReplayRequest would slow down every command.

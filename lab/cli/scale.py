@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.cli.replay_options import LABELLED, takes_replay_options
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
 
+LEGEND = (
+    "In reach: how many memories a probe could recall, on average. RepeatRate: – if no two turns of a conversation "
+    "recall (--recall-turns all makes every turn recall). p50, p95: wall-clock time of a recall without embedding its "
+    "prompt and without the first recall of each conversation; other load on the machine raises p95 most."
+)
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "random")
 
 
@@ -46,20 +50,21 @@ def scale(
     memories are not available, unless --haystack-from names other sets. Repeating the command continues.
     """
     from lab.report.figures import save, scale_figure
+    from lab.runs.trial import trial_line
     from lab.sweep.scale import SIZES
     from lab.sweep.scale import scale as measure
 
     options.require_no_run(out)
     result = measure(request, out, haystack or SIZES, jobs=jobs, announce=announce)
-    source = (
-        f"recall lab: {request.format} recordings {Path(request.path).name}, "
-        f"{counted(result.conversations, 'conversation')}, {counted(result.probes, 'probe')} with gold"
+    source = f"recall lab: {request.format} recordings {Path(request.path).name}, {result.about}" + "".join(
+        f"; {line}" for line in [trial_line(result.trial)] if line
     )
     files = save(scale_figure(result.points, result.cutoff, source), out / "scale")
     if as_json:
         emit_json(result.as_json() | {"scale": str(out), "figures": [str(file) for file in files]})
         return
-    emit(f"{counted(result.conversations, 'conversation')}, {counted(result.probes, 'probe')} with gold")
+    emit_trial(result.trial)
+    emit_folded(result.about)
     k = result.cutoff
     emit_table(
         ["haystack", "arm", "in reach", f"hit@{k}", f"CleanHit@{k}", "RepeatRate", "p50 ms", "p95 ms"],
@@ -68,6 +73,7 @@ def scale(
             for point in result.points
         ],
     )
+    emit_folded(LEGEND)
     for note in result.notes():
         emit_folded(note)
     emit(f"Chart: {', '.join(str(file) for file in files)}")

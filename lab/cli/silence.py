@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.cli.replay_options import LABELLED, takes_replay_options
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -45,21 +46,35 @@ def silence(
     """
     from dataclasses import replace
 
+    from lab.replay.plan import make_plan
     from lab.report.figures import save, silence_figure
+    from lab.runs.manifest import NO_HAYSTACK, resolved_of
+    from lab.runs.records import to_json
+    from lab.runs.trial import trial_of_replay
     from lab.sweep.silence import FILE, Terms, chosen, collect, curves, write_points
 
     options.require_no_run(out)
     points, rows = [], []
+    about, reasons = "", dict[str, None]()
     terms = Terms(cost, loss)
     for name in embedder or [request.embedder]:
-        answers = collect(replace(request, embedder=name), announce)
+        plan = make_plan(replace(request, embedder=name))
+        answers = collect(plan.request, announce, plan)
+        resolved = resolved_of(plan.resolved())
+        about = (
+            f"{Path(request.path).name}: {counted(len(plan.recordings), 'conversation')}, labels {resolved.labels}, "
+            f"{resolved.haystack or NO_HAYSTACK}"
+        )
+        reasons |= dict.fromkeys(trial_of_replay(resolved, to_json(plan.request)))
         points += curves(answers, name)
         rows += chosen(answers, name, terms, request.seed)
     write_points(points, out / FILE)
-    files = save(silence_figure(points), out / "silence")
+    files = save(silence_figure(points, f"recall lab: {about}", rows), out / "silence")
     if as_json:
         emit_json(
             {
+                "about": about,
+                "trial": list(reasons),
                 "cost": cost,
                 "loss": loss,
                 "chosen": [row._asdict() for row in rows],
@@ -68,34 +83,41 @@ def silence(
             }
         )
         return
+    emit_trial(list(reasons))
+    emit_folded(about)
     _show(rows, terms.cost, terms.loss)
     emit(f"Curves: {out / FILE}. Charts: {', '.join(str(file) for file in files)}")
 
 
 def _show(rows: list[Chosen], cost: float, loss: float) -> None:
-    for embedder in dict.fromkeys(row.embedder for row in rows):
-        emit(f"embedder {embedder}")
+    from lab.retrieval.silence import ABOUT
+
+    parts = dict.fromkeys((row.embedder, row.language, row.arm, row.with_gold, row.without_gold) for row in rows)
+    for embedder, language, arm, with_gold, without_gold in parts:
+        emit()
+        emit_folded(
+            f"{arm}, language {language}, {embedder}: {counted(with_gold, 'probe')} with gold, "
+            f"{without_gold} that need nothing"
+        )
         emit_table(
-            ["of", "signal", "AUROC", "rule", "below", "FalseRecall", "hit"],
+            ["signal", "AUROC", "rule", "silent below", "FalseRecall", "hit"],
             [
                 [
-                    f"{row.language}, {row.arm} ({row.with_gold} + {row.without_gold})",
                     row.signal,
                     row.auroc,
                     row.rule,
                     f"{row.threshold:.3f}",
-                    f"{row.false_recall[0]:.3f}→{row.false_recall[1]:.3f}",
-                    f"{row.hit[0]:.3f}→{row.hit[1]:.3f}",
+                    f"{row.false_recall[0]:.3f} → {row.false_recall[1]:.3f}",
+                    f"{row.hit[0]:.3f} → {row.hit[1]:.3f}",
                 ]
                 for row in rows
-                if row.embedder == embedder
+                if (row.embedder, row.language, row.arm) == (embedder, language, arm)
             ],
-            left=2,
         )
-        emit()
+    emit()
+    emit_folded(f"Signals: {'; '.join(f'{name}, {about}' for name, about in ABOUT.items())}.")
     emit_folded(
-        "In brackets: probes with gold, and probes that need nothing. AUROC: how often the signal is higher at a probe "
-        "with gold than at one that needs nothing (.5 is chance). "
+        "AUROC: how often the signal is higher at a probe with gold than at one that needs nothing (.5 is chance). "
         f"Thresholds are chosen on one half of the conversations: cost, the lowest sum of FalseRecall and {cost:g} "
         f"times the lost hit rate; loss, the lowest FalseRecall that loses at most {loss:g}. FalseRecall and hit: "
         "without and with the threshold, on the other half."

@@ -19,7 +19,7 @@ from lab.gate.keys import BASELINE, CONTROL_ARM
 from lab.gate.policy import DIFFERENCES, Policy, Rule
 from lab.measures.catalogue import widest
 from lab.measures.score import more_measures, score_run
-from lab.replay.command import arguments, replay_command
+from lab.replay.command import command_with
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
@@ -141,11 +141,11 @@ def locate_arm(run: RunDirectory, name: str, where: str) -> tuple[RunDirectory, 
     if name in run.arms or ":" in name:
         return locate(run, name)
     given = run.manifest.asked.get("arms")
-    asked = arguments(run.manifest) | {"arms": [*(given if isinstance(given, list | tuple) else ()), name]}
+    arms = [*(given if isinstance(given, list | tuple) else ()), name]
     out = Path(run.path).with_name(f"{Path(run.path).name}-{name}")
     raise UnusableInput(
         f"{where}: {run.path} has no arm {name!r}; it has: {', '.join(run.arms)}. A run with it: "
-        f"{replay_command(asked, str(out))}"
+        f"{command_with(run.manifest, arms, str(out))}"
     )
 
 

@@ -25,7 +25,7 @@ from lab.gate.evidence import Compared, Evidence, compared, part_of
 from lab.gate.keys import CONTROL_ARM
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line
 from lab.gate.policy import DIFFERENCES, OF_MEASURES, Policy, Rule
-from lab.measures.catalogue import widest
+from lab.measures.catalogue import direction, widest
 from lab.measures.score import MAX_SLICE_VALUES
 
 KINDS = OF_MEASURES
@@ -147,6 +147,12 @@ def _least(policy: Policy) -> int:
     return max(policy.minimum_conversations, LEAST_CLUSTERS)
 
 
+def _claim(rule: Rule) -> str:
+    """Return what an improve or worth rule claims; a rule against its measure's direction claims no improvement."""
+    word = "better" if direction(rule.measure) in ("neither", rule.direction) else rule.direction
+    return f"{word} by more than {rule.by:g}" if rule.by else word
+
+
 def _has_enough(result: Compared, policy: Policy) -> bool:
     return len(result.groups) >= _least(policy) and result.estimate.standard_error is not None
 
@@ -205,7 +211,7 @@ def _difference(test: Tested, policy: Policy, corrected: Corrected) -> Line:
     bound = widest(rule.measure) or math.inf
     low, high = max(low, -bound), min(high, bound)
     if rule.kind in CLAIMS:
-        name = f"better by more than {rule.by:g}"
+        name = _claim(rule)
         conclusion = {
             PASS: f"shown to be {name}",
             FAIL: f"shown not to be {name}",

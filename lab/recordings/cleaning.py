@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 SILENT = ("NO_REPLY", "HEARTBEAT_OK")
@@ -88,8 +88,19 @@ def clean_user_text(text: str) -> Cleaned:
     return Cleaned(text.strip(), dict(+stripped))
 
 
-def _without_cut_blocks(text: str, stripped: Counter[str]) -> str:
-    """Return the text without the blocks that the budget truncated; the text after their blank line is the user's."""
+def injected_texts(text: str) -> list[str]:
+    """Return the engine's blocks in a user's message, each with the receipt comment before it; truncated ones first."""
+    found: list[str] = []
+    text = _without_cut_blocks(text, Counter(), found.append)
+    complete = re.compile(rf"(?:{_COMMENT}\s*)?{_OPEN}.*?{_CLOSE}", re.IGNORECASE | re.DOTALL)
+    return found + [match[0] for match in complete.finditer(text)]
+
+
+def _without_cut_blocks(text: str, stripped: Counter[str], take: Callable[[str], object] = lambda _: None) -> str:
+    """Return the text without the blocks that the budget truncated; the text after their blank line is the user's.
+
+    ``take`` receives each block.
+    """
     position = 0
     while match := min(
         filter(None, (_CUT_IN_TAG.search(text, position), _CUT_BLOCK.search(text, position))), key=_start, default=None
@@ -106,6 +117,7 @@ def _without_cut_blocks(text: str, stripped: Counter[str]) -> str:
             end = _end_of_cut(text, match)
         stripped["relevant-memories block"] += 1
         stripped["receipt comment"] += match[1] is not None
+        take(text[match.start() : end])
         before, after = text[: match.start()], text[end:]
         gap = " " if before[-1:].strip() and after[:1].strip() else ""
         text, position = before + gap + after, len(before)

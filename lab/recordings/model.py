@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from lab.recordings.events import Event
+
 # The scope of memories and turns that belong to every project.
 GLOBAL = "global"
 # Importance labels of a memory.
@@ -25,7 +27,8 @@ class Turn:
 
     ``seq`` counts the conversation's turns from 0 and is the replay clock. ``time_ms`` is in epoch milliseconds and
     never decreases. If the turn itself becomes a memory, ``said`` is injected and ``index_text`` is searched; where
-    either is blank, ``text`` is used instead.
+    either is blank, ``text`` is used instead. ``events`` are what the live engine did at the turn, in order; they are
+    no part of its identity.
     """
 
     key: str
@@ -38,6 +41,7 @@ class Turn:
     speaker: str = ""
     said: str = ""
     index_text: str = ""
+    events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

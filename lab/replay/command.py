@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from pathlib import Path
 from shlex import join
 
 from lab.replay.plan import ReplayRequest
 from lab.runs.manifest import Manifest
+from lab.set_registry import SHIPPED, golden_beside, shipped_name
 
 # Arguments whose options are spelt differently.
 OPTIONS = {"arms": "--arm", "faults": "--fault"}
+# Conversations that a message names.
+MOST_NAMED = 4
+NO_GOLD = (
+    "has no probe with relevant memories, so there is nothing to score; name a golden set with --golden, or use a set "
+    "with probes, such as shipped:operators"
+)
 
 
 def arguments(manifest: Manifest) -> dict[str, object]:
@@ -21,13 +29,34 @@ def arguments(manifest: Manifest) -> dict[str, object]:
 
 def replay_command(asked: Mapping[str, object], out: str = "DIR") -> str:
     """Return the ``lab replay`` command with these arguments, without options at their defaults."""
-    return join(["lab", "replay", str(asked["path"]), *_options(asked), "--out", out])
+    return join(["lab", "replay", shown_path(str(asked["path"])), *_options(asked), "--out", out])
+
+
+def command_with(manifest: Manifest, arms: Iterable[str], out: str) -> str:
+    """Return the command that replays a run with other arms, for a message: a long choice of conversations is left out.
+
+    Without that choice it replays all conversations, and says so.
+    """
+    asked = arguments(manifest) | {"arms": list(arms)}
+    chosen = _listed(asked.get("conversation") or ())
+    if len(chosen) <= MOST_NAMED:
+        return replay_command(asked, out)
+    command = replay_command(asked | {"conversation": ()}, out)
+    return f"{command} (it replays all conversations; this run has {len(chosen)}, chosen with --conversation)"
+
+
+def shown_path(path: str) -> str:
+    """Return the path of recordings as a user gives it: ``shipped:NAME`` for a shipped set, which may be anywhere."""
+    name = shipped_name(Path(path))
+    return SHIPPED + name if name else path
 
 
 def _options(asked: Mapping[str, object]) -> Iterator[str]:
     for field in fields(ReplayRequest):
         value = asked.get(field.name)
         default = () if field.default is MISSING else field.default
+        if field.name == "golden" and value == str(golden_beside(Path(str(asked["path"])))):
+            continue
         if field.name == "path" or value is None or value == default or value == list(_listed(default)):
             continue
         option = OPTIONS.get(field.name, f"--{field.name.replace('_', '-')}")

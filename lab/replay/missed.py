@@ -39,6 +39,7 @@ CAUSES = {
     "scope": "it belongs to another scope than the turn",
     "label": "no tier contains its label",
     "silent": "the system kept silent: nothing was relevant enough",
+    "nothing": "the arm injects nothing, whatever there is",
     "fault": "no search returned it, under injected faults",
     "depth": "it is not among the candidates: the search does not go that deep",
     "todo": "it is a TODO past its lifetime",

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.acceptance.criteria import CRITERIA, M1, Result, Test
-from lab.acceptance.verdict import Acceptance, headline
+from lab.acceptance.verdict import Acceptance, headline, shown_status
 from lab.files import write_atomically
 from lab.formatting import number, signed
+from lab.gate.line import Line
 from lab.report.build import render
 from lab.runs.trial import trial_line
 
@@ -33,7 +34,7 @@ def write_page(acceptance: Acceptance, folder: Path) -> Path:
                 "id": criterion.id,
                 "title": criterion.title,
                 "source": criterion.source,
-                "cells": [by[criterion.id, arm].status for arm in arms],
+                "cells": [_status(by[criterion.id, arm]) for arm in arms],
                 "results": [_result(by[criterion.id, arm]) for arm in arms],
             }
             for criterion in CRITERIA
@@ -45,14 +46,25 @@ def write_page(acceptance: Acceptance, folder: Path) -> Path:
     return path
 
 
+def _status(result: Result) -> dict[str, str]:
+    """Return the status in words, and the class of its colour."""
+    return {"status": shown_status(result), "kind": result.status if result.applies else ""}
+
+
 def _result(result: Result) -> dict[str, Any]:
     return {
         "arm": result.arm,
-        "status": result.status,
+        **_status(result),
         "reason": result.reason,
         "settles": result.settles,
         "tests": [_test(test) for test in result.tests],
     }
+
+
+def _reference(line: Line) -> str:
+    if line.baseline is None:
+        return line.limit or "–"
+    return number(line.baseline) + (f" ({line.against})" if line.against else "")
 
 
 def _test(test: Test) -> dict[str, str]:
@@ -63,7 +75,7 @@ def _test(test: Test) -> dict[str, str]:
         "status": line.status,
         "measure": line.measure,
         "candidate": number(line.candidate) if line.candidate is not None else "–",
-        "reference": number(line.baseline) if line.baseline is not None else line.limit or "–",
+        "reference": _reference(line),
         "difference": signed(line.difference) if line.difference is not None else "–",
         "interval": interval,
         "n": f"{line.n} / {line.conversations}" if line.n is not None else "–",

@@ -235,7 +235,10 @@ def sentence(comparison: Comparison, labels: str) -> str:
         if entry.sentence and entry.name in primary
     ]
     if not parts:
-        return f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms."
+        return (
+            f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms. Hits "
+            "need a golden set; repeats need an arm that injects at two recall turns."
+        )
     harms = [_harm(difference) for difference in worse(comparison)]
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""

@@ -93,7 +93,9 @@ def _saturation(data: ReportData) -> list[Draw]:
 
 def _missed(data: ReportData) -> list[Draw]:
     path = data.run.path / MISSED
-    return [partial(figures.missed_figure, counts_in(read_table(path)), data.source)] if path.exists() else []
+    if not path.exists():
+        return []
+    return [partial(figures.missed_figure, counts_in(read_table(path)), data.source, data.pair)]
 
 
 def _silence(data: ReportData) -> list[Draw]:

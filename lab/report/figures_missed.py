@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
-from lab.replay.missed import Counts
-from lab.report.style import INK, MIDDLE, SMALL, SOFT, Words, of_all, slide, styled
+from lab.formatting import counted
+from lab.replay.missed import FAILED, UNKNOWN, Counts
+from lab.report.style import INK, MIDDLE, SMALL, SOFT, Words, slide, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_ARMS, IN_A_ROW = 4, 2
+# The two policies and the control of policy rollout are shown first.
+FIRST = ("tier_first_v1", "tier_quota_v1", "hybrid")
+# The causes in the words of the chart.
+NAMES = {
+    "unborn": "not yet created",
+    "forgotten": "deleted",
+    FAILED: "recall failed",
+    "trivial": "prompt skipped as trivial",
+    "scope": "in another scope",
+    "label": "label of no tier",
+    "silent": "recall kept silent",
+    "nothing": "arm injects nothing",
+    "fault": "injected fault",
+    "depth": "not found by the search",
+    "todo": "stale TODO",
+    "tier": "tier not searched",
+    "duplicate": "repeats the Working Set",
+    "repeat": "lowered as a repeat",
+    "slot": "no slot left",
+    "cut": "cut in the Working Set",
+    "budget": "dropped by the budget",
+    UNKNOWN: "not explained",
+}
 LOST, ITEMS, PINNED = "#D55E00", "#0072B2", "#56B4E9"
 
 
 @styled
-def missed_figure(counts: Mapping[str, Counts], source: str = "") -> Figure:
-    """Draw one panel for each of the first arms: bars from all relevant memories down to those in the prompt."""
-    arms = list(counts)[:MOST_ARMS]
-    causes = list(next(iter(counts.values())).causes)
-    for arm in arms:
-        causes += [cause for cause in counts[arm].causes if cause not in causes]
+def missed_figure(counts: Mapping[str, Counts], source: str = "", first: Sequence[str] = ()) -> Figure:
+    """Draw one panel for each of four arms: bars from all relevant memories down to those in the prompt.
+
+    ``first`` are the arms to show before others, such as those that a report compares.
+    """
+    known = [arm for arm in dict.fromkeys((*first, *FIRST, *counts)) if arm in counts]
+    # An arm that injects nothing has one bar, so it is shown only if there is room.
+    arms = sorted(known, key=lambda arm: "nothing" in counts[arm].causes)[:MOST_ARMS]
+    causes = list(dict.fromkeys(cause for arm in arms for cause in counts[arm].causes))
     order = sorted(causes, key=lambda cause: -sum(counts[arm].causes.get(cause, 0) for arm in arms))
     columns = min(IN_A_ROW, len(arms))
     words = Words(
         _finding(counts, arms),
         f"All relevant memories of all probes, minus those missed for each cause, are those in the prompt; "
-        f"{of_all(len(arms), len(counts))}.",
+        f"{counted(len(arms), 'arm') if len(arms) == len(counts) else f'{len(arms)} of {len(counts)} arms'}.",
         source,
     )
     figure, grid = slide(ceil(len(arms) / columns), columns, words, sharex=True, sharey=True)
@@ -46,7 +73,8 @@ def _finding(counts: Mapping[str, Counts], arms: list[str]) -> str:
         count = counts[arm]
         worst = max(count.causes, key=lambda cause: count.causes[cause], default=None)
         share = f"{arm} misses {count.missed / count.relevant:.0%} of the relevant memories"
-        parts.append(share + (f", {count.causes[worst] / count.missed:.0%} of them by {worst}" if worst else ""))
+        why = f", most often: {NAMES[worst]} ({count.causes[worst] / count.missed:.0%})" if worst else ""
+        parts.append(share + why)
     return "; ".join(parts)
 
 
@@ -56,7 +84,7 @@ def _panel(axes: Axes, arm: str, count: Counts, order: list[str]) -> None:
     for cause in order:
         width = count.causes.get(cause, 0)
         left -= width
-        bars.append((cause, left, width, LOST))
+        bars.append((NAMES[cause], left, width, LOST))
     bars.append(("in the prompt", 0, count.injected, ITEMS))
     for row, (_, start, width, colour) in enumerate(bars):
         axes.barh(row, width, left=start, color=colour, height=0.72)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.report.style import SMALL, SOFT, Words, slide, styled
-from lab.sweep.silence import Point
+from lab.sweep.silence import Chosen, Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,15 +26,19 @@ Part = tuple[str, str, str]
 
 
 @styled
-def silence_figure(points: Sequence[Point], source: str = "") -> Figure:
-    """Draw a panel for each embedder, language and arm: the curves of all signals, from never to always silent."""
+def silence_figure(points: Sequence[Point], source: str = "", chosen: Sequence[Chosen] = ()) -> Figure:
+    """Draw a panel for each embedder, language and arm: the curves of all signals, from never to always silent.
+
+    ``chosen`` are the thresholds that were evaluated on other conversations than they were chosen on.
+    """
     parts = list(dict.fromkeys(_part(point) for point in points))
     shown = parts[:MOST_PANELS]
     more = f" The first {len(shown)} of {len(parts)} panels." if len(shown) < len(parts) else ""
     words = Words(
-        _finding(points),
+        _finding(points, chosen),
         "False recall against hits as the threshold rises, from the upper right (never silent) to the lower left "
-        f"(always silent). Down and to the right is better; grey: at most {LOSS:g} of the hit rate lost.{more}",
+        f"(always silent). Down and to the right is better; grey: at most {LOSS:g} of the hit rate lost. All "
+        f"conversations are in every curve, so its best point looks better than a threshold is on others.{more}",
         source,
     )
     columns = min(3, len(shown))
@@ -49,7 +53,8 @@ def silence_figure(points: Sequence[Point], source: str = "") -> Figure:
         if number % columns == 0:
             axes.set_ylabel("FalseRecall")
         axes.set_xlabel("hit rate")
-    grid.flat[0].legend(fontsize=SMALL, loc="upper left")
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize=SMALL, title="signal")
     return figure
 
 
@@ -73,17 +78,28 @@ def _panel(axes: Axes, points: Sequence[Point]) -> None:
     axes.set(xlim=(0, min(1.0, before * 1.08) or 1.0), ylim=(0, 1.03))
 
 
-def _finding(points: Sequence[Point]) -> str:
-    """Return the lowest false recall that any signal reaches in the first panel at a loss of at most ``LOSS``."""
+def _finding(points: Sequence[Point], chosen: Sequence[Chosen]) -> str:
+    """Return what the best signal of the first panel reaches at a loss of at most ``LOSS``, on what it was chosen on.
+
+    With ``chosen``, also what its threshold does to the conversations that did not choose it.
+    """
     first = [point for point in points if _part(point) == _part(points[0])]
     start = next(point for point in first if point.threshold == 0.0)
     kept = [point for point in first if start.hit - point.hit <= LOSS + 1e-9]
     best = min(kept, key=lambda point: (point.false_recall, point.threshold))
-    return (
-        f"Losing at most {LOSS:g} of the hit rate, silence lowers FalseRecall from {start.false_recall:.2f} to "
-        f"{best.false_recall:.2f} (signal {best.signal})"
+    finding = (
+        f"Chosen on all probes to lose at most {LOSS:g} of the hit rate, a threshold lowers FalseRecall from "
+        f"{start.false_recall:.2f} to {best.false_recall:.2f} (signal {best.signal})"
     )
+    for row in chosen:
+        if (_part(row), row.signal, row.rule) == (_part(best), best.signal, "loss"):
+            lost = row.hit[0] - row.hit[1]
+            finding += (
+                f"; chosen on one half, on the other: to {row.false_recall[1]:.2f}, "
+                f"{f'losing {lost:.3f}' if lost > 0 else 'losing nothing'}"
+            )
+    return finding
 
 
-def _part(point: Point) -> Part:
+def _part(point: Point | Chosen) -> Part:
     return point.embedder, point.language, point.arm

@@ -27,9 +27,11 @@ _LATEX = str.maketrans(
 )
 
 
-def folded(text: str) -> str:
-    """Return a text wrapped at 80 columns."""
-    return fill(text, 80, break_long_words=False, break_on_hyphens=False)
+def folded(text: str, indent: str = "") -> str:
+    """Return a text wrapped at 80 columns, every line with the indent."""
+    return fill(
+        text, 80, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def text_table(
@@ -66,6 +68,30 @@ def text_table(
     lines = [line.rstrip() for line in captured.get().splitlines()]
     # rich has no cells across columns, so a heading takes the place of an empty row.
     return "\n".join(line or headings.pop(0) for line in lines) if headings else "\n".join(lines)
+
+
+def text_tables(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table whose columns are whole: those that do not fit beside each other follow in further tables.
+
+    Each of them begins with the first column.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    columns = [list(cells) for cells in zip(headers, *rows, strict=True)]
+    widths = [max(cell_len(show(cell)) for cell in cells) for cells in columns]
+    groups: list[list[int]] = []
+    room = 0
+    for column in range(1, len(widths)):
+        if widths[column] + 2 > room:
+            groups.append([0])
+            room = Console().width - widths[0]
+        groups[-1].append(column)
+        room -= widths[column] + 2
+    return "\n\n".join(
+        text_table([headers[column] for column in group], [[row[column] for column in group] for row in rows])
+        for group in groups
+    )
 
 
 def show(value: object) -> str:

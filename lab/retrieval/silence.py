@@ -44,6 +44,15 @@ def words(lanes: Lanes) -> float | None:
 SIGNALS: dict[str, Callable[[Lanes], float | None]] = {"top": top, "mean": mean, "margin": margin, "words": words}
 
 
+# What each signal is, for tables and charts.
+ABOUT = {
+    "top": "the highest cosine",
+    "mean": f"the mean of the {HEAD} highest cosines",
+    "margin": f"the highest cosine minus the mean of the first {DEPTH}",
+    "words": "the highest BM25 score s, as s / (10 + s)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Silence:
     """The signal, and the threshold below which recall is silent; 0 means never."""

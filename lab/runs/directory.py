@@ -17,7 +17,7 @@ from lab.columns import codes_of
 from lab.errors import Altered, Incomplete, NotARun, UnusableInput
 from lab.files import digest, read_json, read_json_lines, sha256_file
 from lab.formatting import counted
-from lab.runs.manifest import Manifest, Shard, read_manifest
+from lab.runs.manifest import NO_HAYSTACK, Manifest, Shard, read_manifest
 from lab.runs.tables import read_table
 from lab.systems.contract import ArmInfo
 
@@ -77,7 +77,7 @@ class RunDirectory:
     @property
     def haystack(self) -> str:
         """Short description of the memories of other conversations that were added to each conversation."""
-        return str(self.manifest.resolved.haystack or "no memories of other conversations added")
+        return str(self.manifest.resolved.haystack or NO_HAYSTACK)
 
     @property
     def labels_are_sampled(self) -> bool:

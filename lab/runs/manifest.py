@@ -70,6 +70,9 @@ class HaystackCounts:
     from_other_sets: int = 0
 
 
+NO_HAYSTACK = "no memories of other conversations added"
+
+
 @dataclass(frozen=True, slots=True)
 class Haystack:
     """The memories of other conversations that were added to each one; ``sets`` has the digests of other sets."""

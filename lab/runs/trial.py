@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lab.formatting import counted
 from lab.runs.directory import RunDirectory, failed_summary
-from lab.runs.manifest import COMPLETE, Manifest
+from lab.runs.manifest import COMPLETE, Manifest, Resolved
 from lab.set_registry import DEMO
 
 TITLE = "trial"
@@ -15,17 +15,31 @@ TITLE = "trial"
 def trial(manifest: Manifest) -> tuple[str, ...]:
     """Return the reasons why a run is a trial, in a fixed order; empty if it is not one.
 
+    Reasons are those of :func:`trial_of_replay`; failed recalls; a run that an earlier version made; an incomplete run.
+    """
+    reasons = [*trial_of_replay(manifest.resolved, manifest.asked)]
+    if manifest.migrated:
+        reasons.append(f"migrated from schema {manifest.migrated.schema_version}, digests taken then")
+    if manifest.failed:
+        reasons.append(failed_summary(manifest.failed))
+    elif manifest.status != COMPLETE:
+        reasons.append("not complete")
+    return tuple(reasons)
+
+
+def trial_of_replay(resolved: Resolved, request: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the reasons why a replay is a trial by its arguments, also for a command that keeps no run.
+
     Reasons are: an embedder for tests; injected faults; only part of the recordings; labels, hard rules or categories
     that were not recorded; the live store instead of the exact one; arms with their own configuration, or another
-    number of items; failed recalls; a run that an earlier version made; an incomplete run.
+    number of items.
     """
-    resolved, request = manifest.resolved, manifest.asked
     reasons: list[str] = []
     if resolved.embedder.get("kind") == "hashing":
         reasons.append("embedder hashing, which is for tests")
     if resolved.faults:
         reasons.append(f"faults switched on: {', '.join(resolved.faults)}")
-    reasons += _part(manifest)
+    reasons += _part(resolved, request)
     if resolved.labels.are_sampled:
         reasons.append(f"labels {resolved.labels}")
     if resolved.hard_rules.drawn:
@@ -39,12 +53,6 @@ def trial(manifest: Manifest) -> tuple[str, ...]:
         reasons.append(f"own configuration of {', '.join(configured)}")
     if request.get("max_items") is not None:
         reasons.append(f"at most {counted(resolved.arms[0].cutoff, 'item')} requested")
-    if manifest.migrated:
-        reasons.append(f"migrated from schema {manifest.migrated.schema_version}, digests taken then")
-    if manifest.failed:
-        reasons.append(failed_summary(manifest.failed))
-    elif manifest.status != COMPLETE:
-        reasons.append("not complete")
     return tuple(reasons)
 
 
@@ -59,13 +67,13 @@ def trial_line(reasons: Iterable[str]) -> str | None:
     return f"{TITLE}: {listed}" if listed else None
 
 
-def _part(manifest: Manifest) -> list[str]:
-    chosen, limit = manifest.asked.get("conversation"), manifest.asked.get("limit")
+def _part(resolved: Resolved, request: Mapping[str, object]) -> list[str]:
+    chosen, limit = request.get("conversation"), request.get("limit")
     # The demo's list is part of the lab: nobody chose it for a result.
     if limit is None and (not chosen or chosen == list(DEMO)):
         return []
     how = "chosen by name" if chosen else "the first ones"
-    return [f"{counted(len(manifest.resolved.conversations), 'conversation')}, {how}"]
+    return [f"{counted(len(resolved.conversations), 'conversation')}, {how}"]
 
 
 def _configured(arms: object, shared: bool, names: list[str]) -> list[str]:

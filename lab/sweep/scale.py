@@ -16,12 +16,14 @@ from lab.files import dump_json, write_atomically
 from lab.formatting import counted
 from lab.latency.turns import TOTAL, stages
 from lab.measures.score import score_and_write, summarise
+from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.haystack import TooFew
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table, table_of, write_table
+from lab.runs.trial import trial
 
 SIZES = (0, 25, 100, 400, 1_600, 6_400)
 POINTS, SUMMARY = "scale.parquet", "scale.json"
@@ -49,7 +51,8 @@ class Scale:
 
     ``cutoff`` is the number of items that the rates count. ``most`` is the largest haystack that every conversation can
     be given, if a size exceeds it. ``unavailable`` lists those sizes. ``filled`` has, by size, the largest number of
-    memories that a conversation took from other ``sets``.
+    memories that a conversation took from other ``sets``. ``labels`` describes the importance labels; ``trial`` has the
+    reasons why the runs are trials.
     """
 
     points: tuple[ScalePoint, ...]
@@ -60,6 +63,16 @@ class Scale:
     unavailable: tuple[int, ...] = ()
     sets: tuple[str, ...] = ()
     filled: Mapping[int, int] | None = None
+    labels: str = "recorded"
+    trial: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """What the points are means of."""
+        return (
+            f"{counted(self.conversations, 'conversation')}, {counted(self.probes, 'probe')} with gold, "
+            f"labels {self.labels}"
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the scale as plain values."""
@@ -98,7 +111,7 @@ def scale(
     without = make_plan(replace(request, haystack=0, haystack_from=()))
     probes = sum(bool(probe.relevant) for recording in without.recordings for probe in without.probes(recording))
     if not probes:
-        raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
+        raise UnusableInput(f"{shown_path(request.path)}: {NO_GOLD}")
     # Every size has the same notes on the recordings, so they are announced once.
     notes = set(without.library.golden.notes)
     for note in without.library.golden.notes:
@@ -136,7 +149,9 @@ def scale(
             "with --haystack-from SET[:FORMAT]"
         )
     result = Scale(
-        tuple(points), run.cutoff, len(without.recordings), probes, most, tuple(unavailable), sets, filled or None
+        *(tuple(points), run.cutoff, len(without.recordings), probes, most, tuple(unavailable), sets, filled or None),
+        labels=run.labels,
+        trial=trial(run.manifest),
     )
     write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
     # In every run as well, so that its report shows the chart.

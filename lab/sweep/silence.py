@@ -92,14 +92,16 @@ class Terms(NamedTuple):
     loss: float = 0.02
 
 
-def collect(request: ReplayRequest, announce: Callable[[str], None] = lambda _: None) -> list[Answer]:
+def collect(
+    request: ReplayRequest, announce: Callable[[str], None] = lambda _: None, plan: Plan | None = None
+) -> list[Answer]:
     """Replay the arms of a request, and return their answers with the signals of every probe.
 
-    Raises :class:`UnusableInput` for recordings without probes that need nothing or without any that have gold, and for
-    an arm whose answers depend on earlier ones: what it injects elsewhere would change with the threshold. Raises
-    :class:`NotComparable` for fewer than two conversations.
+    ``plan`` is the plan of the request, if it was made already. Raises :class:`UnusableInput` for recordings without
+    probes that need nothing or without any that have gold, and for an arm whose answers depend on earlier ones: what it
+    injects elsewhere would change with the threshold. Raises :class:`NotComparable` for fewer than two conversations.
     """
-    plan = make_plan(request)
+    plan = plan or make_plan(request)
     for info in plan.infos:
         if info.stateful or (info.writes and plan.source == "captured"):
             raise UnusableInput(

@@ -22,14 +22,17 @@ class Fake(Measured):
 
     def __init__(self, values: Values, *, pool: float = 100.0, items: float = 2.0, concept: bool = True) -> None:
         self.k = 6
-        self._fake, self._pool, self._items, self._concept = values, pool, items, concept
+        self._fake, self._must, self._items, self._concept = values, pool, items, concept
 
     def known(self, arm: str, measure: str) -> dict[str, tuple[str, float]]:
         values = self._fake.get(arm, {}).get(measure, ())
         return {f"c{c}/{at}": (f"c{c}", value) for c in range(8) for at, value in enumerate(values)}
 
     def must_pool(self, arm: str) -> float:
-        return self._pool
+        return self._must
+
+    def smaller_haystack(self, arm: str, pool: float) -> int | None:
+        return 60 if pool == 24.0 else None
 
     def must_items(self, arm: str) -> float:
         return self._items
@@ -55,7 +58,7 @@ def _nice(new: Sequence[float], old: Sequence[float] = (0, 0, 0, 0), hybrid: Seq
         (_nice((1, 0, 0, 0)), "fail", "shown not to be better"),
         (_nice((0, 0, 0, 0)), "fail", "shown not to be better"),
         # Nothing is suppressed, so there is nothing to restore.
-        (_nice((1, 1, 1, 1), old=(1, 1, 1, 0)), "inconclusive", "this set cannot decide it. Required: the must pool"),
+        (_nice((1, 1, 1, 1), old=(1, 1, 1, 0)), "inconclusive", "This set cannot decide it. Undecided: the must pool"),
         ({}, "inconclusive", "no relevant memory is labelled nice_to_have"),
     ],
 )
@@ -95,6 +98,21 @@ def test_criterion_2_needs_decay(values: Values, how: dict[str, Any], status: st
     result = _judged("2", values, **how)
     assert result.status == status
     assert reason in result.reason
+
+
+def test_criterion_2_with_a_haystack_says_which_size_settles_it() -> None:
+    # Twice the pool that a rotation of two a turn exhausts in six turns.
+    values = _repeats((0.2, 0.1, 0.1, 0.1), 2, old=(0.3, 0.2, 0.1, 0.1))
+    assert "(--haystack 60)" in str(_judged("2", values).settles)
+    assert "--labels sampled with a smaller --must-share" in str(_judged("2", values, items=3.0).settles)
+
+
+def test_criterion_2_names_what_each_value_is_compared_with() -> None:
+    result = _judged("2", _repeats((0.2, 0.1, 0.1, 0.1), 2, old=(0.3, 0.2, 0.1, 0.1)))
+    assert "MustRepeat 0.125 against 0.175 of tier_first_v1; MustRepeat 0.125 against the limit 0.500" in result.reason
+    # A high MustRepeat is bad, but the check asks whether it is high.
+    assert "shown not to be higher" in result.reason
+    assert "better" not in result.reason
 
 
 def test_criterion_2_uses_the_run_in_which_the_old_policy_repeats() -> None:
@@ -224,3 +242,55 @@ def test_pairs_fill_in_missing_values_and_count_them() -> None:
     # MustRepeat counts a turn without must items as 0.
     assert (len(pairs.at), pairs.filled_candidate, pairs.filled_baseline) == (24, 9, 0)
     assert (sum(pairs.candidate), sum(pairs.baseline)) == (15, 24)
+
+
+def test_reason_says_whether_each_requirement_is_met() -> None:
+    failed = _judged("4", {NEW: {"HardRules": [1.0] * 7 + [0.5]}})
+    assert failed.reason.startswith("Not met: every hard rule is in the prompt, as recorded. HardRules: a hard rule is")
+    # A test that passes is reported beside the one that decides.
+    mixed = _judged("5", {NEW: {"Explained": (1.0, 0.98, 1.0), "ReceiptLines": [60.0] * 3}})
+    assert mixed.reason.startswith(
+        "Not met: at least 95% of the receipts fit 24 rows of 80 columns. ReceiptLines: 0.0%"
+    )
+    assert "Met: at least 95% of the injected, pinned and displaced must memories have a reason" in mixed.reason
+
+
+def test_settles_says_if_more_conversations_would_show_a_failure() -> None:
+    def drift(up: float) -> Result:
+        class Mixed(Fake):
+            def known(self, arm: str, measure: str) -> dict[str, tuple[str, float]]:
+                values = {OLD: 0.0, "hybrid": 1.0}.get(arm)
+                return {f"c{c}/0": (f"c{c}", (up if c % 2 else 0.5) if values is None else values) for c in range(8)}
+
+        return judge(BY_ID["1"], Runs(Mixed({}), None, CAST, "as recorded"), NEW)
+
+    below, above = drift(0.49), drift(0.51)
+    assert (below.status, above.status) == ("inconclusive", "inconclusive")
+    assert "if the observed difference is true (80 % power); the test then fails" in str(below.settles)
+    assert str(above.settles).endswith("if the observed difference is true (80 % power)")
+
+
+def test_settles_of_a_failing_check_is_another_set() -> None:
+    class Mixed(Fake):
+        def known(self, arm: str, measure: str) -> dict[str, tuple[str, float]]:
+            values = super().known(arm, measure)
+            if arm == OLD and measure == "MustRepeat":
+                return {at: (cluster, 0.8 if cluster in ("c0", "c1") else 0.35) for at, (cluster, _) in values.items()}
+            return values
+
+    result = judge(BY_ID["2"], Runs(Mixed(_repeats((0.2, 0.1, 0.1, 0.1), 2)), None, CAST, "as recorded"), NEW)
+    assert result.status == "inconclusive"
+    assert result.reason.startswith("This set cannot decide it. Undecided: must items dominate under tier_first_v1")
+    assert "more conversations" not in str(result.settles)
+
+
+def test_criterion_3_applies_only_to_candidates_with_a_working_set() -> None:
+    values = _duplicates((0,), (1,))
+    beside = Cast((NEW, "seed"), {"seed": "plain"}, (), (), frozenset({NEW}))
+    result = _judged("3", values, cast=beside)
+    assert (result.status, result.applies, result.settles) == ("inconclusive", False, None)
+    assert result.reason == "Does not apply: the candidate has no Working Set, so nothing can repeat it."
+    # Some candidate must be judged by every criterion.
+    alone = _judged("3", values, cast=Cast((NEW,), {}, (), (), frozenset({NEW})))
+    assert alone.applies
+    assert "--candidate seed_full" in str(alone.settles)

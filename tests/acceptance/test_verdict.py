@@ -12,12 +12,14 @@ from xml.etree import ElementTree
 import pytest
 
 from lab.acceptance.arms import cast_of, saturated
+from lab.acceptance.evidence import Measured
 from lab.acceptance.verdict import SCHEMA, Acceptance, accept_run, accept_set, gate_verdicts, headline, write_files
 from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.report.acceptance import write_page
 from lab.runs.directory import open_run
+from lab.set_registry import DEMO, shipped
 
 IDS = ["1", "2", "3", "4", "5"]
 
@@ -45,7 +47,10 @@ def test_acceptance_judges_every_criterion_for_every_candidate(judged: tuple[Pat
     assert [result.criterion for result in verdict.of("seed_full")] == IDS
     assert [result.criterion for result in verdict.of("hybrid")] == ["M1"]
     assert {result.status for result in verdict.results} <= {"pass", "fail", "inconclusive"}
-    assert all(result.settles or result.status != "inconclusive" for result in verdict.results)
+    assert all(result.settles or result.status != "inconclusive" for result in verdict.results if result.applies)
+    assert [result.arm for result in verdict.results if not result.applies] == ["disguised", "disguised-wildcard-best"]
+    assert "disguised " in headline(verdict)
+    assert "1 not applicable" in headline(verdict)
     plain, large = (open_run(Path(run)) for run in verdict.runs)
     assert (plain.path, large.path) == (out / "run", out / "saturated")
     assert large.manifest.resolved.labels.mode == "distractors"
@@ -72,6 +77,29 @@ def test_acceptance_other_readings_do_not_decide(judged: tuple[Path, Acceptance]
     assert any(result.status == "fail" for result in other)
 
 
+def test_acceptance_passes_though_a_criterion_does_not_apply(judged: tuple[Path, Acceptance]) -> None:
+    _, verdict = judged
+    passing = tuple(replace(result, status="pass") if result.applies else result for result in verdict.results)
+    assert replace(verdict, results=passing).exit_code == 0
+    statuses = {one.candidate: one.status for one in gate_verdicts(replace(verdict, results=passing))}
+    assert statuses["disguised"] == "pass"
+
+
+def test_smaller_haystack_leaves_about_so_many_must_memories(judged: tuple[Path, Acceptance], tmp_path: Path) -> None:
+    out, _ = judged
+    assert Measured(open_run(out / "run")).smaller_haystack("hybrid", 24.0) is None
+    request = ReplayRequest.of_manifest(open_run(out / "run").manifest.asked)
+    request = replace(request, arms=("hybrid",), haystack=40, conversation=("two-desks",))
+    measured = Measured(run_replay(request, tmp_path / "run").run)
+    pool = measured.must_pool("hybrid")
+    size = measured.smaller_haystack("hybrid", pool * 0.8)
+    assert size is not None
+    smaller = Measured(run_replay(replace(request, haystack=size), tmp_path / "smaller").run).must_pool("hybrid")
+    assert 0.6 * pool < smaller < pool
+    # The conversation's own memories are already more than so few.
+    assert measured.smaller_haystack("hybrid", 0.0) is None
+
+
 def test_acceptance_files_are_a_verdict_junit_and_a_page(judged: tuple[Path, Acceptance], tmp_path: Path) -> None:
     _, verdict = judged
     files = write_files(verdict, tmp_path)
@@ -90,6 +118,9 @@ def test_acceptance_files_are_a_verdict_junit_and_a_page(judged: tuple[Path, Acc
     )
     page = write_page(verdict, tmp_path).read_text("utf-8")
     assert headline(verdict) in page
+    # M1 has no candidate, so the table of the candidates does not show it.
+    table = page[page.index('aria-label="Criteria"') : page.index("</table>")]
+    assert ("criterion-5" in table, "criterion-M1" in table) == (True, False)
     assert all(f'id="criterion-{name}"' in page for name in (*IDS, "M1"))
     # A second verdict replaces the first; a verdict of the gate is not replaced.
     assert write_files(verdict, tmp_path) == files
@@ -126,6 +157,21 @@ def test_acceptance_run_without_an_arm_says_how_to_add_it(request_: ReplayReques
     assert "has no arm 'hybrid', 'vector', which acceptance needs; add it with: lab replay" in message
     assert "--arm tier_first_v1 --arm tier_quota_v1 --arm hybrid --arm vector" in message
     assert message.endswith("--out NEW")
+
+
+def test_acceptance_message_on_a_missing_arm_is_short_for_the_demo(tmp_path: Path) -> None:
+    run = run_replay(
+        ReplayRequest(
+            str(shipped("datasets", "operators")), "lab", ("none",), embedder="hashing", conversation=DEMO, haystack=0
+        ),
+        tmp_path,
+    ).run
+    with pytest.raises(UnusableInput) as caught:
+        accept_run(run, candidates=("tier_quota_v1",))
+    message = str(caught.value).replace(str(tmp_path), "DIR")
+    assert "lab replay shipped:operators " in message
+    assert message.endswith("--out NEW (it replays all conversations; this run has 24, chosen with --conversation)")
+    assert len(message) < 400
 
 
 @pytest.mark.parametrize(
@@ -175,6 +221,10 @@ def test_acceptance_command_prints_lines_and_exit_code(
     assert done.returncode == expected.exit_code, done.stderr
     for name in (*IDS, "M1"):
         assert f" {name}. " in done.stdout
+    assert "no memories of other conversations added" in " ".join(done.stdout.split())
+    assert ": reported, does not decide)" in " ".join(done.stdout.split())
+    advice = [line for line in done.stdout.splitlines() if line.lstrip().startswith("What would settle it: ")]
+    assert len(advice) == sum(bool(result.settles) for result in expected.results)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     assert sorted(path.name for path in (tmp_path / "verdict").iterdir()) == [
         *("acceptance.html", "verdict.json", "verdict.xml")

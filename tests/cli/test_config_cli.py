@@ -153,3 +153,12 @@ def test_features_not_implemented_are_listed_or_refused(lab: Lab, tmp_path: Path
     refused = lab("config", "show", "own.json", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("error: own.json: weijiMemoryPreflight: not implemented here; leave it out")
+
+
+def test_check_of_a_file_of_comments_says_that_it_sets_nothing(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("# autoRecall:\n", "utf-8")
+    done = lab("config", "check", "mine.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (
+        0,
+        "note: mine.yaml: sets nothing, so every setting has its default\nok\n",
+    )

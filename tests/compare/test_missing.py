@@ -63,7 +63,8 @@ def test_every_measure_declares_its_value_for_missing() -> None:
     assert {name for name, missing in by_name.items() if missing is None} == {
         *("Success", "R", "AllGold", "P", "nDCG", "RR", "AP", "Judged", "Rprec"),
         # Writes: an arm that captures nothing has no writes to compare.
-        *("Stored", "StoreSize", "EchoShare"),
+        *("Stored", "StoreSize", "StoreGrowth", "EchoShare", "Leaks", "GoldKept"),
+        *("CaptureP", "CaptureR", "CaptureJudged", "CaptureDuplicates"),
         # Receipts: an arm without receipts has none to compare.
         *("Explained", "ReceiptBytes", "ReceiptLines"),
     }

@@ -10,7 +10,7 @@ import pytest
 from lab.gate.policy import read_policy
 from lab.gate.selftest.draws import Swapped, judge_swaps
 from lab.gate.selftest.faults import Fault, change, shipped_faults
-from lab.gate.selftest.replays import Replay, shipped_replays
+from lab.gate.selftest.replays import HERE, Replay, shipped_replays
 from lab.gate.selftest.run import Report, self_test
 from lab.gate.selftest.sandbox import Sandbox
 from lab.gate.selftest.trial import LAYERS, Clean, clean_run
@@ -99,6 +99,17 @@ def test_self_test_draws_of_equal_arms_never_fail(report: Report) -> None:
     assert report.draws.draws == 50
     assert len(report.draws.statuses) == 2
     assert report.draws.failed == 0
+
+
+def test_self_test_compares_other_replays_if_recalls_of_one_fail() -> None:
+    arms = (f"fallback={HERE / 'arms' / 'fallback.json'}",)
+    fallback = replace(_traps(()).asked, arms=arms, scope="tags")
+    replays = [_traps(), Replay("fallback", "scopes that hold no memory are fallbacks", fallback)]
+    fault = next(fault for fault in shipped_faults() if fault.name == "unknown-scope-is-the-first")
+    trial = self_test([fault], replays, read_policy("nightly"), draws=0).trials[0]
+    assert trial.problem == "its run cannot be compared (Incomplete)"
+    assert trial.effects.changed > 0
+    assert trial.effects.turns == 41 * len(ARMS)
 
 
 def test_draws_can_fail_and_are_deterministic(tmp_path: Path) -> None:

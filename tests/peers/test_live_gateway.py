@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,32 +14,6 @@ from lab.runs.tables import read_table
 
 MARKER = "autoRecall.receipt "
 VERSION = "2026.9.6"
-
-
-@pytest.fixture
-def provider(shared: Callable[..., Path]) -> Iterator[str]:
-    """Return the base URL of a loopback provider like the gateway's."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no Node here, which the gateway's provider runs on")
-    script = shared("live", "tools", "stub_provider.mjs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen([node, str(script), str(port)], stdout=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert time.monotonic() < until, "the provider does not start"
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_upstream_writes_every_receipt_that_the_gateway_logged(

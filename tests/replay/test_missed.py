@@ -57,7 +57,7 @@ def test_missed_causes_sum_and_equal_those_of_explain(operators: Path, tmp_path:
         ("tier_first_v1", {"label": NICE, "others": (MUST, 6)}, "tier"),
         ("tier_quota_v1", {"label": MUST, "others": (MUST, 10), "text": "cold and dry"}, "slot"),
         ("seed_full", {"prompt": "thanks"}, "trivial"),
-        ("none", {}, "depth"),
+        ("none", {}, "nothing"),
     ],
 )
 def test_missed_names_the_cause(desk: Any, arm: str, prepare: dict[str, Any], cause: str) -> None:

@@ -48,13 +48,13 @@ def test_scopes_under_each_mode(folder: Path, mode: str, scopes: list[str]) -> N
     assert all(f"'My Project' is now {scopes[0]!r}" in note for note in notes)
 
 
-def test_shipped_sets_have_valid_scopes_but_for_one_trap() -> None:
+def test_shipped_sets_have_valid_scopes_but_for_two_traps() -> None:
     operators, traps = (read_library(ROOT / "datasets" / name, "lab") for name in ("operators", "traps"))
     assert scope_notes(scopes_of(operators.recordings)) == ()
     assert with_valid_scopes(operators, "strict").recordings == operators.recordings
-    # The arrow would end the receipt's comment in the prompt if it were not escaped.
+    # The arrows would end the receipt's comment in the prompt if they were not escaped.
     notes = scope_notes(scopes_of(traps.recordings))
-    assert [note.partition(" (")[0] for note in notes] == ["scope 'bell --> wall'"]
+    assert [note.partition(" (")[0] for note in notes] == ["scope 'bell --> wall'", "scope 'pond --> shade'"]
 
 
 def test_scope_notes_are_bounded() -> None:

@@ -14,9 +14,10 @@ from lab.measures.score import score_run, summarise
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.figures import alt_text, silence_figure
-from lab.retrieval.silence import SIGNALS
+from lab.retrieval.silence import ABOUT, SIGNALS
 from lab.runs.gold import read_gold
 from lab.sweep.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
+from tests.commands import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATORS = ROOT / "datasets" / "operators"
@@ -94,7 +95,34 @@ def test_listen_on_the_shipped_set_has_both_languages_and_a_figure() -> None:
         falls = [point.false_recall for point in points if (point.language, point.signal) == ("all", signal)]
         assert falls == sorted(falls, reverse=True)
         assert falls[0] == 1.0
-    assert "FalseRecall from 1.00 to" in alt_text(silence_figure(points))
+    alone = alt_text(silence_figure(points))
+    assert alone.startswith("Chosen on all probes to lose at most 0.02 of the hit rate, a threshold lowers FalseRecall")
+    assert "All conversations are in every curve" in alone
+    figure = silence_figure(points, "the source", chosen(answers, "hashing", Terms()))
+    assert "; chosen on one half, on the other: to " in alt_text(figure)
+    # Beside the panels the legend hides no curve.
+    assert len(figure.legends) == 1
+    assert not any(axes.get_legend() for axes in figure.axes)
+
+
+def test_signals_are_all_explained() -> None:
+    assert list(ABOUT) == list(SIGNALS)
+
+
+def test_silence_command_fits_80_columns_and_names_the_haystack(tmp_path: Path) -> None:
+    names = [word for name in REQUEST.conversation for word in ("--conversation", name)]
+    arms = ("--arm", "hybrid", "--arm", "vector")
+    words = (*names, *arms, "--embedder", "hashing", "--haystack", "30", "--out", "out")
+    done = run_here("silence", OPERATORS, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("trial: embedder hashing")
+    shown = " ".join(done.stdout.split())
+    assert "operators: 4 conversations, labels recorded, 30 memories of other conversations added to each" in shown
+    header = "signal AUROC rule silent below FalseRecall hit"
+    assert sum(" ".join(line.split()) == header for line in lines) == sum("that need" in line for line in lines)
+    assert all(f"{name}, {about}" in shown for name, about in ABOUT.items())
 
 
 @pytest.mark.parametrize(

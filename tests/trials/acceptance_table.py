@@ -33,7 +33,7 @@ WORDS = {"pass": "**pass**", "fail": "**fail**", "inconclusive": "open"}
 
 
 def main() -> None:
-    """Print one table: a row for each set and candidate, a column for each criterion."""
+    """Print one table: a row for each set and candidate, and for M1, which has no candidate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--realmem", type=Path)
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", choices=list(SETS))
     given = parser.parse_args()
     verdicts = ["| set | candidate | `rollout` | fails | tiers |", "| --- | --- | --- | --- | --- |"]
-    print("| set | arm | 1 | 2 | 3 | 4 | 5 | M1 |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| set | arm | 1 | 2 | 3 | 4 | 5 |\n| --- | --- | --- | --- | --- | --- | --- |")
     for name in given.set or SETS:
         words = [word.format(realmem=given.realmem, locomo=given.locomo) for word in SETS[name]]
         if "None" in words:
@@ -78,12 +78,14 @@ def _rows(name: str, verdict: dict[str, Any]) -> list[str]:
     rows: list[str] = []
     for arm in CANDIDATES:
         of_arm = [result for result in verdict["criteria"] if result["arm"] == arm]
-        cells = [_cell(result) for result in of_arm] + [_cell(m1) if not rows else ""]
+        cells = [_cell(result) for result in of_arm]
         rows.append("| " + " | ".join([name if not rows else "", f"`{arm}`", *cells]).strip() + " |")
-    return rows
+    return [*rows, f"| | M1: `hybrid` over `vector` | {_cell(m1)} | | | | |"]
 
 
 def _cell(result: dict[str, Any]) -> str:
+    if not result["applies"]:
+        return "–"
     tests = [test for test in result["tests"] if not test["is_check"] and test["candidate"] is not None]
     # The test that decided: the first with the status of the criterion.
     test = next((test for test in tests if test["status"] == result["status"]), tests[0] if tests else None)

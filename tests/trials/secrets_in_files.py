@@ -70,9 +70,8 @@ def record(folder: Path, cases: Sequence[Case]) -> list[int]:
     config = folder / "other.json"
     config.write_text(json.dumps(CONFIG), "utf-8")
     policy = folder / "capture.toml"
-    arms = '[comparison]\nbaseline = "engine"\ncandidate = "b"\n'
     rules = (Path(lab.gate.__file__).parent / "policies" / "capture.toml").read_text("utf-8")
-    policy.write_text(rules.replace("[[limit]]", f"{arms}\n[[limit]]", 1), "utf-8")
+    policy.write_text(rules.replace('baseline = "verbatim"', 'baseline = "b"'), "utf-8")
     codes = []
     environment = os.environ | {"LAB_CACHE_DIR": str(folder / "cache")}
     for number, command in enumerate(COMMANDS):

@@ -13,6 +13,8 @@ from lab.replay.plan import ReplayRequest
 from lab.set_registry import shipped
 
 HERE = Path(__file__).parent
+# Settings that are paths in this folder.
+_PATHS = ("golden", "memories_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,9 @@ def _replay(value: dict[str, Any], embedder: str | None) -> Replay:
         "haystack": 0,
     }
     chosen = {"embedder": embedder} if embedder else {}
-    asked = ReplayRequest.of_manifest(given | chosen | value.get("settings", {}))
+    settings = value.get("settings", {})
+    paths = {key: str(HERE / settings[key]) for key in _PATHS if key in settings}
+    asked = ReplayRequest.of_manifest(given | chosen | settings | paths)
     return Replay(value["name"], value["about"], asked, tuple(value.get("only", ())))
 
 

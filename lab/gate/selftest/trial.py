@@ -142,40 +142,48 @@ def try_fault(sandbox: Sandbox, fault: Fault, clean: Mapping[str, Clean], policy
         ended = sandbox.replay(fault.name, fault, replays, out)
         problem, effects = ended.problem, Effects()
         if problem is None:
-            try:
-                effects = _effects(replays, clean, policy, out)
-            except LabError as error:
-                # A run by faulty code that cannot be read or compared counts as caught.
-                problem = f"its run cannot be compared ({type(error).__name__})"
+            effects, unreadable = _effects(replays, clean, policy, out)
+            # A run by faulty code that cannot be read or compared counts as caught; the other replays have effects.
+            problem = f"its run cannot be compared ({', '.join(unreadable)})" if unreadable else None
     finally:
         shutil.rmtree(out, ignore_errors=True)
     unseen = () if problem else tuple(file for file in fault.files if file not in ended.loaded)
     return Trial(fault, problem, effects, time.perf_counter() - started, unseen)
 
 
-def _effects(replays: Sequence[Replay], clean: Mapping[str, Clean], policy: Policy, out: Path) -> Effects:
+def _effects(
+    replays: Sequence[Replay], clean: Mapping[str, Clean], policy: Policy, out: Path
+) -> tuple[Effects, list[str]]:
+    """Return the differences, and the types of the errors of runs that cannot be compared."""
     turns = changed = 0
+    unreadable: list[str] = []
     drops: list[Drop] = []
     broken: list[str] = []
     rules: list[str] = []
     for replay in replays:
-        sound, run = clean[replay.name], open_run(out / replay.name)
-        differing = changes(sound.run, run)
+        sound = clean[replay.name]
+        try:
+            run = open_run(out / replay.name)
+            differing = changes(sound.run, run)
+            after = _values(run) if differing.changed else {}
+        except LabError as error:
+            unreadable.append(type(error).__name__)
+            continue
         turns, changed = turns + differing.turns, changed + differing.changed
         if differing.changed:
-            after = _values(run)
             for arm in _changed_arms(differing):
                 before, now = sound.values[arm], after[arm]
                 drops += [Drop(replay.name, arm, measure, by) for measure, by in worse(before, now).items()]
                 broken += [measure for measure in CONTRACT if _is_kept(measure, before) and not _is_kept(measure, now)]
                 rules += failing(policy, before, now, exact=True)
-    return Effects(
+    effects = Effects(
         turns,
         changed,
         tuple(dict.fromkeys(broken)),
         max((drop for drop in drops if is_golden(drop.measure)), key=lambda drop: drop.by, default=None),
         tuple(dict.fromkeys(rules)),
     )
+    return effects, list(dict.fromkeys(unreadable))
 
 
 def _changed_arms(differing: Changes) -> list[str]:

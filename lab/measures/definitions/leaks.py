@@ -14,5 +14,5 @@ MEASURE = WritesMeasure(
         "Number of memories that the system stored with a secret: a text judged never to be stored, a part of it of at "
         "least 12 characters, or a key, token or password by its form (E-35)."
     ),
-    order=10,
+    order=19,
 )

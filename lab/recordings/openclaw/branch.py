@@ -10,16 +10,20 @@ Every entry is either a turn or counted in one category of ``passed``. Categorie
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 from lab.recordings.cleaning import clean_assistant_text, clean_user_text
+from lab.recordings.events import Event
+from lab.recordings.injected import read_blocks
 from lab.recordings.model import Turn
 from lab.recordings.openclaw.entries import LEAF, Entry
-from lab.recordings.openclaw.tools import NESTED, MemoryTools, ResultTime
+from lab.recordings.openclaw.tools import NESTED, NO_TIME_FROM, MemoryTools, ResultTime
 
 # Entry types without conversation content.
 SILENT = ("model_change", "thinking_level_change", "custom", "label", "session_info", LEAF)
@@ -30,9 +34,6 @@ HOST_MODEL = "gateway-injected"
 COMMAND = re.compile(r"/[a-z][a-z0-9_-]*:?(?=\s|\Z)", re.IGNORECASE)
 # Commands that every host answers, whether or not it records the answer.
 HOST_COMMANDS = ("/compact", "/new", "/reset")
-# Times from 9999-01-01 on (epoch milliseconds) are invalid: datetime ends a year later, and turns with equal times are
-# spread by a millisecond each.
-NO_TIME_FROM = 253370764800000
 
 
 class Branch:
@@ -62,6 +63,7 @@ class Branch:
         for index, entry in enumerate(entries):
             following = entries[follows[index]] if index in follows else None
             self._take(entry, following)
+        self._attach_tool_events()
 
     def notes(self) -> list[str]:
         """Return one note per kind of removed text, skipped entry and memory-tool call."""
@@ -135,7 +137,7 @@ class Branch:
             return
         if source == "inter_session":
             self._noted["messages from another session, replayed as turns"] += 1
-        self._say(entry, "user", cleaned.text)
+        self._say(entry, "user", cleaned.text, read_blocks(text) if cleaned.stripped else ())
 
     def _take_reply(self, entry: Entry, message: dict[str, Any]) -> None:
         content = message.get("content")
@@ -152,16 +154,29 @@ class Branch:
             self._pass("replies without text, such as tool calls", note=False)
         self.tools.take_calls(content, self._key(entry))
 
-    def _say(self, entry: Entry, role: str, text: str) -> None:
+    def _say(self, entry: Entry, role: str, text: str, events: tuple[Event, ...] = ()) -> None:
         self._clock = max(self._clock + 1, self._time(entry))
-        self.turns.append(Turn(self._key(entry), len(self.turns), self._session, role, text, self._clock, speaker=role))
+        key, seq = self._key(entry), len(self.turns)
+        self.turns.append(Turn(key, seq, self._session, role, text, self._clock, speaker=role, events=events))
+
+    def _attach_tool_events(self) -> None:
+        """Add the results of the memory tools to the user's turn that they belong to, which is the one before them.
+
+        Without one, they belong to the first turn.
+        """
+        asked = [turn.seq for turn in self.turns if turn.role == "user"]
+        for seq, event in self.tools.events if self.turns else ():
+            before = bisect_left(asked, seq)
+            at = asked[before - 1] if before else 0
+            self.turns[at] = replace(self.turns[at], events=(*self.turns[at].events, event))
 
     def _key(self, entry: Entry) -> str:
         return f"{self.conversation}/{self._session}/{entry.id}"
 
     def _result_time(self, entry: Entry) -> ResultTime:
         """Return when a result arrived: before the next turn and no earlier than the previous one."""
-        return ResultTime(len(self.turns), max(self._clock, self._time(entry, note=False)))
+        time_ms = max(self._clock, self._time(entry, note=False))
+        return ResultTime(len(self.turns), time_ms, self._for_host)
 
     def _time(self, entry: Entry, *, note: bool = True) -> int:
         """Return the time of an entry in epoch milliseconds, or the previous turn's time if it has none."""

@@ -1,4 +1,4 @@
-"""Follow an agent's calls of ``memory_store`` and ``memory_forget``, made directly or through tool search.
+"""Follow an agent's calls of the memory tools, made directly or through tool search.
 
 A direct call is a ``toolCall`` part that a ``toolResult`` message answers. With tool search, the part is named
 ``tool_call`` and carries ``{id, args}``; its effect is recorded twice, in a message of role ``custom`` and in the
@@ -14,11 +14,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import GLOBAL, LABELS, Memory
+from lab.utf16 import has_lone_surrogate
 
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
 WRAPPER = "tool_call"
+# Times from 9999-01-01 on (epoch milliseconds) are invalid: datetime ends a year later, and turns with equal times are
+# spread by a millisecond each.
+NO_TIME_FROM = 253370764800000
 
 
 class Call(NamedTuple):
@@ -37,10 +42,11 @@ class Result(NamedTuple):
 
 
 class ResultTime(NamedTuple):
-    """The time of a result: the seq of the turn that follows, and epoch milliseconds."""
+    """The time of a result: the seq of the turn that follows, and epoch ms; whether the host had sent the message."""
 
     seq: int
     time_ms: int
+    for_host: bool = False
 
 
 class MemoryTools:
@@ -56,6 +62,8 @@ class MemoryTools:
         self._abandoned: Counter[str] = Counter()
         self._rows: dict[str, int] = {}
         self._texts: dict[str, str] = {}
+        # Confirmed effects and recalls, each with the seq of the turn that follows.
+        self.events: list[tuple[int, ToolEvent]] = []
 
     @property
     def memories(self) -> list[Memory]:
@@ -152,18 +160,19 @@ class MemoryTools:
             self._rows[row] = len(self._stored)
         # The result overrides the arguments: the tool may have changed the values.
         label = details.get("importance_label")
-        self._stored.append(
-            Memory(
-                call.key,
-                text,
-                text,
-                visible_from=arrival.seq,
-                created_at=arrival.time_ms,
-                category=_word(details.get("category")) or _word(call.arguments.get("category")) or "other",
-                scope=_word(details.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
-                label=label if label in LABELS else _label(call.arguments.get("importance")),
-            )
+        memory = Memory(
+            call.key,
+            text,
+            text,
+            visible_from=arrival.seq,
+            created_at=arrival.time_ms,
+            category=_word(details.get("category")) or _word(call.arguments.get("category")) or "other",
+            scope=_word(details.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
+            label=label if label in LABELS else _label(call.arguments.get("importance")),
         )
+        self._stored.append(memory)
+        shown = RecordedMemory(text, _id(row) or memory.key, memory.category, memory.label or "", memory.scope)
+        self._record(arrival, STORE, (shown,))
 
     def _forget(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
         details = tool_result.details
@@ -178,10 +187,13 @@ class MemoryTools:
             self._counts[f"calls of {FORGET} that deleted nothing"] += 1
         elif (index := self._index_of(row)) is None:
             self._counts[f"calls of {FORGET} for memories that were stored elsewhere"] += 1
+            self._record(arrival, FORGET, (RecordedMemory(self._texts.get(row, ""), _id(row)),))
         elif self._stored[index].visible_until is not None:
             self._counts[f"calls of {FORGET} for memories that were forgotten before"] += 1
         else:
             self._stored[index] = replace(self._stored[index], visible_until=arrival.seq)
+            stored = self._stored[index]
+            self._record(arrival, FORGET, (RecordedMemory(stored.text, row if row in self._rows else stored.key),))
             could_be_recalled = arrival.seq > self._stored[index].visible_from
             self._counts[
                 "memories forgotten, which later turns cannot recall"
@@ -190,8 +202,28 @@ class MemoryTools:
             ] += 1
 
     def _recall(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
-        del call, arrival
-        self._learn(tool_result.details.get("memories"))
+        details, arguments = tool_result.details, call.arguments
+        self._learn(details.get("memories"))
+        listed, receipt = details.get("memories"), _dict(details.get("receipt"))
+        query, scope = arguments.get("query"), arguments.get("scope")
+        self._record(
+            arrival,
+            RECALL,
+            tuple(_shown(row) for row in listed if isinstance(row, dict)) if isinstance(listed, list) else (),
+            # Hosts may trim the details of a result; without them, it is unknown what was recalled.
+            failed=tool_result.failed or bool(details.get("error")) or not isinstance(listed, list),
+            query=query if isinstance(query, str) else "",
+            limit=arguments.get("limit"),
+            scope=scope if isinstance(scope, str) else None,
+            model=_text(receipt.get("model")),
+            searched_scope=_text(receipt.get("scope")),
+            fts=_whole(receipt.get("ftsCount")),
+            vec=_whole(receipt.get("vecCount")),
+        )
+
+    def _record(self, arrival: ResultTime, tool: str, memories: tuple[RecordedMemory, ...], **recall: Any) -> None:
+        event = ToolEvent(tool, arrival.time_ms, memories, for_host=arrival.for_host, **recall)
+        self.events.append((arrival.seq, event))
 
     def _learn(self, listed: Any) -> None:
         """Remember the text of each row id, because the result of a store call may lack the id."""
@@ -226,6 +258,42 @@ def _calls_of(content: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _shown(row: dict[str, Any]) -> RecordedMemory:
+    """Return a memory in the result of a recall; fields of another type count as missing."""
+    return RecordedMemory(
+        _text(row.get("text")),
+        _id(row.get("id")),
+        _text(row.get("category")),
+        _text(row.get("importance_label")),
+        _text(row.get("scope")),
+        _text(row.get("trust_tier")),
+        _number(row.get("score")),
+        _number(row.get("distance")),
+        _whole(row.get("createdAt")),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _id(value: Any) -> str:
+    """Return the id of a row; blank if it is no text, or has half a character (a lone surrogate)."""
+    return value if isinstance(value, str) and value.strip() and not has_lone_surrogate(value) else ""
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # A larger integer is no float.
+    return float(value) if is_number and abs(value) < 1e300 else None
+
+
+def _whole(value: Any) -> int | None:
+    """Return a whole number from 0 that could be a count or a time."""
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number < NO_TIME_FROM else None
 
 
 def _word(value: Any) -> str | None:

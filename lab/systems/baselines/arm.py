@@ -62,12 +62,13 @@ Rank = Callable[[Question], Ranking]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A ranking function with its name. ``draws``: it depends on the seed."""
+    """A ranking function with its name. ``draws``: it depends on the seed; ``is_empty``: it never ranks anything."""
 
     name: str
     rank: Rank
     needs_gold: bool = False
     draws: bool = False
+    is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,8 @@ class BaselineSystem(MemorySystem):
         def reason(key: str) -> tuple[str, str]:
             if ask.scope is not None and scopes.get(key, ask.scope) != ask.scope:
                 return "scope", f"its scope is {scopes[key]}; the scope of the turn is {ask.scope}"
+            if self.arm.baseline.is_empty:
+                return "nothing", "the arm injects nothing, whatever there is"
             if key in ranks:
                 return "slot", f"ranked {ranks[key]}; only the first {recall.injected} are injected"
             if SILENT in recall.receipt.get("rejected", ()):

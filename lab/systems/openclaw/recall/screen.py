@@ -8,6 +8,18 @@ from typing import Any
 LINES, COLUMNS = 24, 80
 # Ids are cut to this length only if a line would not fit.
 _ID = 44
+# What the reasons of a receipt mean; tests compare the names with those of the schema.
+MEANING = {
+    "trivial_prompt": "the prompt needs no memory",
+    "no_query": "the prompt has no text to search for",
+    "embedding_input_too_long": "the prompt is too long to embed",
+    "no_results_must": "no memory of the must tier was found",
+    "no_results_nice": "no memory of the nice tier was found",
+    "all_excluded": "every memory that a search found was excluded",
+    "provider_unavailable": "no embedding, so only the text was searched",
+    "budget_cap": "all slots were taken, so the other candidates are left out",
+    "low_relevance": "below the threshold of silence, so nothing is injected",
+}
 
 
 def receipt_screen(receipt: Mapping[str, Any]) -> list[str]:
@@ -32,9 +44,12 @@ def _lines(receipt: Mapping[str, Any]) -> Iterator[str]:
         yield f"skipped: {receipt['skipReason']}"
         return
     counts = [f"{count['tier']} {count['selected']} of {count['candidates']}" for count in receipt["tierCounts"]]
-    rejected = f"; {', '.join(receipt['rejected'])}" if receipt["rejected"] else ""
-    yield f"selected: {', '.join(counts) or 'nothing was searched'}{rejected}"
+    # A wildcard may be of a tier that is at its limit, so without it the counts seem to break the quota.
+    used = (quota or {}).get("wildcardUsed", 0)
+    wildcard = f"; {used} of them as wildcard" if used else ""
+    yield f"selected: {', '.join(counts) or 'nothing was searched'}{wildcard}"
     yield from _items(receipt)
+    yield from (f"{reason}: {MEANING.get(reason, 'no explanation here')}" for reason in receipt["rejected"])
     yield from _working_set(receipt)
     missing = receipt.get("notInjected") or {}
     if missing:
@@ -65,6 +80,8 @@ def _items(receipt: Mapping[str, Any]) -> Iterator[str]:
         lanes = f" {'+'.join(entry['signals']) or 'no lane'}" if entry else ""
         origin = f" from {entry['scope']}" if entry and entry["origin"] == "fallback" else ""
         yield _row(identity, f"{decision}{lanes}{origin}")
+    if (hidden := receipt["injectedCount"] - len(shown)) > 0:
+        yield f"  and {hidden} more, which the receipt does not list"
 
 
 def _working_set(receipt: Mapping[str, Any]) -> Iterator[str]:

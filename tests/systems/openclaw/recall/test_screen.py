@@ -14,7 +14,8 @@ from lab.canary.check import check_recall
 from lab.canary.screens import last_receipts
 from lab.errors import UnusableInput
 from lab.systems.openclaw.memory import engine_id
-from lab.systems.openclaw.recall.screen import COLUMNS, LINES, receipt_screen
+from lab.systems.openclaw.recall.receipt import REASONS
+from lab.systems.openclaw.recall.screen import COLUMNS, LINES, MEANING, receipt_screen
 from lab.systems.openclaw.upstream.js import js_json
 
 ASK = "tell me of the gateway"
@@ -39,7 +40,7 @@ def test_screen_computed_by_hand(kit: Any) -> None:
     lines = shown(turn.receipt)
     assert lines[:4] == [
         "tier_quota_v1, must <= 2, nice >= 2, unknown <= 1; scope global (global)",
-        f"selected: must 2 of {turn.receipt['tierCounts'][0]['candidates']}, nice 1 of 1, unknown 0 of 0; budget_cap",
+        f"selected: must 2 of {turn.receipt['tierCounts'][0]['candidates']}, nice 1 of 1, unknown 0 of 0",
         "injected: 4",
         "  working_set:global                   pinned",
     ]
@@ -50,6 +51,7 @@ def test_screen_computed_by_hand(kit: Any) -> None:
     )
     assert lines[6] == f"  {engine_id('n')} nice_quota fts+vec"
     assert lines[7:] == [
+        "budget_cap: all slots were taken, so the other candidates are left out",
         f"Working Set: {len(turn.pinned.text)} characters: 1 decisions, 1 openQuestions, stored",
         f"  {engine_id('d')}",
         "not injected, though first in the must tier:",
@@ -140,7 +142,32 @@ def test_last_receipts_of_a_log(kit: Any, tmp_path: Path) -> None:
     log = tmp_path / "gateway.log"
     lines = [f"openclaw-mem-engine:autoRecall.receipt {js_json(receipt)}" for receipt in receipts]
     log.write_text("\n".join(["start", *lines, "openclaw-mem-engine:autoRecall.receipt {", ""]), "utf-8")
-    assert last_receipts(str(log), 2) == [(3, receipts[1]), (4, receipts[2])]
+    assert last_receipts(str(log), 2) == [(3, receipts[1], None), (4, receipts[2], None)]
     log.write_text("nothing\n", "utf-8")
     with pytest.raises(UnusableInput, match="has no valid recall receipt"):
         last_receipts(str(log), 1)
+
+
+def test_last_receipts_count_the_two_of_one_turn_once(kit: Any, tmp_path: Path) -> None:
+    first, second = (kit.Talk(kit.pool(at, kit.NICE), kit.flow()).say(ASK).receipt for at in (1, 2))
+    turns = [(1, first), (1, first), (9, second), (10, second)]
+    log = tmp_path / "gateway.log"
+    log.write_text(
+        "\n".join(
+            f"2026-03-01T09:00:{at:02}.{place}00Z openclaw-mem-engine:autoRecall.receipt {js_json(receipt)}"
+            for place, (at, receipt) in enumerate(turns)
+        ),
+        "utf-8",
+    )
+    assert last_receipts(str(log), 2) == [(1, first, 2), (3, second, 4)]
+
+
+def test_screen_explains_wildcards_reasons_and_hidden_items(kit: Any) -> None:
+    receipt = kit.Talk(kit.pool(9, kit.NICE), kit.flow(phases={"receipt": "listed"})).say(ASK).receipt
+    receipt = {name: value for name, value in receipt.items() if name != "decisions"}
+    receipt["quota"] = {"mustMax": 2, "niceMin": 2, "unknownMax": 1, "wildcardUsed": 1}
+    lines = shown(receipt | {"rejected": list(REASONS)})
+    assert lines[1].endswith("; 1 of them as wildcard")
+    assert f"  and {receipt['injectedCount'] - 3} more, which the receipt does not list" in lines
+    assert set(REASONS) == set(MEANING)
+    assert "budget_cap: all slots were taken, so the other candidates are left out" in lines

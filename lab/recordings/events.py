@@ -1,0 +1,64 @@
+"""What a transcript holds besides texts: results of memory tools, and blocks of memories injected before a prompt.
+
+They describe what the live engine did. ``lab agree`` reads them; a replay does not, and they are never written to a
+file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedMemory:
+    """A memory as the live engine showed it. Unrecorded fields are blank or None; ``created_at`` is epoch ms."""
+
+    text: str
+    id: str = ""
+    category: str = ""
+    label: str = ""
+    scope: str = ""
+    trust: str = ""
+    score: float | None = None
+    distance: float | None = None
+    created_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEvent:
+    """The result of a call of ``memory_store``, ``memory_forget`` or ``memory_recall``, at epoch ms ``time_ms``.
+
+    ``memories`` are the stored or deleted memory, or those that were recalled, in order. Only recalls may have
+    ``failed``, and have the rest: the arguments (``limit`` as given, None if missing), the names in the receipt of the
+    embedding model and of the scope that was searched, and the number of hits of each lane. ``for_host``: the host
+    asked, for example with a heartbeat, and not the user.
+    """
+
+    tool: str
+    time_ms: int
+    memories: tuple[RecordedMemory, ...] = ()
+    failed: bool = False
+    query: str = ""
+    limit: object = None
+    scope: str | None = None
+    model: str = ""
+    searched_scope: str = ""
+    fts: int | None = None
+    vec: int | None = None
+    for_host: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedBlock:
+    """A block of memories before a user's message.
+
+    ``memories`` are the complete ones, in order; documents and the Working Set are left out, and counted in ``others``.
+    ``cut``: the budget cut the block, so its last memory may be missing.
+    """
+
+    memories: tuple[RecordedMemory, ...] = ()
+    others: int = 0
+    cut: bool = False
+
+
+Event = ToolEvent | InjectedBlock
