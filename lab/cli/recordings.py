@@ -209,7 +209,10 @@ def convert(
     )
     if done.golden:
         emit(f"{done.golden}: {counted(done.probes, 'probe')}")
-    emit(f"Next: lab replay {done.datasets} --format lab --recall-turns {done.recall_turns} --arm … --out …")
+    if candidates:
+        emit(f"Next: lab golden pool {done.datasets} --format lab --captures --out POOL.jsonl")
+    else:
+        emit(f"Next: lab replay {done.datasets} --format lab --recall-turns {done.recall_turns} --arm … --out …")
 
 
 def schema(as_json: Json = False) -> None:

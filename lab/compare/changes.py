@@ -1,4 +1,4 @@
-"""Exact comparison of two runs: every column of their receipts, bit for bit.
+"""Exact comparison of two runs: every column of their receipts and of what arms wrote, bit for bit.
 
 A replay is a function of its inputs, so this needs no statistics: any difference is reported.
 """
@@ -12,6 +12,7 @@ from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import codes_of, numbers
+from lab.compare.changed_writes import PREFIX, written_turns
 from lab.compare.comparable import require_comparable
 from lab.compare.manifest_changes import moved
 from lab.errors import CannotMeasure, NotComparable
@@ -26,7 +27,7 @@ RECALLED = frozenset({"item_key", "pinned", "block"})
 
 
 class Changed(NamedTuple):
-    """One turn whose receipts differ, and the columns that differ."""
+    """One turn whose receipts or writes differ, and the columns that differ; those of writes begin with ``writes.``."""
 
     conversation: str
     turn: str
@@ -65,7 +66,7 @@ class Changes:
 
     @property
     def changed(self) -> int:
-        """Return the number of turns whose receipts differ, each counted once per arm."""
+        """Return the number of turns whose receipts or writes differ, each counted once per arm."""
         return sum(len(arm.changed) for arm in self.arms)
 
     def first(self, count: int = SHOWN) -> list[dict[str, Any]]:
@@ -76,8 +77,11 @@ class Changes:
                 "conversation": change.conversation,
                 "turn": change.turn,
                 "columns": list(change.columns),
+                # Where an arm only wrote, no recall is to be explained.
                 "explain": [
-                    join(["lab", "explain", run, change.turn, "--arm", arm]) for run in (self.before, self.after)
+                    join(["lab", "explain", run, change.turn, "--arm", arm])
+                    for run in (self.before, self.after)
+                    if not all(column.startswith(PREFIX) for column in change.columns)
                 ],
             }
             for arm, change in foremost(self.arms)[:count]
@@ -108,7 +112,9 @@ def foremost(arms: Iterable[ArmChanges]) -> list[tuple[str, Changed]]:
 
 
 def changes(before: RunDirectory, after: RunDirectory) -> Changes:
-    """Compare the receipts of two runs exactly, in all columns, arm by arm.
+    """Compare the receipts and writes of two runs exactly, in all columns, arm by arm.
+
+    A turn at which an arm only wrote, such as the reply at which it captured, counts as a turn.
 
     Raises :class:`NotComparable` if the runs differ in recordings, gold or turns, share no arm, or have receipts of
     different versions, and :class:`lab.errors.CannotMeasure` for a damaged file.
@@ -157,10 +163,14 @@ def _of_conversation(
     for column in left.schema.names:
         for row in _differing(left[column], right[column]):
             differs.setdefault(row, []).append(column)
-    return [
-        (left["arm"][row].as_py(), left["turn"][row].as_py(), tuple(columns))
-        for row, columns in sorted(differs.items())
-    ]
+    at = {(left["arm"][row].as_py(), left["turn"][row].as_py()): tuple(names) for row, names in sorted(differs.items())}
+    recalled = set(zip(left["arm"].to_pylist(), left["turn"].to_pylist(), strict=True))
+    for written in written_turns(before, after, conversation, arms):
+        place = (written.arm, written.turn)
+        turns[written.arm] += place not in recalled
+        if written.columns:
+            at[place] = (*at.get(place, ()), *written.columns)
+    return [(arm, turn, columns) for (arm, turn), columns in at.items()]
 
 
 def _rows_of(table: pa.Table, arms: Sequence[str]) -> pa.Table:

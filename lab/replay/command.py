@@ -15,6 +15,10 @@ from lab.set_registry import SHIPPED, golden_beside, shipped_name
 OPTIONS = {"arms": "--arm", "faults": "--fault"}
 # Conversations that a message names.
 MOST_NAMED = 4
+NO_GOLD = (
+    "has no probe with relevant memories, so there is nothing to score; name a golden set with --golden, or use a set "
+    "with probes, such as shipped:operators"
+)
 
 
 def arguments(manifest: Manifest) -> dict[str, object]:

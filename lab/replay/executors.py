@@ -89,7 +89,7 @@ def run_task(task: Task) -> Replayed | str:
             candidates.serve(names[retrieval])
         changed = {retrieval: some for retrieval, some in task.cached.items() if some.changed}
         # Rows that a recall derives, such as a Working Set, stand for no memory.
-        capturing = {info.name for info in plan.infos if info.writes and plan.source == "captured"}
+        capturing = {info.name for info in plan.infos if info.writes}
         aligned = alignments(recording, [entry for entry in wrote if entry.arm in capturing])
         wanted = Wanted.of(recording, plan.library.golden)
         return Replayed(

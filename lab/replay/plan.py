@@ -244,6 +244,9 @@ def make_plan(
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
     library = read_library(Path(request.path), request.format, memories=request.memories)
     _require_source(request, library, infos)
+    if request.source != "captured":
+        # No arm captures, whatever it could do.
+        infos = tuple(replace(info, writes=False) for info in infos)
     if not judged:
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     vectors = None

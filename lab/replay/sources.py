@@ -23,6 +23,7 @@ from lab.retrieval.retrievers import StoreRetriever, VectorsOf, embedded_text, m
 from lab.retrieval.tokens import TextSettings, Words, words_under
 from lab.systems.contract import Prepares
 from lab.systems.kit import Search, Tools, Workshop
+from lab.systems.openclaw.capture.credentials import holds_secret
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +45,9 @@ class Sources:
 
     def retriever(self, retrieval: Retrieval, store: str) -> StoreRetriever:
         """Return a retriever over an empty store of the kind ``store``."""
-        words = self.words.get(retrieval.text) or self.words.setdefault(retrieval.text, words_under(retrieval.text))
+        words = self.words.get(retrieval.text) or self.words.setdefault(
+            retrieval.text, words_under(retrieval.text, holds_secret)
+        )
         return StoreRetriever(
             make_store(store, self.vectors.dimension, retrieval.text),
             self.vectors,
@@ -59,7 +62,8 @@ def open_sources(plan: Plan, announce: Announce = lambda _: None) -> Sources:
     """Open the caches that a plan reads, and let its arms prepare; ``announce`` receives progress messages."""
     vectors = Vectors(plan.embedder)
     words = {
-        settings: words_under(settings) for settings in dict.fromkeys(retrieval.text for retrieval in plan.retrievals())
+        settings: words_under(settings, holds_secret)
+        for settings in dict.fromkeys(retrieval.text for retrieval in plan.retrievals())
     }
     workshop = Workshop(plan.embedder, vectors, announce)
     made = {arm.name: arm.prepare(workshop) for arm in plan.arms if isinstance(arm, Prepares)}
@@ -269,7 +273,7 @@ class TaskWords:
 
     def _others(self) -> Words:
         if self._source is None:
-            self._source = words_under(self._settings)
+            self._source = words_under(self._settings, holds_secret)
         return self._source
 
 

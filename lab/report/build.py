@@ -27,6 +27,7 @@ from lab.report.material import busiest
 from lab.report.pair import choose_pair
 from lab.report.reproduce import configs, hashes, versions
 from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
+from lab.report.stored import capture_table
 from lab.report.tables import markdown_table
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
@@ -158,6 +159,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "slices": summary["slices"],
         "slice_tables": slice_tables(summary["slices"], run.arms, run.cutoff, comparison),
         "contract": contract,
+        "stored": capture_table(run),
         "meanings": {
             section: meanings(headers) for section, headers in (("arms", names), ("contract", contract.headers))
         },
@@ -183,6 +185,7 @@ SECTIONS = {
     "turns": "Turn by turn",
     "flips": "Gained and lost hits",
     "slices": "Slices",
+    "stored": "What was stored",
     "contract": "Safety checks and harms",
     "latency": "Latency by stage",
     "run": "Run",
@@ -197,6 +200,7 @@ def _has(model: dict[str, Any], section: str) -> bool:
         "saturation": False,
         "flips": bool(model["flipped"] and model["comparison"]["probes"]),
         "slices": bool(model["slice_tables"]),
+        "stored": bool(model["stored"]),
         "contract": bool(model["contract"].rows),
         "latency": bool(model["stages"]),
     }.get(section, True)
@@ -231,7 +235,10 @@ def sentence(comparison: Comparison, labels: str) -> str:
         if entry.sentence and entry.name in primary
     ]
     if not parts:
-        return f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms."
+        return (
+            f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms. Hits "
+            "need a golden set; repeats need an arm that injects at two recall turns."
+        )
     harms = [_harm(difference) for difference in worse(comparison)]
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""

@@ -15,6 +15,7 @@ from lab.report import figures
 from lab.report.comparison import shown, worse
 from lab.report.entry import Material, ReportData, ReportFigure
 from lab.report.material import busiest, tier_shares, timeline
+from lab.report.stored import growth
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 from lab.sweep.saturation import FILE as SATURATION
@@ -105,6 +106,11 @@ def _silence(data: ReportData) -> list[Draw]:
 def _scale(data: ReportData) -> list[Draw]:
     points = [ScalePoint(**row) for row in _rows(data, SCALE)]
     return [partial(figures.scale_figure, points, data.run.cutoff, data.source)] if points else []
+
+
+def _growth(data: ReportData) -> list[Draw]:
+    lines = growth(data.run)
+    return [partial(figures.growth_figure, lines, data.source)] if lines else []
 
 
 def _tradeoff(data: ReportData) -> list[Draw]:
@@ -251,6 +257,13 @@ FIGURES = (
         "",
         "Subgroups of the golden set. They are exploratory and do not affect the verdict.",
         _slices,
+    ),
+    ReportFigure(
+        "growth",
+        "stored",
+        "Growth of the store",
+        "Memories that arms captured and hold. A line that stays straight means that the store keeps growing.",
+        _growth,
     ),
     ReportFigure(
         "stages",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from lab.report.figures_forest import forest_figure, slices_figure
 from lab.report.figures_governance import governance_figure
+from lab.report.figures_growth import growth_figure
 from lab.report.figures_missed import missed_figure
 from lab.report.figures_saturation import saturation_figure
 from lab.report.figures_scale import scale_figure
@@ -25,6 +26,7 @@ __all__ = [
     "composition_figure",
     "forest_figure",
     "governance_figure",
+    "growth_figure",
     "missed_figure",
     "pareto_figure",
     "rendered",

@@ -62,15 +62,11 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = 
 def tiers_figure(shares: Mapping[str, Sequence[Mapping[str, float]]], source: str = "") -> Figure:
     """Draw the share of each label from the first recall turns to the last, one panel per arm."""
     arms = list(shares)
-    first, last = (
-        {arm: parts[index].get("must", 0.0) if parts else 0.0 for arm, parts in shares.items()} for index in (0, -1)
-    )
-    changes = (f"from {first[arm]:.0%} to {last[arm]:.0%} under {arm}" for arm in arms)
-    title = f"The must_remember share goes {', '.join(changes)}"
+    title = _changes(shares)
     parts = max((len(by_part) for by_part in shares.values()), default=0)
     subtitle = (
         f"Labels of the injected memories over time: the recall turns of each conversation in {parts} equal parts, "
-        "all conversations together."
+        "all conversations together. A part without a bar injected nothing."
     )
     figure, (row,) = slide(1, len(arms), Words(title, subtitle, source), sharey=True)
     for axes, (arm, by_part) in zip(row, shares.items(), strict=True):
@@ -89,6 +85,17 @@ def tiers_figure(shares: Mapping[str, Sequence[Mapping[str, float]]], source: st
         axes.grid(visible=False)
     row[0].set_ylabel(SHARE)
     return figure
+
+
+def _changes(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Return the must_remember share in the first and the last part of each arm that injected anything."""
+    must = {arm: [part.get("must", 0.0) for part in parts if sum(part.values())] for arm, parts in shares.items()}
+    changes = [f"from {found[0]:.0%} to {found[-1]:.0%} under {arm}" for arm, found in must.items() if found]
+    nothing = [arm for arm, found in must.items() if not found]
+    if not changes:
+        return "Nothing was injected"
+    silent = f"; nothing was injected under {', '.join(nothing)}" if nothing else ""
+    return f"The must_remember share goes {', '.join(changes)}{silent}"
 
 
 def _key(axes: object, rows: int) -> None:

@@ -16,7 +16,7 @@ Turns = Sequence[Sequence[str]]
 
 @styled
 def timeline_figure(
-    selections: Mapping[str, Turns], labels: Mapping[str, str], conversation: str = "", source: str = ""
+    selections: Mapping[str, Turns], labels: Mapping[str, Mapping[str, str]], conversation: str = "", source: str = ""
 ) -> Figure:
     """Draw which memory was injected in which turn; one injected in consecutive turns is one long line."""
     from matplotlib.ticker import MaxNLocator
@@ -37,7 +37,9 @@ def timeline_figure(
     for axes, (arm, turns) in zip(row, selections.items(), strict=True):
         order = {key: index for index, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
         for tier, colour in TIERS.items():
-            spans = [(*span, order[key]) for key in order if labels.get(key) == tier for span in _spans(turns, key)]
+            spans = [
+                (*span, order[key]) for key in order if labels[arm].get(key) == tier for span in _spans(turns, key)
+            ]
             if spans:
                 # One line with gaps instead of many lines keeps the page small.
                 xs = [x for begin, end, _ in spans for x in (begin - 0.42, end + 0.42, float("nan"))]

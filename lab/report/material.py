@@ -33,11 +33,14 @@ class TierShares(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The keys that each arm injected, recall turn by recall turn, and the tier of each key."""
+    """The keys that each arm injected, recall turn by recall turn, and the tier of each key by arm.
+
+    Two arms that capture may give the same key to different memories.
+    """
 
     conversation: str
     turns: dict[str, list[list[str]]]
-    tiers: dict[str, str]
+    tiers: dict[str, dict[str, str]]
 
 
 def tier_shares(run: RunDirectory) -> TierShares:
@@ -85,9 +88,13 @@ def timeline(run: RunDirectory, conversation: str, arms: Sequence[str]) -> Timel
             for arm in arms
         },
         {
-            key: TIER_OF.get(label, TIER_OF[UNKNOWN])
-            for row in rows
-            for key, label in zip(row["item_key"], row["item_label"], strict=True)
+            arm: {
+                key: TIER_OF.get(label, TIER_OF[UNKNOWN])
+                for row in rows
+                if row["arm"] == arm
+                for key, label in zip(row["item_key"], row["item_label"], strict=True)
+            }
+            for arm in arms
         },
     )
 

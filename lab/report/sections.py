@@ -22,7 +22,7 @@ from lab.runs.directory import RunDirectory
 CUT_HARMS = ("Forbidden", "CleanHit")
 CONTRACT = (
     *("StaleRecall", "Future", "Duplicates", "Unescaped", "HardRules", "WrongScope", "AnyWrongScope"),
-    *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems"),
+    *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems", "Leaks", "EchoShare"),
 )
 MOST_LINES, MOST_SLICES = 40, 30
 

@@ -25,6 +25,8 @@ from lab.retrieval.stop_words import ENGLISH
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Whether a text must not be kept in a readable form.
+IsPrivate = Callable[[str], bool]
 _RUN = re.compile(r"\w+")
 
 
@@ -76,9 +78,9 @@ class Words(Protocol):
         ...
 
 
-def words_under(settings: TextSettings) -> Words:
-    """Return the word splitter of a text lane."""
-    return ScanWords() if settings.lane == "scan" else Tokens(settings)
+def words_under(settings: TextSettings, is_private: IsPrivate | None = None) -> Words:
+    """Return the word splitter of a text lane; the words of private texts are not written to the cache."""
+    return ScanWords() if settings.lane == "scan" else Tokens(settings, is_private)
 
 
 class ScanWords:
@@ -101,10 +103,12 @@ class ScanWords:
 
 
 class Tokens:
-    """The tokens of LanceDB's index under one setting, cached."""
+    """The tokens of LanceDB's index under one setting, cached on disk, but those of private texts in memory only."""
 
-    def __init__(self, settings: TextSettings) -> None:
+    def __init__(self, settings: TextSettings, is_private: IsPrivate | None = None) -> None:
         self.settings = settings
+        self._is_private = is_private
+        self._private: dict[str, list[str]] = {}
 
     @cached_property
     def _cache(self) -> ChunkCache:
@@ -116,26 +120,31 @@ class Tokens:
 
     def prepare(self, texts: Sequence[str]) -> int:
         """Tokenise the texts that are not cached; return how many that was."""
-        missing = self._cache.missing(texts)
+        missing = self._cache.missing([text for text in texts if text not in self._private])
         if missing:
             with quiet_lance(), tempfile.TemporaryDirectory(prefix="recall-lab-") as folder:
                 table = _table_with_index(folder, self.settings)
+
+                def split(text: str) -> list[str]:
+                    return words_of(table, searchable(text))
+
+                private = [text for text in missing if self._is_private and self._is_private(text)]
+                self._private.update((text, split(text)) for text in private)
                 self._cache.fill(
-                    missing,
-                    lambda part: _listed(
-                        [
-                            [token.text for token in table.tokenize(searchable(text), column="index_text")]
-                            for text in part
-                        ]
-                    ),
+                    [text for text in missing if text not in self._private],
+                    lambda part: _listed(list(map(split, part))),
                     lambda _: None,
                 )
         return len(missing)
 
     def of(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the tokens of each text in order, repetitions included. All texts must have been prepared."""
-        chunk, locate = self._cache.chunk, self._cache.place
-        return [chunk(number)[row].as_py() for number, row in map(locate, texts)]
+        return [self._private[text] if text in self._private else self._cached(text) for text in texts]
+
+    def _cached(self, text: str) -> list[str]:
+        number, row = self._cache.place(text)
+        words: list[str] = self._cache.chunk(number)[row].as_py()
+        return words
 
 
 def words_of(table: Any, text: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN, Memory, Recording
+from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.runs.tables import table_of, write_table
 from lab.sweep.relabelled import Assignment, Tally, relabelled, total
@@ -106,7 +107,7 @@ def governance(
             raise UnusableInput(f"threshold {threshold} is not from 0 to 1")
     plan = make_plan(replace(request, arms=(*POLICIES, *REFERENCES)))
     if not any(probe.relevant for probe in plan.library.golden.probes):
-        raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
+        raise UnusableInput(f"{shown_path(request.path)}: {NO_GOLD}")
     gradings = tuple(
         Assignment(grading, grading)
         for name in graders

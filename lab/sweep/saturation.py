@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.embedding.embedder import DEFAULT_MODEL
 from lab.errors import UnusableInput
+from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.runs.tables import table_of, write_table
 from lab.sweep.draws import Draw, saturating
@@ -74,7 +75,7 @@ def saturation(
     )
     plan = make_plan(asked)
     if not any(probe.relevant for probe in plan.library.golden.probes):
-        raise UnusableInput(f"{path}: has no probe with relevant memories, so there is nothing to score")
+        raise UnusableInput(f"{shown_path(str(path))}: {NO_GOLD}")
     draws = tuple(Assignment(draw, draw.labels(plan.labels)) for draw in saturating(plan, seeds))
     return [_point(*key, parts) for key, parts in relabelled(plan, draws, jobs, announce).items()]
 

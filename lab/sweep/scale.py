@@ -16,6 +16,7 @@ from lab.files import dump_json, write_atomically
 from lab.formatting import counted
 from lab.latency.turns import TOTAL, stages
 from lab.measures.score import score_and_write, summarise
+from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.haystack import TooFew
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
@@ -110,7 +111,7 @@ def scale(
     without = make_plan(replace(request, haystack=0, haystack_from=()))
     probes = sum(bool(probe.relevant) for recording in without.recordings for probe in without.probes(recording))
     if not probes:
-        raise UnusableInput(f"{request.path}: has no probe with relevant memories, so there is nothing to score")
+        raise UnusableInput(f"{shown_path(request.path)}: {NO_GOLD}")
     # Every size has the same notes on the recordings, so they are announced once.
     notes = set(without.library.golden.notes)
     for note in without.library.golden.notes:

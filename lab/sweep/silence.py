@@ -103,7 +103,7 @@ def collect(
     """
     plan = plan or make_plan(request)
     for info in plan.infos:
-        if info.stateful or (info.writes and plan.source == "captured"):
+        if info.stateful or info.writes:
             raise UnusableInput(
                 f"arm {info.name}: its earlier answers change later ones, so one replay does not give its curve; sweep "
                 "lab.silence.threshold with lab sweep instead, or name an arm such as hybrid"

@@ -104,6 +104,7 @@ def test_version_is_the_package_version(installed: Lab, tmp_path: Path) -> None:
                 "errors",
                 "warnings",
                 "conditions",
+                "captures",
                 "power",
             ],
         ),

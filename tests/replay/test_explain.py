@@ -214,7 +214,7 @@ def test_explain_gold_ranked_by_an_untiered_arm_gives_its_rank(desk: Any, arm: s
 
 
 @pytest.mark.parametrize("label", [MUST, NICE, UNKNOWN, IGNORE])
-@pytest.mark.parametrize(("arm", "depth"), [("vector", 7), ("hybrid", 7), ("bm25", 50), ("none", 50)])
+@pytest.mark.parametrize(("arm", "depth"), [("vector", 7), ("hybrid", 7), ("bm25", 50)])
 def test_explain_gold_below_the_depth_ignores_labels(desk: Any, arm: str, depth: int, label: str) -> None:
     """These arms have no tiers, so a label is never the reason."""
     said = [*many(8, NICE), graded("umbrella", label)]
@@ -222,6 +222,13 @@ def test_explain_gold_below_the_depth_ignores_labels(desk: Any, arm: str, depth:
     desk.judge("c/s1/t1#8", turn="c/s1/t2")
     (reason,) = explain_turn(desk, "c/s1/t2", arm, depth=depth).explained.reasons.values()
     assert reason.startswith(f"not among the first {depth} of this arm")
+
+
+def test_explain_an_arm_that_injects_nothing_says_so(desk: Any) -> None:
+    desk.say("c", ("global", [("user", "note", graded("umbrella", MUST)), ("user", "pears in crate")]))
+    desk.judge("c/s1/t1#0", turn="c/s1/t2")
+    (reason,) = explain_turn(desk, "c/s1/t2", "none").explained.reasons.values()
+    assert reason == "the arm injects nothing, whatever there is"
 
 
 @pytest.mark.parametrize("arm", ["tier_first_v1", "tier_quota_v1"])

@@ -55,7 +55,7 @@ DIFFERENCES = [
     _difference("nDCG@6", 0.0, -0.1, 0.1),
 ]
 TURNS = {"tier_first_v1": [["a", "b"], ["a"], []], "hybrid": [["c"], ["a", "c"], ["b"]]}
-LABELS = {"a": "must", "b": "nice", "c": "unknown"}
+LABELS = {arm: {"a": "must", "b": "nice", "c": "unknown"} for arm in ("tier_first_v1", "hybrid", "none")}
 POINTS = [
     *(
         Point("distractors", share, seed, "tier_first_v1", 1.0, hit, 0.1, 0.5)

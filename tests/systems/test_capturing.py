@@ -57,6 +57,20 @@ def test_captured_memory_is_recalled_from_the_next_turn_on(arm: str) -> None:
     assert [receipt["storedCount"] for receipt in receipts] == [1, 0]
 
 
+def test_a_session_is_captured_without_the_messages_of_earlier_ones() -> None:
+    """A dropped line of an earlier session is not read again, and a message without a reply is not captured later."""
+    said = (("s1", "user", "I prefer rye bread for breakfast"), ("s2", "user", "which bread is left today?"))
+    turns = [*said, ("s2", "assistant", "white bread")]
+    system = arms_named("engine")[0].open(Kit(tools_for([text for _, _, text in turns]), "engine", captures=True))
+    wrote = [
+        system.observe(Turn(f"c/{session}/{seq}", seq, session, role, text, 60_000 * (seq + 1)))
+        for seq, (session, role, text) in enumerate(turns)
+    ]
+    system.close()
+    assert [len(writes.created) for writes in wrote] == [0, 0, 0]
+    assert wrote[-1].receipt["scanned"]["userMessages"] == 1
+
+
 def test_capture_between_people_ends_a_turn_at_every_message() -> None:
     recording = talk(("user", "I prefer rye bread for breakfast"), ("user", "which bread do you prefer?"))
     arm = arms_named("engine")[0]

@@ -27,8 +27,9 @@ from lab.runs.directory import RunDirectory, open_run
 from lab.runs.scores import Values
 
 LAYERS = ("exact", "contract", "golden", "guard")
-# Safety checks, which hold at every turn of a sound engine; WrongScope only with enforced scopes and no fallback.
-CONTRACT = ("Future", "Duplicates", "Unescaped", "WrongScope", "HardRules")
+# Safety checks, which hold at every turn of a sound engine; WrongScope only with enforced scopes and no fallback, Leaks
+# and EchoShare in profile seed.
+CONTRACT = ("Future", "Duplicates", "Unescaped", "WrongScope", "HardRules", "Leaks", "EchoShare")
 ROUNDING = 1e-9
 # Values by measure, NaN if there is none.
 OfArm = Mapping[str, Values]

@@ -29,18 +29,21 @@ RULES: dict[str, Rules] = {"seed": SEED, "upstream": UPSTREAM}
 class TurnCapture:
     """Captures at the end of every turn of the agent, which is the first reply after a user's message.
 
-    In a conversation without any reply, as between people, every message ends a turn.
-    Captured rows go to the ``table`` and, through ``listing``, to the Working Set. The key of a memory is the key of
-    the reply with the number of the memory.
+    In a conversation without any reply, as between people, every message ends a turn. Each session is a conversation of
+    the host, so its messages are read without those of earlier sessions. Captured rows go to the ``table`` and, through
+    ``listing``, to the Working Set. The key of a memory is the key of the reply with the number of the memory.
     """
 
     def __init__(self, config: EngineConfig, kit: Kit, table: StoreRetriever, listing: Listing) -> None:
         self._config, self._kit, self._table, self._listing = config, kit, table, listing
         self._messages: list[Message] = []
+        self._session = ""
         self._waiting = False
 
     def observe(self, turn: Turn) -> Writes:
         """Note a user's message, or capture at the reply to it; return what was stored."""
+        if turn.session != self._session:
+            self._session, self._messages, self._waiting = turn.session, [], False
         if turn.role == "user":
             # Under recorded scopes, recall filters by the scope of the turn, so the memory has to be in it (E-67).
             scope = turn.scope if self._kit.scoping == "given" else None

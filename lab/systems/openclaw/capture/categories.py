@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-# The importance that a capture of each category gets.
-IMPORTANCE = {"decision": 0.88, "preference": 0.78, "todo": 0.70}
 # Tried in this order. Each entry has English and Chinese patterns.
 _WORDS = {
     "todo": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lab.systems.openclaw.capture.codes import codes
 from lab.systems.openclaw.capture.entropy import decoded, random_strings
 from lab.systems.openclaw.capture.secrets import families, is_tagged_private
 from lab.utf16 import WHITESPACE
@@ -36,7 +37,7 @@ _PROVIDERS = re.compile(
 )
 _KEY_BLOCK = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----(?:(?:(?!-----BEGIN).)*?-----END [A-Z ]*-----|[A-Za-z0-9+/=\s]*)"
-    r"|PuTTY-User-Key-File-[23]:",
+    r"|-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|PuTTY-User-Key-File-[23]:",
     re.IGNORECASE | re.ASCII | re.DOTALL,
 )
 _PLACEHOLDER = (
@@ -59,15 +60,17 @@ _IN_ADDRESS = (
     re.compile(r"discord(?:app)?\.com/api/webhooks/[0-9]+/[A-Za-z0-9_-]{20,}", _FLAGS),
 )
 _NAME = (
-    r"(?:pass(?:word|wd|phrase|code|key)|pwd|secret(?:[ _-]?(?:access[ _-]?)?(?:key|token))?"
+    r"(?:pass[ _-]?(?:word|wd|phrase|code|key)|pwd|pw|secret(?:[ _-]?(?:access[ _-]?)?(?:key|token))?"
     r"|(?:api|app|auth|access|account|private|signing|encryption|master|license|shared|storage|deploy|service|session"
-    r"|client|refresh|bearer|bot|user|admin|webhook|id|sas)[ _-]?(?:key|token|secret)|credentials?|cred|token"
+    r"|client|refresh|bearer|bot|user|admin|webhook|id|sas|hmac|hash|aes|cipher|crypto|decryption|wpa2?|wi-?fi|network"
+    r"|activation|product)[ _-]?(?:key|token|secret)|(?:hash|aes)[ _-]?iv|credentials?|cred|token"
+    r"|memorable (?:word|place)"
     r"|connection[ _-]?string|otp|totp[ _-]?(?:seed|secret)|2fa[ _-]?code|pin(?:[ _-]?code)?|seed[ _-]?phrase"
     r"|recovery[ _-]?code|cvv)"
 )
 _HAN = (
     "(?:密碼|密码|口令|通行碼|通行码|暗號|暗号|金鑰|密鑰|密钥|私鑰|私钥|權杖|令牌|驗證碼|验证码|授權碼|授权码|助記詞|助记词"
-    "|恢復碼|恢复码|憑證碼|存取碼|識別碼|PIN ?碼)"
+    "|恢復碼|恢复码|憑證碼|存取碼|識別碼|PIN ?碼|帳密|账密|通關語|通关语|通關密語)"
 )
 # Names of something about a secret, such as where it is.
 _ABOUT = r"(?![_.-]?(?:file|path|dir|url|name|hash|policy|length|ttl|expiry|field|column|type|version|count|limit)s?\b)"
@@ -87,7 +90,8 @@ _SENTENCE = re.compile(
     _FLAGS,
 )
 _NEXT_TO = re.compile(
-    rf"\b{_NAME}\b[\"'`*]{{0,3}}{_S}{{1,3}}(?P<quote>{_Q}?)(?P<value>{_WORD}{{1,200}})|{_HAN}{_S}{{0,3}}(?P<han>[!-~]{{4,200}})",
+    rf"\b{_NAME}\b[\"'`*]{{0,3}}{_S}{{1,3}}(?P<quote>{_Q}?)(?P<value>{_WORD}{{1,200}})"
+    rf"|{_HAN}(?:[（(][^（）()\n]{{1,12}}[）)])?{_S}{{0,3}}(?P<han>[!-~]{{4,200}})",
     _FLAGS,
 )
 _BEFORE_NAME = re.compile(
@@ -114,6 +118,24 @@ _HAN_SENTENCE = re.compile(
     rf"(?:{_HAN}|\b{_NAME})[^。！？!?\n]{{0,14}}?(?:是|為|为|叫做|叫|設為|设为|設成|设成|設定為|改為|改为|改成|換成|换成|用|填|輸入|输入"
     rf"|就|給你|给你){_S}{{0,3}}(?:(?P<quote>{_Q})(?P<quoted>[^「」『』\"'`”’\n]{{2,64}})[」』\"'`”’]|(?P<value>[!-~]{{4,200}}))",
     _FLAGS,
+)
+# Something of the person or thing that a password belongs to, such as the order of the customer who lost it.
+_OTHER_THING = re.compile(
+    "那位|這位|这位|的人|訂單|订单|單號|单号|編號|编号|案號|型號|序號|頁面|页面|網址|欄位|字段|長度|长度|規則|规则"
+)
+# A password of Chinese and other characters.
+_HAN_MIXED = re.compile(
+    rf"{_HAN}[^。！？!?\n]{{0,8}}?[{WHITESPACE}:：=「『]{{1,3}}(?P<value>(?=[^{WHITESPACE}]{{0,40}}[A-Za-z])[!-~]{{1,40}}"
+    rf"[一-鿿]{{1,20}}[!-~]{{0,40}}[0-9!@#$%^&*~])(?![^{WHITESPACE}。，、；」』])"
+)
+_HAN_SHORT = re.compile(rf"(?<![一-鿿])密[:：]{_S}{{0,3}}(?P<value>[!-~]{{4,200}})")
+_LOGIN = re.compile(
+    rf"\b(?:log(?:ged|ging)?{_S}?(?:in|on)|sign(?:ed|ing)?{_S}?(?:in|on)|login|unlocks?|authenticate|connect)\b[^.!?;\n]{{0,60}}?"
+    rf"{_S}(?:with|using){_S}(?:the{_S}|my{_S}|our{_S})?{_Q}?(?P<value>{_WORD}{{8,200}})|登入[^。！？!?\n]{{0,12}}?用{_S}?(?P<han>[!-~]{{8,200}})",
+    _FLAGS,
+)
+_PASS = re.compile(
+    rf"(?:^|[_,/{WHITESPACE}-])pass{_S}{{0,2}}[:=]{_S}{{0,3}}(?P<value>[^{WHITESPACE},;]{{4,200}})", _FLAGS
 )
 _HAN_BEFORE = re.compile(
     rf"(?<![!-~])(?P<value>[!-~]{{4,200}}){_S}{{0,3}}(?:是|當作|当作|作為|作为|當|当|設為|做為)"
@@ -176,7 +198,15 @@ def _in(text: str) -> Iterator[Found]:
             yield match.span()
     yield from (match.span() for match in _BEFORE_NAME.finditer(text) if _is_credential(match["value"], match[0]))
     yield from (match.span() for match in _HAN_ASSIGNED.finditer(text))
-    yield from (match.span() for match in _HAN_SENTENCE.finditer(text) if _is_stated(match))
+    for match in _HAN_SENTENCE.finditer(text):
+        if _is_stated(match) and not _OTHER_THING.search(text, match.start(), match.start(match.lastgroup or 0)):
+            yield match.span()
+    yield from (match.span() for match in _HAN_MIXED.finditer(text))
+    for pattern in (_HAN_SHORT, _LOGIN, _PASS):
+        for match in pattern.finditer(text):
+            if _is_mixed(match.groupdict().get("han") or match["value"]):
+                yield match.span()
+    yield from codes(text)
     yield from (match.span() for match in _HAN_BEFORE.finditer(text) if _is_credential(match["value"], match[0]))
     yield from random_strings(text)
     for match in _BARE_BASIC.finditer(text):
@@ -215,6 +245,13 @@ def _is_stated(match: re.Match[str]) -> bool:
     if groups.get("quoted") or groups.get("quote"):
         return True
     return _is_credential(groups["value"] or "", match[0])
+
+
+def _is_mixed(raw: str) -> bool:
+    """Return whether a word has letters and digits, and is no name of a version, a protocol or a product."""
+    value = raw.strip(_TRAILING)
+    has_both = re.search("[A-Za-z]", value) and re.search("[0-9]", value)
+    return bool(has_both) and "://" not in value and not _PLAIN.fullmatch(value)
 
 
 def _is_credential(raw: str, sentence: str) -> bool:

@@ -26,11 +26,19 @@ _PASSWORD = re.compile(rf"(?<![!-~])[!-~]{{{MIN_PASSWORD},64}}(?![!-~])", re.ASC
 _DATA = re.compile(r"\bdata:[^,\s]{1,99},[A-Za-z0-9+/=%]+", re.ASCII)
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"'`）」]+|\bwww\.[^\s<>\"'`）」]+", re.IGNORECASE | re.ASCII)
 _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE | re.ASCII)
-_DIGEST = re.compile(r"\bsha(?:1|224|256|384|512)[-:][A-Za-z0-9+/]{26,90}={0,2}", re.IGNORECASE | re.ASCII)
+# A digest by its name, or what "commit" and the like name.
+_DIGEST = re.compile(
+    r"\bsha(?:1|224|256|384|512)?[-:.][A-Za-z0-9+/]{7,90}={0,2}"
+    r"|\b(?:commit|revision|rev|checksum|digest|md5|build|patch)[\s:=#@`'\"(]{1,3}[0-9a-f]{7,64}\b",
+    re.IGNORECASE | re.ASCII,
+)
+# The end of the name of a file.
+_EXTENSION = re.compile(r"[A-Za-z0-9]\.[a-z]{2,5}[0-9]?$", re.ASCII)
 _HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+", re.ASCII)
 # Lengths of the identifiers and digests that people write down: object ids, MD5, SHA-1, and SHA-2.
 _DIGESTS = frozenset({24, 32, 40, 56, 64, 96, 128})
 _SEPARATORS = re.compile("[/._=+~-]")
+_BASE64 = re.compile(r"[A-Za-z0-9]+(?:[+/][A-Za-z0-9]*)+", re.ASCII)
 _KINDS = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 _SIGN = re.compile("[!@#$%^&*?~|]")
 # How much likelier a letter (column, a to z) follows another (row) in words than in random strings: 6 is as likely,
@@ -83,6 +91,8 @@ def is_random(token: str) -> bool:
         return _is_random_hex(digits)
     kinds = sum(kind.search(bare) is not None for kind in _KINDS)
     parts = _SEPARATORS.split(bare)
+    if max(map(len, parts)) < PART and _EXTENSION.search(bare):
+        return False
     if len(bare) < MIN_LENGTH and (len(bare) < MIN_MIXED or len(parts) > 1):
         return False
     if bare.isdigit() or entropy(bare) < MIN_ENTROPY * math.log2(min(len(bare), 62)):
@@ -92,7 +102,8 @@ def is_random(token: str) -> bool:
     elif len(bare) < MIN_LENGTH:
         limit = MAX_OF_PARTS if kinds == 3 else MAX_OF_ONE_KIND
     else:
-        limit = MAX_OF_PARTS if len(parts) > 2 and max(map(len, parts)) < PART else MAX_LIKENESS
+        in_parts = len(parts) > 2 and max(map(len, parts)) < PART and not (kinds == 3 and _is_base64(bare))
+        limit = MAX_OF_PARTS if in_parts else MAX_LIKENESS
     return likeness(bare) < limit and not _is_readable(token)
 
 
@@ -129,6 +140,19 @@ def decoded(token: str) -> str | None:
 def _is_readable(token: str) -> bool:
     text = decoded(token)
     return text is not None and sum(map(str.isalnum, text)) + text.count(" ") >= 0.8 * len(text)
+
+
+def _is_base64(text: str) -> bool:
+    """Return whether slashes and plus signs may be digits of base64: a path has dots, dashes, or words in one case."""
+    if not _BASE64.fullmatch(text):
+        return False
+    return sum(_in_one_case(part) for part in re.split("[/+]", text) if len(part) > 2) <= len(text) // 20
+
+
+def _in_one_case(part: str) -> bool:
+    """Return whether a part is a word or a number as paths have them, such as ``src``, ``Lib`` or ``2024``."""
+    letters = part.strip("0123456789")
+    return letters in (letters.lower(), letters.upper(), letters.title())
 
 
 def _is_random_hex(text: str) -> bool:

@@ -37,6 +37,21 @@ the PIN for the door is 4821
 Authorization: Basic dXNlcjpwYXNzd29yZA==
 I prefer Xk9mPq2LvR8sTnYw4Zc7 here
 eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijk
+the gate code changes to 5 5 0 8 from Friday
+4 4 1 7 opens the garage
+the safe is left 31, right 07, left 88
+my telephone PIN is four oh two nine
+log in to the wifi with tortilla-88-blue
+host panel: user bob / pw axolotl-9
+the first half is kl56mn78opqr
+Remember the card 4111 1111 1111 1111
+LIC-77XQ-A3KD-9PL2-0ZQ4
+還有資料庫的密碼改成 pine鳳梨酥#2026 了
+保健室藥櫃密碼鎖 3-1-7-7
+OTP 一七七四零九
+帳：banai 密：river-3952
+金鑰前半是 ab12cd34ij
+-----END OPENSSH PRIVATE KEY-----
 [NOMEM] I prefer tea""".splitlines()
 BENIGN = """the password is required
 the password must be 12 characters long
@@ -57,6 +72,18 @@ we'll move the password to 1Password
 sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4
 we decided on AES-256-GCM encryption
+the gate code expires after 1000 hours
+the access code was changed in 2026
+the building code of 2024-03-01 applies
+port 8443 opens the panel for 2 users
+密碼至少 12 個字，90 天換一次
+密碼那位客人的訂單是 PS20260504-0093171
+turn left 200 m, then right
+commit 9f3ac1e7b20d4c55e1a8 in the settle repo
+the image digest is sha256:9d0c4b1e77fa20
+the LUT is SL_ep04_v12_7f3b9c.cube now
+log in with OAuth2 from now on
+part TR-115062-EX0098 was ordered
 export PASSWD_FILE=/etc/app/passwords.txt is the path""".splitlines()
 
 
@@ -111,6 +138,9 @@ def test_random_strings_tell_keys_from_words_and_hashes() -> None:
     assert is_password("xK9#mP2$vL5@nQ8w")
     assert not is_password("correct.real43@example.org")
     assert decoded("aGVsbG8gd29ybGQ=") == "hello world"
+    # Slashes do not make a path of a key in base64.
+    assert is_random("BicUbuVmMPdXrW9+Avl/os30Di4cCHRa")
+    assert not is_random("Library/Fonts/Roman2/READMES/v12/Index")
     assert random_strings("see https://x.org/Xk9mPq2LvR8sTnYw4Zc7 here") == []
 
 
@@ -143,7 +173,21 @@ def test_near_misses_are_no_false_alarms() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a", "a.", "a_", "password ", "password for the a b ", "密碼是", "Bearer ", "eyJabcdefgh.", "a://b:", "curl "],
+    [
+        *(
+            "a",
+            "a.",
+            "a_",
+            "password ",
+            "password for the a b ",
+            "密碼是",
+            "Bearer ",
+            "eyJabcdefgh.",
+            "a://b:",
+            "curl ",
+        ),
+        *("gate code ", "1 ", "left 1 ", "code for the a ", "log in a ", "one two ", "密碼a", "AB12-", "first half "),
+    ],
 )
 def test_holds_secret_takes_time_in_proportion_to_hostile_texts(piece: str) -> None:
     started = time.perf_counter()
