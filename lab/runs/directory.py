@@ -82,7 +82,7 @@ class RunDirectory:
     @property
     def labels_are_sampled(self) -> bool:
         """Whether another seed would sample other labels."""
-        return self.manifest.resolved.labels.are_sampled
+        return self.manifest.resolved.labels_are_sampled
 
     @property
     def shard(self) -> Shard | None:

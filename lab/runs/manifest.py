@@ -128,6 +128,11 @@ class Resolved:
         return digest(to_json(self))
 
     @property
+    def labels_are_sampled(self) -> bool:
+        """Whether another seed would give another result. A memory that an arm captured has the label it was given."""
+        return self.labels.are_sampled and not all(arm.writes for arm in self.arms)
+
+    @property
     def embedder_model(self) -> str:
         """Name of the embedding model."""
         return str(self.embedder.get("model"))

@@ -40,7 +40,7 @@ def trial_of_replay(resolved: Resolved, request: Mapping[str, object]) -> tuple[
     if resolved.faults:
         reasons.append(f"faults switched on: {', '.join(resolved.faults)}")
     reasons += _part(resolved, request)
-    if resolved.labels.are_sampled:
+    if resolved.labels_are_sampled:
         reasons.append(f"labels {resolved.labels}")
     if resolved.hard_rules.drawn:
         reasons.append(f"{counted(resolved.hard_rules.drawn, 'hard rule')} per conversation sampled")

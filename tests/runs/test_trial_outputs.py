@@ -138,6 +138,14 @@ def _pages(run: RunDirectory) -> str:
     return (run.path / "report.md").read_text("utf-8")
 
 
+def test_labels_of_a_run_whose_arms_all_capture_are_not_sampled(sound: RunDirectory) -> None:
+    resolved = sound.manifest.resolved
+    sampled = replace(resolved, labels=Labels("sampled", 0.1, 0.63, 0))
+    assert any(reason.startswith("labels sampled") for reason in trial(replace(sound.manifest, resolved=sampled)))
+    capturing = replace(sampled, arms=tuple(replace(arm, writes=True) for arm in resolved.arms))
+    assert not any("labels" in reason for reason in trial(replace(sound.manifest, resolved=capturing)))
+
+
 def test_report_current_verdict_is_shown(run: RunDirectory) -> None:
     _judged(run)
     text = _pages(run)
