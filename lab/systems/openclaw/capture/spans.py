@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from lab.systems.openclaw.capture.candidates import MAX_CANDIDATES, split_candidates, split_lines, split_sentences
@@ -22,9 +21,6 @@ class Span(NamedTuple):
     text: str
     scope: str | None = None
     secret: bool = False
-
-
-Spans = Callable[[str], list[Span]]
 
 
 def plugin_spans(text: str) -> list[Span]:
