@@ -24,13 +24,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.systems.openclaw.tools.table import Entry
+
 BATCH, FORGOTTEN, BACKFILLED = 200, 400, 300
 
 
-def entries(count: int, dimension: int) -> list[object]:
+def entries(count: int, dimension: int) -> list[Entry]:
     """Return new memories with vectors."""
     from lab.retrieval.row import Row
-    from lab.systems.openclaw.tools.table import Entry
 
     ids = [str(uuid.uuid4()) for _ in range(count)]
     vector = [1.0] + [0.0] * (dimension - 1)
@@ -44,7 +45,7 @@ def plugin_table(folder: Path, dimension: int) -> None:
     from lab.systems.openclaw.tools.lance_schema import TABLE, arrow_of, schema
 
     given = schema(dimension, ())
-    data = arrow_of(entries(BACKFILLED, dimension), given, dimension, folder)  # type: ignore[arg-type]
+    data = arrow_of(entries(BACKFILLED, dimension), given, dimension, folder)
     import_lancedb().connect(str(folder)).create_table(TABLE, data, mode="overwrite")
 
 
@@ -68,9 +69,9 @@ def work(kind: str, folder: Path, dimension: int) -> None:
             chosen = []
         else:
             new = entries(1 if kind == "store" else BATCH, dimension)
-            chosen = [entry.row.id for entry in new]  # type: ignore[attr-defined]
+            chosen = [entry.row.id for entry in new]
             tell("try", chosen)
-            table.add(new)  # type: ignore[arg-type]
+            table.add(new)
         tell("ok", chosen)
         if kind == "backfill" or not chosen:
             time.sleep(60)
@@ -147,7 +148,7 @@ def prepare(kind: str, folder: Path, dimension: int, state: State) -> None:
         plugin_table(folder, dimension)
     elif kind == "forget" and len(state.present) < FORGOTTEN // 2:
         with LanceTable(folder, create=dimension) as table:
-            table.add(entries(FORGOTTEN, dimension))  # type: ignore[arg-type]
+            table.add(entries(FORGOTTEN, dimension))
     else:
         return
     with LanceTable(folder, read_only=True) as table:
