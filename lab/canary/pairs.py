@@ -9,7 +9,7 @@ Two receipts belong to the same turn if they are at most :data:`SECONDS` apart (
 * either both lines have the same trace id, and the receipts are equal or the second span is a child of the first;
 * or the lines have no trace id, the receipts are exactly equal, the lines have the same session or none, both have a
   time, and there is no capture receipt, which ends a turn, between them. Without sessions, two sessions that get the
-  same answer at the same time (two "ok", two empty recalls) cannot be told apart.
+  same answer at the same time (two "ok", two empty recalls) cannot be distinguished.
 
 A receipt has at most one second receipt, so a series of equal receipts never counts as one recall.
 """

@@ -39,7 +39,7 @@ def add_to(app: typer.Typer) -> None:
     memory = typer.Typer(
         no_args_is_help=True,
         help="Store and recall memories in a LanceDB folder. A folder that a running gateway uses is only read, unless "
-        "told otherwise.",
+        "--despite-gateway is given.",
     )
     memory.command("store")(store)
     memory.command("recall")(recall)

@@ -1,6 +1,6 @@
 """How much of what each arm returned was judged: the figure beside every hit.
 
-A memory that nobody judged counts as not relevant, so an arm that returns more unjudged memories may look worse than it
+An unjudged memory counts as not relevant, so an arm that returns more unjudged memories may look worse than it
 is, and two arms whose shares differ are not measured alike (Buckley and Voorhees 2004 on incomplete judgements).
 """
 

@@ -46,7 +46,7 @@ NIGHTLY_FOLDER = Path("reports/nightly")
 NAMED = 3
 # Kinds of rules for an arm whose receipts equal the baseline's: all differences are zero and need no test.
 ALWAYS = ("limit", "latency")
-# Kinds of rules for a set without a baseline: whoever approves the run must know which limits it already breaks.
+# Kinds of rules for a set without a baseline: the person who approves the run must know the limits it breaks.
 ALONE = ("limit",)
 
 

@@ -1,7 +1,7 @@
 """Add memories of other conversations to a conversation, so that recall must find its memories among many.
 
 A conversation of a data set has few memories, so that six slots hold a large share of them and even a random arm hits.
-The added memories, the haystack, come from the other conversations of the set and are distractors: nobody judged them
+The added memories, the haystack, come from the other conversations of the set and are distractors: none was judged
 relevant, and near-duplicates of memories of the host conversation are left out. Systems receive them like its own.
 
 * **Which.** Those of conversations in a language of the host first, then the others, each group ordered by a hash of

@@ -117,7 +117,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
         import matplotlib as mpl
 
-        # An axis of one value is drawn all the same: matplotlib's advice is for whoever chose the axis.
+        # An axis of one value is drawn all the same: matplotlib's warning is for a chosen axis.
         with mpl.rc_context(_style()), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             return draw(*args, **kwargs)

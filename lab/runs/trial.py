@@ -69,7 +69,7 @@ def trial_line(reasons: Iterable[str]) -> str | None:
 
 def _part(resolved: Resolved, request: Mapping[str, object]) -> list[str]:
     chosen, limit = request.get("conversation"), request.get("limit")
-    # The demo's list is part of the lab: nobody chose it for a result.
+    # The demo's list is part of the lab, and was not chosen for a result.
     if limit is None and (not chosen or chosen == list(DEMO)):
         return []
     how = "chosen by name" if chosen else "the first ones"

@@ -31,7 +31,7 @@ QUOTAS = Section(
         "wildcard": choice("strict", "best", only_seed=True),
         # The older name: strict, or reservation for best.
         "caps": Knob("choice", choices=("reservation", "strict"), only_seed=True),
-        # Whether a fallback scope gets what is left of the quotas, or all of them again (E-16).
+        # Whether a fallback scope gets the remaining quotas, or all of them again (E-16).
         "per": choice("turn", "scope", only_seed=True),
     },
     wrong="{} must be an object",

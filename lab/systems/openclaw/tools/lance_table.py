@@ -54,7 +54,7 @@ class TableSettings:
 
     ``compact_every``: after so many commits of this process, fragments are merged, and once more on closing if
     ``compact_on_close`` commits or more are left. ``keep_seconds``: versions older than this are deleted by a
-    compaction; the default is LanceDB's, so that nobody's history is lost by storing.
+    compaction; the default is LanceDB's, so that storing loses no history.
     ``wait_seconds``: how long to wait for another writer of the lab.
     """
 
