@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from lab.recordings.model import MUST, Recording
 from lab.replay.loop import Answered
-from lab.replay.safety_checks import tokens
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.memory import engine_id, is_hard_rule
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
 from lab.systems.openclaw.seed.exact_hit import exact_hit
+from lab.token_estimate import tokens
 from lab.utf16 import js_length
 
 # Lines of every block, which say nothing about its memories.

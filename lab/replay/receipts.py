@@ -14,8 +14,9 @@ from lab.columns import booleans, lists, numbers, strings
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
 from lab.replay.readings import Reading, Readings
-from lab.replay.safety_checks import Checked, SafetyChecks, tokens
+from lab.replay.safety_checks import Checked, SafetyChecks
 from lab.replay.writes import Aligned
+from lab.token_estimate import tokens
 from lab.utf16 import js_length
 
 if TYPE_CHECKING:

@@ -22,8 +22,6 @@ _MARKUP = re.compile("[<>&]")
 _BARE = re.compile(r"[<>]|&(?!(?:amp|lt|gt|quot|#39);)")
 # Remainder of an entity that a budget cut.
 _CUT = re.compile(r"&[a-z#0-9]{0,4}\Z")
-# Starts and ends of CJK ranges, alternating: kana, extension A, ideographs, hangul, compatibility.
-_CJK = (0x3040, 0x3100, 0x3400, 0x4DC0, 0x4E00, 0xA000, 0xAC00, 0xD7B0, 0xF900, 0xFB00)
 
 
 class Checked(NamedTuple):
@@ -112,20 +110,6 @@ def _unescaped(escaped: Sequence[str], context: str) -> int:
     # A text that is missing may have been cut by a budget, which is not a failure.
     missing = sum(text not in context for text in escaped)
     return missing if missing and _BARE.search(_CUT.sub("", _body(context))) else 0
-
-
-def tokens(text: str) -> int:
-    """Estimate the tokens of a text: a quarter of ASCII, two thirds of CJK, half of other characters (E-62)."""
-    if not text:
-        return 0
-    if text.isascii():
-        return len(text) // 4 + 1
-    import numpy as np
-
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    others = codes[codes > 127]
-    cjk = int(np.count_nonzero(np.searchsorted(_CJK, others, "right") % 2))
-    return (len(codes) - len(others)) // 4 + (2 * cjk + 1) // 3 + (len(others) - cjk) // 2 + 1
 
 
 def _body(context: str) -> str:

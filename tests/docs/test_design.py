@@ -14,7 +14,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DESIGN = ROOT / "docs" / "design"
 SOURCES = (".py", ".toml", ".md", ".j2", ".yml")
-RULE = re.compile(r"\bE-[1-9]\d*\b")
+# Prefixes of the rules of each page of docs/design: the engine, rsclaw, auto_recall, the host's own memory, external
+# systems and the league.
+PREFIXES = ("E", "RS", "AR", "HB", "EX", "LG")
+RULE = re.compile(rf"\b(?:{'|'.join(PREFIXES)})-[1-9]\d*\b")
 CAPABILITY = re.compile(r"(?<![\w.-])00[0-4]-\d{2,3}(?![\w-])")
 DOCUMENT = re.compile(r"\b[Ss]eed (\d{3})\b")
 # References to sections of a text that is not in the repository.
@@ -51,7 +54,8 @@ def repeated(ids: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def rules() -> list[str]:
-    return re.findall(r"^### (E-\d+) \S", (DESIGN / "engine.md").read_text("utf-8"), re.MULTILINE)
+    headings = re.compile(r"^### ([A-Z]+-\d+) \S", re.MULTILINE)
+    return [rule for page in sorted(DESIGN.glob("*.md")) for rule in headings.findall(page.read_text("utf-8"))]
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +67,11 @@ def rows() -> list[Row]:
 
 def test_rule_ids_are_unique_and_consecutive(rules: list[str]) -> None:
     assert repeated(rules) == []
-    numbers = sorted(int(rule.removeprefix("E-")) for rule in rules)
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert len(numbers) > 50
+    assert {rule.partition("-")[0] for rule in rules} <= {*PREFIXES}
+    for prefix in PREFIXES:
+        numbers = sorted(int(rule.partition("-")[2]) for rule in rules if rule.startswith(f"{prefix}-"))
+        assert numbers == list(range(1, len(numbers) + 1)), prefix
+    assert len(rules) > 50
 
 
 def test_cited_rules_exist(rules: list[str]) -> None:

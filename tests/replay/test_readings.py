@@ -14,12 +14,12 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.readings import Readings, body_lines, common_prefix, reasons_in, rows_of
 from lab.replay.recall_points import RecallPoint
 from lab.replay.receipts import receipts_table
-from lab.replay.safety_checks import tokens
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.shapes import misshapen
 from lab.systems.contract import Item, Recall, Signals
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.wrap import wrap
+from lab.token_estimate import tokens
 
 RULE = Memory("d/rule", "Never push on a Friday.", "", 0, 0, label=MUST, hard_rule=True)
 RECORDING = Recording("d", (), (RULE,))

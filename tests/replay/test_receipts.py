@@ -17,10 +17,11 @@ from lab.replay.loop import Answered, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.run import run_replay
-from lab.replay.safety_checks import Checked, SafetyChecks, tokens
+from lab.replay.safety_checks import Checked, SafetyChecks
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
 from lab.runs.tables import read_table, write_table
 from lab.systems.openclaw.seed.flow import STAGES
+from lab.token_estimate import tokens
 from lab.utf16 import js_length
 from tests.playing import as_listed, listed_in
 

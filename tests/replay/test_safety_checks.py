@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from lab.recordings.model import Memory, Recording
-from lab.replay.safety_checks import _CJK, Checked, SafetyChecks, tokens
+from lab.replay.safety_checks import Checked, SafetyChecks
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.near_duplicate import CJK_RUN
 from lab.systems.openclaw.recall.wrap import escape, wrap
+from lab.token_estimate import _CJK, tokens
 
 SOUND = Checked(0, 0, 0, 0, 0, 0)
 
