@@ -7,6 +7,7 @@ A package declares ``[project.entry-points."recall_lab.systems"]`` with a line `
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,8 +34,10 @@ Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
 _BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
 # Name -> "module:function" that makes the arm.
-BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
-    name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
+BUILT_IN: dict[str, str] = {
+    **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
+    **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
+    "external": "lab.systems.external.arm:make",
 }
 
 
@@ -147,7 +150,9 @@ def _sources(module: str) -> str:
 def parse_arms(
     texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
 ) -> tuple[ArmSpec, ...]:
-    """Parse ``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms without a file.
+    """Parse ``NAME``, ``NAME=FILE``, ``NAME=exec:COMMAND`` or ``NAME=http:URL``.
+
+    ``shared`` is the configuration of arms without a file.
 
     If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
     two configurations. Arms in ``made`` are referred to by name only.
@@ -168,6 +173,9 @@ def parse_arms(
 
 def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
+    external = _external(name, file)
+    if external is not None:
+        return external
     path = Path(file) if file else shared
     raw = read_value(path) if path else None
     config = config_in(raw, str(path)) if path else None
@@ -181,3 +189,21 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     if not name.strip():
         raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
     return ArmSpec(name, system, config, str(path) if path else "config", raw)
+
+
+def _external(name: str, where: str) -> ArmSpec | None:
+    """Return the arm behind ``exec:COMMAND`` or ``http:URL``; None for the name of a file."""
+    kind, _, rest = where.partition(":")
+    if kind not in ("exec", "http", "https"):
+        return None
+    if not name.strip() or name in BUILT_IN or name in _others():
+        raise UnusableInput(f"--arm {name}={kind}:…: give the arm a name of its own")
+    config: dict[str, object] = {"lab": {"arm": "external"}}
+    if kind == "exec":
+        try:
+            config["exec"] = shlex.split(rest)
+        except ValueError as error:
+            raise UnusableInput(f"--arm {name}=exec:…: is not a command line: {error}") from None
+    else:
+        config["url"] = rest if rest.startswith(("http://", "https://")) else where
+    return ArmSpec(name, "external", config, f"--arm {name}", config)
