@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 64_000_000
 # Seconds between two looks of the server's thread at whether it should end.
 _LOOK = 0.02
-_PATH = re.compile(r"/(?P<key>[0-9a-f]+)(?:/(?P<size>[0-9]{1,5}))?/v1/embeddings(?:\?.*)?")
+_PATH = re.compile(r"/(?P<key>[0-9a-f]+)/v1/embeddings(?:\?.*)?")
 # An injected fault -> status and message of the answer (lab.retrieval.faults).
 _FAULTS = {
     "embedder_down": (503, "the provider is down"),
@@ -64,17 +64,19 @@ class Answer(NamedTuple):
 class EmbeddingServer:
     """The endpoint of one client: a base URL of its own, with counters.
 
-    ``url`` ends in ``/v1``. A client that needs vectors of N numbers uses ``/N/v1`` instead, or the field
-    ``dimensions``: vectors are then padded with zeros, which change neither a cosine nor a distance. Every text is
-    embedded as a document, because the protocol knows no roles.
+    ``url`` ends in ``/v1``. Vectors have ``dimension`` numbers (None: the embedder's), or as many as the field
+    ``dimensions`` of a request says: zeros at their end, which change neither a cosine nor a distance. Every text is
+    embedded as a document, because the protocol knows no roles. Raises :class:`UnusableInput` for a ``dimension``
+    below the embedder's.
 
     ``requests`` and ``asked`` (texts) count what was answered with vectors. ``faults`` are injected faults that the
     answers obey, such as ``embedder_down``. ``error`` is an error of the lab's embedder, if one occurred: what the
     client made of it is no measurement.
     """
 
-    def __init__(self, source: Source, model: str) -> None:
-        self.model, self.dimension = model, source.dimension
+    def __init__(self, source: Source, model: str, dimension: int | None = None) -> None:
+        self.model, self.dimension = model, dimension or source.dimension
+        _require_room(self.dimension, source.dimension)
         self.requests = self.asked = 0
         self.faults: frozenset[str] = frozenset()
         self.error: LabError | None = None
@@ -90,16 +92,16 @@ class EmbeddingServer:
             self._closed = True
             _SERVER.close(self._key)
 
-    def answer(self, body: bytes, dimension: int | None = None) -> Answer:
-        """Return the answer to the body of one request, with vectors of ``dimension`` numbers unless it says others."""
+    def answer(self, body: bytes) -> Answer:
+        """Return the answer to the body of one request for embeddings."""
         for fault, (status, message) in _FAULTS.items():
             if fault in self.faults:
                 return _refusal(status, message)
         try:
             # Not orjson: a client may send half of a pair of surrogates, where it cut a text.
             request = json.loads(body.decode("utf-8", "surrogatepass"))
-            texts, size, encode = _read(request, dimension or self.dimension)
-            _require_room(size, self.dimension)
+            texts, size, encode = _read(request, self.dimension)
+            _require_room(size, self._source.dimension)
         except (ValueError, UnusableInput) as error:
             return _refusal(400, str(error))
         try:
@@ -150,11 +152,10 @@ class _Server:
             self._thread.join()
             self._http = self._thread = None
 
-    def at(self, path: str) -> tuple[EmbeddingServer, int | None] | None:
-        """Return the endpoint of a request's path and the dimension in it, or None."""
+    def at(self, path: str) -> EmbeddingServer | None:
+        """Return the endpoint of a request's path, or None."""
         parts = _PATH.fullmatch(path)
-        endpoint = self._endpoints.get(parts["key"]) if parts else None
-        return (endpoint, int(parts["size"]) if parts["size"] else None) if parts and endpoint else None
+        return self._endpoints.get(parts["key"]) if parts else None
 
 
 class _Http(ThreadingHTTPServer):
@@ -203,13 +204,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(_refusal(413, f"expected a Content-Length of at most {MOST_BYTES}"))
             return
         body = self.rfile.read(int(length))
-        found = _SERVER.at(self.path)
-        if found is None:
+        endpoint = _SERVER.at(self.path)
+        if endpoint is None:
             self._send(_refusal(404, "expected POST /KEY/v1/embeddings"))
             return
-        endpoint, size = found
         with _SERVER.embedding:
-            answer = endpoint.answer(body, size)
+            answer = endpoint.answer(body)
         self._send(answer)
 
     def _send(self, answer: Answer) -> None:

@@ -16,7 +16,7 @@ import pytest
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.endpoint import endpoint_named
 from lab.embedding.server import EmbeddingServer
-from lab.errors import CannotMeasure
+from lab.errors import CannotMeasure, UnusableInput
 
 TEXTS = ["the kiln is at 900 degrees", "窯爐", "half a pair \ud83d"]
 
@@ -71,15 +71,22 @@ def test_server_gives_the_vectors_of_the_lab_bit_by_bit(server: EmbeddingServer)
     assert (server.requests, server.asked, answer["model"]) == (1, 3, "any")
 
 
-@pytest.mark.parametrize("how", ["path", "field"])
-def test_server_pads_with_zeros_to_the_dimension_asked_for(server: EmbeddingServer, how: str) -> None:
-    url = server.url.removesuffix("/v1") + "/1536/v1" if how == "path" else server.url
-    _, answer = send(url, {"input": TEXTS} | ({"dimensions": 1536} if how == "field" else {}))
+@pytest.mark.parametrize("how", ["own", "field"])
+def test_server_pads_with_zeros_to_the_dimension_asked_for(how: str) -> None:
+    server = EmbeddingServer(Hashed(), "m", 1536 if how == "own" else None)
+    _, answer = send(server.url, {"input": TEXTS} | ({"dimensions": 1536} if how == "field" else {}))
+    server.close()
     found, expected = floats(answer), HashingEmbedder().encode(TEXTS)
     assert found.shape == (3, 1536)
     assert np.array_equal(found[:, :64], expected)
     assert not found[:, 64:].any()
     assert np.array_equal(found @ found.T, expected @ expected.T)
+    assert server.dimension == (1536 if how == "own" else 64)
+
+
+def test_server_without_room_for_the_vectors_is_refused() -> None:
+    with pytest.raises(UnusableInput, match="dimension 32: the embedder's vectors have 64 numbers; give 64 or more"):
+        EmbeddingServer(Hashed(), "m", 32)
 
 
 def test_server_encodes_base64_as_little_endian_floats(server: EmbeddingServer) -> None:
