@@ -72,7 +72,7 @@ class Seat:
         self._kit, self._given = kit, given
         self._foreign = is_foreign(arm)
         # Systems of other packages are timed by the lab; their own timings are ignored.
-        self._times_itself = type(arm).__module__.startswith("lab.")
+        self._times_itself = type(getattr(arm, "base", arm)).__module__.startswith("lab.")
         self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
         opened: object = self.system
         if self.broken is None and not all(hasattr(opened, name) for name in CALLS):
@@ -230,8 +230,10 @@ def _failed(failure: Failure) -> Recall:
 
 
 def is_foreign(system: object) -> bool:
-    """Return whether an arm or system is defined outside of the lab, or stands for one that is (``foreign``; EX-17)."""
-    return not type(system).__module__.startswith("lab.") or getattr(system, "foreign", False) is True
+    """Return whether a system is defined outside of the lab; ``foreign`` says so of a process behind it (EX-17)."""
+    # An arm under a token budget is the lab's, and the system in it may not be.
+    base = getattr(system, "base", system)
+    return bool(getattr(base, "foreign", not type(base).__module__.startswith("lab.")))
 
 
 def failure_of(error: BaseException, stage: str, *, foreign: bool = True) -> Failure:

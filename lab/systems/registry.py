@@ -20,6 +20,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
+from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.file import locate, read_value
@@ -39,6 +40,7 @@ BUILT_IN: dict[str, str] = {
     **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
     "external": "lab.systems.external.arm:make",
 }
+BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache
@@ -76,6 +78,9 @@ def require_system(name: str) -> None:
 
 def make_arm(spec: ArmSpec) -> Arm:
     """Make an arm from its specification."""
+    config, tokens = budget_in(spec.config, spec.where)
+    if tokens is not None:
+        return within(make_arm(replace(spec, config=config)), tokens)
     require_system(spec.system)
     if spec.system in BUILT_IN:
         module, _, name = BUILT_IN[spec.system].partition(":")
@@ -131,7 +136,7 @@ def version_of(arm: Arm, system: str) -> str:
 
     The hash detects edits that do not change the version.
     """
-    module = type(arm).__module__
+    module = type(getattr(arm, "base", arm)).__module__
     if module.startswith("lab."):
         return ""
     point = _others().get(system)
@@ -155,7 +160,8 @@ def parse_arms(
     ``shared`` is the configuration of arms without a file.
 
     If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
-    two configurations. Arms in ``made`` are referred to by name only.
+    two configurations. ``NAME@256`` sets a budget of 256 tokens (:mod:`lab.systems.budget`). Arms in ``made`` are
+    referred to by name only.
     """
     if not texts:
         raise UnusableInput(
@@ -173,13 +179,21 @@ def parse_arms(
 
 def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
-    external = _external(name, file)
-    if external is not None:
-        return external
-    path = Path(file) if file else shared
+    plain, tokens = named_budget(name)
+    external = _external(plain, file)
+    path = None if external else Path(file) if file else shared
     raw = read_value(path) if path else None
     config = config_in(raw, str(path)) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
+    if tokens is not None:
+        spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
+        spec = replace(spec, name=name, config=with_budget(spec.config, tokens))
+        budget_in(spec.config, f"arm {name!r}")
+        return spec
+    return external or _spec_of(name, text, file, path, config, raw, lab)
+
+
+def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
     system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,9 +48,9 @@ class Chain:
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
-    def add(self, op: str, body: bytes) -> str:
-        """Add a request; return the digest."""
-        self._digest.update(b"%s %d\n" % (op.encode(), len(body)))
+    def add(self, op: str, body: bytes, faults: Iterable[str]) -> str:
+        """Add a request and the faults of the lab's embedder meanwhile; return the digest."""
+        self._digest.update(" ".join((op, str(len(body)), *sorted(faults), "\n")).encode())
         self._digest.update(body)
         return self._digest.copy().hexdigest()[: 2 * DIGITS]
 

@@ -58,7 +58,14 @@ class ExternalArm:
             f"{who['name']} {who['version']}{sources}",
             who["at_most"],
             who["writes"],
+            needs=tuple(who["needs"]) or None,
         )
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What it must prove before it is scored (EX-22): that it recalls what it was given, and what it says."""
+        asked = ("embedder",) if "embedder" in self.identity["needs"] else ()
+        return tuple(dict.fromkeys((*(self.identity["claims"] or ("relevant",)), *asked)))
 
     def open(self, kit: Kit) -> ExternalSystem:
         """Return the system of one conversation; the host is started at its first request."""
@@ -124,6 +131,7 @@ def _asked(settings: HostSettings, spec: ArmSpec) -> dict[str, Any]:
         "seed": spec.seed,
         "scoping": "open",
         "captures": False,
+        "replies": True,
         "embedder": None,
         "now_ms": 0,
         "max_items": spec.max_items,

@@ -183,6 +183,7 @@ REQUESTS: dict[str, dict[str, str]] = {
         "seed": "integer: seed of the run",
         "scoping": '"open", "given" or "tags": where scopes come from',
         "captures": "boolean: whether it may write",
+        "replies": "boolean: whether the conversation has turns of an assistant",
         "home": "string: an empty folder of its own; null over HTTP",
         "embedder": "object {url, model, dimension} of an OpenAI-compatible endpoint, or null unless it needs one",
         "now_ms": "integer: time in the recording, in milliseconds since the epoch",

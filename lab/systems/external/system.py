@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lab import __version__
+from lab.embedding.server import EmbeddingServer
 from lab.files import digest
 from lab.recordings.model import Memory, Turn
+from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.systems.contract import (
     NOTHING,
     Ask,
@@ -48,8 +50,8 @@ class Opening:
 class Source(Protocol):
     """Where answers come from."""
 
-    def ask(self, request: Request, *, probe: bool) -> Exchange:
-        """Return the answer to the next request, a failure included."""
+    def ask(self, request: Request, *, probe: bool, faults: Faults) -> Exchange:
+        """Return the answer to the next request, a failure included; the lab's embedder obeys the faults."""
         ...
 
     def close(self) -> None:
@@ -69,11 +71,13 @@ class Live:
         # For twins: all requests that are no probes, with the results.
         self._asked: list[tuple[Request, Mapping[str, Any] | None]] = []
         self._homes = 0
-        self._embedder: Any = None
+        self._embedder = self._served()
 
-    def ask(self, request: Request, *, probe: bool) -> Exchange:
+    def ask(self, request: Request, *, probe: bool, faults: Faults) -> Exchange:
         """Ask the host, or a twin of it if a probe leaves a trace in the host."""
-        chain = self._chain.add(request.op, request.body)
+        chain = self._chain.add(request.op, request.body, faults)
+        if self._embedder is not None:
+            self._embedder.faults = faults
         fresh = probe and self._opening.identity["probes"] == "fresh"
         try:
             result, spent = self._ask_twin(request) if fresh else self._ask_first(request)
@@ -82,6 +86,11 @@ class Live:
             exchange = Exchange(chain, 0, None, (error.kind, error.place, error.op or request.op))
             # Whatever happens to a twin, the first instance is as it was; and an error that a host tells is an answer.
             self._has_failed |= not fresh and error.kind != "host_error"
+        if self._embedder is not None and self._embedder.error is not None:
+            # What the host made of an error of the lab is no measurement.
+            raise self._embedder.error
+        if request.op == "prove" and exchange.result is not None and self._embedder is not None:
+            exchange = exchange._replace(result={**exchange.result, "embedder_asked": self._embedder.asked})
         if not probe and request.op != "prove":
             self._asked.append((request, exchange.result))
         self._recorder.add(exchange)
@@ -121,7 +130,9 @@ class Live:
         home = self._kit.scratch / f"home-{self._homes}"
         home.mkdir()
         session = self._opening.open(home)
-        hello = {**self._hello, "home": str(home) if self._opening.has_home else None, "embedder": self._endpoint()}
+        server = self._embedder
+        endpoint = {"url": server.url, "model": server.model, "dimension": server.dimension} if server else None
+        hello = {**self._hello, "home": str(home) if self._opening.has_home else None, "embedder": endpoint}
         try:
             self._greet(session, hello)
         except BaseException:
@@ -134,9 +145,13 @@ class Live:
         if identity_in(result) != self._opening.identity:
             raise HostFailed("other_identity", "", "hello")
 
-    def _endpoint(self) -> dict[str, Any] | None:
-        """Return the address of the lab's embedder for the host, or None if it needs none."""
-        return None
+    def _served(self) -> EmbeddingServer | None:
+        """Serve the lab's embedder to a host that needs one (EX-21)."""
+        if "embedder" not in self._opening.identity["needs"]:
+            return None
+        offered = self._opening.embedder
+        model = offered.get("model") or str(self._kit.embedder.identity()["model"])
+        return EmbeddingServer(self._kit.vectors, model, offered.get("dimension"))
 
 
 class Recorded:
@@ -145,9 +160,9 @@ class Recorded:
     def __init__(self, player: Player) -> None:
         self._player, self._chain = player, Chain()
 
-    def ask(self, request: Request, *, probe: bool) -> Exchange:
+    def ask(self, request: Request, *, probe: bool, faults: Faults) -> Exchange:
         """Return the recorded answer."""
-        return self._player.next(self._chain.add(request.op, request.body), request.op)
+        return self._player.next(self._chain.add(request.op, request.body, faults), request.op)
 
     def close(self) -> None:
         """Do nothing."""
@@ -202,6 +217,7 @@ class ExternalSystem(MemorySystem):
                 "probe": ask.probe,
             },
             probe=ask.probe,
+            faults=ask.faults,
         )
         writes = self._writes(result["writes"], {}) if result.get("writes") else NOTHING
         items = tuple(self._item(item) for item in result["items"])
@@ -276,14 +292,16 @@ class ExternalSystem(MemorySystem):
             shown_name(about.replace(" ", ":")), reasons=reasons, causes=causes, runners_up=beyond, head=head
         )
 
-    def _ask(self, op: str, fields: Mapping[str, Any], *, probe: bool = False) -> tuple[dict[str, Any], int]:
+    def _ask(
+        self, op: str, fields: Mapping[str, Any], *, probe: bool = False, faults: Faults = NO_FAULTS
+    ) -> tuple[dict[str, Any], int]:
         """Return a result and its time. Raises :class:`HostFailed`, and again for every request after a failure."""
         if self._failed is not None:
             raise self._failed
         if self._source is None:
             self._source = self._opened()
         timed = {"now_ms": self._kit.clock.now_ms, **fields} if op not in ("prove", "close") else fields
-        exchange = self._source.ask(Request.of(op, timed), probe=probe)
+        exchange = self._source.ask(Request.of(op, timed), probe=probe, faults=faults)
         try:
             return exchange.outcome(), exchange.ns
         except HostFailed as error:
@@ -301,6 +319,7 @@ class ExternalSystem(MemorySystem):
             "seed": kit.seed,
             "scoping": kit.scoping,
             "captures": kit.captures,
+            "replies": kit.replies,
             "now_ms": kit.clock.now_ms,
             "max_items": opening.max_items,
             "depth": opening.depth,
