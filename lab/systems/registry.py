@@ -37,6 +37,7 @@ _BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle",
 BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
     name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
 }
+BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache
