@@ -39,8 +39,8 @@ BUILT_IN: dict[str, str] = {
     **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
     **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
     "external": "lab.systems.external.arm:make",
+    "rsclaw": "lab.systems.rsclaw.system:make",
 }
-BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache
