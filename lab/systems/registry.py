@@ -7,6 +7,7 @@ A package declares ``[project.entry-points."recall_lab.systems"]`` with a line `
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,10 +35,12 @@ Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
 _BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
 # Name -> "module:function" that makes the arm.
-BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
-    name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
+BUILT_IN: dict[str, str] = {
+    **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
+    **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
+    "external": "lab.systems.external.arm:make",
+    "rsclaw": "lab.systems.rsclaw.system:make",
 }
-BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache
@@ -152,7 +155,9 @@ def _sources(module: str) -> str:
 def parse_arms(
     texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
 ) -> tuple[ArmSpec, ...]:
-    """Parse ``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms without a file.
+    """Parse ``NAME``, ``NAME=FILE``, ``NAME=exec:COMMAND`` or ``NAME=http:URL``.
+
+    ``shared`` is the configuration of arms without a file.
 
     If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
     two configurations. ``NAME@256`` sets a budget of 256 tokens (:mod:`lab.systems.budget`). Arms in ``made`` are
@@ -174,17 +179,18 @@ def parse_arms(
 
 def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
-    path = Path(file) if file else shared
+    plain, tokens = named_budget(name)
+    external = _external(plain, file)
+    path = None if external else Path(file) if file else shared
     raw = read_value(path) if path else None
     config = config_in(raw, str(path)) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
-    plain, tokens = named_budget(name)
     if tokens is not None:
-        spec = _spec_of(plain, plain, file, path, config, raw, lab)
+        spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
         spec = replace(spec, name=name, config=with_budget(spec.config, tokens))
         budget_in(spec.config, f"arm {name!r}")
         return spec
-    return _spec_of(name, text, file, path, config, raw, lab)
+    return external or _spec_of(name, text, file, path, config, raw, lab)
 
 
 def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
@@ -197,3 +203,21 @@ def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, ra
     if not name.strip():
         raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
     return ArmSpec(name, system, config, str(path) if path else "config", raw)
+
+
+def _external(name: str, where: str) -> ArmSpec | None:
+    """Return the arm behind ``exec:COMMAND`` or ``http:URL``; None for the name of a file."""
+    kind, _, rest = where.partition(":")
+    if kind not in ("exec", "http", "https"):
+        return None
+    if not name.strip() or name in BUILT_IN or name in _others():
+        raise UnusableInput(f"--arm {name}={kind}:…: give the arm a name of its own")
+    config: dict[str, object] = {"lab": {"arm": "external"}}
+    if kind == "exec":
+        try:
+            config["exec"] = shlex.split(rest)
+        except ValueError as error:
+            raise UnusableInput(f"--arm {name}=exec:…: is not a command line: {error}") from None
+    else:
+        config["url"] = rest if rest.startswith(("http://", "https://")) else where
+    return ArmSpec(name, "external", config, f"--arm {name}", config)
