@@ -33,7 +33,7 @@ GROUP = "recall_lab.systems"
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
-_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
+_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim", "memory_core")
 # Name -> "module:function" that makes the arm.
 BUILT_IN: dict[str, str] = {
     **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
@@ -41,6 +41,7 @@ BUILT_IN: dict[str, str] = {
     "external": "lab.systems.external.arm:make",
     "rsclaw": "lab.systems.rsclaw.system:make",
 }
+BUILT_IN["auto_recall"] = "lab.systems.auto_recall.arm:make"
 
 
 @cache
