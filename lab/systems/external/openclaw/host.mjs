@@ -13,11 +13,15 @@ import { Plugin } from "./plugin.mjs";
 import { Store } from "./store.mjs";
 import { World } from "./world.mjs";
 
-const KNOWN = ["plugin", "config", "hooks", "cutoff", "depth", "probes", "stateful", "needs", "claims", "model", "settle", "receipt", "importance",
-  "scopeTag", "openclaw", "standIns", "processes"];
+const KNOWN = [
+  "plugin", "config", "keys", "model", "needs", "claims", "cutoff", "depth", "maxItemsAt", "probes", "stateful", "hooks", "scopeTag",
+  "importance", "receipt", "settle", "openclaw", "standIns", "processes",
+];
 const PROMPT_HOOKS = ["before_prompt_build", "before_agent_start"];
 const CAPTURE_HOOK = "agent_end";
 const RECEIPT = { marker: "autoRecall.receipt ", ids: "fusedTop", skipped: "skipped", fts: "ftsTop", vec: "vecTop" };
+// Stands in for the key of a provider: the lab's own endpoints take any.
+const ANY_KEY = "lab";
 // An address at which nothing answers, for the description of a plugin before a run.
 const NOWHERE = "http://127.0.0.1:9/v1";
 
@@ -57,6 +61,8 @@ class Host {
       home, "embedder.url": embedder.url, "embedder.model": embedder.model, "embedder.dimension": embedder.dimension,
       "model.url": model?.url ?? NOWHERE, "model.name": model?.name ?? "none",
     });
+    for (const { at, env } of settings.keys ?? []) set(config, at, env === undefined ? ANY_KEY : process.env[env] ?? "");
+    if (request.max_items && settings.maxItemsAt) set(config, settings.maxItemsAt, request.max_items);
     this.plugin = new Plugin({ folder, config, world: this.world, session: "agent:main:lab", openclaw, standIns: settings.standIns });
     await this.plugin.register();
     this.store = new Store(this.plugin, this.world, { scoping: request.scoping, importance: settings.importance });
@@ -67,8 +73,9 @@ class Host {
 
   #identity(config) {
     const { plugin, settings } = this;
-    const needs = settings.needs ?? ["embedder"];
-    const cutoff = settings.cutoff ?? config.autoRecall?.maxItems ?? config.topK ?? 5;
+    // A stand-in for a model proves that the plugin runs; what it then recalls is no result.
+    const needs = (settings.needs ?? ["embedder"]).filter((need) => need !== "model" || !settings.model || settings.model.stub === true);
+    const cutoff = (settings.maxItemsAt && get(config, settings.maxItemsAt)) ?? settings.cutoff ?? 5;
     const claims = ["relevant", ...(needs.includes("embedder") ? ["embedder"] : []), ...this.promptHooks.map((name) => `hook:${name}`)];
     const notes = [...plugin.ignored].sort().map((name) => `ignored:${name}`);
     return {
@@ -181,6 +188,13 @@ class Host {
     };
   }
 
+  // Call one of the plugin's tools; the lab does not, but people who look into a plugin do.
+  async tool({ now_ms, name, params }) {
+    this.world.now = now_ms;
+    if (!this.plugin.tools.has(name)) throw new Refused("unsupported", `no such tool: ${name}`);
+    return this.plugin.call(name, params);
+  }
+
   async close() {
     await this.plugin?.stop();
     return {};
@@ -204,6 +218,18 @@ function filled(value, values) {
   const whole = /^\{([\w.]+)\}$/.exec(value)?.[1];
   if (whole in values) return values[whole];
   return value.replace(/\{([\w.]+)\}/g, (text, name) => (name in values ? String(values[name]) : text));
+}
+
+function get(config, place) {
+  return place.split(".").reduce((part, name) => part?.[name], config);
+}
+
+function set(config, place, value) {
+  const names = place.split(".");
+  const last = names.pop();
+  let part = config;
+  for (const name of names) part = part[name] ??= {};
+  part[last] = value;
 }
 
 // The reason for a warning, as one word.
@@ -237,7 +263,7 @@ for await (const line of readline.createInterface({ input: process.stdin, crlfDe
   if (!line.trim()) continue;
   const { id, op, ...request } = JSON.parse(line);
   try {
-    if (!["hello", "remember", "forget", "recall", "observe", "prove", "close"].includes(op)) throw new Refused("unsupported", `unknown operation ${op}`);
+    if (!["hello", "remember", "forget", "recall", "observe", "prove", "tool", "close"].includes(op)) throw new Refused("unsupported", `unknown operation ${op}`);
     if (op !== "hello" && !host.plugin && op !== "close") throw new Refused("no_hello", "hello comes first");
     reply({ id, ok: true, result: await host[op](request) });
   } catch (error) {
