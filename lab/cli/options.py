@@ -98,6 +98,20 @@ VectorSource = Annotated[
         "made them, which is checked on a sample of the texts.",
     ),
 ]
+Answers = Annotated[
+    str,
+    typer.Option(
+        "--answers",
+        help="live, or recorded: use the answers that external systems gave in an earlier run, and start none of them.",
+    ),
+]
+AllowRemote = Annotated[
+    bool,
+    typer.Option(
+        "--allow-remote",
+        help="Allow an external system (NAME=http:URL) on another machine. It receives the texts of the recording.",
+    ),
+]
 Source = Annotated[
     str,
     typer.Option(

@@ -36,7 +36,7 @@ from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.registry import info_of, make_arm, parse_arms
-from lab.systems.spec import ArmSpec
+from lab.systems.spec import ANSWERS, LIVE, RECORDED, ArmSpec
 
 CATEGORIES = ("recorded", "detected")
 VECTORS = ("embed", "stored")
@@ -75,6 +75,8 @@ class ReplayRequest:
     source: str = "given"
     haystack: int | None = None
     haystack_from: tuple[str, ...] = ()
+    answers: str = LIVE
+    allow_remote: bool = False
 
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
@@ -217,8 +219,8 @@ def make_plan(
     """Read the recordings and the golden set of a request, check its arguments, and decide defaults.
 
     Without ``judged`` no golden set is read and the probes of recordings are ignored. ``arms`` are descriptions of arms
-    that replace their configuration files; ``made`` are existing arms by name. Raises :class:`UnusableInput` for
-    unusable arguments or files.
+    in a manifest that replace their configuration files, with recorded answers of external systems; ``made`` are
+    existing arms by name. Raises :class:`UnusableInput` for unusable arguments or files.
     """
     choices = (
         ("store", request.store, STORES),
@@ -226,6 +228,7 @@ def make_plan(
         ("categories", request.categories, CATEGORIES),
         ("vectors", request.vectors, VECTORS),
         ("source", request.source, SOURCES),
+        ("answers", request.answers, ANSWERS),
     )
     for what, value, known in choices:
         if value not in known:
@@ -239,7 +242,7 @@ def make_plan(
         raise UnusableInput(f"hard rules {request.hard_rules} is not a whole number from 0")
     config = Path(request.config) if request.config else None
     specs = parse_arms(request.arms, config, made or {}) if arms is None else _specs_of(arms)
-    specs = with_options(specs, request)
+    specs = with_options(specs, request if arms is None else replace(request, answers=RECORDED))
     opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
     library = read_library(Path(request.path), request.format, memories=request.memories)
@@ -306,7 +309,15 @@ def _with_haystack(
 def with_options(specs: Sequence[ArmSpec], request: ReplayRequest) -> tuple[ArmSpec, ...]:
     """Return the specs with the options of a replay."""
     return tuple(
-        replace(spec, profile=request.profile, max_items=request.max_items, depth=request.depth, seed=request.seed)
+        replace(
+            spec,
+            profile=request.profile,
+            max_items=request.max_items,
+            depth=request.depth,
+            seed=request.seed,
+            answers=request.answers,
+            allow_remote=request.allow_remote,
+        )
         for spec in specs
     )
 

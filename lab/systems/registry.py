@@ -7,6 +7,7 @@ A package declares ``[project.entry-points."recall_lab.systems"]`` with a line `
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
+from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.file import locate, read_value
@@ -33,9 +35,12 @@ Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
 _BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
 # Name -> "module:function" that makes the arm.
-BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
-    name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
+BUILT_IN: dict[str, str] = {
+    **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
+    **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
+    "external": "lab.systems.external.arm:make",
 }
+BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache
@@ -73,6 +78,9 @@ def require_system(name: str) -> None:
 
 def make_arm(spec: ArmSpec) -> Arm:
     """Make an arm from its specification."""
+    config, tokens = budget_in(spec.config, spec.where)
+    if tokens is not None:
+        return within(make_arm(replace(spec, config=config)), tokens)
     require_system(spec.system)
     if spec.system in BUILT_IN:
         module, _, name = BUILT_IN[spec.system].partition(":")
@@ -128,7 +136,7 @@ def version_of(arm: Arm, system: str) -> str:
 
     The hash detects edits that do not change the version.
     """
-    module = type(arm).__module__
+    module = type(getattr(arm, "base", arm)).__module__
     if module.startswith("lab."):
         return ""
     point = _others().get(system)
@@ -147,10 +155,13 @@ def _sources(module: str) -> str:
 def parse_arms(
     texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
 ) -> tuple[ArmSpec, ...]:
-    """Parse ``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms without a file.
+    """Parse ``NAME``, ``NAME=FILE``, ``NAME=exec:COMMAND`` or ``NAME=http:URL``.
+
+    ``shared`` is the configuration of arms without a file.
 
     If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
-    two configurations. Arms in ``made`` are referred to by name only.
+    two configurations. ``NAME@256`` sets a budget of 256 tokens (:mod:`lab.systems.budget`). Arms in ``made`` are
+    referred to by name only.
     """
     if not texts:
         raise UnusableInput(
@@ -168,10 +179,21 @@ def parse_arms(
 
 def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
-    path = Path(file) if file else shared
+    plain, tokens = named_budget(name)
+    external = _external(plain, file)
+    path = None if external else Path(file) if file else shared
     raw = read_value(path) if path else None
     config = config_in(raw, str(path)) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
+    if tokens is not None:
+        spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
+        spec = replace(spec, name=name, config=with_budget(spec.config, tokens))
+        budget_in(spec.config, f"arm {name!r}")
+        return spec
+    return external or _spec_of(name, text, file, path, config, raw, lab)
+
+
+def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
     system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")
@@ -181,3 +203,21 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     if not name.strip():
         raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
     return ArmSpec(name, system, config, str(path) if path else "config", raw)
+
+
+def _external(name: str, where: str) -> ArmSpec | None:
+    """Return the arm behind ``exec:COMMAND`` or ``http:URL``; None for the name of a file."""
+    kind, _, rest = where.partition(":")
+    if kind not in ("exec", "http", "https"):
+        return None
+    if not name.strip() or name in BUILT_IN or name in _others():
+        raise UnusableInput(f"--arm {name}={kind}:…: give the arm a name of its own")
+    config: dict[str, object] = {"lab": {"arm": "external"}}
+    if kind == "exec":
+        try:
+            config["exec"] = shlex.split(rest)
+        except ValueError as error:
+            raise UnusableInput(f"--arm {name}=exec:…: is not a command line: {error}") from None
+    else:
+        config["url"] = rest if rest.startswith(("http://", "https://")) else where
+    return ArmSpec(name, "external", config, f"--arm {name}", config)
