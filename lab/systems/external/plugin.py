@@ -1,8 +1,8 @@
 """An OpenClaw memory plugin as an arm, run as it is by the lab's Node host (EX-32).
 
-``--arm NAME=plugin:FOLDER``, or a file ``{"lab": {"arm": "plugin"}, "plugin": FOLDER, "config": {…}}``. The folder holds
-the plugin with its packages. ``openclaw/presets`` has a configuration for plugins that the lab knows by their id; what
-the file says overrides it.
+``--arm NAME=plugin:FOLDER``, or a file ``{"lab": {"arm": "plugin"}, "plugin": FOLDER, "config": {…}}``. The folder
+holds the plugin with its packages. ``openclaw/presets`` has a configuration for plugins that the lab knows by their id;
+what the file says overrides it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def _manifest(folder: Path, where: str) -> Mapping[str, Any]:
     about: Mapping[str, Any] = expect(read_json(file), dict, str(file)) if file.is_file() else {}
     package = folder / "package.json"
     needed = expect(read_json(package), dict, str(package)).get("dependencies", {}) if package.is_file() else {}
-    missing = [name for name in needed if not any((up / "node_modules" / name).is_dir() for up in (folder, *folder.parents))]
+    missing = [
+        name for name in needed if not any((up / "node_modules" / name).is_dir() for up in (folder, *folder.parents))
+    ]
     if missing:
         raise CannotMeasure(f"{where}: {folder}: its package {missing[0]} is not installed")
     return about
