@@ -40,8 +40,9 @@ BUILT_IN: dict[str, str] = {
     **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
     "external": "lab.systems.external.arm:make",
     "rsclaw": "lab.systems.rsclaw.system:make",
+    "plugin": "lab.systems.external.plugin:make",
+    "auto_recall": "lab.systems.auto_recall.arm:make",
 }
-BUILT_IN["auto_recall"] = "lab.systems.auto_recall.arm:make"
 
 
 @cache
@@ -128,7 +129,14 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
 
 
 def config_in(value: Any, where: str) -> Any:
-    """Return the configuration of a system within a parsed file, which may be a host's file."""
+    """Return the configuration of a system within a parsed file, which may be a host's file.
+
+    A file for another system than the plugin's reimplementation has its configuration at the top.
+    """
+    lab = value.get("lab") if isinstance(value, Mapping) else None
+    system = lab.get("arm") if isinstance(lab, Mapping) else None
+    if isinstance(system, str) and system in BUILT_IN and system not in _OPENCLAW:
+        return value
     return locate(value, where)
 
 
@@ -207,18 +215,21 @@ def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, ra
 
 
 def _external(name: str, where: str) -> ArmSpec | None:
-    """Return the arm behind ``exec:COMMAND`` or ``http:URL``; None for the name of a file."""
+    """Return the arm behind ``exec:COMMAND``, ``http:URL`` or ``plugin:FOLDER``; None for the name of a file."""
     kind, _, rest = where.partition(":")
-    if kind not in ("exec", "http", "https"):
+    if kind not in ("exec", "http", "https", "plugin"):
         return None
     if not name.strip() or name in BUILT_IN or name in _others():
         raise UnusableInput(f"--arm {name}={kind}:…: give the arm a name of its own")
-    config: dict[str, object] = {"lab": {"arm": "external"}}
-    if kind == "exec":
+    system = "plugin" if kind == "plugin" else "external"
+    config: dict[str, object] = {"lab": {"arm": system}}
+    if kind == "plugin":
+        config["plugin"] = rest
+    elif kind == "exec":
         try:
             config["exec"] = shlex.split(rest)
         except ValueError as error:
             raise UnusableInput(f"--arm {name}=exec:…: is not a command line: {error}") from None
     else:
         config["url"] = rest if rest.startswith(("http://", "https://")) else where
-    return ArmSpec(name, "external", config, f"--arm {name}", config)
+    return ArmSpec(name, system, config, f"--arm {name}", config)
