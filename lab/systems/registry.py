@@ -31,7 +31,19 @@ GROUP = "recall_lab.systems"
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
-_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
+_BASELINES = (
+    "vector",
+    "bm25",
+    "hybrid",
+    "recency",
+    "none",
+    "random",
+    "oracle",
+    "verbatim",
+    "memory_lancedb",
+    "long_context",
+    "placebo",
+)
 # Name -> "module:function" that makes the arm.
 BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
     name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
