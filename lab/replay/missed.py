@@ -47,6 +47,8 @@ CAUSES = {
     "tier": "its tier was not searched: earlier tiers had filled all slots",
     "duplicate": "it repeats a line of the Working Set",
     "repeat": "it was injected recently, and its score was lowered",
+    "decay": "it had decayed: by rank fusion alone it would have been injected",
+    "kind": "it is of a kind that is never injected",
     "slot": "it is a candidate, and other memories took the slots",
     "cut": "only the start of it is in the Working Set",
     "budget": "it was selected, and the budget dropped it",

@@ -228,8 +228,10 @@ def _failed(failure: Failure) -> Recall:
 
 
 def is_foreign(system: object) -> bool:
-    """Return whether a system is defined outside of the lab."""
-    return not type(system).__module__.startswith("lab.")
+    """Return whether a system is defined outside of the lab; ``foreign`` says so of a process behind the lab's code."""
+    # An arm under a token budget is the lab's, and the system in it may not be.
+    base = getattr(system, "base", system)
+    return bool(getattr(base, "foreign", not type(base).__module__.startswith("lab.")))
 
 
 def failure_of(error: BaseException, stage: str, *, foreign: bool = True) -> Failure:

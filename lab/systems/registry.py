@@ -19,6 +19,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
+from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.file import locate, read_value
@@ -48,6 +49,7 @@ _BASELINES = (
 BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
     name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
 }
+BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache
@@ -85,6 +87,9 @@ def require_system(name: str) -> None:
 
 def make_arm(spec: ArmSpec) -> Arm:
     """Make an arm from its specification."""
+    config, tokens = budget_in(spec.config, spec.where)
+    if tokens is not None:
+        return within(make_arm(replace(spec, config=config)), tokens)
     require_system(spec.system)
     if spec.system in BUILT_IN:
         module, _, name = BUILT_IN[spec.system].partition(":")
@@ -140,7 +145,7 @@ def version_of(arm: Arm, system: str) -> str:
 
     The hash detects edits that do not change the version.
     """
-    module = type(arm).__module__
+    module = type(getattr(arm, "base", arm)).__module__
     if module.startswith("lab."):
         return ""
     point = _others().get(system)
@@ -162,7 +167,8 @@ def parse_arms(
     """Parse ``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms without a file.
 
     If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
-    two configurations. Arms in ``made`` are referred to by name only.
+    two configurations. ``NAME@256`` sets a budget of 256 tokens (:mod:`lab.systems.budget`). Arms in ``made`` are
+    referred to by name only.
     """
     if not texts:
         raise UnusableInput(
@@ -184,6 +190,16 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     raw = read_value(path) if path else None
     config = config_in(raw, str(path)) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
+    plain, tokens = named_budget(name)
+    if tokens is not None:
+        spec = _spec_of(plain, plain, file, path, config, raw, lab)
+        spec = replace(spec, name=name, config=with_budget(spec.config, tokens))
+        budget_in(spec.config, f"arm {name!r}")
+        return spec
+    return _spec_of(name, text, file, path, config, raw, lab)
+
+
+def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
     system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
@@ -62,13 +62,17 @@ Rank = Callable[[Question], Ranking]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A ranking function with its name. ``draws``: it depends on the seed; ``is_empty``: it never ranks anything."""
+    """A ranking function with its name, and what it claims (:class:`lab.systems.contract.Claims`).
+
+    ``draws``: it depends on the seed; ``is_empty``: it never ranks anything.
+    """
 
     name: str
     rank: Rank
     needs_gold: bool = False
     draws: bool = False
     is_empty: bool = False
+    claims: tuple[str, ...] = ("relevant",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,16 @@ class BaselineArm:
     def shares(self) -> bool:
         """Whether other arms may share its candidates."""
         return True
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What it is named for."""
+        return self.baseline.claims
+
+    def widened(self, items: int) -> BaselineArm:
+        """Return the same arm with ``items`` ranks, all of them injected; no rule limits them."""
+        recall = replace(self.config.auto_recall, max_items=items)
+        return replace(self, config=replace(self.config, auto_recall=recall), depth=items)
 
     def open(self, kit: Kit) -> BaselineSystem:
         """Open the system, which has no state."""
