@@ -22,7 +22,7 @@ from lab.files import digest, sha256_file
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
-from lab.systems.openclaw.config.file import locate, read_value
+from lab.systems.openclaw.config.file import ENTRY, locate, read_value
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
@@ -49,6 +49,8 @@ _BASELINES = (
 BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
     name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
 }
+# Systems that are plugins of OpenClaw with a name of their own in a host's file; all others read the engine's entry.
+PLUGINS = {"memory_lancedb": "memory-lancedb"}
 BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
@@ -135,9 +137,9 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
     return replace(info, system=spec.system, version=info.version or version_of(arm, spec.system))
 
 
-def config_in(value: Any, where: str) -> Any:
-    """Return the configuration of a system within a parsed file, which may be a host's file."""
-    return locate(value, where)
+def config_in(value: Any, where: str, system: str = "") -> Any:
+    """Return the configuration of a system within a parsed file, which may be a host's file with several plugins."""
+    return locate(value, where, PLUGINS.get(system, ENTRY))
 
 
 def version_of(arm: Arm, system: str) -> str:
@@ -188,9 +190,9 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
     path = Path(file) if file else shared
     raw = read_value(path) if path else None
-    config = config_in(raw, str(path)) if path else None
-    lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
     plain, tokens = named_budget(name)
+    config = config_in(raw, str(path), plain) if path else None
+    lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
     if tokens is not None:
         spec = _spec_of(plain, plain, file, path, config, raw, lab)
         spec = replace(spec, name=name, config=with_budget(spec.config, tokens))

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.shape import json_type, only_keys
-from lab.systems.openclaw.config.file import EMBEDDER, ENTRY, locate
+from lab.systems.openclaw.config.file import EMBEDDER
 from lab.utf16 import js_length
 
 # The name of the plugin in a host's file, and its versions that the lab knows, the present one first.
@@ -75,36 +75,35 @@ class Settings:
 def settings_of(config: object, raw: object, where: str) -> tuple[Settings, str | None]:
     """Return the settings, and the embedding model that the configuration names.
 
-    ``config`` is the plugin's configuration; ``raw`` is the whole file, which may be a host's with entries of several
-    plugins. Raise :class:`UnusableInput`, naming file, key and value, for what the plugin refuses.
+    ``config`` is the plugin's configuration; ``raw`` is the whole file. A host's file implies the plugin's default
+    model. Raise :class:`UnusableInput`, naming file, key and value, for what the plugin refuses.
     """
-    host = isinstance(raw, Mapping) and ("plugins" in raw or "entries" in raw or ENTRY in raw or PLUGIN in raw)
-    found = locate(raw, where, PLUGIN) if host else config
-    if found is None:
+    host = isinstance(raw, Mapping) and any(key in raw for key in ("plugins", "entries", PLUGIN))
+    if config is None:
         return Settings(), EMBEDDER if host else None
-    if not isinstance(found, Mapping):
-        raise UnusableInput(f"{where}: expected an object, found {json_type(found)}")
-    lab = found.get("lab", {})
+    if not isinstance(config, Mapping):
+        raise UnusableInput(f"{where}: expected an object, found {json_type(config)}")
+    lab = config.get("lab", {})
     if not isinstance(lab, Mapping):
         raise UnusableInput(f"{where}: lab: expected an object, found {json_type(lab)}")
     only_keys(lab, LAB, f"{where}: lab")
     version = lab.get("version", PRESENT)
     if version not in VERSIONS:
         raise UnusableInput(f"{where}: lab.version: expected one of {', '.join(VERSIONS)}, found {version!r}")
-    only_keys(found, ("lab", *KEYS[version]), where)
+    only_keys(config, ("lab", *KEYS[version]), where)
     defaults = Settings(version)
     most = None if version == OLD else defaults.recall_max_chars
     return (
         Settings(
             version,
-            _flag(found, "autoRecall", True, where),
-            _flag(found, "autoCapture", True, where),
-            _whole(found, "captureMaxChars", defaults.capture_max_chars, LENGTHS, where),
-            most if most is None else _whole(found, "recallMaxChars", most, LENGTHS, where),
-            _triggers(found.get("customTriggers", ()), where),
+            _flag(config, "autoRecall", True, where),
+            _flag(config, "autoCapture", True, where),
+            _whole(config, "captureMaxChars", defaults.capture_max_chars, LENGTHS, where),
+            most if most is None else _whole(config, "recallMaxChars", most, LENGTHS, where),
+            _triggers(config.get("customTriggers", ()), where),
             _whole(lab, "maxItems", CAP, (1, FETCHED), f"{where}: lab"),
         ),
-        _model(found.get("embedding"), version, where, implied=host),
+        _model(config.get("embedding"), version, where, implied=host),
     )
 
 

@@ -46,7 +46,6 @@ from lab.systems.contract import (
 from lab.systems.kit import Kit
 from lab.systems.openclaw.memory import normal_row
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 from lab.utf16 import js_length
 
 # The lowest score of a hit of auto-recall.
@@ -72,12 +71,11 @@ def make(spec: ArmSpec) -> LanceDbArm:
 
 @dataclass(frozen=True, slots=True)
 class LanceDbArm:
-    """The plugin with its settings. ``tokens``: the most that it may inject (None: no budget, as in the plugin)."""
+    """The plugin with its settings. ``embedder`` is the model that the configuration names, if any."""
 
     name: str
     settings: Settings
     embedder: str | None = None
-    tokens: int | None = None
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -108,9 +106,16 @@ class LanceDbArm:
         """False, because it searches for a changed prompt, in a table that it writes to."""
         return False
 
-    def with_tokens(self, tokens: int) -> LanceDbArm:
-        """Return the arm with a budget: up to ten memories, whole ones, until the first that does not fit."""
-        return replace(self, settings=replace(self.settings, max_items=FETCHED), tokens=tokens)
+    def query_for(self, prompt: str) -> str:
+        """Return the text that is embedded for a prompt; blank if it is not searched for (HB-21)."""
+        settings = self.settings
+        if not settings.auto_recall or js_length(prompt) < SHORTEST_PROMPT:
+            return ""
+        return prompt if settings.recall_max_chars is None else query_of(prompt, settings.recall_max_chars)
+
+    def widened(self, items: int) -> LanceDbArm:
+        """Return the arm that injects up to ``items`` memories, at most as many as the plugin fetches."""
+        return replace(self, settings=replace(self.settings, max_items=min(items, FETCHED)))
 
     def open(self, kit: Kit) -> LanceDb:
         """Open an empty table."""
@@ -143,11 +148,9 @@ class LanceDb(MemorySystem):
     def recall(self, ask: Ask) -> Recall:
         """Search for the nearest memories and inject the first few (HB-21)."""
         timer = StageTimer()
-        query = self._query(ask)
-        if not self._settings.auto_recall:
-            return self._nothing(OFF)
-        if js_length(ask.text) < SHORTEST_PROMPT or not query:
-            return self._nothing(SHORT)
+        query = self._arm.query_for(ask.text)
+        if not query:
+            return self._nothing(SHORT if self._settings.auto_recall else OFF)
         failed = next((NO_VECTOR[fault] for fault in NO_VECTOR if fault in ask.faults), None)
         if failed is None and "vector_error" in ask.faults:
             failed = "search_failed"
@@ -175,7 +178,7 @@ class LanceDb(MemorySystem):
             return Explained(
                 self._about, reasons=dict.fromkeys(relevant, str(reason)), causes=dict.fromkeys(relevant, cause)
             )
-        return explained(self._about, self._ranked(self._query(ask)), recall, relevant, self._settings)
+        return explained(self._about, self._ranked(self._arm.query_for(ask.text)), recall, relevant, self._settings)
 
     @property
     def _about(self) -> str:
@@ -187,10 +190,6 @@ class LanceDb(MemorySystem):
     @property
     def _head(self) -> dict[str, object]:
         return {"plugin": "memory-lancedb", "version": self._settings.version}
-
-    def _query(self, ask: Ask) -> str:
-        most = self._settings.recall_max_chars
-        return ask.text if most is None else query_of(ask.text, most)
 
     def _search(self, query: str, faults: Faults, timer: StageTimer) -> Found:
         view = FaultyView(self._view(query), faults)
@@ -212,22 +211,15 @@ class LanceDb(MemorySystem):
         settings = self._settings
         clean = [hit for hit in found.rows if settings.is_old or is_usable(hit[0].text)]
         chosen = [(category_in(row), row.text) for row, _, _ in clean[: settings.max_items]]
-        whole = len(chosen)
-        while chosen and self._arm.tokens is not None and tokens(self._block(chosen)) > self._arm.tokens:
-            chosen.pop()
         items = tuple(
             Item(row.key, row.text, (row.key,), score, Signals(row.id, None, row.scope, None, rank, "ranked"))
             for rank, (row, _, score) in enumerate(clean, 1)
         )
         receipt = {**self._head, "hits": found.hits, "clean": len(clean), "injected": len(chosen)}
         if not chosen:
-            receipt["reason"] = "budget" if whole else NO_HIT
-            return Recall(items, 0, "", receipt, status="skipped", evicted=whole)
+            return Recall(items, 0, "", {**receipt, "reason": NO_HIT}, status="skipped")
         log = (f"memory-lancedb: injecting {len(chosen)} memories into context",)
-        return Recall(items, len(chosen), self._block(chosen), receipt, log=log, evicted=whole - len(chosen))
-
-    def _block(self, chosen: Sequence[tuple[str, str]]) -> str:
-        return block(chosen, self._settings.recall_max_chars)
+        return Recall(items, len(chosen), block(chosen, settings.recall_max_chars), receipt, log=log)
 
 
 class SessionCapture:
@@ -348,8 +340,6 @@ def explained(
             causes[key], reasons[key] = "score", f"score {score:.3f}; the lowest is {MIN_SCORE}"
         elif not settings.is_old and not is_usable(texts[key]):
             causes[key], reasons[key] = "nothing", "it has text that the host added"
-        elif recall.evicted:
-            causes[key], reasons[key] = "budget", f"nearest {rank}; the token budget ended before it"
         else:
             causes[key], reasons[key] = "slot", f"nearest {rank}; only {settings.max_items} are injected"
     beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])

@@ -12,6 +12,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Turn
+from lab.retrieval.query_context import Retrieval
 from lab.shape import json_type, only_keys
 from lab.systems.baselines.long_context import budget_of
 from lab.systems.baselines.neutral import is_chinese, neutral
@@ -23,11 +24,14 @@ from lab.systems.contract import (
     Detail,
     Explained,
     MemorySystem,
+    Prepares,
     Recall,
+    Searches,
     SharedRetrieval,
     Writes,
 )
-from lab.systems.kit import Kit
+from lab.systems.kit import Kit, Workshop
+from lab.systems.protocols import Rephrases
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
@@ -51,7 +55,7 @@ def make(spec: ArmSpec) -> PlaceboArm:
     if not isinstance(system, str):
         raise UnusableInput(f'{spec.where}: like: expected the configuration of an arm with {{"lab": {{"arm": NAME}}}}')
     inner = make_arm(replace(spec, system=system, config=like, where=f"{spec.where}: like", raw=like))
-    return PlaceboArm(spec.name, 0, spec.seed, most, inner)
+    return LikeArm(spec.name, 0, spec.seed, most, inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +88,33 @@ class PlaceboArm:
 
     def with_tokens(self, tokens: int) -> PlaceboArm:
         """Return the arm with a text of another length."""
-        return replace(self, tokens=tokens, like=None)
+        return PlaceboArm(self.name, tokens, self.seed, self.max_items)
 
     def open(self, kit: Kit) -> Placebo:
         """Open the system, and that of the other arm."""
         return Placebo(self, kit)
+
+
+class LikeArm(PlaceboArm):
+    """Neutral text like another arm's, with everything that the other arm has prepared for it."""
+
+    @property
+    def retrieval(self) -> Any:
+        """The search settings of the other arm, or the default ones."""
+        return self.like.retrieval if isinstance(self.like, Searches) else Retrieval()
+
+    @property
+    def shares(self) -> bool:
+        """False, because a recall of this arm is one of the other arm as a whole."""
+        return False
+
+    def query_for(self, prompt: str) -> str:
+        """Return the text that the other arm embeds in place of a prompt, if any."""
+        return self.like.query_for(prompt) if isinstance(self.like, Rephrases) else ""
+
+    def prepare(self, workshop: Workshop) -> bytes | None:
+        """Return what the other arm prepares, if anything."""
+        return self.like.prepare(workshop) if isinstance(self.like, Prepares) else None
 
 
 class Placebo(MemorySystem):
