@@ -164,6 +164,20 @@ def test_tool_calls_add_search_pin_and_delete() -> None:
     assert kept.access_count == 5
 
 
+def test_tool_calls_write_into_an_explicit_scope_which_recall_does_not_search() -> None:
+    add = event("memory_add", RecordedMemory("the safe is green", scope="global"))
+    turns = (
+        said(0, "open", events=(add,)),
+        said(1, "safe"),
+        said(2, "x", events=(event("memory_search", query="safe", scope="global"),)),
+    )
+    _, answers, system = captured(*turns)
+    (document,) = system.documents.by_id.values()
+    assert document.scope == "global"
+    assert [answer.recall.items for answer in answers] == [()] * 3
+    assert document.access_count == 1
+
+
 def test_tool_calls_can_be_ignored_and_notes_are_never_injected() -> None:
     turns = (said(0, "open", events=(event("memory_add", RecordedMemory("the safe is green")),)), said(1, "safe"))
     assert not captured(*turns, tool_calls=False)[0]
