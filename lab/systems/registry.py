@@ -23,7 +23,7 @@ from lab.files import digest, sha256_file
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
-from lab.systems.openclaw.config.file import locate, read_value
+from lab.systems.openclaw.config.file import ENTRY, locate, read_value
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
@@ -42,6 +42,8 @@ BUILT_IN: dict[str, str] = {
     "rsclaw": "lab.systems.rsclaw.system:make",
 }
 BUILT_IN["auto_recall"] = "lab.systems.auto_recall.arm:make"
+# System -> name of its plugin in a host's file, where it is not the engine.
+PLUGINS = {"auto_recall": "openclaw-auto-recall"}
 
 
 @cache
@@ -127,9 +129,10 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
     return replace(info, system=spec.system, version=info.version or version_of(arm, spec.system))
 
 
-def config_in(value: Any, where: str) -> Any:
+def config_in(value: Any, where: str, system: str = "") -> Any:
     """Return the configuration of a system within a parsed file, which may be a host's file."""
-    return locate(value, where)
+    # The host's own search is no plugin.
+    return value if system == "memory_core" else locate(value, where, PLUGINS.get(system, ENTRY))
 
 
 def version_of(arm: Arm, system: str) -> str:
@@ -184,7 +187,7 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     external = _external(plain, file)
     path = None if external else Path(file) if file else shared
     raw = read_value(path) if path else None
-    config = config_in(raw, str(path)) if path else None
+    config = config_in(raw, str(path), plain) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
     if tokens is not None:
         spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
