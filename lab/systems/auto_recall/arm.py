@@ -28,6 +28,7 @@ MOST_RESULTS = 50
 STAGES, OVERFLOW = ("adjusted", "raw"), ("stop", "skip")
 SKIP = (r"^HEARTBEAT_OK\b", r"^NO_REPLY\b", r"^/(?:status|model|reset|new|approve|stop)(?:\s|$)")
 DRAFTS = (r"memory/drafts/", r"memory/draft-.*\.md$")
+_QUOTE = re.compile(r"\[/?auto-recall\]|Source: [\w/.-]+#L\d")
 _BLOCK = re.compile(rf"{re.escape(OPEN)}.*?{re.escape(CLOSE)}\s*", re.DOTALL)
 _KEYS = (
     *("maxResults", "minScore", "maxTokens", "minChars", "skipPatterns", "draftPatterns", "draftPenalty"),
@@ -162,6 +163,8 @@ class AutoRecall(FilesSystem):
         receipt = {
             "candidates": {"fts": found.fts, "vec": found.vec},
             "results": receipt_of(ranked, decisions),
+            # Results that repeat an earlier block: the echo.
+            "quoting": sum(bool(_QUOTE.search(hit.indexed.snippet)) for hit in chosen),
             "tokens": tokens(context),
         }
         dropped = sum(decision == BUDGET for decision in decisions.values())
