@@ -52,8 +52,8 @@ def embedder_of(value: object) -> str | None:
 def locate(value: object, where: str, entry: str = ENTRY) -> Any:
     """Return the plugin's configuration within a parsed value, found by the keys around it.
 
-    A value without any of these keys is returned as it is, whatever its type. ``where`` names the file in messages;
-    ``entry`` is the name of the plugin.
+    A value without any of these keys is returned as it is, whatever its type. ``where`` names the file in messages,
+    ``entry`` the plugin.
     """
     path: list[str] = []
     for key in ("plugins", "entries", entry):
