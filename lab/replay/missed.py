@@ -51,6 +51,7 @@ CAUSES = {
     "kind": "it is of a kind that is never injected",
     "slot": "it is a candidate, and other memories took the slots",
     "cut": "only the start of it is in the Working Set",
+    "snippet": "its chunk was injected, but the part shown ends before it",
     "budget": "it was selected, and the budget dropped it",
     UNKNOWN: "the system does not explain its recalls",
 }

@@ -57,7 +57,7 @@ BUILT_IN: dict[str, str] = {
     "auto_recall": "lab.systems.auto_recall.arm:make",
 }
 # Systems that are plugins of OpenClaw with a name of their own in a host's file; all others read the engine's entry.
-PLUGINS = {"memory_lancedb": "memory-lancedb"}
+PLUGINS = {"memory_lancedb": "memory-lancedb", "auto_recall": "openclaw-auto-recall"}
 
 
 @cache
@@ -150,9 +150,11 @@ def config_in(value: Any, where: str, system: str = "") -> Any:
     """
     lab = value.get("lab") if isinstance(value, Mapping) else None
     named = lab.get("arm") if isinstance(lab, Mapping) else None
-    if isinstance(named, str) and named in BUILT_IN and named not in (*_OPENCLAW, *PLUGINS):
+    name = named if isinstance(named, str) else system
+    # The host's own search is no plugin.
+    if name == "memory_core" or (name == named and named in BUILT_IN and named not in (*_OPENCLAW, *PLUGINS)):
         return value
-    return locate(value, where, PLUGINS.get(named if isinstance(named, str) else system, ENTRY))
+    return locate(value, where, PLUGINS.get(name, ENTRY))
 
 
 def version_of(arm: Arm, system: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.recordings.model import Turn
@@ -23,9 +23,12 @@ from lab.utf16 import WHITESPACE, js_length
 OPEN, CLOSE = "[auto-recall]", "[/auto-recall]"
 # The release of the host on which the plugin was developed.
 HOST = "2026.6.6"
+# The host returns at most 100 results, and the plugin fetches twice its own.
+MOST_RESULTS = 50
 STAGES, OVERFLOW = ("adjusted", "raw"), ("stop", "skip")
 SKIP = (r"^HEARTBEAT_OK\b", r"^NO_REPLY\b", r"^/(?:status|model|reset|new|approve|stop)(?:\s|$)")
 DRAFTS = (r"memory/drafts/", r"memory/draft-.*\.md$")
+_QUOTE = re.compile(r"\[/?auto-recall\]|Source: [\w/.-]+#L\d")
 _BLOCK = re.compile(rf"{re.escape(OPEN)}.*?{re.escape(CLOSE)}\s*", re.DOTALL)
 _KEYS = (
     *("maxResults", "minScore", "maxTokens", "minChars", "skipPatterns", "draftPatterns", "draftPenalty"),
@@ -76,6 +79,15 @@ class AutoRecallArm:
         missing = self.host.missing
         return ArmInfo(self.name, "auto_recall", self.depth, self.depth, config, writes=True, missing=missing)
 
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What the arm must prove. By its minimum score it may find the right memory and not inject it."""
+        return "meaning", "embedder"
+
+    def with_tokens(self, tokens: int) -> AutoRecallArm:
+        """Return the arm with another budget and as many results as fit."""
+        return replace(self, max_tokens=tokens, max_results=MOST_RESULTS)
+
     def open(self, kit: Kit) -> AutoRecall:
         """Open an empty workspace."""
         return AutoRecall(self, kit)
@@ -99,7 +111,7 @@ def make(spec: ArmSpec) -> AutoRecallArm:
         spec.name,
         read_settings({} if section is None else section, f"{where}: memorySearch", HOST),
         spec.depth,
-        max_results=spec.max_items or top.whole("maxResults", 5, 1, 50),
+        max_results=spec.max_items or top.whole("maxResults", 5, 1, MOST_RESULTS),
         min_score=top.number("minScore", 0.5, 0, 1),
         max_tokens=top.whole("maxTokens", 768, 1, 1_000_000),
         min_chars=top.whole("minChars", 10, 0, 10_000),
@@ -133,7 +145,7 @@ class AutoRecall(FilesSystem):
         if slow and arm.timeout_ms * 1_000_000 <= SLOW_NS:
             return self._failed("timeout")
         timer.stage("retrieve", self.index.sync)
-        floor = arm.min_score if arm.min_score_stage == "raw" else arm.host.min_score
+        floor = arm.min_score if arm.min_score_stage == "raw" else 0.0
         found = timer.stage(
             SEARCH, lambda: search(self.index, ask.text, 2 * arm.max_results, floor, ask.now_ms, ask.faults)
         )
@@ -143,7 +155,7 @@ class AutoRecall(FilesSystem):
     def _answer(self, ask: Ask, found: Found, timer: StageTimer) -> Recall:
         ranked = penalised(self.arm, found.results)
         chosen, decisions = timer.stage("select", lambda: fitting(self.arm, ranked))
-        self._trace = Trace(candidates=found.candidates, decisions=decisions)
+        self._trace = Trace(candidates=found.candidates, decisions=decisions, floor=self.arm.min_score)
         items, injected = items_of(chosen, [*ranked, *found.candidates], self.arm.depth)
         context = block(chosen)
         if not ask.probe:
@@ -151,6 +163,8 @@ class AutoRecall(FilesSystem):
         receipt = {
             "candidates": {"fts": found.fts, "vec": found.vec},
             "results": receipt_of(ranked, decisions),
+            # Results that repeat an earlier block: the echo.
+            "quoting": sum(bool(_QUOTE.search(hit.indexed.snippet)) for hit in chosen),
             "tokens": tokens(context),
         }
         dropped = sum(decision == BUDGET for decision in decisions.values())
@@ -163,7 +177,7 @@ class AutoRecall(FilesSystem):
         return Recall(receipt={"failed": reason}, status="degraded")
 
     def message(self, turn: Turn) -> str:
-        """Return a message as the transcript keeps it: behind the block that was injected, unless tags are removed."""
+        """Return a message as the transcript keeps it: behind the block that was injected, unless tags go (AR-8)."""
         text = super().message(turn)
         if self.arm.strip_tags:
             return _BLOCK.sub("", text)

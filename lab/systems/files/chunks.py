@@ -51,7 +51,7 @@ class Chunk(NamedTuple):
         return self.pieces[0].line, self.pieces[-1].line
 
     def shown(self, characters: int) -> tuple[Entry, ...]:
-        """Return the entries that the first ``characters`` characters of the text show, in order (HB-6).
+        """Return the entries that the first ``characters`` characters of the text show, in order (HB-7).
 
         An entry is shown if half of it is, or half of ``characters``.
         """

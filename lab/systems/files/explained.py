@@ -21,12 +21,16 @@ _CAUSES = {
 
 
 class Trace(NamedTuple):
-    """What a recall looked at: why it was skipped or failed, all candidates, and what became of the results by row."""
+    """What a recall looked at: why it was skipped or failed, all candidates, and what became of the results by row.
+
+    ``floor`` is the minimum score.
+    """
 
     skipped: str = ""
     failed: str = ""
     candidates: Sequence[Hit] = ()
     decisions: Mapping[int, str] = {}
+    floor: float = 0.0
 
 
 def explained(trace: Trace, relevant: Sequence[str], injected: Sequence[str], about: str) -> Explained:
@@ -61,7 +65,7 @@ def _reason(trace: Trace, hit: Hit | None, key: str) -> tuple[str, str]:
         return "fault", f"the search failed: {trace.failed}"
     if hit is None:
         return "depth", "no chunk with it is among the candidates of the search"
-    decision = trace.decisions.get(hit.row, "")
+    decision = trace.decisions.get(hit.row, BELOW if hit.score < trace.floor else "")
     if decision == INJECTED or all(entry.id != key for entry in hit.indexed.chunk.shown(SNIPPET)):
         return "snippet", f"{citation(hit)} holds it beyond the {SNIPPET} characters that a result shows"
     cause, text = _CAUSES[decision]

@@ -56,8 +56,8 @@ def search(index: FileIndex, text: str, limit: int, min_score: float, now_ms: in
     settings, release = index.settings, index.settings.release
     depth = min(MOST_CANDIDATES, release.candidates or limit * CANDIDATES_PER_RESULT)
     text = text.strip()
-    by_words = {} if "fts_error" in faults else _words(index, text, depth)
     no_vector = any(fault in faults for fault in NO_VECTOR)
+    by_words = {} if "fts_error" in faults else _words(index, text, depth, by_keywords=release.keywords or no_vector)
     near = [] if no_vector or "vector_error" in faults or not text else index.by_meaning(text, depth)
     vectors = {row: (rank, cosine) for rank, (row, cosine) in enumerate(near, 1)}
     fts_ranks = {row: rank for rank, row in enumerate(by_words, 1)}
@@ -76,7 +76,7 @@ def search(index: FileIndex, text: str, limit: int, min_score: float, now_ms: in
     return Found(_selected(hits, limit, min_score, settings, no_vector=no_vector), hits, len(by_words), len(vectors))
 
 
-def _words(index: FileIndex, text: str, depth: int) -> dict[int, float]:
+def _words(index: FileIndex, text: str, depth: int, *, by_keywords: bool) -> dict[int, float]:
     """Return the scores of the chunks that hold the words, best first, at most ``depth``."""
     settings, query = index.settings, query_words(text)
     scores: dict[int, float] = {}
@@ -87,10 +87,10 @@ def _words(index: FileIndex, text: str, depth: int) -> dict[int, float]:
         match = match_of([word for word in words if word not in short])
         for row, bm25 in index.by_words(match, short, depth) if words else ():
             score = bm25 / (1 + bm25) if bm25 > 0 else 0.0
-            if settings.release.keywords and match:
+            if by_keywords and match:
                 score = min(1.0, score + _coverage(index.chunks[row], frozenset(query)))
             scores[row] = max(scores.get(row, 0.0), score)
-        if words is query and settings.release.keywords and len(scores) < depth:
+        if words is query and by_keywords and len(scores) < depth:
             queries = [query_words(word) for word in keywords(text, settings.tokenizer)]
     best = sorted(scores, key=lambda row: (-scores[row], index.chunks[row].order))[:depth]
     return {row: scores[row] for row in best}

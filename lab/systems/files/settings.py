@@ -183,11 +183,11 @@ def read_settings(value: object, where: str, version: str) -> Settings:
 
 
 def host_section(raw: object) -> Any:
-    """Return the section of the memory search in the parsed file of a host, new or old; None if there is none."""
+    """Return the section of the memory search in a host's parsed file, new or old; None if it is no such file."""
     for path in (("memory", "search"), ("agents", "defaults", "memorySearch")):
         value: Any = raw
         for key in path:
             value = value.get(key) if isinstance(value, Mapping) else None
         if value is not None:
             return value
-    return None
+    return {} if isinstance(raw, Mapping) and raw.keys() & {"agents", "gateway", "models", "plugins"} else None
