@@ -215,12 +215,14 @@ def make_plan(
     judged: bool = True,
     arms: Sequence[Mapping[str, Any]] | None = None,
     made: Mapping[str, Arm] | None = None,
+    cached: bool = False,
 ) -> Plan:
     """Read the recordings and the golden set of a request, check its arguments, and decide defaults.
 
     Without ``judged`` no golden set is read and the probes of recordings are ignored. ``arms`` are descriptions of arms
     in a manifest that replace their configuration files, with recorded answers of external systems; ``made`` are
-    existing arms by name. Raises :class:`UnusableInput` for unusable arguments or files.
+    existing arms by name. ``cached``: memories from an address are read from the cache. Raises :class:`UnusableInput`
+    for unusable arguments or files.
     """
     choices = (
         ("store", request.store, STORES),
@@ -254,7 +256,7 @@ def make_plan(
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     vectors = None
     if request.memories_from is not None:
-        stored = read_stored(Path(request.memories_from), vectors=request.vectors == "stored")
+        stored = read_stored(request.memories_from, vectors=request.vectors == "stored", cached=cached)
         library, vectors = with_stored(library, stored), stored.vectors
     golden_path = golden_beside(Path(request.path)) if request.golden is None else Path(request.golden)
     if not judged:
@@ -346,7 +348,7 @@ def plan_of(run: RunDirectory) -> Plan:
     the manifest may come from others, and names the address that texts and API key would be sent to.
     """
     arms = [to_json(arm) for arm in run.manifest.resolved.arms]
-    plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms)
+    plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms, cached=True)
     if plan.run_key() != run.manifest.run_key:
         raise UnusableInput(
             f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "

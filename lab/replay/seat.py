@@ -147,11 +147,13 @@ class Seat:
         return self._guarded("observe", observed) or NOTHING
 
     def close(self) -> None:
-        """Close the system and remove its folder; errors no longer affect results."""
-        system = self.system
-        if system is not None:
-            self._guarded("close", system.close)
-        self._kit.close()
+        """Close the system, a broken one too, and remove its folder; errors no longer affect results."""
+        system, self.broken = self.system, None
+        try:
+            if system is not None:
+                self._guarded("close", system.close)
+        finally:
+            self._kit.close()
 
     def _selected(self, ask: Ask, candidates: Candidates) -> Recall:
         shared = self.shared

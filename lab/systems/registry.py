@@ -33,15 +33,16 @@ GROUP = "recall_lab.systems"
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
-_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
+_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim", "memory_core")
 # Name -> "module:function" that makes the arm.
 BUILT_IN: dict[str, str] = {
     **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
     **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
     "external": "lab.systems.external.arm:make",
+    "rsclaw": "lab.systems.rsclaw.system:make",
     "plugin": "lab.systems.external.plugin:make",
+    "auto_recall": "lab.systems.auto_recall.arm:make",
 }
-BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache

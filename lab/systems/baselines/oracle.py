@@ -11,4 +11,4 @@ def rank(question: Question) -> Ranking:
     return by_score([(float(grades[row.key]), row) for row in question.pool if row.key in grades], question.depth)
 
 
-make = factory(Baseline("oracle", rank, needs_gold=True))
+make = factory(Baseline("oracle", rank, needs_gold=True, claims=("gold",)))

@@ -162,7 +162,8 @@ def _not_answering(error: HostFailed, settings: HostSettings, spec: ArmSpec, err
     if error.kind == "died" and error.place == "exit 127":
         return UnusableInput(f"{spec.where}: {settings.command[0]!r} cannot be started; give an executable file")
     last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
-    said = f"; its stderr ends: {redact_all(last)[:_SHOWN]}" if last.isprintable() and last else ""
+    # Of a host that was stopped, stderr tells no more than that.
+    said = f"; its stderr ends: {redact_all(last)[:_SHOWN]}" if error.kind == "died" and last.isprintable() else ""
     remedy = {
         "http_401": "; name the variable with its key under key_env in the arm's file",
         "http_403": "; name the variable with its key under key_env in the arm's file",
