@@ -4,7 +4,14 @@ import { shown } from "./shown.js";
 import crypto from "node:crypto";
 
 const rows: { id: string; text: string; at: number }[] = [];
-class Words { constructor(private readonly text: string) {} has(word: string) { return this.text.includes(word); } }
+class Prompt {
+  constructor(private readonly text: string) {}
+  // The first word of a row, or three long ones.
+  asks(row: string) {
+    const words = row.split(/\W+/);
+    return this.text.includes(words[0]) || words.filter((word) => word.length > 4 && this.text.includes(word)).length > 2;
+  }
+}
 
 export default definePluginEntry({
   id: "pebble",
@@ -26,7 +33,7 @@ export default definePluginEntry({
       if (event.prompt === "throw") throw new Error("no");
       if (event.prompt === "warn") api.logger.warn("half of it failed");
       if (event.prompt === "where") return { prependContext: `${ctx.sessionKey} ${event.messages.length}` };
-      const found = rows.filter((row) => new Words(event.prompt).has(row.text.split(" ")[0]));
+      const found = rows.filter((row) => new Prompt(event.prompt).asks(row.text));
       if (found.length) return { prependContext: found.map((row, n) => `${n + 1}. [fact] ${shown(row.text)}`).join("\n") };
     });
     api.on("agent_end", (event: any) => {
