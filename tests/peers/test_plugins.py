@@ -50,7 +50,8 @@ def recording(tmp_path: Path) -> str:
         for at, (role, text) in enumerate(SAID)
     ]
     memories = [
-        {"kind": "memory", "key": f"songs/m{at}", "text": text, "category": "preference"} for at, text in enumerate(KEPT)
+        {"kind": "memory", "key": f"songs/m{at}", "text": text, "category": "preference"}
+        for at, text in enumerate(KEPT)
     ]
     path = tmp_path / "songs.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines[:2], *memories, *lines[2:]]), "utf-8")
