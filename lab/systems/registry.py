@@ -23,7 +23,7 @@ from lab.files import digest, sha256_file
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
-from lab.systems.openclaw.config.file import locate, read_value
+from lab.systems.openclaw.config.file import ENTRY, locate, read_value
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
@@ -33,7 +33,20 @@ GROUP = "recall_lab.systems"
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
-_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim", "memory_core")
+_BASELINES = (
+    "vector",
+    "bm25",
+    "hybrid",
+    "recency",
+    "none",
+    "random",
+    "oracle",
+    "verbatim",
+    "memory_lancedb",
+    "long_context",
+    "placebo",
+    "memory_core",
+)
 # Name -> "module:function" that makes the arm.
 BUILT_IN: dict[str, str] = {
     **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
@@ -43,6 +56,8 @@ BUILT_IN: dict[str, str] = {
     "plugin": "lab.systems.external.plugin:make",
     "auto_recall": "lab.systems.auto_recall.arm:make",
 }
+# Systems that are plugins of OpenClaw with a name of their own in a host's file; all others read the engine's entry.
+PLUGINS = {"memory_lancedb": "memory-lancedb"}
 
 
 @cache
@@ -128,16 +143,16 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
     return replace(info, system=spec.system, version=info.version or version_of(arm, spec.system))
 
 
-def config_in(value: Any, where: str) -> Any:
-    """Return the configuration of a system within a parsed file, which may be a host's file.
+def config_in(value: Any, where: str, system: str = "") -> Any:
+    """Return the configuration of a system within a parsed file, which may be a host's file with several plugins.
 
-    A file for another system than the plugin's reimplementation has its configuration at the top.
+    A file for another system than a reimplemented plugin has its configuration at the top.
     """
     lab = value.get("lab") if isinstance(value, Mapping) else None
-    system = lab.get("arm") if isinstance(lab, Mapping) else None
-    if isinstance(system, str) and system in BUILT_IN and system not in _OPENCLAW:
+    named = lab.get("arm") if isinstance(lab, Mapping) else None
+    if isinstance(named, str) and named in BUILT_IN and named not in (*_OPENCLAW, *PLUGINS):
         return value
-    return locate(value, where)
+    return locate(value, where, PLUGINS.get(named if isinstance(named, str) else system, ENTRY))
 
 
 def version_of(arm: Arm, system: str) -> str:
@@ -192,7 +207,7 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     external = _external(plain, file)
     path = None if external else Path(file) if file else shared
     raw = read_value(path) if path else None
-    config = config_in(raw, str(path)) if path else None
+    config = config_in(raw, str(path), plain) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
     if tokens is not None:
         spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
