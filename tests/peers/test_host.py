@@ -90,14 +90,14 @@ def test_host_maps_keys_to_the_ids_that_the_block_names(start: Start) -> None:
 
 
 def test_host_waits_for_what_a_plugin_stores_after_it_answered(start: Start) -> None:
-    plugin = start(captures=True)
+    plugin = start({"messages": "turn"}, captures=True)
     assert turn(plugin, "u1", "user", "Kiln at 900") == {}
     (created,) = turn(plugin, "a1", "assistant", "Noted.")["created"]
     assert (created["text"], created["sources"]) == ("Kiln at 900", ["u1"])
     assert turn(plugin, "a2", "assistant", "And more.") == {}
     # Without an answer, a prompt ends with the next one.
     assert turn(plugin, "u2", "user", "Harbour at 8") == {}
-    (created,) = turn(plugin, "u3", "user", "Ledger at 9")["created"]
+    (created,) = turn(plugin, "u3", "user", "Ledger at 9", session="next")["created"]
     assert (created["text"], created["sources"]) == ("Harbour at 8", ["u2"])
     assert plugin.ask("prove")["embedded"] == 2
 
@@ -152,8 +152,24 @@ def test_host_tells_a_degraded_recall(start: Start, prompt: str, reason: str) ->
 
 def test_host_gives_a_probe_a_session_of_its_own(start: Start) -> None:
     plugin = start()
-    texts = [recall(plugin, "where", probe=probe)["context"] for probe in (False, True, False, True)]
-    assert texts == ["agent:main:s 0", "agent:main:probe-t1 0", "agent:main:s 1", "agent:main:probe-t1 0"]
+    texts = [recall(plugin, "where", probe=probe)["context"] for probe in (False, True)]
+    assert texts == ["agent:main:s 0", "agent:main:probe-t1 0"]
+    turn(plugin, "u1", "user", "where")
+    turn(plugin, "a1", "assistant", "here")
+    turn(plugin, "x1", "tool", "no message")
+    turn(plugin, "u2", "user", "where", session="other")
+    texts = [recall(plugin, "where", probe=probe)["context"] for probe in (False, True)]
+    assert texts == ["agent:main:s 2", "agent:main:probe-t1 0"]
+
+
+@pytest.mark.parametrize(("messages", "kept"), [("session", "Kiln at 900"), ("turn", "Harbour at 8")])
+def test_host_ends_a_turn_with_the_messages_of_its_session(start: Start, messages: str, kept: str) -> None:
+    plugin = start({"messages": messages}, captures=True)
+    said = [("user", "Kiln at 900"), ("assistant", "Noted."), ("user", "Harbour at 8"), ("assistant", "Noted.")]
+    for at, (role, text) in enumerate(said):
+        found = turn(plugin, f"t{at}", role, text)
+    # The plugin keeps the first message that it is given.
+    assert found["created"][0]["text"] == kept
 
 
 @pytest.mark.parametrize(
