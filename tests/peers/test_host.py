@@ -95,10 +95,11 @@ def test_host_waits_for_what_a_plugin_stores_after_it_answered(start: Start) -> 
     (created,) = turn(plugin, "a1", "assistant", "Noted.")["created"]
     assert (created["text"], created["sources"]) == ("Kiln at 900", ["u1"])
     assert turn(plugin, "a2", "assistant", "And more.") == {}
-    # Without an answer, a prompt ends with the next one.
+    # A prompt without an answer was a failed run, whatever another session says next.
     assert turn(plugin, "u2", "user", "Harbour at 8") == {}
-    (created,) = turn(plugin, "u3", "user", "Ledger at 9", session="next")["created"]
-    assert (created["text"], created["sources"]) == ("Harbour at 8", ["u2"])
+    assert turn(plugin, "u3", "user", "Ledger at 9", session="next") == {}
+    (created,) = turn(plugin, "a3", "assistant", "Noted.", session="next")["created"]
+    assert (created["text"], created["sources"]) == ("Ledger at 9", ["u3"])
     assert plugin.ask("prove")["embedded"] == 2
 
 

@@ -1,8 +1,12 @@
-"""An OpenClaw memory plugin as an arm, run as it is by the lab's Node host (EX-32).
+"""An OpenClaw memory plugin as an arm, run as it is by the lab's Node host.
 
 ``--arm NAME=plugin:FOLDER``, or a file ``{"lab": {"arm": "plugin"}, "plugin": FOLDER, "config": {…}}``. The folder
 holds the plugin with its packages. ``openclaw/presets`` has a configuration for plugins that the lab knows by their id;
-what the file says overrides it.
+what the file says overrides it (EX-43).
+
+The host consists of ``openclaw/host.mjs`` (the protocol, recall, capturing and evidence: EX-41, EX-42, EX-44),
+``plugin.mjs`` (loading and the host's API: EX-32, EX-37), ``world.mjs`` (home, time, chance and network: EX-33, EX-34,
+EX-35, EX-36), ``store.mjs`` (memories in and out: EX-38, EX-39) and ``block.mjs`` (which memories a text names: EX-40).
 """
 
 from __future__ import annotations

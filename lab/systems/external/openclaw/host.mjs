@@ -35,7 +35,7 @@ class Refused extends Error {
 class Host {
   #lanes = {};
   #history = new Map();
-  #open = null;
+  #open = new Set();
 
   async hello(request) {
     const settings = request.settings ?? {};
@@ -149,17 +149,15 @@ class Host {
     this.world.now = now_ms;
     const said = this.#said(turn.session);
     if (!["user", "assistant"].includes(turn.role)) return {};
-    // A turn ends with its first answer; without one, with the next prompt, or at once where nobody answers.
-    const ended = [];
-    if (turn.role === "user" && this.#open) ended.push([...this.#open]);
     said.push(turn);
-    if (turn.role === "user" ? !this.replies : this.#open) ended.push([...said]);
-    this.#open = turn.role === "user" && this.replies ? said : null;
-    if (!this.captures || !ended.length) return {};
+    // A turn ends with its first answer, or at once where nobody answers. A prompt without one was a failed run.
+    const ended = turn.role === "user" ? !this.replies : this.#open.delete(turn.session);
+    if (turn.role === "user" && this.replies) this.#open.add(turn.session);
+    if (!this.captures || !ended) return {};
     this.world.taken();
-    for (const turns of ended) await this.#end(turns);
+    await this.#end(said);
     const settled = await this.#settled();
-    const changes = await this.store.changes((text) => sourcesOf(text, ended.at(-1)));
+    const changes = await this.store.changes((text) => sourcesOf(text, said));
     const log = this.world.taken().map(([level, one]) => `${level} ${one}`);
     return { ...changes, log: settled ? log : [...log, "warn lab: the plugin did not settle"] };
   }

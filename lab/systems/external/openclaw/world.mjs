@@ -60,7 +60,7 @@ export class World {
   }
 
   // Wait until no request has been under way, and nothing has been logged, for `quiet` milliseconds; at most `most`.
-  // Some plugins answer before they have stored (EX-41).
+  // Some plugins answer before they have stored (EX-42).
   async settle({ quiet, most }) {
     const began = performance.now();
     let seen = this.#activity;
