@@ -65,9 +65,9 @@ class EmbeddingServer:
     """The endpoint of one client: a base URL of its own, with counters.
 
     ``url`` ends in ``/v1``. Vectors have ``dimension`` numbers (None: the embedder's), or as many as the field
-    ``dimensions`` of a request says: zeros at their end, which change neither a cosine nor a distance (EX-31). Every text is
-    embedded as a document, because the protocol knows no roles. Raises :class:`UnusableInput` for a ``dimension``
-    below the embedder's.
+    ``dimensions`` of a request says: zeros at their end, which change neither a cosine nor a distance (EX-31). Every
+    text is embedded as a document, because the protocol knows no roles. Raises :class:`UnusableInput` for a
+    ``dimension`` below the embedder's.
 
     ``requests`` and ``asked`` (texts) count what was answered with vectors. ``faults`` are injected faults that the
     answers obey, such as ``embedder_down``. ``error`` is an error of the lab's embedder, if one occurred: what the

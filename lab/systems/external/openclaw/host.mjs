@@ -14,7 +14,7 @@ import { Store } from "./store.mjs";
 import { World } from "./world.mjs";
 
 const KNOWN = [
-  "plugin", "config", "keys", "model", "needs", "claims", "cutoff", "depth", "maxItemsAt", "probes", "stateful", "hooks", "messages", "scopeTag",
+  "plugin", "config", "keys", "model", "needs", "claims", "cutoff", "depth", "maxItemsAt", "probes", "stateful", "hooks", "messages", "text", "scopeTag",
   "importance", "receipt", "settle", "openclaw", "standIns", "processes",
 ];
 const PROMPT_HOOKS = ["before_prompt_build", "before_agent_start"];
@@ -90,7 +90,8 @@ class Host {
   async remember({ now_ms, memories }) {
     this.world.now = now_ms;
     if (!this.store.takes) throw new Refused("unsupported", "no tool of the plugin stores a memory");
-    const ids = await this.store.remember(memories);
+    const stored = this.settings.text ?? "text";
+    const ids = await this.store.remember(memories.map((memory) => ({ ...memory, text: memory[stored] })));
     await this.#settled();
     return { ids };
   }
