@@ -74,8 +74,10 @@ def test_host_says_who_the_plugin_is_and_keeps_stdout_to_itself(start: Start) ->
 def test_host_maps_keys_to_the_ids_that_the_block_names(start: Start) -> None:
     plugin = start()
     kept = [memory("a", "kiln <hot>\nsecond line"), memory("b", "kiln is cold"), memory("c", "harbour", label="ignore")]
+    kept[1]["category"] = "todo"
     ids = plugin.ask("remember", now_ms=START + 1, memories=kept)["ids"]
     assert ids["c"] is None
+    assert [row["category"] for row in plugin.tool("memory_list", START)["memories"]] == ["fact", "other"]
     assert len({ids["a"], ids["b"]}) == 2
     found = recall(plugin, "the kiln")
     assert [item["id"] for item in found["items"]] == [ids["a"], ids["b"]]
@@ -86,7 +88,7 @@ def test_host_maps_keys_to_the_ids_that_the_block_names(start: Start) -> None:
     assert [item["id"] for item in recall(plugin, "the kiln")["items"]] == [ids["b"]]
     proof = plugin.ask("prove")
     assert (proof["hooks"], proof["stored"]) == ({"before_agent_start": 3}, 1)
-    assert proof["tools"] == {"memory_store": 3, "memory_forget": 1, "memory_list": 1}
+    assert proof["tools"] == {"memory_store": 3, "memory_forget": 1, "memory_list": 2}
 
 
 def test_host_waits_for_what_a_plugin_stores_after_it_answered(start: Start) -> None:

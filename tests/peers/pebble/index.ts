@@ -3,7 +3,7 @@ import { definePluginEntry, neverCalled, type OpenClawPluginApi } from "openclaw
 import { shown } from "./shown.js";
 import crypto from "node:crypto";
 
-const rows: { id: string; text: string; at: number }[] = [];
+const rows: { id: string; text: string; at: number; category: string }[] = [];
 class Prompt {
   constructor(private readonly text: string) {}
   // The first word of a row, or three long ones.
@@ -20,9 +20,18 @@ export default definePluginEntry({
     process.stdout.write("printed as well\n");
     api.registerCommand?.({ name: "pebbles" });
     api.registerService({ id: "pebble", start: ({ stateDir }) => api.logger.info(`state ${stateDir.startsWith(process.env.HOME!)}`) });
-    const keep = (text: string) => { const id = crypto.randomUUID(); rows.push({ id, text, at: Date.now() }); return id; };
-    api.registerTool({ name: "memory_store", execute: async (_: string, { text, importance }: any) =>
-      ({ details: importance === 0.3 ? { action: "ignored" } : { id: keep(text) } }) });
+    const keep = (text: string, category = "fact") => {
+      const id = crypto.randomUUID();
+      rows.push({ id, text, at: Date.now(), category });
+      return id;
+    };
+    const category = { type: "string", enum: ["fact", "other"] };
+    api.registerTool({
+      name: "memory_store",
+      parameters: { type: "object", properties: { text: { type: "string" }, category } },
+      execute: async (_: string, { text, importance, category }: any) =>
+        ({ details: importance === 0.3 ? { action: "ignored" } : { id: keep(text, category) } }),
+    });
     api.registerTool({ name: "memory_list", execute: async () => ({ details: { memories: rows } }) });
     api.registerTool({ name: "memory_forget", execute: async (_: string, { memoryId }: any) => {
       rows.splice(rows.findIndex((row) => row.id === memoryId), 1);
