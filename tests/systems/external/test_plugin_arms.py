@@ -69,7 +69,8 @@ def test_what_a_manifest_holds_is_not_resolved_again(resolved: list[ArmSpec]) ->
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "live.json: plugin: expected"),
+        ({}, "live.json: plugin needs a folder: --arm NAME=plugin:FOLDER, or a file with the key plugin"),
+        ({"plugin": 3}, "live.json: plugin: expected"),
         ({"plugin": "gone"}, "no such folder"),
         ({"plugin": ".", "confg": {}}, "live.json: unknown key 'confg'"),
         ({"plugin": "."}, "no plugin there: it has neither openclaw.plugin.json nor package.json"),

@@ -1,4 +1,4 @@
-// Memories in and out of a plugin's own store, by its own tools (EX-38, EX-39).
+// Memories in and out of a plugin's own store, by its own tools (EX-33, EX-34).
 import fs from "node:fs";
 import path from "node:path";
 
