@@ -40,7 +40,7 @@ def make(spec: ArmSpec) -> external.ExternalArm:
     Raises :class:`UnusableInput` for unusable settings or a folder without a plugin, and :class:`CannotMeasure` without
     a Node that can run it.
     """
-    if spec.config is None or "plugin" not in spec.config and "exec" not in spec.config:
+    if spec.config is None or ("plugin" not in spec.config and "exec" not in spec.config):
         raise UnusableInput(
             f"{spec.where}: plugin needs a folder: --arm NAME=plugin:FOLDER, or a file with the key plugin"
         )
