@@ -207,6 +207,34 @@ def test_host_takes_settings_from_the_file(start: Start, tmp_path: Path) -> None
     assert start(settings).about["cutoff"] == 7
 
 
+def test_host_ranks_what_a_receipt_lists_below_what_the_text_names(start: Start) -> None:
+    plugin = start({"config": {"url": "{embedder.url}", "receipts": True, "most": 1}})
+    kept = [memory("a", "kiln at 9"), memory("b", "kiln at 8"), memory("c", "harbour")]
+    ids = plugin.ask("remember", now_ms=START + 1, memories=kept)["ids"]
+    found = recall(plugin, "kiln")
+    assert [item["id"] for item in found["items"]] == [ids["a"], ids["b"]]
+    assert [item["fts_rank"] for item in found["items"]] == [1, 2]
+    assert (found["injected"], found["receipt"]["fusedTop"], found["log"]) == (1, [ids["a"], ids["b"]], [])
+    assert found["receipt_text"].startswith('{"fusedTop":["')
+    assert recall(plugin, "nothing")["status"] == "skipped"
+    assert plugin.ask("prove")["lanes"] == {"fts": 1, "vec": 0}
+
+
+def test_host_runs_the_hook_of_present_hosts_or_both(start: Start) -> None:
+    config = {"config": {"url": "{embedder.url}", "both": True}}
+    assert recall(start(config), "echo")["context"] == "first\n\nlast"
+    assert recall(start(config | {"hooks": "both"}), "echo")["context"] == "first\n\nlast\n\nsaid echo"
+
+
+def test_host_names_the_scope_where_it_is_given(start: Start) -> None:
+    plugin = start({"scopeTag": "[SCOPE: {scope}] "})
+    asked = {"turn": "t", "text": "x", "scope": "oak", "session": "s", "probe": True, "now_ms": START}
+    plain = plugin.ask("recall", scoping="tags", **(asked | {"text": "echo"}))["context"]
+    assert plain == "said echo"
+    plugin = start({"scopeTag": "echo [{scope}] "})
+    assert plugin.ask("recall", scoping="given", **asked)["context"] == "said echo [oak] x"
+
+
 def test_block_tells_rows_with_one_text_apart(start: Start, tmp_path: Path) -> None:
     """The matching by text, through the host: category first, then the receipt, then age."""
     plugin = start()

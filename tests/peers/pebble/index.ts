@@ -42,9 +42,19 @@ export default definePluginEntry({
       if (event.prompt === "throw") throw new Error("no");
       if (event.prompt === "warn") api.logger.warn("half of it failed");
       if (event.prompt === "where") return { prependContext: `${ctx.sessionKey} ${event.messages.length}` };
-      const found = rows.filter((row) => new Prompt(event.prompt).asks(row.text));
+      if (event.prompt.startsWith("echo")) return { prependContext: `said ${event.prompt}` };
+      const asked = rows.filter((row) => new Prompt(event.prompt).asks(row.text));
+      const found = asked.slice(0, api.pluginConfig.most ?? asked.length);
+      if (api.pluginConfig.receipts) {
+        const receipt = { fusedTop: asked.map((row) => row.id), ftsTop: asked.map((row) => ({ id: row.id })), skipped: !asked.length };
+        api.logger.info(`pebble:autoRecall.receipt ${JSON.stringify(receipt)}`);
+      }
       if (found.length) return { prependContext: found.map((row, n) => `${n + 1}. [fact] ${shown(row.text)}`).join("\n") };
     });
+    if (api.pluginConfig.both) {
+      api.on("before_prompt_build", () => ({ prependContext: "last" }));
+      api.on("before_prompt_build", async () => ({ prependContext: "first" }), { priority: 5 });
+    }
     api.on("agent_end", (event: any) => {
       if (!event.success) return;
       const [said] = event.messages.filter((one: any) => one.role === "user");
