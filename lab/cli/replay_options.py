@@ -125,7 +125,7 @@ def _arm_option(default: str) -> Any:
     shown = f" [default: {default}]" if default else ""
     about = (
         "An arm; NAME=FILE for one with its own configuration; NAME=exec:COMMAND or NAME=http:URL for an external "
-        f"system. Repeat for more.{shown}"
+        f"system; NAME=plugin:FOLDER for an OpenClaw plugin. Repeat for more.{shown}"
     )
     return Annotated[list[str] | None, typer.Option("--arm", help=about)]
 

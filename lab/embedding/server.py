@@ -1,6 +1,6 @@
 """An OpenAI-compatible embedding endpoint on loopback that answers with the lab's own vectors.
 
-A memory system in another process embeds its texts here, so that it and the lab's systems use equal vectors (EX-30).
+A memory system in another process embeds its texts here, so that it and the lab's systems use equal vectors (EX-25).
 The process has one HTTP server, with a thread of its own, while at least one :class:`EmbeddingServer` is open. Each
 counts the requests of one client: evidence that a system asked the embedder that it was given.
 """
@@ -65,9 +65,9 @@ class EmbeddingServer:
     """The endpoint of one client: a base URL of its own, with counters.
 
     ``url`` ends in ``/v1``. Vectors have ``dimension`` numbers (None: the embedder's), or as many as the field
-    ``dimensions`` of a request says: zeros at their end, which change neither a cosine nor a distance. Every text is
-    embedded as a document, because the protocol knows no roles. Raises :class:`UnusableInput` for a ``dimension``
-    below the embedder's.
+    ``dimensions`` of a request says: zeros at their end, which change neither a cosine nor a distance (EX-26). Every
+    text is embedded as a document, because the protocol knows no roles. Raises :class:`UnusableInput` for a
+    ``dimension`` below the embedder's.
 
     ``requests`` and ``asked`` (texts) count what was answered with vectors. ``faults`` are injected faults that the
     answers obey, such as ``embedder_down``. ``error`` is an error of the lab's embedder, if one occurred: what the

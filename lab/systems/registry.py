@@ -181,7 +181,7 @@ def _sources(module: str) -> str:
 def parse_arms(
     texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
 ) -> tuple[ArmSpec, ...]:
-    """Parse ``NAME``, ``NAME=FILE``, ``NAME=exec:COMMAND`` or ``NAME=http:URL``.
+    """Parse ``NAME``, ``NAME=FILE``, ``NAME=exec:COMMAND``, ``NAME=http:URL`` or ``NAME=plugin:FOLDER``.
 
     ``shared`` is the configuration of arms without a file.
 

@@ -1,6 +1,6 @@
 """Install Node and the plugins from their registry: ``python install.py FOLDER``. Imports only the standard library.
 
-What is there already is kept. Nothing is built: mem0's native SQLite is replaced by Node's own (EX-37).
+What is there already is kept. Nothing is built: mem0's native SQLite is replaced by Node's own (EX-32).
 """
 
 from __future__ import annotations

@@ -74,8 +74,10 @@ def test_host_says_who_the_plugin_is_and_keeps_stdout_to_itself(start: Start) ->
 def test_host_maps_keys_to_the_ids_that_the_block_names(start: Start) -> None:
     plugin = start()
     kept = [memory("a", "kiln <hot>\nsecond line"), memory("b", "kiln is cold"), memory("c", "harbour", label="ignore")]
+    kept[1]["category"] = "todo"
     ids = plugin.ask("remember", now_ms=START + 1, memories=kept)["ids"]
     assert ids["c"] is None
+    assert [row["category"] for row in plugin.tool("memory_list", START)["memories"]] == ["fact", "other"]
     assert len({ids["a"], ids["b"]}) == 2
     found = recall(plugin, "the kiln")
     assert [item["id"] for item in found["items"]] == [ids["a"], ids["b"]]
@@ -86,19 +88,20 @@ def test_host_maps_keys_to_the_ids_that_the_block_names(start: Start) -> None:
     assert [item["id"] for item in recall(plugin, "the kiln")["items"]] == [ids["b"]]
     proof = plugin.ask("prove")
     assert (proof["hooks"], proof["stored"]) == ({"before_agent_start": 3}, 1)
-    assert proof["tools"] == {"memory_store": 3, "memory_forget": 1, "memory_list": 1}
+    assert proof["tools"] == {"memory_store": 3, "memory_forget": 1, "memory_list": 2}
 
 
 def test_host_waits_for_what_a_plugin_stores_after_it_answered(start: Start) -> None:
-    plugin = start(captures=True)
+    plugin = start({"messages": "turn"}, captures=True)
     assert turn(plugin, "u1", "user", "Kiln at 900") == {}
     (created,) = turn(plugin, "a1", "assistant", "Noted.")["created"]
     assert (created["text"], created["sources"]) == ("Kiln at 900", ["u1"])
     assert turn(plugin, "a2", "assistant", "And more.") == {}
-    # Without an answer, a prompt ends with the next one.
+    # A prompt without an answer was a failed run, whatever another session says next.
     assert turn(plugin, "u2", "user", "Harbour at 8") == {}
-    (created,) = turn(plugin, "u3", "user", "Ledger at 9")["created"]
-    assert (created["text"], created["sources"]) == ("Harbour at 8", ["u2"])
+    assert turn(plugin, "u3", "user", "Ledger at 9", session="next") == {}
+    (created,) = turn(plugin, "a3", "assistant", "Noted.", session="next")["created"]
+    assert (created["text"], created["sources"]) == ("Ledger at 9", ["u3"])
     assert plugin.ask("prove")["embedded"] == 2
 
 
@@ -152,8 +155,24 @@ def test_host_tells_a_degraded_recall(start: Start, prompt: str, reason: str) ->
 
 def test_host_gives_a_probe_a_session_of_its_own(start: Start) -> None:
     plugin = start()
-    texts = [recall(plugin, "where", probe=probe)["context"] for probe in (False, True, False, True)]
-    assert texts == ["agent:main:s 0", "agent:main:probe-t1 0", "agent:main:s 1", "agent:main:probe-t1 0"]
+    texts = [recall(plugin, "where", probe=probe)["context"] for probe in (False, True)]
+    assert texts == ["agent:main:s 0", "agent:main:probe-t1 0"]
+    turn(plugin, "u1", "user", "where")
+    turn(plugin, "a1", "assistant", "here")
+    turn(plugin, "x1", "tool", "no message")
+    turn(plugin, "u2", "user", "where", session="other")
+    texts = [recall(plugin, "where", probe=probe)["context"] for probe in (False, True)]
+    assert texts == ["agent:main:s 2", "agent:main:probe-t1 0"]
+
+
+@pytest.mark.parametrize(("messages", "kept"), [("session", "Kiln at 900"), ("turn", "Harbour at 8")])
+def test_host_ends_a_turn_with_the_messages_of_its_session(start: Start, messages: str, kept: str) -> None:
+    plugin = start({"messages": messages}, captures=True)
+    said = [("user", "Kiln at 900"), ("assistant", "Noted."), ("user", "Harbour at 8"), ("assistant", "Noted.")]
+    for at, (role, text) in enumerate(said):
+        found = turn(plugin, f"t{at}", role, text)
+    # The plugin keeps the first message that it is given.
+    assert found["created"][0]["text"] == kept
 
 
 @pytest.mark.parametrize(
@@ -186,6 +205,34 @@ def test_host_takes_settings_from_the_file(start: Start, tmp_path: Path) -> None
     real = start(settings | {"model": model}, max_items=3)
     assert (real.about["needs"], real.about["cutoff"], real.about["probes"]) == (["embedder"], 3, "same")
     assert start(settings).about["cutoff"] == 7
+
+
+def test_host_ranks_what_a_receipt_lists_below_what_the_text_names(start: Start) -> None:
+    plugin = start({"config": {"url": "{embedder.url}", "receipts": True, "most": 1}})
+    kept = [memory("a", "kiln at 9"), memory("b", "kiln at 8"), memory("c", "harbour")]
+    ids = plugin.ask("remember", now_ms=START + 1, memories=kept)["ids"]
+    found = recall(plugin, "kiln")
+    assert [item["id"] for item in found["items"]] == [ids["a"], ids["b"]]
+    assert [item["fts_rank"] for item in found["items"]] == [1, 2]
+    assert (found["injected"], found["receipt"]["fusedTop"], found["log"]) == (1, [ids["a"], ids["b"]], [])
+    assert found["receipt_text"].startswith('{"fusedTop":["')
+    assert recall(plugin, "nothing")["status"] == "skipped"
+    assert plugin.ask("prove")["lanes"] == {"fts": 1, "vec": 0}
+
+
+def test_host_runs_the_hook_of_present_hosts_or_both(start: Start) -> None:
+    config = {"config": {"url": "{embedder.url}", "both": True}}
+    assert recall(start(config), "echo")["context"] == "first\n\nlast"
+    assert recall(start(config | {"hooks": "both"}), "echo")["context"] == "first\n\nlast\n\nsaid echo"
+
+
+def test_host_names_the_scope_where_it_is_given(start: Start) -> None:
+    plugin = start({"scopeTag": "[SCOPE: {scope}] "})
+    asked = {"turn": "t", "text": "x", "scope": "oak", "session": "s", "probe": True, "now_ms": START}
+    plain = plugin.ask("recall", scoping="tags", **(asked | {"text": "echo"}))["context"]
+    assert plain == "said echo"
+    plugin = start({"scopeTag": "echo [{scope}] "})
+    assert plugin.ask("recall", scoping="given", **asked)["context"] == "said echo [oak] x"
 
 
 def test_block_tells_rows_with_one_text_apart(start: Start, tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
-"""An OpenClaw memory plugin as an arm, run as it is by the lab's Node host (EX-32).
+"""An OpenClaw memory plugin as an arm, run as it is by the lab's Node host.
 
 ``--arm NAME=plugin:FOLDER``, or a file ``{"lab": {"arm": "plugin"}, "plugin": FOLDER, "config": {…}}``. The folder
 holds the plugin with its packages. ``openclaw/presets`` has a configuration for plugins that the lab knows by their id;
-what the file says overrides it.
+what the file says overrides it (EX-38).
+
+The host consists of ``openclaw/host.mjs`` (the protocol, recall, capturing and evidence: EX-36, EX-37, EX-39),
+``plugin.mjs`` (loading and the host's API: EX-27, EX-32), ``world.mjs`` (home, time, chance and network: EX-28, EX-29,
+EX-30, EX-31), ``store.mjs`` (memories in and out: EX-33, EX-34) and ``block.mjs`` (which memories a text names: EX-35).
 """
 
 from __future__ import annotations
@@ -36,6 +40,10 @@ def make(spec: ArmSpec) -> external.ExternalArm:
     Raises :class:`UnusableInput` for unusable settings or a folder without a plugin, and :class:`CannotMeasure` without
     a Node that can run it.
     """
+    if spec.config is None or ("plugin" not in spec.config and "exec" not in spec.config):
+        raise UnusableInput(
+            f"{spec.where}: plugin needs a folder: --arm NAME=plugin:FOLDER, or a file with the key plugin"
+        )
     values = expect(spec.config, dict, spec.where)
     # A manifest holds what the arm resolved to.
     if "exec" in values:

@@ -78,6 +78,8 @@ class Live:
         chain = self._chain.add(request.op, request.body, faults)
         if self._embedder is not None:
             self._embedder.faults = faults
+            # In bulk, so that a time-out is the host's own, and no latency holds the time of the lab's model.
+            self._kit.vectors.prepare(_texts_of(request))
         fresh = probe and self._opening.identity["probes"] == "fresh"
         try:
             result, spent = self._ask_twin(request) if fresh else self._ask_first(request)
@@ -152,6 +154,13 @@ class Live:
         offered = self._opening.embedder
         model = offered.get("model") or str(self._kit.embedder.identity()["model"])
         return EmbeddingServer(self._kit.vectors, model, offered.get("dimension"))
+
+
+def _texts_of(request: Request) -> list[str]:
+    """Return the texts of a request that a host is likely to embed."""
+    if request.op == "remember":
+        return [memory["text"] for memory in request.fields["memories"]]
+    return [request.fields["text"]] if request.op == "recall" else []
 
 
 class Recorded:

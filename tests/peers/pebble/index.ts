@@ -3,8 +3,15 @@ import { definePluginEntry, neverCalled, type OpenClawPluginApi } from "openclaw
 import { shown } from "./shown.js";
 import crypto from "node:crypto";
 
-const rows: { id: string; text: string; at: number }[] = [];
-class Words { constructor(private readonly text: string) {} has(word: string) { return this.text.includes(word); } }
+const rows: { id: string; text: string; at: number; category: string }[] = [];
+class Prompt {
+  constructor(private readonly text: string) {}
+  // The first word of a row, or three long ones.
+  asks(row: string) {
+    const words = row.split(/\W+/);
+    return this.text.includes(words[0]) || words.filter((word) => word.length > 4 && this.text.includes(word)).length > 2;
+  }
+}
 
 export default definePluginEntry({
   id: "pebble",
@@ -13,9 +20,18 @@ export default definePluginEntry({
     process.stdout.write("printed as well\n");
     api.registerCommand?.({ name: "pebbles" });
     api.registerService({ id: "pebble", start: ({ stateDir }) => api.logger.info(`state ${stateDir.startsWith(process.env.HOME!)}`) });
-    const keep = (text: string) => { const id = crypto.randomUUID(); rows.push({ id, text, at: Date.now() }); return id; };
-    api.registerTool({ name: "memory_store", execute: async (_: string, { text, importance }: any) =>
-      ({ details: importance === 0.3 ? { action: "ignored" } : { id: keep(text) } }) });
+    const keep = (text: string, category = "fact") => {
+      const id = crypto.randomUUID();
+      rows.push({ id, text, at: Date.now(), category });
+      return id;
+    };
+    const category = { type: "string", enum: ["fact", "other"] };
+    api.registerTool({
+      name: "memory_store",
+      parameters: { type: "object", properties: { text: { type: "string" }, category } },
+      execute: async (_: string, { text, importance, category }: any) =>
+        ({ details: importance === 0.3 ? { action: "ignored" } : { id: keep(text, category) } }),
+    });
     api.registerTool({ name: "memory_list", execute: async () => ({ details: { memories: rows } }) });
     api.registerTool({ name: "memory_forget", execute: async (_: string, { memoryId }: any) => {
       rows.splice(rows.findIndex((row) => row.id === memoryId), 1);
@@ -26,9 +42,19 @@ export default definePluginEntry({
       if (event.prompt === "throw") throw new Error("no");
       if (event.prompt === "warn") api.logger.warn("half of it failed");
       if (event.prompt === "where") return { prependContext: `${ctx.sessionKey} ${event.messages.length}` };
-      const found = rows.filter((row) => new Words(event.prompt).has(row.text.split(" ")[0]));
+      if (event.prompt.startsWith("echo")) return { prependContext: `said ${event.prompt}` };
+      const asked = rows.filter((row) => new Prompt(event.prompt).asks(row.text));
+      const found = asked.slice(0, api.pluginConfig.most ?? asked.length);
+      if (api.pluginConfig.receipts) {
+        const receipt = { fusedTop: asked.map((row) => row.id), ftsTop: asked.map((row) => ({ id: row.id })), skipped: !asked.length };
+        api.logger.info(`pebble:autoRecall.receipt ${JSON.stringify(receipt)}`);
+      }
       if (found.length) return { prependContext: found.map((row, n) => `${n + 1}. [fact] ${shown(row.text)}`).join("\n") };
     });
+    if (api.pluginConfig.both) {
+      api.on("before_prompt_build", () => ({ prependContext: "last" }));
+      api.on("before_prompt_build", async () => ({ prependContext: "first" }), { priority: 5 });
+    }
     api.on("agent_end", (event: any) => {
       if (!event.success) return;
       const [said] = event.messages.filter((one: any) => one.role === "user");

@@ -1,4 +1,4 @@
-// Which stored memories a block of text before the prompt contains (EX-40). Plugins write texts, not ids.
+// Which stored memories a block of text before the prompt contains (EX-35). Plugins write texts, not ids.
 const MARKUP = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 const BULLET = /^\s*(?:\d+[.)]|[-*•])\s+/;
 const TAG = /^\[[^\]\n]*\]\s*/;

@@ -14,7 +14,7 @@ import { Store } from "./store.mjs";
 import { World } from "./world.mjs";
 
 const KNOWN = [
-  "plugin", "config", "keys", "model", "needs", "claims", "cutoff", "depth", "maxItemsAt", "probes", "stateful", "hooks", "scopeTag",
+  "plugin", "config", "keys", "model", "needs", "claims", "cutoff", "depth", "maxItemsAt", "probes", "stateful", "hooks", "messages", "text", "scopeTag",
   "importance", "receipt", "settle", "openclaw", "standIns", "processes",
 ];
 const PROMPT_HOOKS = ["before_prompt_build", "before_agent_start"];
@@ -35,7 +35,7 @@ class Refused extends Error {
 class Host {
   #lanes = {};
   #history = new Map();
-  #pair = [];
+  #open = new Set();
 
   async hello(request) {
     const settings = request.settings ?? {};
@@ -81,7 +81,7 @@ class Host {
     return {
       protocol: 1, name: plugin.id, version: plugin.version,
       writes: plugin.hooks.has(CAPTURE_HOOK), cutoff, depth: settings.depth ?? cutoff,
-      stateful: settings.stateful ?? true, probes: settings.probes ?? "fresh",
+      stateful: settings.stateful ?? true, observes: true, probes: settings.probes ?? "fresh",
       config: { node: process.versions.node, packages: plugin.packages, hooks: [...plugin.hooks.keys()], tools: [...plugin.tools.keys()] },
       sources: plugin.sources, needs, claims: settings.claims ?? claims, notes,
     };
@@ -90,7 +90,8 @@ class Host {
   async remember({ now_ms, memories }) {
     this.world.now = now_ms;
     if (!this.store.takes) throw new Refused("unsupported", "no tool of the plugin stores a memory");
-    const ids = await this.store.remember(memories);
+    const stored = this.settings.text ?? "text";
+    const ids = await this.store.remember(memories.map((memory) => ({ ...memory, text: memory[stored] })));
     await this.#settled();
     return { ids };
   }
@@ -107,9 +108,8 @@ class Host {
     const failed = this.world.failed;
     const name = probe ? `agent:main:probe-${turn}` : `agent:main:${session ?? "lab"}`;
     const tag = this.settings.scopeTag && scoping === "given" && scope ? this.settings.scopeTag.replace("{scope}", scope) : "";
-    const before = this.#history.get(name) ?? [];
-    const event = { prompt: tag + text, messages: [...before] };
-    if (!probe) this.#history.set(name, [...before, message("user", text)]);
+    const said = probe ? [] : this.#said(session ?? "lab");
+    const event = { prompt: tag + text, messages: said.map(message) };
     const given = [];
     let broken = null;
     try {
@@ -148,33 +148,33 @@ class Host {
 
   async observe({ now_ms, turn }) {
     this.world.now = now_ms;
-    const session = `agent:main:${turn.session}`;
-    if (turn.role !== "user") this.#history.set(session, [...(this.#history.get(session) ?? []), message("assistant", turn.text)]);
-    if (!this.captures || !["user", "assistant"].includes(turn.role)) return {};
-    // A pair ends with the answer; without one, with the next prompt, or at once where nobody answers.
-    const ended = [];
-    if (turn.role === "user") {
-      if (this.#pair.length) ended.push(this.#pair);
-      this.#pair = [turn];
-      if (!this.replies) ended.push(this.#pair);
-    } else if (this.#pair.length) {
-      ended.push([...this.#pair, turn]);
-    }
-    if (!ended.length) return {};
-    if (turn.role !== "user" || !this.replies) this.#pair = [];
+    const said = this.#said(turn.session);
+    if (!["user", "assistant"].includes(turn.role)) return {};
+    said.push(turn);
+    // A turn ends with its first answer, or at once where nobody answers. A prompt without one was a failed run.
+    const ended = turn.role === "user" ? !this.replies : this.#open.delete(turn.session);
+    if (turn.role === "user" && this.replies) this.#open.add(turn.session);
+    if (!this.captures || !ended) return {};
     this.world.taken();
-    for (const turns of ended) await this.#end(turns);
+    await this.#end(said);
     const settled = await this.#settled();
-    const turns = ended.flat();
-    const changes = await this.store.changes((text) => sourcesOf(text, turns));
-    return { ...changes, log: [...this.world.taken().map(([level, one]) => `${level} ${one}`), ...(settled ? [] : ["warn lab: the plugin did not settle"])] };
+    const changes = await this.store.changes((text) => sourcesOf(text, said));
+    const log = this.world.taken().map(([level, one]) => `${level} ${one}`);
+    return { ...changes, log: settled ? log : [...log, "warn lab: the plugin did not settle"] };
   }
 
-  async #end(turns) {
-    const session = `agent:main:${turns[0].session}`;
-    const messages = turns.map((turn) => message(turn.role, turn.text));
+  // The turns of a session so far.
+  #said(session) {
+    if (!this.#history.has(session)) this.#history.set(session, []);
+    return this.#history.get(session);
+  }
+
+  async #end(said) {
+    const session = `agent:main:${said[0].session}`;
+    const from = this.settings.messages === "turn" ? said.findLastIndex((turn) => turn.role === "user") : 0;
+    const event = { success: true, messages: said.slice(from).map(message), durationMs: 0 };
     try {
-      await this.plugin.run(CAPTURE_HOOK, { success: true, messages, durationMs: 0 }, { sessionKey: session, sessionId: session });
+      await this.plugin.run(CAPTURE_HOOK, event, { sessionKey: session, sessionId: session });
     } catch (error) {
       this.world.log("error", error?.stack ?? error);
     }
@@ -206,7 +206,7 @@ class Host {
   }
 }
 
-function message(role, text) {
+function message({ role, text }) {
   return { role, content: role === "user" ? text : [{ type: "text", text }] };
 }
 
@@ -250,11 +250,12 @@ function idsOf(hits) {
   return Array.isArray(hits) ? hits.map((hit) => String(hit?.id ?? hit)) : [];
 }
 
-// The turn whose words a captured text has, else all of the pair: a model may have written it.
+// The last turn that has the words of a captured text, else the prompt and its answer: a model may have written it.
 function sourcesOf(text, turns) {
   const folded = (one) => one.toLowerCase().replace(/\s+/g, " ").trim();
-  const said = turns.filter((turn) => folded(turn.text).includes(folded(text)));
-  return (said.length ? [said[0]] : turns).map((turn) => turn.key);
+  const said = turns.findLast((turn) => folded(turn.text).includes(folded(text)));
+  const from = turns.findLastIndex((turn) => turn.role === "user");
+  return (said ? [said] : turns.slice(from)).map((turn) => turn.key);
 }
 
 const host = new Host();

@@ -1,4 +1,4 @@
-// Load an OpenClaw plugin as it is, with the part of the host's API that a memory plugin uses (EX-32, EX-37).
+// Load an OpenClaw plugin as it is, with the part of the host's API that a memory plugin uses (EX-27, EX-32).
 import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { createRequire, registerHooks, stripTypeScriptTypes } from "node:module";

@@ -1,4 +1,4 @@
-// Memories in and out of a plugin's own store, by its own tools (EX-38, EX-39).
+// Memories in and out of a plugin's own store, by its own tools (EX-33, EX-34).
 import fs from "node:fs";
 import path from "node:path";
 
@@ -11,6 +11,7 @@ const IMPORT = "memory_import";
 const ADD = ["memory_store", "memory_add"];
 const FORGET = ["memory_forget", "memory_delete"];
 const LIST = "memory_list";
+const OTHER = "other";
 const DEFAULT_TABLE = "~/.openclaw/memory/lancedb";
 
 export class Store {
@@ -131,7 +132,7 @@ export class Store {
     for (const memory of memories) {
       this.#world.now = Math.min(now, memory.created_at);
       const importance = this.#importance[memory.label];
-      const given = { category: memory.category, ...(importance === undefined ? {} : { importance }) };
+      const given = { ...this.#category(name, memory.category), ...(importance === undefined ? {} : { importance }) };
       const details = await this.#plugin.call(name, name === "memory_add"
         ? { facts: [memory.text], longTerm: true, ...given }
         : { text: memory.text, ...given, ...this.#scope(memory) });
@@ -143,6 +144,14 @@ export class Store {
     }
     this.#world.now = now;
     return ids;
+  }
+
+  // A category that the tool does not name is none to it.
+  #category(tool, category) {
+    const { enum: named, anyOf } = this.#plugin.tools.get(tool).parameters?.properties?.category ?? {};
+    const known = named ?? anyOf?.map((one) => one.const);
+    if (!known || known.includes(category)) return { category };
+    return known.includes(OTHER) ? { category: OTHER } : {};
   }
 
   #scope(memory) {

@@ -1,5 +1,5 @@
 // What a plugin sees of the world: the lab's clock, ids and random numbers, its own home, the lab's embedder, and nothing
-// else (EX-33 to EX-36). This is no sandbox: native code and worker threads are not covered.
+// else (EX-28 to EX-31). This is no sandbox: native code and worker threads are not covered.
 import { createHash } from "node:crypto";
 import diagnostics from "node:diagnostics_channel";
 import fs from "node:fs";
@@ -60,7 +60,7 @@ export class World {
   }
 
   // Wait until no request has been under way, and nothing has been logged, for `quiet` milliseconds; at most `most`.
-  // Some plugins answer before they have stored (EX-41).
+  // Some plugins answer before they have stored (EX-37).
   async settle({ quiet, most }) {
     const began = performance.now();
     let seen = this.#activity;
