@@ -38,6 +38,7 @@ CAUSES = {
     "trivial": "the prompt was skipped as trivial",
     "scope": "it belongs to another scope than the turn",
     "label": "no tier contains its label",
+    "score": "its score is below the lowest that the system injects",
     "silent": "the system kept silent: nothing was relevant enough",
     "nothing": "the arm injects nothing, whatever there is",
     "fault": "no search returned it, under injected faults",

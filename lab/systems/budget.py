@@ -37,7 +37,7 @@ from lab.systems.contract import (
 )
 from lab.systems.cut import cut
 from lab.systems.kit import Kit, Workshop
-from lab.systems.protocols import Proves, TakesTokens, Widens
+from lab.systems.protocols import Proves, Rephrases, TakesTokens, Widens
 
 # The most items that a ranking is widened to, and the cutoff of every measure of an arm under a budget.
 WIDE = 100
@@ -114,6 +114,10 @@ class BudgetArm:
         lab = info.config.get("lab")
         config = {**info.config, "lab": {**(lab if isinstance(lab, Mapping) else {}), KEY: self.tokens}}
         return replace(inner, config=config, cutoff=WIDE, depth=WIDE, at_most=WIDE)
+
+    def query_for(self, prompt: str) -> str:
+        """Return the text that the arm embeds in place of a prompt, if any."""
+        return self.base.query_for(prompt) if isinstance(self.base, Rephrases) else ""
 
     def prepare(self, workshop: Workshop) -> bytes | None:
         """Return what the arm prepares, if anything."""

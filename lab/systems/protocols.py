@@ -1,6 +1,7 @@
-"""What an arm or a system may offer besides the contract: token budgets, and evidence that it works.
+"""What an arm or a system may offer besides the contract: token budgets, other queries, evidence that it works.
 
-:mod:`lab.systems.budget` uses the first two, :mod:`lab.replay.admission` the others. All are optional.
+:mod:`lab.systems.budget` uses the first two, :mod:`lab.replay.sources` the third, :mod:`lab.replay.admission` the
+others. All are optional.
 """
 
 from __future__ import annotations
@@ -26,6 +27,15 @@ class Widens(Protocol):
 
     def widened(self, items: int) -> Arm:
         """Return the same arm that injects up to ``items`` items, or as many as its rules allow."""
+        ...
+
+
+@runtime_checkable
+class Rephrases(Protocol):
+    """An arm that embeds another text than the prompt, so that all of them can be embedded in bulk."""
+
+    def query_for(self, prompt: str) -> str:
+        """Return the text that a system of this arm embeds for a prompt; blank if it embeds none."""
         ...
 
 

@@ -23,7 +23,7 @@ from lab.files import digest, sha256_file
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
-from lab.systems.openclaw.config.file import locate, read_value
+from lab.systems.openclaw.config.file import ENTRY, locate, read_value
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
@@ -33,14 +33,31 @@ GROUP = "recall_lab.systems"
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
-_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
+_BASELINES = (
+    "vector",
+    "bm25",
+    "hybrid",
+    "recency",
+    "none",
+    "random",
+    "oracle",
+    "verbatim",
+    "memory_lancedb",
+    "long_context",
+    "placebo",
+    "memory_core",
+)
 # Name -> "module:function" that makes the arm.
 BUILT_IN: dict[str, str] = {
     **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
     **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
     "external": "lab.systems.external.arm:make",
     "rsclaw": "lab.systems.rsclaw.system:make",
+    "plugin": "lab.systems.external.plugin:make",
+    "auto_recall": "lab.systems.auto_recall.arm:make",
 }
+# Systems that are plugins of OpenClaw with a name of their own in a host's file; all others read the engine's entry.
+PLUGINS = {"memory_lancedb": "memory-lancedb"}
 
 
 @cache
@@ -126,9 +143,16 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
     return replace(info, system=spec.system, version=info.version or version_of(arm, spec.system))
 
 
-def config_in(value: Any, where: str) -> Any:
-    """Return the configuration of a system within a parsed file, which may be a host's file."""
-    return locate(value, where)
+def config_in(value: Any, where: str, system: str = "") -> Any:
+    """Return the configuration of a system within a parsed file, which may be a host's file with several plugins.
+
+    A file for another system than a reimplemented plugin has its configuration at the top.
+    """
+    lab = value.get("lab") if isinstance(value, Mapping) else None
+    named = lab.get("arm") if isinstance(lab, Mapping) else None
+    if isinstance(named, str) and named in BUILT_IN and named not in (*_OPENCLAW, *PLUGINS):
+        return value
+    return locate(value, where, PLUGINS.get(named if isinstance(named, str) else system, ENTRY))
 
 
 def version_of(arm: Arm, system: str) -> str:
@@ -183,7 +207,7 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     external = _external(plain, file)
     path = None if external else Path(file) if file else shared
     raw = read_value(path) if path else None
-    config = config_in(raw, str(path)) if path else None
+    config = config_in(raw, str(path), plain) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
     if tokens is not None:
         spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
@@ -206,18 +230,21 @@ def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, ra
 
 
 def _external(name: str, where: str) -> ArmSpec | None:
-    """Return the arm behind ``exec:COMMAND`` or ``http:URL``; None for the name of a file."""
+    """Return the arm behind ``exec:COMMAND``, ``http:URL`` or ``plugin:FOLDER``; None for the name of a file."""
     kind, _, rest = where.partition(":")
-    if kind not in ("exec", "http", "https"):
+    if kind not in ("exec", "http", "https", "plugin"):
         return None
     if not name.strip() or name in BUILT_IN or name in _others():
         raise UnusableInput(f"--arm {name}={kind}:…: give the arm a name of its own")
-    config: dict[str, object] = {"lab": {"arm": "external"}}
-    if kind == "exec":
+    system = "plugin" if kind == "plugin" else "external"
+    config: dict[str, object] = {"lab": {"arm": system}}
+    if kind == "plugin":
+        config["plugin"] = rest
+    elif kind == "exec":
         try:
             config["exec"] = shlex.split(rest)
         except ValueError as error:
             raise UnusableInput(f"--arm {name}=exec:…: is not a command line: {error}") from None
     else:
         config["url"] = rest if rest.startswith(("http://", "https://")) else where
-    return ArmSpec(name, "external", config, f"--arm {name}", config)
+    return ArmSpec(name, system, config, f"--arm {name}", config)

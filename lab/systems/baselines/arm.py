@@ -160,7 +160,6 @@ class BaselineSystem(MemorySystem):
             ranked, rejected = [], [SILENT]
         elif floor := arm.config.phases.min_relevance * searched:
             ranked = [pair for pair in ranked if _is_relevant(pair[1], floor)]
-        picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
 
         def raw_hits() -> tuple[list[LaneHit], list[LaneHit]]:
             raw = [
@@ -169,7 +168,7 @@ class BaselineSystem(MemorySystem):
             ]
             return raw[0], raw[1]
 
-        selection = Selection(picked, [], rejected)
+        selection = Selection(picked(ranked), [], rejected)
         return finish(arm.baseline.name, ask, selection, raw_hits, candidates, arm.config.max_items, timer)
 
     def explain(
@@ -199,6 +198,11 @@ class BaselineSystem(MemorySystem):
             causes={key: cause for key, (cause, _) in reasons.items()},
             runners_up=beyond,
         )
+
+
+def picked(ranked: Sequence[tuple[Row, Candidate]]) -> list[Picked]:
+    """Return a ranking as the picks of a selection, each with the tier of its label."""
+    return [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
 
 
 def _is_relevant(candidate: Candidate, floor: float) -> bool:

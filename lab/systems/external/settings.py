@@ -23,6 +23,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FLAG = re.compile(
     r"--?(?:[\w-]*[-_])?(?:api-?key|key|token|secret|password|passwd)(?:=(?P<value>.+))?", re.IGNORECASE | re.ASCII
 )
+# What stands where a key is required and none is used, or for a variable that the host reads.
+_NO_KEY = re.compile(r"none|null|unused|dummy|\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ def read_settings(config: object, where: str, *, allow_remote: bool = False) -> 
     settings = expect(values.get("settings", {}), dict, f"{where}: settings")
     for path, text in _strings(settings, "settings"):
         name = path.rpartition(".")[2]
-        if holds_secret(text) or holds_secret(f'{name}: "{text}"') or without_credentials(text) != text:
+        exposed = holds_secret(text) or without_credentials(text) != text
+        if exposed or (not _NO_KEY.fullmatch(text) and holds_secret(f'{name}: "{text}"')):
             raise UnusableInput(
                 f"{where}: {path} looks like a password or a key; put it into an environment variable, name that "
                 'under "env", and let the host read it'

@@ -11,7 +11,7 @@ from lab.golden.model import Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered
 from lab.systems.external.arm import ExternalArm, make
-from lab.systems.spec import ArmSpec
+from lab.systems.spec import LIVE, ArmSpec
 from tests.playing import played
 
 FAULTY = Path(__file__).with_name("faulty.py")
@@ -30,10 +30,10 @@ def arm_of(config: dict[str, Any], **options: Any) -> ExternalArm:
     return make(ArmSpec("live", "external", config, "live.json", **options))
 
 
-def faulty(*words: str, seconds: float = 10.0, **config: Any) -> ExternalArm:
+def faulty(*words: str, seconds: float = 10.0, answers: str = LIVE, **config: Any) -> ExternalArm:
     """An arm of the faulty host."""
     timeouts = {"recall": seconds, "close": 1.0}
-    return arm_of({"exec": [sys.executable, str(FAULTY), *words], "timeouts": timeouts, **config})
+    return arm_of({"exec": [sys.executable, str(FAULTY), *words], "timeouts": timeouts, **config}, answers=answers)
 
 
 def answers_of(arm: ExternalArm, probes: Sequence[Probe] = (), turns: int = 4) -> list[Answered]:
