@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.errors import CannotMeasure
 from lab.files import digest, dump_json, read_json
 from lab.replay.admission_play import Ground, Seen, play_script
-from lab.replay.admission_script import ANSWER, FIRST, MEMORIES, SECOND, STATED, script
+from lab.replay.admission_script import AGAIN, ANSWER, FIRST, MEMORIES, SECOND, STATED, script
 from lab.replay.loop import Answered
 from lab.runs.records import to_json
 from lab.systems.contract import Arm, ArmInfo
@@ -131,9 +131,9 @@ def _claimed(claim: str, seen: Seen) -> ProofResult:
 
 
 def _relevant(claim: str, seen: Seen) -> ProofResult:
-    """Prove that the first question brings the memory that has its words."""
-    answer = seen.at(FIRST)
-    held = answer is not None and ANSWER in _text(answer)
+    """Prove that a prompt brings the memory that has its words: the first question, or the memory word by word."""
+    answers = [answer for seq in (FIRST, *AGAIN) if (answer := seen.at(seq)) is not None]
+    held = any(ANSWER in _text(answer) for answer in answers)
     told = "is" if held else "is not"
     return ProofResult(claim, held, f"the memory with the words of the prompt {told} in the injected text")
 
@@ -179,8 +179,12 @@ def _newest(claim: str, seen: Seen) -> ProofResult:
 def _recent(claim: str, seen: Seen) -> ProofResult:
     answer = seen.at(SECOND)
     before = [turn.text for turn in script(probes=False).recording.turns if turn.seq < SECOND][-2:]
-    held = answer is not None and all(text in _text(answer) for text in before)
-    return ProofResult(claim, held, f"the two turns before the prompt {'are' if held else 'are not'} in the text")
+    turns = answer is not None and all(text in _text(answer) for text in before)
+    # An arm that is given memories sees no turns as such: for it, the newest memory is what came last.
+    newest = answer is not None and MEMORIES[-1] in _text(answer)
+    if turns or newest:
+        return ProofResult(claim, True, f"{'the two turns before the prompt' if turns else 'the newest memory'}: there")
+    return ProofResult(claim, False, "neither the two turns before the prompt nor the newest memory are in the text")
 
 
 def _stored(claim: str, seen: Seen) -> ProofResult:
