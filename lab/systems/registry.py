@@ -7,6 +7,7 @@ A package declares ``[project.entry-points."recall_lab.systems"]`` with a line `
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,25 +34,20 @@ MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
 _BASELINES = (
-    "vector",
-    "bm25",
-    "hybrid",
-    "recency",
-    "none",
-    "random",
-    "oracle",
-    "verbatim",
-    "memory_lancedb",
-    "long_context",
-    "placebo",
+    *("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim"),
+    *("memory_core", "memory_lancedb", "long_context", "placebo"),
 )
 # Name -> "module:function" that makes the arm.
-BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
-    name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
+BUILT_IN: dict[str, str] = {
+    **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
+    **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
+    "external": "lab.systems.external.arm:make",
+    "rsclaw": "lab.systems.rsclaw.system:make",
+    "plugin": "lab.systems.external.plugin:make",
+    "auto_recall": "lab.systems.auto_recall.arm:make",
 }
 # Systems that are plugins of OpenClaw with a name of their own in a host's file; all others read the engine's entry.
 PLUGINS = {"memory_lancedb": "memory-lancedb"}
-BUILT_IN["rsclaw"] = "lab.systems.rsclaw.system:make"
 
 
 @cache
@@ -138,7 +134,14 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
 
 
 def config_in(value: Any, where: str, system: str = "") -> Any:
-    """Return the configuration of a system within a parsed file, which may be a host's file with several plugins."""
+    """Return the configuration of a system within a parsed file, which may be a host's file with several plugins.
+
+    A file for another system than the plugin's reimplementation has its configuration at the top.
+    """
+    lab = value.get("lab") if isinstance(value, Mapping) else None
+    named = lab.get("arm") if isinstance(lab, Mapping) else None
+    if isinstance(named, str) and named in BUILT_IN and named not in _OPENCLAW:
+        return value
     return locate(value, where, PLUGINS.get(system, ENTRY))
 
 
@@ -166,7 +169,9 @@ def _sources(module: str) -> str:
 def parse_arms(
     texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
 ) -> tuple[ArmSpec, ...]:
-    """Parse ``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms without a file.
+    """Parse ``NAME``, ``NAME=FILE``, ``NAME=exec:COMMAND`` or ``NAME=http:URL``.
+
+    ``shared`` is the configuration of arms without a file.
 
     If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
     two configurations. ``NAME@256`` sets a budget of 256 tokens (:mod:`lab.systems.budget`). Arms in ``made`` are
@@ -188,17 +193,18 @@ def parse_arms(
 
 def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
-    path = Path(file) if file else shared
-    raw = read_value(path) if path else None
     plain, tokens = named_budget(name)
+    external = _external(plain, file)
+    path = None if external else Path(file) if file else shared
+    raw = read_value(path) if path else None
     config = config_in(raw, str(path), plain) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
     if tokens is not None:
-        spec = _spec_of(plain, plain, file, path, config, raw, lab)
+        spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
         spec = replace(spec, name=name, config=with_budget(spec.config, tokens))
         budget_in(spec.config, f"arm {name!r}")
         return spec
-    return _spec_of(name, text, file, path, config, raw, lab)
+    return external or _spec_of(name, text, file, path, config, raw, lab)
 
 
 def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
@@ -211,3 +217,24 @@ def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, ra
     if not name.strip():
         raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
     return ArmSpec(name, system, config, str(path) if path else "config", raw)
+
+
+def _external(name: str, where: str) -> ArmSpec | None:
+    """Return the arm behind ``exec:COMMAND``, ``http:URL`` or ``plugin:FOLDER``; None for the name of a file."""
+    kind, _, rest = where.partition(":")
+    if kind not in ("exec", "http", "https", "plugin"):
+        return None
+    if not name.strip() or name in BUILT_IN or name in _others():
+        raise UnusableInput(f"--arm {name}={kind}:…: give the arm a name of its own")
+    system = "plugin" if kind == "plugin" else "external"
+    config: dict[str, object] = {"lab": {"arm": system}}
+    if kind == "plugin":
+        config["plugin"] = rest
+    elif kind == "exec":
+        try:
+            config["exec"] = shlex.split(rest)
+        except ValueError as error:
+            raise UnusableInput(f"--arm {name}=exec:…: is not a command line: {error}") from None
+    else:
+        config["url"] = rest if rest.startswith(("http://", "https://")) else where
+    return ArmSpec(name, system, config, f"--arm {name}", config)

@@ -23,7 +23,7 @@ def rank(question: Question) -> Ranking:
     return by_score([(float(grades[row.key]), row) for row in question.pool if row.key in grades], question.depth)
 
 
-ORACLE = Baseline("oracle", rank, needs_gold=True)
+ORACLE = Baseline("oracle", rank, needs_gold=True, claims=("gold",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,5 +209,8 @@ def _word(record: Mapping[str, Any], name: str, words: tuple[str, ...], default:
 
 
 def _clamped(record: Mapping[str, Any], name: str, default: int, limits: tuple[int, int], where: str) -> int:
-    value: int = _typed(record, name, int, default, where)
+    value = record.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        found = value if isinstance(value, float) else json_type(value)
+        raise UnusableInput(f"{where}: {name}: expected a whole number, found {found}")
     return min(max(value, limits[0]), limits[1])

@@ -7,8 +7,8 @@ written: its language and its person are kept. The markers are those of the prog
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from lab.systems.rsclaw.document import normalised
 
@@ -17,6 +17,18 @@ MOST_ITEMS, MOST_LESSONS = 6, 2
 SHORTEST, LONGEST = 4, 4000
 # A tool that gives the same result so often in one turn of the agent makes a failure.
 REPEATED = 3
+
+
+class HasText(Protocol):
+    """Something with a text."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        ...
+
+
+WithText = TypeVar("WithText", bound=HasText)
 
 
 class Candidate(NamedTuple):
@@ -125,8 +137,15 @@ def failure(results: Sequence[str]) -> Candidate | None:
 def kept(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
     """Return the candidates of sufficient confidence, without repetitions, at most ``most`` (RS-22)."""
     sure = [candidate for candidate in candidates if candidate.confidence >= MIN_CONFIDENCE]
-    distinct = {normalised(candidate.text): candidate for candidate in reversed(sure)}
-    return list(reversed(distinct.values()))[:most]
+    return distinct(sure)[:most]
+
+
+def distinct(items: Iterable[WithText]) -> list[WithText]:
+    """Return the items with different texts, the first of each."""
+    found: dict[str, WithText] = {}
+    for item in items:
+        found.setdefault(normalised(item.text), item)
+    return list(found.values())
 
 
 def _kind(plain: str) -> str:

@@ -30,8 +30,8 @@ class Observer:
         self._recorded = extractions
         self._extractor = Extractor(settings, extractions)
         self._said: list[str] = []
-        # The ids of the live engine, by which tools delete and pin.
-        self._live: dict[str, Document] = {}
+        # What tools stored by the ids of the live engine, by which they delete and pin.
+        self._live: dict[str, str] = {}
         self._turn_writes = _TurnWrites()
         self._number: dict[str, int] = {}
 
@@ -64,6 +64,8 @@ class Observer:
     def _follow(self, order: Order, turn: Turn) -> None:
         """Carry out a command or a call of a tool. Without captures nothing may be stored or deleted."""
         scope = order.scope or self._search_scope(turn)
+        if order.action == "add" and order.memory is not None:
+            self._live[order.memory.id] = order.text
         if order.action == "search":
             self._touch(order.text, scope, order.top_k, turn.time_ms)
         elif order.action in ("pin", "unpin"):
@@ -89,9 +91,7 @@ class Observer:
         if memory is not None:
             defaults = defaults._replace(importance=importance_of_label(memory.label, defaults.importance))
         via = "command" if memory is None else "tool"
-        document = self._put(Proposed(via, kind, order.text, defaults), turn, turn, order.scope)
-        if memory is not None and memory.id:
-            self._live[memory.id] = document
+        self._put(Proposed(via, kind, order.text, defaults), turn, turn, order.scope)
 
     def _compact(self, turn: Turn) -> None:
         recorded = [found for found in self._recorded.get(turn.key, ()) if found.kind == "summary"]
@@ -122,10 +122,9 @@ class Observer:
         memory = order.memory
         if memory is None:
             return None
-        found = self._live.get(memory.id) or self._documents.by_key.get(memory.id)
-        if found is None and memory.text:
-            found = next((one for one in self._documents.by_id.values() if one.text == memory.text), None)
-        return found if found is not None and found.id in self._documents.by_id else None
+        text = self._live.get(memory.id) or memory.text
+        found = self._documents.by_key.get(memory.id)
+        return found or next((one for one in self._documents.by_id.values() if text and one.text == text), None)
 
     def _write_scope(self, turn: Turn) -> str:
         if self._kit.scoping == "given":

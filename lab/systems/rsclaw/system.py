@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +29,9 @@ from lab.systems.contract import (
     Writes,
 )
 from lab.systems.kit import Kit
-from lab.systems.rsclaw.bundle import Bundle, bundle
+from lab.systems.rsclaw.bundle import Bundle, bundle, line_text
 from lab.systems.rsclaw.commands import command_in
-from lab.systems.rsclaw.config import Settings, describe, embedder_named, resolve
+from lab.systems.rsclaw.config import FINAL_K, Settings, describe, embedder_named, resolve
 from lab.systems.rsclaw.explain import explain_recall
 from lab.systems.rsclaw.observe import Observer
 from lab.systems.rsclaw.recorded import Extractions, read_extractions
@@ -79,6 +79,15 @@ class RsclawArm:
     def shares(self) -> bool:
         """False, because it searches what it writes."""
         return False
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What the arm has to prove before it counts: that both lanes find what is relevant."""
+        return ("relevant", "words", "meaning")
+
+    def with_tokens(self, tokens: int) -> RsclawArm:
+        """Return the same arm with a budget of its own, and as many items as its rules allow."""
+        return replace(self, settings=replace(self.settings, max_tokens=tokens, final_k=FINAL_K[1]))
 
     def open(self, kit: Kit) -> Rsclaw:
         """Open an empty system."""
@@ -210,11 +219,12 @@ class Rsclaw(MemorySystem):
         self.documents.touch(touched(ranked, final, settings), now_ms // 1000)
 
     def _items(self, ranked: Sequence[Ranked], block: Bundle) -> tuple[Item, ...]:
-        """Return the documents of the block, then the others by rank. Notes are never items."""
+        """Return the documents of the block, as its lines say them, then the others by rank. Notes are never items."""
         shown = {document.id for document in block.shown}
         first = [item for item in ranked if item.document.id in shown]
         rest = [item for item in ranked if item.document.id not in shown and item.document.kind != "note"]
-        return tuple(_item(item) for item in [*first, *rest][: max(self._arm.depth, len(first))])
+        most = max(self._arm.depth, len(first))
+        return tuple(_item(item, line_text(item.document, self.settings)) for item in [*first, *rest][:most])
 
     def _receipt(self, last: Last, fts: bool, vec: bool) -> dict[str, Any]:
         """Return what the program notes of the block, and what led to it. Ids of documents, no texts."""
@@ -244,7 +254,7 @@ class Rsclaw(MemorySystem):
         } | ({"rejected": [no_vector]} if no_vector else {})
 
 
-def _item(ranked: Ranked) -> Item:
+def _item(ranked: Ranked, text: str) -> Item:
     document = ranked.document
     signals = Signals(document.id, None, document.home, ranked.fts, ranked.vec, document.kind)
-    return Item(document.keys[0], document.text, document.sources, ranked.score, signals, ranked.tier)
+    return Item(document.keys[0], text, document.sources, ranked.score, signals, ranked.tier)

@@ -13,6 +13,7 @@ from lab.systems.rsclaw.extract import (
     MOST_ITEMS,
     MOST_LESSONS,
     Candidate,
+    distinct,
     entities,
     failure,
     kept,
@@ -102,14 +103,12 @@ class Extractor:
         else:
             candidates = [*corrected, *(main_pass(turn.text, fold=fold) if gate else ())]
         found = _passes(candidates)
-        items = [
+        # A sentence that is a lesson is stored once.
+        items = distinct(
             _proposed(via, candidate)
             for via, most in (("lesson", MOST_LESSONS), ("failure", 1), ("main", MOST_ITEMS))
             for candidate in kept([one for one in found[via] if normalised(one.text) not in taken], most)
-        ]
-        # A sentence that is a lesson is stored once.
-        distinct = {normalised(item.text): item for item in reversed(items)}
-        items = list(reversed(distinct.values()))
+        )
         self.running.append(Waiting(turn.time_ms + settings.extraction_ms, turn, tuple(items)))
         receipt = {"gate": gate, "candidates": len(candidates), "kept": len(items)}
         receipt["low_confidence"] = sum(candidate.confidence < MIN_CONFIDENCE for candidate in candidates)
