@@ -52,6 +52,8 @@ def league(
     store: options.StoreName = "exact",
     profile: options.Profile = "seed",
     embedder: options.Embedder = "all-MiniLM-L6-v2",
+    answers: options.Answers = "live",
+    allow_remote: options.AllowRemote = False,
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
@@ -72,7 +74,6 @@ def league(
     options.require_no_run(out)
     budgets = parse_budgets(tokens)
     chosen = parse_sets(sets, format)
-    entrants = entrants_of(arm or default_arms(source))
     shared = ReplayRequest(
         "",
         "",
@@ -90,7 +91,10 @@ def league(
         source=source,
         haystack=haystack,
         haystack_from=tuple(haystack_from or ()),
+        answers=answers,
+        allow_remote=allow_remote,
     )
+    entrants = entrants_of(arm or default_arms(source), shared)
     spelt = league_command(sets, arm or (), budgets, shared, format)
     result = run_league(chosen, entrants, budgets, shared, out, jobs=jobs, announce=announce, command=spelt)
     files = [*write_outputs(result, out), *write_page(result, out)]

@@ -1,4 +1,4 @@
-"""The sets of a league, and how they are written on the command line (LG-20).
+"""The sets of a league, and how they are written on the command line (LG-11).
 
 ``shipped:operators``, ``PATH``, ``PATH:FORMAT`` or ``NAME=PATH:FORMAT``, each followed by any number of
 ``:OPTION=VALUE``, which are options of ``lab replay`` for this set alone, such as ``:recall-turns=all``.

@@ -1,4 +1,4 @@
-"""How long a recall takes, with the embedding of its prompt (LG-26).
+"""How long a recall takes, with the embedding of its prompt (LG-17).
 
 A replay reads vectors from a cache. So the prompts of some turns, evenly spread over the set, are embedded again, one
 by one, and the time of each is added to the recall of the same turn, for arms that search by meaning.

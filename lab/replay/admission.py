@@ -1,4 +1,4 @@
-"""Admission: before an arm counts, it proves that what it is named for takes place (LG-10 to LG-16).
+"""Admission: before an arm counts, it proves that what it is named for takes place (LG-5, LG-6).
 
 A live system may run without doing anything: its hook does not fire, its store stays empty, its embedder is never
 queried. Its figures would look like those of a poor system. So every arm replays one short scripted conversation first
@@ -78,7 +78,7 @@ class Admission:
 
 
 def admit(arm: Arm, info: ArmInfo, ground: Ground) -> Admission:
-    """Replay the script through an arm and return what it proved; no exception of the arm escapes."""
+    """Replay the script through an arm and return what it proved (LG-7); no exception of the arm escapes."""
     captures = ground.source == "captured" and info.writes
     claims = claims_of(arm)
     plain = play_script(arm, info, ground, probes=False)
@@ -101,7 +101,7 @@ def claims_of(arm: Arm) -> tuple[str, ...]:
 
 
 def require_admitted(admissions: Sequence[Admission]) -> None:
-    """Raise :class:`Refused`, naming the proofs that failed, unless all arms are admitted."""
+    """Raise :class:`Refused`, naming the proofs that failed, unless all arms are admitted (LG-10)."""
     refused = [admission for admission in admissions if not admission.passed]
     if refused:
         lines = "; ".join(f"arm {admission.arm!r} is refused ({admission.reason})" for admission in refused)
@@ -144,6 +144,7 @@ def _embedder(claim: str, seen: Seen) -> ProofResult:
 
 
 def _lane(claim: str, seen: Seen) -> ProofResult:
+    """Prove that a search answered: by ranks of items, lists in receipts or counters of the system (LG-8)."""
     signals = [item.signals for answer in seen.answers for item in answer.recall.items]
     ranked = sum((one.fts_rank if claim == "words" else one.vec_rank) is not None for one in signals)
     # What a search returned need not be injected: the Working Set may hold it already.
@@ -212,7 +213,7 @@ _CHECKS: dict[str, Callable[[str, Seen], ProofResult]] = {
 
 
 def _no_trace(plain: Seen, play: Callable[[bool], Seen]) -> ProofResult:
-    """Prove that a probe changes nothing: the same turns are answered alike, with probes between them and without."""
+    """Prove that a probe changes nothing: the same turns are answered alike, with probes between them and without (LG-9)."""
     probed = play(True)
     failed = _answers(probed)
     if not failed.held:

@@ -14,6 +14,8 @@ from lab.replay.plan import ReplayRequest
 from lab.systems.registry import make_arm, systems
 from tests.playing import OPERATORS
 
+PLAIN = ReplayRequest("", "", ())
+
 
 def test_set_is_named_after_its_folder_or_as_given() -> None:
     one, two, three = parse_sets(["shipped:operators", f"mine={OPERATORS}", f"x=y={OPERATORS}:lab"[2:]], None)
@@ -60,7 +62,7 @@ def test_unusable_set_is_named(texts: list[str], message: str) -> None:
 def test_entrant_is_one_arm_for_each_budget(tmp_path: Path) -> None:
     config = tmp_path / "mine.json"
     config.write_text('{"autoRecall": {"maxItems": 3}}')
-    plain, own = entrants_of(["bm25", f"hybrid={config}"])
+    plain, own = entrants_of(["bm25", f"hybrid={config}"], PLAIN)
     assert plain.texts((64, 256)) == ("bm25", "bm25@64", "bm25@256")
     assert own.texts((64,)) == (f"hybrid={config}", f"hybrid@64={config}")
     assert own.at(64) == "hybrid@64"
@@ -76,7 +78,7 @@ def test_entrant_is_one_arm_for_each_budget(tmp_path: Path) -> None:
 )
 def test_unusable_arm_is_named(texts: list[str], message: str) -> None:
     with pytest.raises(UnusableInput, match=message):
-        entrants_of(texts)
+        entrants_of(texts, PLAIN)
 
 
 @pytest.mark.parametrize("text", ["", "a", "12", "128,", "128;256", "99999999", "1.5"])
@@ -93,7 +95,7 @@ def test_budgets_are_sorted_and_distinct() -> None:
 def test_default_arms_exist_and_can_be_made(source: str) -> None:
     arms = default_arms(source)
     assert set(arms) == set(DEFAULT_CAPTURED if source == "captured" else DEFAULT) & set(systems())
-    for entrant in entrants_of(arms):
+    for entrant in entrants_of(arms, PLAIN):
         make_arm(entrant.spec)
 
 
