@@ -213,7 +213,7 @@ _CHECKS: dict[str, Callable[[str, Seen], ProofResult]] = {
 
 
 def _no_trace(plain: Seen, play: Callable[[bool], Seen]) -> ProofResult:
-    """Prove that a probe changes nothing: the same turns are answered alike, with probes between them and without (LG-9)."""
+    """Prove that a probe changes nothing: turns are answered alike with probes between them and without (LG-9)."""
     probed = play(True)
     failed = _answers(probed)
     if not failed.held:
