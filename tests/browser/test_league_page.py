@@ -87,3 +87,12 @@ def test_league_page_has_no_overflow(browser: Any, page: Path, width: int, dark:
     assert browser.ask(beyond) == []
     names = browser.ask("[...document.querySelectorAll('thead button')].filter(one => !one.textContent.trim()).length")
     assert names == 0
+
+
+def test_league_tables_are_whole_without_the_script(browser: Any, page: Path) -> None:
+    browser.open(page.as_uri(), scripts=False)
+    assert browser.ask("document.querySelectorAll('thead button').length") == 0
+    rows = "[...document.querySelectorAll('#tables table')].map(table => table.tBodies[0].rows.length)"
+    assert browser.ask(rows) == [len(ARMS)] * (1 + len(BUDGETS))
+    names = "[...document.querySelectorAll('#tables table')][0].tBodies[0].rows[0].cells[0].textContent"
+    assert browser.ask(names) == "hybrid"
