@@ -57,9 +57,9 @@ def league(
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Compare every memory system on every set at equal injected tokens.
+    """Compare memory systems on every set at equal tokens.
 
-    Every arm proves first that it does what it is named for; one that cannot is refused, and listed. Repeating the
+    The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot is refused, and listed. Repeating the
     command continues. Writes league.html, league.md, league.csv, times.csv and league.json.
     """
     from lab.formatting import counted
