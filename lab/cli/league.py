@@ -59,8 +59,9 @@ def league(
 ) -> None:
     """Compare memory systems on every set at equal tokens.
 
-    The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot is refused, and listed. Repeating the
-    command continues. Writes league.html, league.md, league.csv, times.csv and league.json.
+    The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot
+    is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv and
+    league.json.
     """
     from lab.formatting import counted
     from lab.league.arms import default_arms, entrants_of, parse_budgets
