@@ -34,18 +34,8 @@ MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
 _BASELINES = (
-    "vector",
-    "bm25",
-    "hybrid",
-    "recency",
-    "none",
-    "random",
-    "oracle",
-    "verbatim",
-    "memory_lancedb",
-    "long_context",
-    "placebo",
-    "memory_core",
+    *("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim"),
+    *("memory_core", "memory_lancedb", "long_context", "placebo"),
 )
 # Name -> "module:function" that makes the arm.
 BUILT_IN: dict[str, str] = {

@@ -11,7 +11,7 @@ from lab.systems.contract import ArmInfo, Ask, Recall
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.finish import finish
-from lab.systems.openclaw.recall.wrap import wrap
+from lab.systems.openclaw.recall.wrap import escape
 from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
@@ -59,17 +59,18 @@ class OracleSystem(BaselineSystem):
             return super().select(ask, candidates)
         arm, timer = self.arm, StageTimer()
         ranked = rank(Question(ask, candidates, len(candidates.rows), arm.seed, timer, arm.config)).ranked
-        fitting: list[tuple[str, str, str]] = []
-        taken: set[str] = set()
-        for row, _ in sorted(ranked, key=lambda pair: (tokens(pair[0].text), pair[0].id)):
-            fitting.append((row.category, row.importance_label, row.text))
-            if tokens(wrap(fitting)) > self._tokens:
+        taken: dict[str, str] = {}
+        for row, _ in sorted(ranked, key=lambda pair: (tokens(escape(pair[0].text)), pair[0].id)):
+            taken[row.id] = escape(row.text)
+            if tokens("\n".join(taken.values())) > self._tokens:
+                del taken[row.id]
                 break
-            taken.add(row.id)
         first = [pair for pair in ranked if pair[0].id in taken]
         rest = [pair for pair in ranked if pair[0].id not in taken]
         selection = Selection(picked([*first, *rest]), [], [])
-        return finish("oracle", ask, selection, lambda: ([], []), candidates, len(first), timer)
+        recall = finish("oracle", ask, selection, lambda: ([], []), candidates, len(first), timer)
+        # Without a frame, so that no arm with a smaller one fits a memory that the oracle does not.
+        return recall if ask.items_only else replace(recall, context="\n".join(taken[row.id] for row, _ in first))
 
 
 def make(spec: ArmSpec) -> OracleArm:
