@@ -136,13 +136,13 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
 def config_in(value: Any, where: str, system: str = "") -> Any:
     """Return the configuration of a system within a parsed file, which may be a host's file with several plugins.
 
-    A file for another system than the plugin's reimplementation has its configuration at the top.
+    A file for another system than a reimplemented plugin has its configuration at the top.
     """
     lab = value.get("lab") if isinstance(value, Mapping) else None
     named = lab.get("arm") if isinstance(lab, Mapping) else None
-    if isinstance(named, str) and named in BUILT_IN and named not in _OPENCLAW:
+    if isinstance(named, str) and named in BUILT_IN and named not in (*_OPENCLAW, *PLUGINS):
         return value
-    return locate(value, where, PLUGINS.get(system, ENTRY))
+    return locate(value, where, PLUGINS.get(named if isinstance(named, str) else system, ENTRY))
 
 
 def version_of(arm: Arm, system: str) -> str:
