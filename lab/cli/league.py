@@ -52,13 +52,16 @@ def league(
     store: options.StoreName = "exact",
     profile: options.Profile = "seed",
     embedder: options.Embedder = "all-MiniLM-L6-v2",
+    answers: options.Answers = "live",
+    allow_remote: options.AllowRemote = False,
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Compare every memory system on every set at equal injected tokens.
+    """Compare memory systems on every set at equal tokens.
 
-    Every arm proves first that it does what it is named for; one that cannot is refused, and listed. Repeating the
-    command continues. Writes league.html, league.md, league.csv, times.csv and league.json.
+    The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot
+    is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv and
+    league.json.
     """
     from lab.formatting import counted
     from lab.league.arms import default_arms, entrants_of, parse_budgets
@@ -72,7 +75,6 @@ def league(
     options.require_no_run(out)
     budgets = parse_budgets(tokens)
     chosen = parse_sets(sets, format)
-    entrants = entrants_of(arm or default_arms(source))
     shared = ReplayRequest(
         "",
         "",
@@ -90,7 +92,10 @@ def league(
         source=source,
         haystack=haystack,
         haystack_from=tuple(haystack_from or ()),
+        answers=answers,
+        allow_remote=allow_remote,
     )
+    entrants = entrants_of(arm or default_arms(source), shared)
     spelt = league_command(sets, arm or (), budgets, shared, format)
     result = run_league(chosen, entrants, budgets, shared, out, jobs=jobs, announce=announce, command=spelt)
     files = [*write_outputs(result, out), *write_page(result, out)]

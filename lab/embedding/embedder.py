@@ -188,6 +188,14 @@ class SentenceTransformerEmbedder:
             # The setting of a thread also applies to threads that start later.
             torch.set_num_threads(threads_before)
 
+    def alone(self, text: str, role: Role = DOCUMENT) -> np.ndarray:
+        """Embed one text in a batch of its own, as a live system does: many times as fast as :meth:`encode`.
+
+        For measuring times. The last bits of the vector depend on the number of threads.
+        """
+        vector: np.ndarray = self._load().encode(self._cleaned([text], role), batch_size=1, show_progress_bar=False)[0]
+        return vector
+
     def _lengths(self, texts: Sequence[str], role: Role) -> list[int]:
         """Return the padded length of each text, in tokens."""
         model = self._load()

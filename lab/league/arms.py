@@ -1,4 +1,4 @@
-"""The arms of a league: each system as configured, and once for each token budget (LG-21)."""
+"""The arms of a league: each system as configured, and once for each token budget (LG-12)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.errors import UnusableInput
+from lab.replay.plan import ReplayRequest, with_options
 from lab.runs.directory import file_name
 from lab.systems.budget import LEAST, MOST, named_budget
 from lab.systems.registry import make_arm, parse_arms, systems
@@ -60,10 +61,13 @@ def default_arms(source: str) -> tuple[str, ...]:
     return tuple(name for name in (DEFAULT_CAPTURED if source == "captured" else DEFAULT) if name in known)
 
 
-def entrants_of(texts: Sequence[str]) -> tuple[Entrant, ...]:
-    """Parse the arms of a command; raise :class:`UnusableInput` for one that cannot be used."""
+def entrants_of(texts: Sequence[str], shared: ReplayRequest) -> tuple[Entrant, ...]:
+    """Parse the arms of a command, whose replays have the options ``shared``.
+
+    Raises :class:`UnusableInput` for an arm that cannot be used.
+    """
     entrants = []
-    for text, spec in zip(texts, parse_arms(texts), strict=True):
+    for text, spec in zip(texts, with_options(parse_arms(texts), shared), strict=True):
         name = text.partition("=")[0]
         if named_budget(name)[1] is not None:
             raise UnusableInput(f"arm {name!r}: the league sets the budgets itself; give them with --tokens")

@@ -25,6 +25,7 @@ def league_command(
         value = getattr(shared, field.name)
         if field.default is MISSING or value == field.default:
             continue
+        option = f"--{field.name.replace('_', '-')}"
         for one in value if isinstance(value, tuple) else (value,):
-            words += [f"--{field.name.replace('_', '-')}", str(one)]
+            words += [option] if one is True else [option, str(one)]
     return join([*words, "--out", "DIR"])

@@ -1,4 +1,4 @@
-"""Who wins at a budget, and from whom the winner is not shown to differ (LG-25).
+"""Who wins at a budget, and from whom the winner is not shown to differ (LG-16).
 
 All pairs of arms are compared over the same probes, by conversation. The p-values of all pairs at one budget are one
 family, because the winner is chosen by the same data; Holm's method corrects them.

@@ -1,4 +1,4 @@
-"""Replay every system on every set at equal injected tokens, and compare them (LG-20 to LG-26)."""
+"""Replay every system on every set at equal injected tokens, and compare them (LG-19)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import KIND as ADMISSION_KIND
 from lab.replay.admission import Admission, about, admit, claims_of, ground_of
 from lab.replay.command import NO_GOLD, shown_path
-from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
+from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, failed_summary
 from lab.runs.trial import trial_of
@@ -195,9 +195,8 @@ def _admitted(
     admissions: list[Admission] = []
     seeded: list[_Seeded] = []
     for entrant in entrants:
-        (spec,) = with_options([entrant.spec], plan.request)
-        arm = make_arm(spec)
-        info = info_of(spec, arm)
+        arm = make_arm(entrant.spec)
+        info = info_of(entrant.spec, arm)
         captured = ground.source == "captured"
         standing = Standing(entrant.name, info.system, BOUND if info.needs_gold else RANKED)
         if captured and not info.writes:

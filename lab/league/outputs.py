@@ -1,4 +1,4 @@
-"""The files of a league for other programs: league.json, league.csv and times.csv (LG-27)."""
+"""The files of a league for other programs: league.json, league.csv and times.csv (LG-18)."""
 
 from __future__ import annotations
 

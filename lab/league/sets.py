@@ -1,4 +1,4 @@
-"""The sets of a league, and how they are written on the command line (LG-20).
+"""The sets of a league, and how they are written on the command line (LG-11).
 
 ``shipped:operators``, ``PATH``, ``PATH:FORMAT`` or ``NAME=PATH:FORMAT``, each followed by any number of
 ``:OPTION=VALUE``, which are options of ``lab replay`` for this set alone, such as ``:recall-turns=all``.
@@ -72,7 +72,8 @@ def parse_sets(texts: Sequence[str], default_format: str | None) -> tuple[League
 def _parse(text: str, default_format: str | None) -> LeagueSet:
     head, equals, rest = text.partition("=")
     # An equals sign after a colon belongs to an option.
-    name, spelt = (head, rest) if equals and ":" not in head else ("", text)
+    named = bool(equals) and ":" not in head
+    name, spelt = (head, rest) if named else ("", text)
     shipped = spelt.startswith(SHIPPED)
     where, *parts = spelt.removeprefix(SHIPPED).split(":")
     path = recordings_at(f"{SHIPPED}{where}" if shipped else where)
@@ -84,7 +85,7 @@ def _parse(text: str, default_format: str | None) -> LeagueSet:
     format_name = given or ("lab" if shipped or is_shipped(path) else default_format)
     if format_name is None:
         raise UnusableInput(f"set {text!r}: no format; write {spelt}:FORMAT, or --format (lab recordings list)")
-    if equals and not name.strip():
+    if named and not name.strip():
         raise UnusableInput(f"set {text!r}: no name before the equals sign")
     return LeagueSet(name or where_name(where, path), path, format_name, _options(parts, text))
 

@@ -1,4 +1,4 @@
-"""Means over several sets, each with the same weight, and the uncertainty of their differences (LG-24).
+"""Means over several sets, each with the same weight, and the uncertainty of their differences (LG-15).
 
 The conversation is the unit, as in :mod:`lab.compare.statistics`; the sets are strata, so conversations vary within
 their set only.

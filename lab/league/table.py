@@ -1,4 +1,4 @@
-"""The figures of a league: one row for each set, arm and budget (LG-22, LG-23)."""
+"""The figures of a league: one row for each set, arm and budget (LG-13)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def measured(set_name: str, name: str, run: RunDirectory, budgets: Mapping[str, 
 
 
 def overall(name: str, budget: int | None, parts: Sequence[Measured]) -> Row:
-    """Return the mean of an arm over its sets, each with the same weight; its intervals are stratified by set.
+    """Return the mean of an arm over its sets, each with the same weight; its intervals are stratified by set (LG-14).
 
     A measure counts on the sets that have it. ``n`` is the number of those sets.
     """

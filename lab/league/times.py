@@ -1,4 +1,4 @@
-"""How long a recall takes, with the embedding of its prompt (LG-26).
+"""How long a recall takes, with the embedding of its prompt (LG-17).
 
 A replay reads vectors from a cache. So the prompts of some turns, evenly spread over the set, are embedded again, one
 by one, and the time of each is added to the recall of the same turn, for arms that search by meaning.
@@ -7,11 +7,11 @@ by one, and the time of each is added to the recall of the same turn, for arms t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.embedding.embedder import QUERY
+from lab.embedding.embedder import QUERY, Embedder
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json, write_atomically
 from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
@@ -59,15 +59,22 @@ def prompt_times(plan: Plan, path: Path) -> PromptTimes:
     ]
     step = max(1, len(points) // SAMPLE)
     chosen = points[::step][:SAMPLE]
+    embed = _embed_of(plan.embedder)
     for _, point in chosen[:WARM_UP]:
-        plan.embedder.encode([point.text], QUERY)
+        embed(point.text)
     measured: dict[str, dict[str, float]] = {}
     for conversation, point in chosen:
         started = time.perf_counter_ns()
-        plan.embedder.encode([point.text], QUERY)
+        embed(point.text)
         measured.setdefault(conversation, {})[point.key] = (time.perf_counter_ns() - started) / NS_PER_MS
     write_atomically(path, dump_json({"kind": KIND, "key": key, "ms": measured}))
     return measured
+
+
+def _embed_of(embedder: Embedder) -> Callable[[str], object]:
+    """Return a function that embeds one prompt as a live system would: without the batch of fixed shape of a replay."""
+    alone = getattr(embedder, "alone", None)
+    return (lambda text: alone(text, QUERY)) if alone is not None else (lambda text: embedder.encode([text], QUERY))
 
 
 def times_of(

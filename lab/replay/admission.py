@@ -1,4 +1,4 @@
-"""Admission: before an arm counts, it proves that what it is named for takes place (LG-10 to LG-16).
+"""Admission: before an arm counts, it proves that what it is named for takes place (LG-5, LG-6).
 
 A live system may run without doing anything: its hook does not fire, its store stays empty, its embedder is never
 queried. Its figures would look like those of a poor system. So every arm replays one short scripted conversation first
@@ -9,14 +9,14 @@ refused: it is not scored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import unescape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.errors import CannotMeasure
 from lab.files import digest, dump_json, read_json
 from lab.replay.admission_play import Ground, Seen, play_script
-from lab.replay.admission_script import ANSWER, FIRST, MEMORIES, SECOND, STATED, script
+from lab.replay.admission_script import AGAIN, ANSWER, FIRST, MEMORIES, SECOND, STATED, script
 from lab.replay.loop import Answered
 from lab.runs.records import to_json
 from lab.systems.contract import Arm, ArmInfo
@@ -78,7 +78,7 @@ class Admission:
 
 
 def admit(arm: Arm, info: ArmInfo, ground: Ground) -> Admission:
-    """Replay the script through an arm and return what it proved; no exception of the arm escapes."""
+    """Replay the script through an arm and return what it proved (LG-7); no exception of the arm escapes."""
     captures = ground.source == "captured" and info.writes
     claims = claims_of(arm)
     plain = play_script(arm, info, ground, probes=False)
@@ -101,7 +101,7 @@ def claims_of(arm: Arm) -> tuple[str, ...]:
 
 
 def require_admitted(admissions: Sequence[Admission]) -> None:
-    """Raise :class:`Refused`, naming the proofs that failed, unless all arms are admitted."""
+    """Raise :class:`Refused`, naming the proofs that failed, unless all arms are admitted (LG-10)."""
     refused = [admission for admission in admissions if not admission.passed]
     if refused:
         lines = "; ".join(f"arm {admission.arm!r} is refused ({admission.reason})" for admission in refused)
@@ -131,9 +131,9 @@ def _claimed(claim: str, seen: Seen) -> ProofResult:
 
 
 def _relevant(claim: str, seen: Seen) -> ProofResult:
-    """Prove that the first question brings the memory that has its words."""
-    answer = seen.at(FIRST)
-    held = answer is not None and ANSWER in _text(answer)
+    """Prove that a prompt brings the memory that has its words: the first question, or the memory word by word."""
+    answers = [answer for seq in (FIRST, *AGAIN) if (answer := seen.at(seq)) is not None]
+    held = any(ANSWER in _text(answer) for answer in answers)
     told = "is" if held else "is not"
     return ProofResult(claim, held, f"the memory with the words of the prompt {told} in the injected text")
 
@@ -144,6 +144,7 @@ def _embedder(claim: str, seen: Seen) -> ProofResult:
 
 
 def _lane(claim: str, seen: Seen) -> ProofResult:
+    """Prove that a search answered: by ranks of items, lists in receipts or counters of the system (LG-8)."""
     signals = [item.signals for answer in seen.answers for item in answer.recall.items]
     ranked = sum((one.fts_rank if claim == "words" else one.vec_rank) is not None for one in signals)
     # What a search returned need not be injected: the Working Set may hold it already.
@@ -179,8 +180,12 @@ def _newest(claim: str, seen: Seen) -> ProofResult:
 def _recent(claim: str, seen: Seen) -> ProofResult:
     answer = seen.at(SECOND)
     before = [turn.text for turn in script(probes=False).recording.turns if turn.seq < SECOND][-2:]
-    held = answer is not None and all(text in _text(answer) for text in before)
-    return ProofResult(claim, held, f"the two turns before the prompt {'are' if held else 'are not'} in the text")
+    turns = answer is not None and all(text in _text(answer) for text in before)
+    # An arm that is given memories sees no turns as such: for it, the newest memory is what came last.
+    newest = answer is not None and MEMORIES[-1] in _text(answer)
+    if turns or newest:
+        return ProofResult(claim, True, f"{'the two turns before the prompt' if turns else 'the newest memory'}: there")
+    return ProofResult(claim, False, "neither the two turns before the prompt nor the newest memory are in the text")
 
 
 def _stored(claim: str, seen: Seen) -> ProofResult:
@@ -208,7 +213,7 @@ _CHECKS: dict[str, Callable[[str, Seen], ProofResult]] = {
 
 
 def _no_trace(plain: Seen, play: Callable[[bool], Seen]) -> ProofResult:
-    """Prove that a probe changes nothing: the same turns are answered alike, with probes between them and without."""
+    """Prove that a probe changes nothing: turns are answered alike with probes between them and without (LG-9)."""
     probed = play(True)
     failed = _answers(probed)
     if not failed.held:
@@ -277,7 +282,17 @@ def admitted(plan: Plan, known: Path, which: Callable[[Arm], bool] = lambda _: T
         earlier = read_json(known)
         if isinstance(earlier, dict) and earlier.get("key") == key:
             return data
-    admissions = [admit(arm, info, ground) for arm, info in arms]
+    admissions: list[Admission] = []
+    known_proofs: dict[str, Admission] = {}
+    for arm, info in arms:
+        # A budget may be too small for what the proofs need, and is no part of what an arm is named for.
+        base = getattr(arm, "base", arm)
+        described = base.describe() if base is not arm else info
+        described = replace(described, name=base.name, system=info.system, writes=info.writes)
+        same = digest([described.system, described.version, dict(described.config), described.seed])
+        if same not in known_proofs:
+            known_proofs[same] = admit(base, described, ground)
+        admissions.append(replace(known_proofs[same], arm=info.name))
     require_admitted(admissions)
     return dump_json({"kind": KIND, "key": key} | about(ground) | {"arms": [one.as_json() for one in admissions]})
 

@@ -12,9 +12,10 @@ from lab.recordings.model import MUST, NICE, Memory, Recording, Turn
 from lab.replay.recall_points import RecallPoint
 
 NAME = "admission"
-SESSION = f"{NAME}/s"
+# What is stated, and what is asked on the next day: some systems search only sessions that have ended.
+SESSIONS = (f"{NAME}/s1", f"{NAME}/s2")
 # 5 January 2026, 09:00 UTC.
-START, STEP = 1_767_603_600_000, 300_000
+START, STEP, DAY = 1_767_603_600_000, 300_000, 86_400_000
 
 WANTED = f"{NAME}/m0"
 NEWEST = f"{NAME}/m11"
@@ -56,10 +57,18 @@ ASKED = (
     ("user", "Where did we decide to move the archive, and is it because the cellar floods in autumn?"),
     ("assistant", "I will check which depot it was, and why."),
 )
-SAID = (*STATED, *ASKED)
-# The turns of the questions.
+# The memory and the statement word by word: some systems search for all words, or inject only what is very similar.
+REPEATED = (
+    ("user", MEMORIES[0]),
+    ("assistant", "That is what I have noted as well, thank you for the reminder."),
+    STATED[0],
+    ("assistant", "Noted once more, nothing has changed since."),
+)
+SAID = (*STATED, *ASKED, *REPEATED)
+# The turns of the questions, and those of the repetitions.
 FIRST, SECOND = len(STATED), len(STATED) + 2
-# A name that the text injected at the first question must hold.
+AGAIN = (SECOND + 2, SECOND + 4)
+# A name that the text injected at the first question, or at a repetition, must hold.
 ANSWER = "Marguerite Oduya"
 
 
@@ -72,9 +81,7 @@ class Script(NamedTuple):
 
 def script(*, probes: bool) -> Script:
     """Return the conversation; with ``probes``, each prompt is also asked outside of it, just before."""
-    turns = tuple(
-        Turn(f"{SESSION}/{seq}", seq, SESSION, role, text, START + STEP * seq) for seq, (role, text) in enumerate(SAID)
-    )
+    turns = tuple(_turn(seq, role, text) for seq, (role, text) in enumerate(SAID))
     memories = tuple(
         Memory(f"{NAME}/m{number}", text, text, 0, START - STEP * (len(MEMORIES) - number), label=_label(number))
         for number, text in enumerate(MEMORIES)
@@ -90,8 +97,14 @@ def script(*, probes: bool) -> Script:
             key = f"{turn.key}/probe"
             outside = Probe(key, NAME, None, turn.text, relevant)
             points.append(RecallPoint(key, turn.seq, turn.text, None, turn.time_ms, False, outside))
-        points.append(RecallPoint(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, True, judged, SESSION))
+        points.append(RecallPoint(turn.key, turn.seq, turn.text, turn.scope, turn.time_ms, True, judged, turn.session))
     return Script(Recording(NAME, turns, memories), tuple(points))
+
+
+def _turn(seq: int, role: str, text: str) -> Turn:
+    later = seq >= FIRST
+    session = SESSIONS[later]
+    return Turn(f"{session}/{seq}", seq, session, role, text, START + STEP * seq + DAY * later)
 
 
 def _label(number: int) -> str:

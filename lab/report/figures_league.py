@@ -20,6 +20,8 @@ DASHES = ("-", "--", "-.", ":")
 MARKERS = "os^Dv<>Ph*Xp8"
 # Arms that a chart can name beside it.
 MOST = 18
+# Characters of a name in a chart.
+LONGEST = 22
 Looks = Mapping[str, tuple[str, str, str]]
 
 
@@ -53,7 +55,7 @@ def curves_figure(league: League, measure: str = "hit") -> Figure:
     last = {
         row.arm: value for row in rows if row.budget == league.budgets[-1] if (value := row.mean(measure)) is not None
     }
-    texts = {f"{arm}  {value:.2f}": (league.budgets[-1], value) for arm, value in list(last.items())[:MOST]}
+    texts = {f"{_short(arm)}  {value:.2f}": (league.budgets[-1], value) for arm, value in list(last.items())[:MOST]}
     colours = {text: looks[arm][0] for text, arm in zip(texts, last, strict=False)}
     name_at_right(axes, texts, colours)
     return figure
@@ -123,7 +125,13 @@ def front_figure(league: League, measure: str = "hit") -> Figure:
             if row.arm == arm and row.budget is not None
         )
         axes.plot(
-            *zip(*drawn, strict=True), color=colour, marker=marker, markersize=6, linewidth=1, alpha=0.85, label=arm
+            *zip(*drawn, strict=True),
+            color=colour,
+            marker=marker,
+            markersize=6,
+            linewidth=1,
+            alpha=0.85,
+            label=_short(arm),
         )
         own = next((row for row in main_rows(league) if row.arm == arm and row.budget is None), None)
         if own is not None and own.mean(TOKENS) is not None:
@@ -147,7 +155,7 @@ def _lines(
         # Beside each other, so that intervals do not hide one another.
         at = [budget * (1 + 0.006 * (number - spread)) if bars else budget for budget, _ in drawn]
         means = [cell.mean for _, cell in drawn]
-        axes.plot(at, means, dash, color=colour, marker=marker, markersize=5, linewidth=1.5, label=arm)
+        axes.plot(at, means, dash, color=colour, marker=marker, markersize=5, linewidth=1.5, label=_short(arm))
         if bars:
             for place, (_, cell) in zip(at, drawn, strict=True):
                 if cell.low is not None and cell.high is not None:
@@ -155,6 +163,11 @@ def _lines(
     axes.set_xscale("log")
     axes.set_xticks(budgets, [str(budget) for budget in budgets])
     axes.minorticks_off()
+
+
+def _short(arm: str) -> str:
+    """Return a name that leaves room for the chart."""
+    return arm if len(arm) <= LONGEST else f"{arm[: LONGEST - 1]}…"
 
 
 def _legend(figure: Figure, axes: Axes) -> None:

@@ -1,4 +1,4 @@
-"""The page of a league: one self-contained HTML file, and the same in Markdown (LG-28)."""
+"""The page of a league: one self-contained HTML file, and the same in Markdown (LG-20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any arm under a token budget: equal injected tokens for all arms (LG-1 to LG-4).
+"""Any arm under a token budget: equal injected tokens for all arms (LG-1, LG-2, LG-4).
 
 The configuration key ``{"lab": {"tokens": 256}}`` of any arm, or ``NAME@256`` on the command line, makes a
 :class:`BudgetArm`. The budget counts the whole injected text, frame included, by :func:`lab.token_estimate.tokens`.

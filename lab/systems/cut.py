@@ -1,4 +1,4 @@
-"""Cut the injected text of a recall at a token budget (LG-2, LG-3).
+"""Cut the injected text of a recall at a token budget (LG-3).
 
 The lab does not know how a system writes its text. It finds the texts of the injected items in it, in rank order, as
 they are, escaped as in markup, or with white space folded. What comes before the first item and after the last one is

@@ -16,6 +16,7 @@ from lab.replay.admission import FILE, Admission, Ground, Refused, admit, requir
 from lab.replay.admission_script import ANSWER, MEMORIES
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.systems.budget import within
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Item, MemorySystem, Recall, Signals, Stored, Writes
 from lab.systems.kit import Kit
 from lab.systems.registry import info_of, make_arm, systems
@@ -276,6 +277,15 @@ def test_replay_refuses_an_external_arm_that_fails_a_proof(tmp_path: Path) -> No
         replay_of("NeverEmbeds", tmp_path / "run")
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert Refused.exit_code == 4
+
+
+def test_arm_under_a_small_budget_is_admitted_by_what_it_is_without(tmp_path: Path) -> None:
+    base = SoundArm("sound", "sound")
+    arms = {f"sound@{tokens}": within(replace(base, name=f"sound@{tokens}"), tokens) for tokens in (16, 64)}
+    request = ReplayRequest(str(OPERATORS), "lab", tuple(arms), embedder="hashing", limit=1, haystack=0)
+    run_replay(request, tmp_path / "run", made=arms)
+    value = json.loads((tmp_path / "run" / FILE).read_text())
+    assert [(arm["arm"], arm["passed"]) for arm in value["arms"]] == [("sound@16", True), ("sound@64", True)]
 
 
 def test_replay_keeps_the_proofs_of_an_external_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
