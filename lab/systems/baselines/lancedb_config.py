@@ -23,7 +23,7 @@ KEYS = {
 }
 EMBEDDING = {
     PRESENT: ("provider", "model", "apiKey", "baseUrl", "dimensions"),
-    OLD: ("provider", "model", "apiKey", "baseUrl", "dims"),
+    OLD: ("apiKey", "model", "baseUrl", "dimensions"),
 }
 LAB = ("arm", "version", "maxItems")
 LENGTHS = (100, 10_000)
