@@ -33,6 +33,8 @@ NAMES = {
     "tier": "tier not searched",
     "duplicate": "repeats the Working Set",
     "repeat": "lowered as a repeat",
+    "decay": "lowered by decay",
+    "kind": "of a kind never injected",
     "slot": "no slot left",
     "cut": "cut in the Working Set",
     "snippet": "beyond the part shown",
