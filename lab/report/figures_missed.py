@@ -35,6 +35,7 @@ NAMES = {
     "repeat": "lowered as a repeat",
     "decay": "lowered by decay",
     "kind": "of a kind never injected",
+    "merged": "an equal text is in the prompt",
     "slot": "no slot left",
     "cut": "cut in the Working Set",
     "snippet": "beyond the part shown",
