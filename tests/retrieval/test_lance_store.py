@@ -177,7 +177,7 @@ def test_compaction_waits_for_compact_every_rows() -> None:
 
 def test_add_writes_many_rows_in_parts() -> None:
     """A search of one piece of 100,000 rows takes eight times as long as that of parts."""
-    with closing(LanceStore(2, compact_every=None)) as store:
+    with closing(LanceStore(2, TextSettings(), compact_every=None)) as store:
         add(store, [row(f"{number:05d}", f"deploy {number}") for number in range(WRITTEN + 5)], [EAST] * (WRITTEN + 5))
         assert (len(store.rows), store.table.count_rows(), store.waiting) == (WRITTEN + 5,) * 3
         fragments = store.table.stats()["fragment_stats"]
