@@ -1,6 +1,6 @@
 """How many recalls a second an external system can answer at most: a host that recalls nothing, over stdio and HTTP.
 
-    python tests/trials/host_throughput.py [RECALLS] [ROUNDS]
+    python -m tests.trials.host_throughput [RECALLS] [ROUNDS]
 
 It prints the best of the rounds, because a busy machine only makes a round slower. The time is that of
 ``ExternalSystem.recall``: the request, the answer and its checks, and the recording.
@@ -13,9 +13,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-# In place of this folder, whose secrets.py would hide Python's.
-sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from lab.systems.contract import Ask
 from lab.systems.external.arm import ExternalArm, make
@@ -89,9 +86,7 @@ def main(recalls: int, rounds: int) -> None:
             server.kill()
             server.wait()
     for kind, rate in best.items():
-        print(
-            f"{kind}: {rate:,.0f} recalls a second, {1e6 / rate:,.0f} µs each (best of {rounds}, {recalls} recalls each)"
-        )
+        print(f"{kind}: {rate:,.0f} recalls a second, {1e6 / rate:,.0f} µs each (best of {rounds} times {recalls})")
 
 
 if __name__ == "__main__":
