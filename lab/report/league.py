@@ -106,7 +106,7 @@ def model_of(league: League) -> dict[str, Any]:
         "admissions": [one.as_json() for one in league.admissions],
         "meanings": {name: text for name, text in MEANINGS.items() if any(name in row.cells for row in league.rows)},
         "source": league.source,
-        "least": LEAST_CLUSTERS,
+        "least": max((one.least for one in league.contests), default=LEAST_CLUSTERS),
         "command": league.command,
     }
 
@@ -125,7 +125,7 @@ def sentence(contest: Contest) -> str:
     parts = [f"At {contest.budget} tokens, {contest.winner} has {result}"]
     if not contest.is_testable:
         few = counted(contest.conversations, "conversation")
-        return f"{parts[0]}. With {few}, no difference can be shown; it takes {LEAST_CLUSTERS}."
+        return f"{parts[0]}. With {few}, no difference can be shown; it takes {contest.least}."
     if contest.below:
         parts.append(f"It is shown to be above {', '.join(one.arm for one in contest.below)}")
     if contest.alike:

@@ -51,7 +51,7 @@ def winners(league: dict[str, Any], budgets: list[int]) -> list[str]:
         if one["measure"] != "hit" or one["budget"] not in budgets:
             continue
         alike = [other["arm"] for other in one["against"] if not other["is_shown"]]
-        few = one["conversations"] < 6
+        few = one["conversations"] < one["least"]
         cell = one["cell"]
         shown = "too few conversations" if few else ", ".join(f"`{arm}`" for arm in alike) or "none"
         lines.append(
