@@ -120,7 +120,7 @@ def _differences(measure: str, ones: Sequence[Measured], others: Sequence[Measur
     for one, other in zip(ones, others, strict=True):
         if measure not in one.values or measure not in other.values:
             continue
-        name = MEASURES[measure].format(k=1)
+        name = MEASURES.get(measure, MEASURES["hit"]).format(k=1)
         pairs = pairs_of(name, one.values[measure], other.values[measure])
         if pairs.at:
             strata.append(by_conversation(pairs))
