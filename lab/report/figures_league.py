@@ -112,9 +112,8 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
     front = front_of(points)
     words = Words(
         f"{len(front)} of {len(points)} points are on the Pareto front of {_named(measure)} and tokens",
-        "Tokens that were injected at a probe, mean. Stars: systems as configured, and all their hits. The broken line is "
-        "the Pareto "
-        "front; the upper bound is not on it.",
+        "Tokens that were injected at a probe, mean. Stars: systems as configured, with all hits. The broken line is "
+        "the Pareto front; the upper bound is not on it.",
     )
     figure, ((axes,),) = slide(1, 1, words)
     for arm, (colour, _, marker) in looks.items():
