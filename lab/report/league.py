@@ -8,11 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.compare.statistics import LEAST_CLUSTERS
+from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
 from lab.files import write_atomically
 from lab.formatting import counted, milliseconds, number, p_value, signed
 from lab.latency.quantiles import Quantile, Spent
-from lab.league.contest import Contest
+from lab.league.contest import Against, Contest
 from lab.league.league import League
 from lab.league.table import BOUNDED, COLUMNS, OVERALL, WHOLE, Cell, Row
 from lab.report import figures
@@ -132,9 +132,15 @@ def sentence(contest: Contest) -> str:
     if contest.below:
         parts.append(f"It is shown to be above {', '.join(one.arm for one in contest.below)}")
     if contest.alike:
-        alike = [f"{one.arm} ({signed(one.difference)}, p {p_value(one.p_holm)})" for one in contest.alike]
+        alike = [f"{one.arm} ({signed(one.difference)}, p {_doubt(one)})" for one in contest.alike]
         parts.append(f"It is not shown to differ from {', '.join(alike)}")
     return ". ".join(parts) + "."
+
+
+def _doubt(against: Against) -> str:
+    """Return the corrected p of a difference that is not shown, and why a small one does not show it."""
+    p = p_value(against.p_holm)
+    return f"{p}, but the interval includes 0" if against.p_holm <= LEVEL else p
 
 
 def winners_table(league: League) -> Table:
@@ -143,7 +149,7 @@ def winners_table(league: League) -> Table:
     for one in league.contests:
         if one.measure not in (HEADLINE, OWN_HEADLINE):
             continue
-        alike = ", ".join(f"{other.arm} ({p_value(other.p_holm)})" for other in one.alike) or "none"
+        alike = ", ".join(f"{other.arm} ({_doubt(other)})" for other in one.alike) or "none"
         rows.append(
             [
                 one.set,
