@@ -106,14 +106,15 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
     bounds = {one.arm for one in league.standings if not one.is_ranked}
     points: dict[str, tuple[float, float]] = {}
     for row in main_rows(league):
-        value, spent = row.mean(measure if row.budget else "hit"), row.mean(TOKENS)
-        if value is not None and spent is not None and row.arm not in bounds:
-            points[f"{row.arm} {row.budget or 'as configured'}"] = (value, spent)
+        # As configured, hits on parts of a text count as well, so those points cannot be on the same front.
+        value, spent = row.mean(measure), row.mean(TOKENS)
+        if row.budget is not None and value is not None and spent is not None and row.arm not in bounds:
+            points[f"{row.arm} {row.budget}"] = (value, spent)
     front = front_of(points)
     words = Words(
         f"{len(front)} of {len(points)} points are on the Pareto front of {_named(measure)} and tokens",
-        "Tokens that were injected at a probe, mean. Stars: systems as configured, with all hits. The broken line is "
-        "the Pareto front; the upper bound is not on it.",
+        "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the upper "
+        "bound. Stars: systems as configured, with all their hits.",
     )
     figure, ((axes,),) = slide(1, 1, words)
     for arm, (colour, _, marker) in looks.items():
