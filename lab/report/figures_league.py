@@ -113,8 +113,8 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
     front = front_of(points)
     words = Words(
         f"{len(front)} of {len(points)} points are on the Pareto front of {_named(measure)} and tokens",
-        "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the upper "
-        "bound. Stars: systems as configured, with all their hits.",
+        "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the "
+        "upper bound. Stars: systems as configured, with all their hits.",
     )
     figure, ((axes,),) = slide(1, 1, words)
     for arm, (colour, _, marker) in looks.items():
