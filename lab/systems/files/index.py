@@ -87,12 +87,16 @@ class FileIndex:
 
     def sync(self) -> None:
         """Read the files that changed, and embed and store the chunks that changed."""
-        for path in self.folder.changed:
-            self._read(path)
-        self.folder.changed.clear()
-        self.folder.rewritten.clear()
+        self._read_changes()
         if self._dirty:
             self._store()
+
+    def texts_to_embed(self) -> list[str]:
+        """Read the files that changed, and return what :meth:`sync` would embed; nothing is embedded or stored."""
+        self._read_changes()
+        texts = [embedded_text(indexed.text, _LIMITS) for indexed in self._dirty.values()]
+        self._dirty.clear()
+        return texts
 
     def by_words(self, query: str, substrings: Sequence[str], limit: int) -> list[tuple[int, float]]:
         """Return rows and BM25 scores (higher is better; 0 without a query) by an FTS5 query and contained texts.
@@ -129,6 +133,12 @@ class FileIndex:
     def close(self) -> None:
         """Close the database."""
         self._db.close()
+
+    def _read_changes(self) -> None:
+        for path in self.folder.changed:
+            self._read(path)
+        self.folder.changed.clear()
+        self.folder.rewritten.clear()
 
     def _read(self, path: str) -> None:
         """Cut the new lines of a file, or all of a file that lost an entry."""

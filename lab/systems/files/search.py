@@ -55,7 +55,7 @@ def search(index: FileIndex, text: str, limit: int, min_score: float, now_ms: in
     """
     settings, release = index.settings, index.settings.release
     depth = min(MOST_CANDIDATES, release.candidates or limit * CANDIDATES_PER_RESULT)
-    text = text.strip()
+    text = query_of(text)
     no_vector = any(fault in faults for fault in NO_VECTOR)
     by_words = {} if "fts_error" in faults else _words(index, text, depth, by_keywords=release.keywords or no_vector)
     near = [] if no_vector or "vector_error" in faults or not text else index.by_meaning(text, depth)
@@ -74,6 +74,11 @@ def search(index: FileIndex, text: str, limit: int, min_score: float, now_ms: in
     if release.mmr is not None and not no_vector:
         hits = diverse(hits, release.mmr)
     return Found(_selected(hits, limit, min_score, settings, no_vector=no_vector), hits, len(by_words), len(vectors))
+
+
+def query_of(prompt: str) -> str:
+    """Return what is searched for with a prompt."""
+    return prompt.strip()
 
 
 def _words(index: FileIndex, text: str, depth: int, *, by_keywords: bool) -> dict[int, float]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import Faults
-from lab.systems.contract import NOTHING, Item, MemorySystem, Signals, Stored, Writes
+from lab.systems.contract import NOTHING, Ask, Item, MemorySystem, Signals, Stored, Writes
 from lab.systems.files.folder import Folder, Written, draft_of, note_of, transcript_of
 from lab.systems.files.index import SNIPPET, FileIndex
 from lab.systems.files.search import Hit
 from lab.systems.files.settings import Settings
 from lab.systems.kit import Kit
+from lab.systems.protocols import Step
 
 # Faults with which a search answers with less than it has.
 _HARMFUL = frozenset({"embedder_down", "input_too_long", "fts_error", "vector_error"})
@@ -62,6 +64,21 @@ class FileMemory(MemorySystem):
     def message(self, turn: Turn) -> str:
         """Return the text of a message as the host keeps it."""
         return turn.said or turn.text
+
+    def reads(self, ask: Ask) -> bool:
+        """Return whether a query brings the index up to date."""
+        return True
+
+    def rehearse(self, steps: Iterable[Step]) -> Iterator[str]:
+        """Yield the chunks that recalls would embed. Blocks that recalls would inject are not in the transcripts."""
+        with closing(self):
+            for step in steps:
+                self.remember(step.born)
+                self.forget(step.gone)
+                if any(self.reads(ask) for ask in step.asks):
+                    yield from self.index.texts_to_embed()
+                if step.turn is not None:
+                    self.observe(step.turn)
 
     def close(self) -> None:
         """Close the index."""
