@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from lab.replay.loop import Play, ask_of
 from lab.replay.moments import moments
@@ -26,7 +27,8 @@ def rehearsed(play: Play, arms: Sequence[Arm], infos: Sequence[ArmInfo]) -> tupl
         if key is None or (key, info.writes) in done or not isinstance(arm, Rehearses):
             continue
         done.add((key, info.writes))
-        with closing(Kit(play.tools, info.name, captures=captured and info.writes)) as kit:
+        # Systems of two rehearsals share nothing, because the first is closed.
+        with closing(Kit(replace(play.tools, shared={}), info.name, captures=captured and info.writes)) as kit:
             texts |= dict.fromkeys(arm.rehearse(kit, _steps(play, fed=not kit.captures)))
     return tuple(texts)
 

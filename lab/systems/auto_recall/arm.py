@@ -9,10 +9,10 @@ from typing import Any
 
 from lab.recordings.model import Turn
 from lab.retrieval.faults import SLOW_NS
-from lab.retrieval.stage_timer import SEARCH, StageTimer
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Status
 from lab.systems.files.explained import BELOW, BUDGET, INJECTED, SLOTS, Trace, explained
-from lab.systems.files.search import Found, Hit, query_of, search
+from lab.systems.files.search import Found, Hit, query_of
 from lab.systems.files.settings import Reader, Settings, host_section, read_settings
 from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
 from lab.systems.kit import Kit
@@ -158,12 +158,8 @@ class AutoRecall(FileMemory):
         slow = "slow_store" in ask.faults
         if slow and arm.timeout_ms * 1_000_000 <= SLOW_NS:
             return self._failed("timeout")
-        timer.stage("retrieve", self.index.sync)
         floor = arm.min_score if arm.min_score_stage == "raw" else 0.0
-        found = timer.stage(
-            SEARCH, lambda: search(self.index, ask.text, 2 * arm.max_results, floor, ask.now_ms, ask.faults)
-        )
-        timer.timings[SEARCH] += SLOW_NS * slow
+        found = self.search(ask, 2 * arm.max_results, floor, timer)
         return self._answer(ask, found, timer)
 
     def _answer(self, ask: Ask, found: Found, timer: StageTimer) -> Recall:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lab.retrieval.faults import SLOW_NS
-from lab.retrieval.stage_timer import SEARCH, StageTimer
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall
 from lab.systems.files.explained import BUDGET, INJECTED, Trace, explained
-from lab.systems.files.search import Hit, query_of, search
+from lab.systems.files.search import Hit, query_of
 from lab.systems.files.settings import Settings, host_section, read_settings
 from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
 from lab.systems.kit import Kit
@@ -95,12 +94,7 @@ class MemoryCore(FileMemory):
     def recall(self, ask: Ask) -> Recall:
         """Search with the prompt and inject the results as the tool would return them."""
         settings, timer = self.arm.settings, StageTimer()
-        timer.stage("retrieve", self.index.sync)
-        limit = settings.max_results
-        found = timer.stage(
-            SEARCH, lambda: search(self.index, ask.text, limit, settings.min_score, ask.now_ms, ask.faults)
-        )
-        timer.timings[SEARCH] += SLOW_NS * ("slow_store" in ask.faults)
+        found = self.search(ask, settings.max_results, settings.min_score, timer)
         chosen = list(found.results)
         while self.arm.max_tokens is not None and tokens(_listed(chosen)) > self.arm.max_tokens:
             chosen.pop()
