@@ -237,6 +237,15 @@ def test_recall_under_faults_is_degraded_and_says_so() -> None:
     assert recall.injected == 5
 
 
+def test_given_memories_are_searched_by_their_index_text() -> None:
+    found = Memory("c/s/t1#0", "ripe", "quinces of the orchard", 0, 0, "fact", "shop")
+    arm = make_arm(ArmSpec("rsclaw", "rsclaw"))
+    system = arm.open(kit_for(arm, found.text, found.index_text, "quinces"))
+    system.remember([found])
+    (item,) = system.recall(ask("quinces")).items
+    assert (item.text, item.signals.fts_rank) == ("ripe", 1)
+
+
 def test_equal_texts_are_one_document_until_both_are_forgotten() -> None:
     twice = [memory(0, "Pears  ripen"), memory(1, "pears ripen", days=3), memory(2, "pears ripen", scope="farm")]
     system = opened(*twice, query="pears")
