@@ -107,6 +107,7 @@ def plan_of(path: Path, arms: Sequence[str], **options: Any) -> Plan:
     return make_plan(ReplayRequest(str(path), "lab", tuple(arms), limit=2, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "source"), [("operators", "given"), ("capture", "captured")])
 def test_a_replay_embeds_nothing_that_was_not_prepared(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> None:
     calls = counted(monkeypatch)

@@ -64,6 +64,7 @@ def without_times(answers: Sequence[Answered]) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 def test_arms_that_share_an_index_answer_as_if_alone(opened: list[Any]) -> None:
     together = answers_of(ARMS)
     # One rehearsal and one replay of each release.
