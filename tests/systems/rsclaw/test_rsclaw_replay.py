@@ -193,6 +193,20 @@ def test_given_memories_are_pinned_by_tools_and_not_stored_again() -> None:
     assert [[item.tier for item in answer.recall.items] for answer in answers] == [[], [WORKING], [CORE]]
 
 
+@pytest.mark.parametrize(("scoping", "touched"), [("given", [1, 0]), ("open", [1, 1])])
+def test_searches_of_tools_stay_in_an_enforced_scope(scoping: str, touched: list[int]) -> None:
+    memories = tuple(
+        Memory(f"c/s/t0#{number}", f"the safe is {number}", f"the safe is {number}", 0, 0, scope=scope)
+        for number, scope in enumerate(("shop", "farm"))
+    )
+    turn = said(0, "/compact", scope="shop", events=(event("memory_search", query="safe"),))
+    calls: list[RecallCall] = []
+    answers = played(Recording("c", (turn,), memories), [arm()], scoping=scoping, on_recall=calls.append)
+    assert [answer.recall.status for answer in answers] == ["skipped"]
+    system: Any = calls[0].system
+    assert [document.access_count for document in system.documents.by_id.values()] == touched
+
+
 def test_extraction_that_lasts_is_stored_when_it_has_ended() -> None:
     wrote, _, system = captured(
         said(0, "I like tea. My mail is a@b.org."), said(1, "ok", "assistant"), said(2, "hm"), extraction_ms=1500
