@@ -19,6 +19,8 @@ from lab.systems.files import system
 from lab.systems.files.folder import Folder
 from lab.systems.files.index import FileIndex
 from lab.systems.kit import Kit
+from lab.systems.registry import make_arm
+from lab.systems.spec import ArmSpec
 from tests.playing import arms_named, tools_for
 
 ARMS = tuple(f"{name}{budget}" for name in ("memory_core", "auto_recall") for budget in ("", "@64", "@256"))
@@ -97,6 +99,18 @@ def test_systems_that_capture_share_nothing(opened: list[Any]) -> None:
     answers_of(ARMS[:2], "captured")
     # One rehearsal, and two indexes in the replay.
     assert len(opened) == 3
+
+
+def test_systems_that_search_transcripts_share_nothing(opened: list[Any]) -> None:
+    config = {"memorySearch": {"sources": ["memory", "sessions"]}}
+    tools = tools_for()
+    for name in ("one", "two"):
+        arm = make_arm(ArmSpec(name, "auto_recall", config))
+        kit = Kit(tools, arm.name)
+        arm.open(kit).close()
+        kit.close()
+    assert len(opened) == 2
+    assert tools.shared == {}
 
 
 def test_all_arms_fail_if_the_files_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
