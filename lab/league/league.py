@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.errors import CannotMeasure, CannotWrite, InUse, OtherArguments, UnusableInput
 from lab.files import dump_json, only_writer, write_atomically
 from lab.formatting import counted
 from lab.league.arms import Entrant
@@ -112,7 +112,8 @@ def run_league(
     arguments or files that cannot be used.
     """
     with only_writer(out):
-        plans = {one.name: make_plan(one.request(shared, _least_arms(shared))) for one in sets}
+        _require_own(out)
+        plans = {one.name: _plan_of(one, shared) for one in sets}
         for one in sets:
             _require_gold(plans[one.name], one)
         standings, admissions, seeded = _admitted(entrants, next(iter(plans.values())), out, announce)
@@ -250,6 +251,11 @@ def _replayed(
     try:
         made = entrant.made(budgets)
         outcome = run_replay(request, folder, jobs=jobs, use_cache=False, announce=quiet, made=made)
+    except OtherArguments as error:
+        what = str(error).partition("; choose another")[0]
+        raise OtherArguments(
+            f"{out}: its league cannot be continued; choose another --out, or remove this folder ({what})"
+        ) from None
     except (CannotWrite, InUse):
         raise
     except CannotMeasure as error:
@@ -274,6 +280,20 @@ def _figures(
 def _least_arms(shared: ReplayRequest) -> tuple[str, ...]:
     """Return the arms of a plan that only reads a set: one that captures, if arms must."""
     return ("verbatim",) if shared.source == "captured" else ("none",)
+
+
+def _require_own(out: Path) -> None:
+    """Raise :class:`UnusableInput` for a folder with files that no league wrote."""
+    names = {child.name for child in out.iterdir() if not child.name.endswith(".part")}
+    if names and not names & {ADMISSION, RUNS}:
+        raise UnusableInput(f"{out}: has files and is not the folder of a league; choose another --out")
+
+
+def _plan_of(one: LeagueSet, shared: ReplayRequest) -> Plan:
+    try:
+        return make_plan(one.request(shared, _least_arms(shared)))
+    except UnusableInput as error:
+        raise UnusableInput(f"set {one.name!r}: {error}") from None
 
 
 def _require_gold(plan: Plan, one: LeagueSet) -> None:

@@ -24,7 +24,7 @@ from lab.systems.external.protocol import HostFailed
 KIND = "answers"
 # Hexadecimal digits of the digests in names.
 DIGITS = 16
-RECORD = "run the same command with --answers live, which records them"
+RECORD = "replay it again with --answers live, which records them"
 
 
 class Exchange(NamedTuple):
