@@ -16,7 +16,6 @@ from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_sho
 from lab.league.strata import Groups, stratified, weighted_sums
 from lab.league.table import MEASURES, Cell, Measured
 
-LEAST = LEAST_CLUSTERS
 # Means over sets are sums in another order, so equal ones may differ by rounding.
 _SAME = 1e-9
 
@@ -66,7 +65,7 @@ class Contest(NamedTuple):
     @property
     def least(self) -> int:
         """The fewest conversations with which a difference could be shown, corrected for so many pairs."""
-        least = LEAST
+        least = LEAST_CLUSTERS
         while smallest_p(least, self.pairs) > LEVEL:
             least += 1
         return least

@@ -17,7 +17,7 @@ from lab.league.league import League
 from lab.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row
 from lab.report import figures
 from lab.report.build import inline, render
-from lab.report.figures_league import curves_figure, front_figure, measures_figure, sets_figure
+from lab.report.figures_league import curves_figure, front_figure, measures_figure, plural, sets_figure
 from lab.report.sections import Table
 from lab.runs.trial import trial_line
 
@@ -52,7 +52,6 @@ document.querySelectorAll('table.sortable').forEach(function (table) {
   });
 });
 """
-NAMES = {"whole": "whole hits", "hit": "hits"}
 MEANINGS = {
     "whole": "The whole text of a relevant memory is in the prompt. Only arms under a budget have it.",
     "hit": "A relevant memory is among the injected items.",
@@ -124,7 +123,7 @@ def sentence(contest: Contest) -> str:
     """Return the result of a contest in words."""
     cell, over = contest.cell, "" if contest.set != OVERALL else " over all sets"
     bounds = "" if cell.low is None else f" (95 % interval {number(cell.low)} to {number(cell.high)})"
-    named, share = NAMES.get(contest.measure, contest.measure), f"{number(cell.mean)}{bounds}"
+    named, share = plural(contest.measure), f"{number(cell.mean)}{bounds}"
     at = f"At {contest.budget:,} tokens"
     if not contest.against:
         return f"{at}, {contest.winner} has a share of {named}{over} of {share}; no other arm is ranked."
@@ -160,7 +159,7 @@ def winners_table(league: League) -> Table:
         rows.append(
             [
                 one.set,
-                NAMES[one.measure],
+                plural(one.measure),
                 f"{one.budget:,}",
                 ", ".join((one.winner, *one.tied)),
                 _bounded(one.cell),

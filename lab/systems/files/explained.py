@@ -8,7 +8,6 @@ from typing import NamedTuple
 from lab.systems.contract import Explained, Standing
 from lab.systems.files.index import SNIPPET
 from lab.systems.files.search import Hit
-from lab.systems.files.system import citation
 
 # What became of a result, as receipts say it.
 INJECTED, BELOW, SLOTS, BUDGET = "injected", "below_min_score", "max_results", "max_tokens"
@@ -68,7 +67,7 @@ def _reason(trace: Trace, hit: Hit | None, key: str) -> tuple[str, str]:
     decision = trace.decisions.get(hit.row, BELOW if hit.score < trace.floor else "")
     beyond = f"beyond the {SNIPPET} characters that a result shows"
     if decision == INJECTED:
-        return "snippet", f"{citation(hit)} holds it {beyond}"
+        return "snippet", f"{hit.indexed.citation} holds it {beyond}"
     cause, text = _CAUSES[decision]
-    is_shown = any(entry.id == key for entry in hit.indexed.chunk.shown(SNIPPET))
-    return cause, text.format(score=hit.score, at=citation(hit)) + ("" if is_shown else f"; it is {beyond}")
+    is_shown = any(entry.id == key for entry in hit.indexed.shown)
+    return cause, text.format(score=hit.score, at=hit.indexed.citation) + ("" if is_shown else f"; it is {beyond}")
