@@ -81,7 +81,7 @@ def clauses(verdict: Verdict) -> list[str]:
     """
     decided = _decided(verdict) + (f" [{trial}]" if (trial := trial_line(verdict.trial)) else "")
     failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
-    words = list(map(_in_words, failing[:MOST_NAMED])) if verdict.rollback is None else []
+    words = list(map(finding, failing[:MOST_NAMED])) if verdict.rollback is None else []
     if words and len(failing) > MOST_NAMED:
         words.append(f"and {counted(len(failing) - MOST_NAMED, 'more rule')} {FAIL}")
     parts = [f"{decided}: {'; '.join(words)}" if words else decided]
@@ -93,7 +93,7 @@ def clauses(verdict: Verdict) -> list[str]:
     return parts
 
 
-def _in_words(line: Line) -> str:
+def finding(line: Line) -> str:
     """Return what a rule found as a clause with the rule's label; its numbers if the measure has no sentence."""
     if line.candidate is None:
         return line.label
@@ -105,11 +105,6 @@ def _in_words(line: Line) -> str:
         part = f" [{line.slice}]" if line.slice else ""
         return f"{clause} ({line.measure}{part}{f' against {line.against}' if line.against else ''})"
     return f"{line.label} {number(line.candidate)} against {number(line.baseline)}"
-
-
-def passing(verdict: Verdict) -> str:
-    """Return what passing means by the policy, as a sentence that cannot be read as the result."""
-    return f"Passing {'means' if verdict.status == PASS else 'would mean'}: {verdict.about}"
 
 
 def by_status(lines: Sequence[Line]) -> list[str]:
@@ -292,8 +287,6 @@ def summary(verdict: Verdict) -> str:
             "",
             *(line for note in notes(verdict) for line in (markdown(note), "")),
             *((f"**{markdown(advice)}**", "") if (advice := rollback(verdict)) else ()),
-            markdown(passing(verdict)),
-            "",
             "| | rule | why |",
             "| --- | --- | --- |\n",
         ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lab.compare.paired import Comparison
 from lab.errors import UnusableInput
 from lab.formatting import milliseconds, number
-from lab.gate.outputs import by_status, clauses, deciding_first, headline, passing, reason, rollback
+from lab.gate.outputs import by_status, clauses, deciding_first, headline, reason, rollback
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
 from lab.latency.quantiles import Quantile, least_n
@@ -66,7 +66,6 @@ def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
         "status": verdict.status,
         "headline": headline(verdict),
         "clauses": [f"{clause[0].upper()}{clause[1:]}." for clause in clauses(verdict)],
-        "passing": passing(verdict),
         "rollback": rollback(verdict),
         "by_status": by_status(verdict.lines),
         "has_slices": any(line.kind == "slice" for line in verdict.lines),

@@ -276,7 +276,7 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     write_atomically(run.path / "verdict.json", dump_json(changed.as_json()))
     build_report(run)
     html = (run.path / "report.html").read_text("utf-8")
-    assert "<p>Passing would mean: It does no harm.</p>" in html
+    assert "It does no harm." not in html
     assert "The policy has slice rules of its own, which are tested" in html
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
