@@ -25,12 +25,14 @@ def report(
     candidate: Annotated[
         str | None, typer.Option(help="The arm to compare. [default: tier_quota_v1 if the run has it, else the second]")
     ] = None,
-    turns: Annotated[
-        int, typer.Option(min=0, help="Number of gained and of lost turns to list with their explanations.")
-    ] = 12,
+    turns: Annotated[int, typer.Option(min=0, help="Number of turns to show of each kind of change.")] = 12,
     with_text: Annotated[
-        bool, typer.Option("--with-text", help="Show the texts of these turns and of their memories.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--with-text/--without-text",
+            help="Show the texts of these turns and of their memories. [default: only of sets that the lab ships]",
+        ),
+    ] = None,
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,8 @@ from lab.files import dump_json, read_text, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Verdict
-from lab.measures.catalogue import in_words
+from lab.measures.catalogue import entry_of, in_words
+from lab.measures.model import SHARE, YES
 from lab.runs.trial import trial_line
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
@@ -104,6 +105,8 @@ def finding(line: Line) -> str:
     if clause := in_words(line.measure, line.candidate, line.baseline):
         part = f" [{line.slice}]" if line.slice else ""
         return f"{clause} ({line.measure}{part}{f' against {line.against}' if line.against else ''})"
+    if (entry := entry_of(line.measure)) and entry.range in (SHARE, YES):
+        return f"{line.label} {line.candidate:.0%} against {line.baseline:.0%}"
     return f"{line.label} {number(line.candidate)} against {number(line.baseline)}"
 
 

@@ -7,30 +7,49 @@ equal runs have equal reports. The HTML page also shows versions and timings.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
 from lab.formatting import counted, markdown, number
+from lab.gate.line import FAIL
+from lab.gate.verdict import Verdict
 from lab.measures.catalogue import MEASURES, direction, entry_of, in_words
 from lab.measures.score import headlines, score_run, summarise, with_judged
-from lab.replay.command import arguments, replay_command
+from lab.replay.command import arguments, portable, replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
-from lab.report.comparison import WIDE, gains, judged, moves, notes, shown, wide, worse
+from lab.report.arms import arms_table
+from lab.report.cards import groups_of, shows_texts
+from lab.report.comparison import gains, judged, notes, shown, worse
+from lab.report.contrasts import Contrasts
 from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.flipped import SHOWN, flipped
 from lab.report.material import busiest
+from lab.report.opening import opening_of
 from lab.report.pair import choose_pair
 from lab.report.reproduce import configs, hashes, versions
-from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
+from lab.report.sections import (
+    Table,
+    compared_table,
+    contract_table,
+    meanings,
+    slice_tables,
+    stage_table,
+    verdict_model,
+)
 from lab.report.stored import capture_table
 from lab.report.tables import markdown_table
+from lab.report.tiles import harm_of, harms_at, tiles_of
+from lab.report.units import change_of, is_share, mean_of, span_of, unbroken
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
+from lab.runs.scores import Scores
 from lab.runs.trial import trial_line, trial_of
 
 __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
@@ -38,8 +57,9 @@ __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
 # Longer lists are cut; the manifest has the rest.
 MOST_HASHES, MOST_CONFIGS = 60, 12
-# Harms in the lead sentence; the notes name all of them.
-MOST_HARMS = 4
+# Harms in the lead sentence, all of which are in the figure; measures whose turns are listed.
+MOST_HARMS, MOST_RISEN = 4, 3
+WITH_GOLD = "probes with gold"
 
 
 def build_report(
@@ -47,20 +67,22 @@ def build_report(
     baseline: str | None = None,
     candidate: str | None = None,
     *,
-    with_text: bool = False,
+    with_text: bool | None = None,
     turns: int = SHOWN,
 ) -> list[Path]:
     """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, HTML first.
 
-    Up to ``turns`` gained and as many lost turns are shown with explanations; ``with_text`` includes the texts of turns
-    and memories.
+    Up to ``turns`` turns of each kind of change are shown: where a harm rose, and where a hit was lost or gained.
+    ``with_text`` includes the texts of turns and memories; by default, those of sets that the project ships.
     """
     run.require_done()
     base, cand = choose_pair(run, baseline, candidate)
     scores = score_run(run)
     summary = summarise(scores, read_gold(run), run.arms)
     comparison = compare_arms(run, base, cand, slices=True, tested_slices=False, scores=scores) if cand else None
+    with_text = shows_texts(run, with_text)
     model = _model(run, summary, comparison)
+    model |= _findings(run, scores, comparison, model, with_text=with_text, turns=turns)
     material = gather(run)
     folder = run.path / "figures"
     drawn: dict[str, list[Path]] = {}
@@ -77,7 +99,13 @@ def build_report(
     of_conversations = [name for name, drawing in found.items() if drawing.figure is TIMELINE]
     timelines = zip(busiest(material.shares.turns, len(of_conversations)), of_conversations, strict=True)
     model |= {
-        "figures": {name: inline(files[0], name, extents[name]) for name, files in drawn.items()},
+        "figures": {
+            name: f'<div class="chart">{chart()}</div>'
+            if (chart := found[name].chart)
+            else inline(files[0], name, extents[name])
+            for name, files in drawn.items()
+        },
+        "charts": [name for name, drawing in found.items() if drawing.chart],
         "timelines": [
             {"name": name, "conversation": conversation, "turns": material.shares.turns[conversation]}
             for conversation, name in timelines
@@ -95,8 +123,6 @@ def build_report(
         },
         "repeatable": [name for name, drawing in found.items() if drawing.figure.repeatable],
         "stages": stage_table(material.stages),
-        "flipped": flipped(run, comparison, with_text=with_text, most=turns) if comparison else None,
-        "with_text": with_text,
     }
     model["sections"] = [(name, heading) for name, heading in SECTIONS.items() if _has(model, name)]
     data = {key: model[key] for key in ("title", "facts", "arms", "columns", "table", "comparison", "slices")}
@@ -114,7 +140,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
     resolved = run.manifest.resolved
     facts = {
         "conversations": len(resolved.conversations),
-        "probes with gold": next(iter(summary["arms"].values()))["n"],
+        WITH_GOLD: next(iter(summary["arms"].values()))["n"],
         "format": resolved.format,
         "memories": resolved.memories,
         "haystack": run.haystack,
@@ -148,11 +174,11 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "columns": names,
         "table": table,
         "arms_table": Table(
-            "Scores of the arms", ("arm", *names), [[arm, *map(number, values)] for arm, *values in table]
+            "Scores of the arms", ("arm", *names), [[arm, *map(mean_of, names, values)] for arm, *values in table]
         ),
         "comparison": replace(comparison, slices=()).as_json() if comparison else None,
-        "compared": _compared(comparison) if comparison else None,
-        "notes": notes(comparison, primary) if comparison else [],
+        "compared": compared_table(comparison, primary) if comparison else None,
+        "notes": notes(comparison, primary, has_harms=False) if comparison else [],
         "gains": gains(comparison) if comparison else "",
         "lower": [name for name in names if direction(name) == "lower"],
         "cutoff": run.cutoff,
@@ -168,25 +194,63 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "more_hashes": max(0, len(known) - MOST_HASHES),
         "configs": arms[:MOST_CONFIGS],
         "more_configs": max(0, len(arms) - MOST_CONFIGS),
-        "command": replay_command(arguments(run.manifest)),
+        "command": replay_command(portable(arguments(run.manifest))),
     }
 
 
-def _compared(comparison: Comparison) -> Table:
-    rows = [wide(difference, comparison.family) for difference in shown(comparison)]
-    return Table(f"{comparison.candidate} minus {comparison.baseline}", WIDE, rows)
+def _findings(
+    run: RunDirectory,
+    scores: Scores,
+    comparison: Comparison | None,
+    model: Mapping[str, Any],
+    *,
+    with_text: bool,
+    turns: int,
+) -> dict[str, Any]:
+    """Return the first screen, the table of arms, and the turns that changed."""
+    verdict = model["verdict"]["of"] if model["verdict"] else None
+    harm = harm_of(comparison, verdict) if comparison else None
+    rose = _rose(comparison, verdict, harm) if comparison else []
+    hits = f"Success@{comparison.cutoff}" if comparison else ""
+    contrasts = Contrasts(run, scores, [*model["columns"], hits, *rose, *([harm.measure] if harm else [])])
+    pair = (comparison.baseline, comparison.candidate) if comparison else ("", "")
+    changed = [found for measure in rose if (found := contrasts.changed(*pair, measure)) and found.worse]
+    flips = flipped(run, comparison, with_text=with_text, most=turns) if comparison else None
+    groups = groups_of(run, comparison, flips, changed, with_text=with_text, most=turns) if comparison and turns else []
+    return {
+        "opening": opening_of(run, verdict, comparison, changed[0] if changed else None, model["facts"][WITH_GOLD]),
+        "tiles": tiles_of(run.arms, comparison, contrasts, harm),
+        "arms_rows": arms_table(run, contrasts, model["columns"]),
+        "groups": groups,
+        "problem": flips.problem if flips else None,
+        "with_text": with_text,
+        "script": Path(__file__).with_name("templates").joinpath("page.js").read_text("utf-8"),
+    }
+
+
+def _rose(comparison: Comparison, verdict: Verdict | None, harm: Difference | None) -> list[str]:
+    """Return the measures whose turns are shown: those that fail the policy, and harms that are shown to be worse."""
+    values = {difference.measure for difference in comparison.differences}
+    failing = [
+        line.measure
+        for line in (verdict.lines if verdict else ())
+        if line.critical and line.status == FAIL and line.measure in values and not line.against and not line.slice
+    ]
+    shown_worse = [one.measure for one in worse(comparison) if one.measure in harms_at(comparison.cutoff)]
+    risen = [harm.measure] if harm else []
+    return list(dict.fromkeys([*failing, *shown_worse, *risen]))[:MOST_RISEN]
 
 
 SECTIONS = {
-    "verdict": "Verdict by rule",
+    "flips": "Turns that changed",
     "comparison": "Differences and confidence intervals",
-    "saturation": "Increasing the must_remember share",
+    "verdict": "Verdict by rule",
     "arms": "Arms",
-    "turns": "Turn by turn",
-    "flips": "Gained and lost hits",
-    "slices": "Slices",
-    "stored": "What was stored",
     "contract": "Safety checks and harms",
+    "slices": "Slices",
+    "turns": "Turn by turn",
+    "saturation": "Increasing the must_remember share",
+    "stored": "What was stored",
     "latency": "Latency by stage",
     "run": "Run",
 }
@@ -198,7 +262,7 @@ def _has(model: dict[str, Any], section: str) -> bool:
         "verdict": bool(model["verdict"]),
         "comparison": bool(model["compared"]),
         "saturation": False,
-        "flips": bool(model["flipped"] and model["comparison"]["probes"]),
+        "flips": bool(model["groups"] or (model["comparison"] and model["comparison"]["probes"])),
         "slices": bool(model["slice_tables"]),
         "stored": bool(model["stored"]),
         "contract": bool(model["contract"].rows),
@@ -239,7 +303,7 @@ def sentence(comparison: Comparison, labels: str) -> str:
             f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms. Hits "
             "need a golden set; repeats need an arm that injects at two recall turns."
         )
-    harms = [_harm(difference) for difference in worse(comparison)]
+    harms = [_harm(difference) for difference in worse(comparison) if is_share(difference.measure)]
     if harms:
         more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
         parts.append(f"but worse outside the primary measures: {', '.join(harms[:MOST_HARMS])}{more}")
@@ -252,7 +316,8 @@ def sentence(comparison: Comparison, labels: str) -> str:
 
 def _harm(difference: Difference) -> str:
     clause = in_words(difference.measure, difference.candidate, difference.baseline)
-    return f"{clause} ({difference.measure})" if clause else moves(difference)
+    means = (mean_of(difference.measure, value) for value in (difference.baseline, difference.candidate))
+    return f"{clause} ({difference.measure})" if clause else f"{difference.measure} {' → '.join(means)}"
 
 
 def _interval(difference: Difference) -> str:
@@ -260,7 +325,8 @@ def _interval(difference: Difference) -> str:
     if low is None or high is None:
         return f"no interval for {counted(difference.conversations, 'conversation')}"
     side = {None: "not significant", True: "better", False: "worse"}[difference.is_better]
-    return f"{side}: {difference.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
+    change = change_of(difference.measure, difference.estimate.mean, unit=is_share(difference.measure))
+    return f"{side}: {change}, 95 % interval {span_of(difference.measure, low, high)}"
 
 
 # Colours of a figure that follow the page's light or dark theme.
@@ -310,8 +376,16 @@ def render(template: str, model: dict[str, Any]) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # Markup, such as a chart or a text of a memory that was escaped, stays as it is.
+        finalize=lambda value: unbroken(value) if type(value) is str else value,
     )
     environment.filters["number"] = number
+    environment.filters["digest"] = _digest
     environment.filters["markdown"] = markdown
     environment.filters["rows"] = lambda table, left=1: markdown_table(table.headers, table.rows, left)
     return environment.get_template(template).render(model).encode()
+
+
+def _digest(script: str) -> str:
+    """Return the hash by which the page's security policy allows its one script."""
+    return b64encode(sha256(script.encode()).digest()).decode()
