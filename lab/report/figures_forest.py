@@ -93,7 +93,7 @@ def _relative(shown: Sequence[Difference], baseline: str, primary: Sequence[Diff
 def _axis(rows: Sequence[charts.Row]) -> charts.Axis:
     """Return an axis in points, or percent, that holds every interval and 0."""
     ends = [0.0, *(end for row in rows for end in (row.mean, row.low, row.high) if end is not None)]
-    axis = charts.nice_axis(min(ends), max(ends), most=4)
+    axis = charts.nice_axis(min(ends), max(ends), most=7)
     return axis._replace(ticks=[(value, f"{100 * value:+.3g}".replace("+0", "0")) for value, _ in axis.ticks])
 
 

@@ -69,7 +69,8 @@ def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]
 
 def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
     order = deciding_first(verdict.lines)
-    rows = [rule_row(line) for line in order[:MOST_LINES]]
+    open_rules = [line for line in order if line.critical and line.status not in ("pass", "skipped")]
+    others = [line for line in order if line not in open_rules]
     return {
         "of": verdict,
         "status": verdict.status,
@@ -78,7 +79,8 @@ def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
         "rollback": rollback(verdict),
         "by_status": by_status(verdict.lines),
         "has_slices": any(line.kind == "slice" for line in verdict.lines),
-        "rules": Table("Rules", RULE, rows, max(0, len(order) - MOST_LINES), "verdict.json"),
+        "rules": _rules("Rules that did not pass", open_rules),
+        "others": _rules("Other rules", others),
     }
 
 
@@ -114,6 +116,11 @@ def conclusion(line: Line) -> str:
     else:
         said = {"pass": "shown not to be worse", "fail": "shown to be worse"}.get(line.status, "may be worse")
     return f"{said}{by}, over {counted(line.conversations or 0, 'conversation')}.{settles}"
+
+
+def _rules(name: str, lines: Sequence[Line]) -> Table:
+    rows = [rule_row(line) for line in lines[:MOST_LINES]]
+    return Table(name, RULE, rows, max(0, len(lines) - MOST_LINES), "verdict.json")
 
 
 def contract_table(arms: Mapping[str, Any], cutoff: int) -> Table:
