@@ -20,10 +20,13 @@ from lab.replay.command import portable, replay_command
 # Findings, and names of rules, in one sentence.
 MOST_FINDINGS, MOST_NAMES = 2, 4
 _COMMAND = re.compile(r"`(lab [^`]+)`")
+_ASIDE = re.compile(r" \(`[^)]*\)")
 _ADD = re.compile(r"\badd (--[a-z-]+ [A-Z0-9]+)")
 _MORE = re.compile(r"(\d+) more conversation")
 # Hard rules to sample per conversation where a rule needs some and the recording has none.
 HARD_RULES = "3"
+# Its reasons name this command without its arguments.
+POOL = "lab golden pool"
 
 
 class Action(NamedTuple):
@@ -87,7 +90,8 @@ def _cause(line: Line) -> str:
     """Return why a rule is undecided, without the rule's name and without what would settle it."""
     if line.low is not None and line.difference is not None:
         return "better" if line.kind == "improve" else "worse"
-    return line.reason.removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ").partition("; add ")[0]
+    cause = line.reason.removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ").partition("; add ")[0]
+    return _ASIDE.sub("", cause.removeprefix("not measured; "))
 
 
 def action_of(
@@ -106,6 +110,9 @@ def action_of(
         keep = (
             f"Keep {verdict.baseline}." if verdict.baseline and not verdict.against else "Do not roll this change out."
         )
+        failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
+        if failing and all(line.against for line in failing):
+            keep = f"Do not roll {verdict.candidate} out: {failing[0].against} is better."
         if turn and verdict.candidate:
             seen = join(["lab", "explain", folder, turn, "--arm", verdict.candidate, "--with-text"])
             return Action(f"{keep} Then look at a turn that became worse.", seen)
@@ -163,6 +170,8 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
     if found := _ADD.search(text):
         return f"{_judge(verdict, folder)} {found[1]}"
     named = _COMMAND.search(text)
+    if named and named[1] == POOL:
+        return f"{POOL} RECORDINGS --format FORMAT --out POOL.jsonl"
     return named[1] if named else _judge(verdict, folder)
 
 

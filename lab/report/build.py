@@ -212,12 +212,17 @@ def _findings(
     harm = harm_of(comparison, verdict) if comparison else None
     rose = _rose(comparison, verdict, harm) if comparison else []
     hits = f"Success@{comparison.cutoff}" if comparison else ""
-    contrasts = Contrasts(run, scores, [*model["columns"], hits, *rose, *([harm.measure] if harm else [])])
-    pair = (comparison.baseline, comparison.candidate) if comparison else ("", "")
-    changed = [found for measure in rose if (found := contrasts.changed(*pair, measure)) and found.worse]
+    contrasts = Contrasts(run, scores, [*model["columns"], hits, *(measure for measure, _ in rose)])
+    candidate = comparison.candidate if comparison else ""
+    changed = [found for name, arm in rose if (found := contrasts.changed(arm, candidate, name)) and found.worse]
     flips = flipped(run, comparison, with_text=with_text, most=turns) if comparison else None
     groups = groups_of(run, comparison, flips, changed, with_text=with_text, most=turns) if comparison and turns else []
+    is_other = bool(comparison and verdict and (verdict.against or verdict.candidate != comparison.candidate))
     return {
+        "trial": trial_of(run),
+        # The tiles and turns compare two arms of this run, which may not be what the policy compared.
+        "beside": f"{comparison.candidate} against {comparison.baseline}, in this run" if comparison else "",
+        "is_other": is_other,
         "opening": opening_of(run, verdict, comparison, changed[0] if changed else None, model["facts"][WITH_GOLD]),
         "tiles": tiles_of(run.arms, comparison, contrasts, harm),
         "arms_rows": arms_table(run, contrasts, model["columns"]),
@@ -228,16 +233,20 @@ def _findings(
     }
 
 
-def _rose(comparison: Comparison, verdict: Verdict | None, harm: Difference | None) -> list[str]:
-    """Return the measures whose turns are shown: those that fail the policy, and harms that are shown to be worse."""
+def _rose(comparison: Comparison, verdict: Verdict | None, harm: Difference | None) -> list[tuple[str, str]]:
+    """Return the measures whose turns are shown, each with the arm to compare with.
+
+    These are the measures that fail the policy, then the harms that are shown to be worse.
+    """
     values = {difference.measure for difference in comparison.differences}
+    base = comparison.baseline
     failing = [
-        line.measure
-        for line in (verdict.lines if verdict else ())
-        if line.critical and line.status == FAIL and line.measure in values and not line.against and not line.slice
+        (line.measure, line.against or base)
+        for line in (verdict.lines if verdict and not verdict.against else ())
+        if line.critical and line.status == FAIL and line.measure in values and not line.slice
     ]
-    shown_worse = [one.measure for one in worse(comparison) if one.measure in harms_at(comparison.cutoff)]
-    risen = [harm.measure] if harm else []
+    shown_worse = [(one.measure, base) for one in worse(comparison) if one.measure in harms_at(comparison.cutoff)]
+    risen = [(harm.measure, base)] if harm else []
     return list(dict.fromkeys([*failing, *shown_worse, *risen]))[:MOST_RISEN]
 
 

@@ -87,19 +87,21 @@ def groups_of(
     most: int,
 ) -> list[Group]:
     """Return the turns at which a harm rose, then those whose hit was lost, then those whose hit was gained."""
-    pair = comparison.baseline, comparison.candidate
-    reader = _Reader(run, pair, with_text)
+    candidate = comparison.candidate
+    reader = _Reader(run, with_text)
     groups: list[Group] = []
     for harm in harms:
-        cards = [reader.card(key, [_side(arm, key) for arm in pair]) for key in harm.worse[:most]]
+        pair = harm.baseline, candidate
+        cards = [reader.card(key, pair, [_side(arm, key) for arm in pair]) for key in harm.worse[:most]]
         total = len(harm.worse)
-        note = f"{counted(total, 'turn')} became worse and {harm.better} better under {comparison.candidate}."
-        name = f"{harm.measure} became worse: {total}"
+        note = f"{candidate} is worse at {counted(total, 'turn')} and better at {harm.better}."
+        name = f"{harm.measure} worse than {harm.baseline}: {counted(total, 'turn')}"
         found = [card for card in cards if card]
         groups.append(Group(f"worse-{len(groups) + 1}", name, note, found, total, _list(harm.measure, pair)))
+    pair = comparison.baseline, candidate
     for side in sorted(flips.sides if flips else (), key=lambda side: side.name != "Lost"):
-        cards = [reader.card(flip.turn, flip.sides) for flip in side.turns]
-        name = f"{side.name} hits: {side.total}"
+        cards = [reader.card(flip.turn, pair, flip.sides) for flip in side.turns]
+        name = f"{side.name} hits: {counted(side.total, 'probe')}"
         if side.total:
             found = [card for card in cards if card]
             groups.append(Group(side.name.lower(), name, "", found, side.total, side.command))
@@ -118,14 +120,14 @@ def _list(measure: str, pair: tuple[str, str]) -> str:
 class _Reader:
     """Reads the receipts and recordings of the turns that are shown, one conversation at a time."""
 
-    def __init__(self, run: RunDirectory, pair: tuple[str, str], with_text: bool) -> None:
-        self._run, self._pair, self._with_text = run, pair, with_text
+    def __init__(self, run: RunDirectory, with_text: bool) -> None:
+        self._run, self._with_text = run, with_text
         self._gold = read_gold(run)
         self._rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
         self._recorded: dict[str, tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks]] = {}
         self._plan: Plan | LabError | None = None
 
-    def card(self, key: str, sides: Sequence[Side]) -> Card | None:
+    def card(self, key: str, pair: tuple[str, str], sides: Sequence[Side]) -> Card | None:
         """Return the card of one turn; None if its conversation cannot be told from its key."""
         conversation = self._conversation(key)
         if conversation is None:
@@ -133,9 +135,9 @@ class _Reader:
         rows = self._of(conversation)
         points, texts, checks = self._recording(conversation) or ({}, {}, None)
         gold, point = self._gold.get(key), points.get(key)
-        ranks: dict[str, list[str]] = {}
+        ranks: dict[tuple[str, str], int] = {}
         lists = []
-        for arm in self._pair:
+        for arm in pair:
             row = rows.get((arm, key))
             items = [listed(row, rank) for rank in range(row["injected"])] if row else []
             keys = [item.key for item in items]
@@ -144,25 +146,20 @@ class _Reader:
                 before = (*row["pinned"], *keys[: rank - 1]) if row else ()
                 mark = _mark(item.key, gold, checks, point, before)
                 shown.append(Shown(rank, item.key, item.label or "", mark, self._text(texts, item.key)))
-                ranks.setdefault(item.key, []).append(f"{arm}: rank {rank}")
+                ranks[arm, item.key] = rank
             lists.append((arm, shown))
         about = next((gold.slices[name] for name in TRIES if gold and name in gold.slices), "")
-        link = {"conversation": conversation, "turn": key, "base": self._pair[0], "cand": self._pair[1]}
+        link = {"conversation": conversation, "turn": key, "base": pair[0], "cand": pair[1]}
         return Card(
             key,
             about,
             point.text if point and self._with_text else None,
-            [(self._judged(memory, texts), self._where(ranks, memory)) for memory in (gold.grades if gold else ())],
-            [(self._judged(memory, texts), self._where(ranks, memory)) for memory in (gold.forbidden if gold else ())],
+            [(self._judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.grades if gold else ())],
+            [(self._judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.forbidden if gold else ())],
             lists,
             sides,
             f"{VIEWER}?{urlencode(link)}",
         )
-
-    def _where(self, ranks: Mapping[str, Sequence[str]], memory: str) -> str:
-        found = ranks.get(memory, [])
-        missing = [f"{arm}: not injected" for arm in self._pair if not any(at.startswith(f"{arm}: ") for at in found)]
-        return "; ".join(sorted([*found, *missing], key=lambda text: not text.startswith(f"{self._pair[0]}: ")))
 
     def _judged(self, key: str, texts: Mapping[str, str]) -> Shown:
         return Shown(None, key, "", "", self._text(texts, key))
@@ -178,7 +175,7 @@ class _Reader:
     def _of(self, conversation: str) -> dict[tuple[str, str], dict[str, Any]]:
         if conversation not in self._rows:
             rows = self._run.read_receipts(conversation, ROWS).to_pylist()
-            self._rows[conversation] = {(row["arm"], row["turn"]): row for row in rows if row["arm"] in self._pair}
+            self._rows[conversation] = {(row["arm"], row["turn"]): row for row in rows}
         return self._rows[conversation]
 
     def _recording(self, name: str) -> tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks] | None:
@@ -197,6 +194,12 @@ class _Reader:
             texts = {memory.key: memory.text for memory in recording.memories}
             self._recorded[name] = points, texts, SafetyChecks(recording)
         return self._recorded[name]
+
+
+def _where(pair: Sequence[str], ranks: Mapping[tuple[str, str], int], memory: str) -> str:
+    """Return at which rank each arm injected a memory."""
+    found = {arm: ranks.get((arm, memory)) for arm in pair}
+    return "; ".join(f"{arm}: {f'rank {rank}' if rank else 'not injected'}" for arm, rank in found.items())
 
 
 def _mark(

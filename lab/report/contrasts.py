@@ -22,9 +22,10 @@ class Contrast(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The probes or turns at which one measure became worse, in order, and how many became better."""
+    """The probes or turns at which an arm is worse than ``baseline`` in one measure, and how many are better."""
 
     measure: str
+    baseline: str
     worse: Sequence[str]
     better: int
 
@@ -69,7 +70,7 @@ class Contrasts:
             (at, sign * (after - before))
             for at, before, after in zip(pairs.at, pairs.baseline, pairs.candidate, strict=True)
         ]
-        return Changed(measure, [at for at, move in moves if move < 0], sum(move > 0 for _, move in moves))
+        return Changed(measure, baseline, [at for at, move in moves if move < 0], sum(move > 0 for _, move in moves))
 
     def mean(self, arm: str, measure: str) -> Estimate | None:
         """Return the mean of an arm with its clustered interval; None if it has no values."""

@@ -127,7 +127,7 @@ def _sure(lines: Sequence[Line], comparison: Comparison | None) -> str:
         return f"Over {counted(conversations, 'conversation')}: {'; '.join(parts)}."
     if lines or comparison is None:
         few = f"{counted(conversations, 'conversation')}: " if conversations else ""
-        return f"{few}no interval of a difference decides this."
+        return f"{few}no interval decides this." if few else "No interval decides this."
     shown = [one for one in comparison.differences if one.p_holm is not None]
     if not shown:
         return "No primary measure has values in both arms."
