@@ -16,20 +16,21 @@ from typing import Any
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
-from lab.formatting import counted, markdown, number
+from lab.formatting import markdown, number
 from lab.gate.line import FAIL
 from lab.gate.verdict import Verdict
-from lab.measures.catalogue import MEASURES, direction, entry_of, in_words
+from lab.measures.catalogue import direction
 from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import arguments, portable, replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
 from lab.report.arms import arms_table
 from lab.report.cards import groups_of, shows_texts
-from lab.report.comparison import gains, judged, notes, shown, worse
+from lab.report.comparison import gains, notes, shown, worse
 from lab.report.contrasts import Contrasts
 from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.flipped import SHOWN, flipped
+from lab.report.lead import alone, sentence
 from lab.report.material import busiest
 from lab.report.opening import opening_of
 from lab.report.pair import choose_pair
@@ -46,7 +47,7 @@ from lab.report.sections import (
 from lab.report.stored import capture_table
 from lab.report.tables import markdown_table
 from lab.report.tiles import harm_of, harms_at, tiles_of
-from lab.report.units import change_of, is_share, mean_of, span_of, unbroken
+from lab.report.units import mean_of, unbroken
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
@@ -57,8 +58,8 @@ __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
 # Longer lists are cut; the manifest has the rest.
 MOST_HASHES, MOST_CONFIGS = 60, 12
-# Harms in the lead sentence, all of which are in the figure; measures whose turns are listed.
-MOST_HARMS, MOST_RISEN = 4, 3
+# Measures whose turns are listed.
+MOST_RISEN = 3
 WITH_GOLD = "probes with gold"
 
 
@@ -277,65 +278,6 @@ def _has(model: dict[str, Any], section: str) -> bool:
         "contract": bool(model["contract"].rows),
         "latency": bool(model["stages"]),
     }.get(section, True)
-
-
-def alone(run: RunDirectory, summary: Mapping[str, Any]) -> str:
-    """Return the result of a run with one arm in one sentence."""
-    ((arm, means),) = summary["arms"].items()
-    # The sentences for two arms, cut before the part on the other arm.
-    parts = [
-        entry.sentence.partition(" against")[0].rstrip(",").format(candidate=value)
-        for name in headlines(run.cutoff)
-        if (entry := entry_of(name)) and entry.sentence and (value := means["measures"].get(name)) is not None
-    ]
-    results = f": {'; '.join(parts)}" if parts else ""
-    return (
-        f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}, {run.haystack}{results}."
-    )
-
-
-def sentence(comparison: Comparison, labels: str) -> str:
-    """Return the result in one sentence: each primary measure with its interval, then other measures that got worse.
-
-    ``labels`` names the source of the importance labels, and the haystack.
-    """
-    primary = {difference.measure.partition("@")[0]: difference for difference in shown(comparison)}
-    conversations = max((difference.conversations for difference in comparison.differences), default=0)
-    parts = [
-        entry.sentence.format(candidate=primary[entry.name].candidate, baseline=primary[entry.name].baseline)
-        + (f" ({_interval(primary[entry.name])})" if conversations > 1 else "")
-        for entry in MEASURES
-        if entry.sentence and entry.name in primary
-    ]
-    if not parts:
-        return (
-            f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms. Hits "
-            "need a golden set; repeats need an arm that injects at two recall turns."
-        )
-    harms = [_harm(difference) for difference in worse(comparison) if is_share(difference.measure)]
-    if harms:
-        more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
-        parts.append(f"but worse outside the primary measures: {', '.join(harms[:MOST_HARMS])}{more}")
-    beside = judged(comparison) if comparison.apart else ""
-    return (
-        f"{comparison.candidate} against {comparison.baseline}{beside}, {counted(conversations, 'conversation')}"
-        f"{', so the result does not generalise' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
-    )
-
-
-def _harm(difference: Difference) -> str:
-    clause = in_words(difference.measure, difference.candidate, difference.baseline)
-    means = (mean_of(difference.measure, value) for value in (difference.baseline, difference.candidate))
-    return f"{clause} ({difference.measure})" if clause else f"{difference.measure} {' → '.join(means)}"
-
-
-def _interval(difference: Difference) -> str:
-    low, high = difference.estimate.low, difference.estimate.high
-    if low is None or high is None:
-        return f"no interval for {counted(difference.conversations, 'conversation')}"
-    side = {None: "not significant", True: "better", False: "worse"}[difference.is_better]
-    change = change_of(difference.measure, difference.estimate.mean, unit=is_share(difference.measure))
-    return f"{side}: {change}, 95 % interval {span_of(difference.measure, low, high)}"
 
 
 # Colours of a figure that follow the page's light or dark theme.

@@ -255,7 +255,8 @@ def interval_rows(rows: Sequence[Row], heads: tuple[str, str, str], axis: Axis) 
     ]
     return (
         f'<table class="rows"><thead><tr><th scope="col" class="left">{first}</th>'
-        f'<th scope="col" class="bar"><svg width="100%" height="18" role="presentation">{ticks}</svg></th>'
+        f'<th scope="col" class="bar"><span class="hidden">chart</span>'
+        f'<svg width="100%" height="18" role="presentation">{ticks}</svg></th>'
         f'<th scope="col" class="num">{second}</th><th scope="col" class="num">{third}</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
     )
@@ -303,7 +304,7 @@ def bars(rows: Sequence[Bar], colours: Mapping[str, str], most: float, show: Map
             start += width
         lines.append(
             f'<tr><th scope="row" class="left">{_say(row.label)}</th><td class="bar">'
-            f'<svg width="100%" height="22">{"".join(parts)}</svg></td>'
+            f'<svg width="100%" height="22" aria-hidden="true">{"".join(parts)}</svg></td>'
             f'<td class="num">{_say(row.note)}</td></tr>'
         )
     return f'<table class="rows bars"><tbody>{"".join(lines)}</tbody></table>'

@@ -103,10 +103,10 @@ def rule_row(line: Line) -> list[str]:
 
 def conclusion(line: Line) -> str:
     """Return what follows for a rule from its numbers, in the units of the page, and what would settle it."""
-    settles = f" To settle it: {line.settles}." if line.settles else ""
+    settles = f" To settle it: {line.settles.replace('`', '')}." if line.settles else ""
     if line.low is None or line.difference is None or line.threshold is None:
         why = line.reason.removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ")
-        return f"{in_percent(why)}.{settles}"
+        return f"{in_percent(why.replace('`', ''))}.{settles}"
     amount = change_of(line.measure, line.threshold, unit=is_share(line.measure)).lstrip("+")
     by = f" by more than {amount}" if line.threshold else ""
     if line.kind in CLAIMS:
