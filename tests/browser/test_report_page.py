@@ -104,7 +104,8 @@ def test_report_has_no_overflow_in_light_or_dark(browser: Any, page: Path, width
         "document.querySelectorAll('details').forEach(one => { one.removeAttribute('name'); one.open = true; })"
     )
     assert browser.ask("document.documentElement.scrollWidth") <= width
-    beyond = """[...document.querySelectorAll('body *')].filter(one => !one.closest('.scroll, pre, .skip, summary, .hidden')
+    beyond = """[...document.querySelectorAll('body *')].filter(one =>
+        !one.closest('.scroll, pre, .skip, summary, .hidden')
         && one.getBoundingClientRect().right > innerWidth + 1).map(one => one.tagName)"""
     assert browser.ask(beyond) == []
     colours = browser.ask("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
@@ -166,7 +167,8 @@ def test_print_is_light_and_unfolded(browser: Any, page: Path) -> None:
     browser.open(page.as_uri(), dark=True, media="print")
     assert browser.ask("getComputedStyle(document.body).color") == "rgb(29, 29, 31)"
     assert browser.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
-    heights = "[...document.querySelectorAll('details:not(.long) .canvas > svg')].map(one => one.getBoundingClientRect().height)"
+    charts = "[...document.querySelectorAll('details:not(.long) .canvas > svg')]"
+    heights = f"{charts}.map(one => one.getBoundingClientRect().height)"
     assert browser.ask(heights)
     assert min(browser.ask(heights)) > 100
 

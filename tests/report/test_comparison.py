@@ -167,8 +167,8 @@ def test_worse_measures_outside_primary_are_reported(found: Comparison) -> None:
     assert "primary" not in sentence(found, "recorded")
     assert sentence(found, "recorded") == (
         "new against old, 8 conversations, labels recorded: a relevant memory is injected at 60% of the probes, "
-        "against 50% (better: +10.0\u00a0points, 95 % interval +8.0 to +12.0); 30% of the injected items are repeats, against 50% "
-        "(not significant: \u221220.0\u00a0points, 95 % interval \u221250.0 to +10.0)."
+        "against 50% (better: +10.0\u00a0points, 95 % interval +8.0 to +12.0); 30% of the injected items are "
+        "repeats, against 50% (not significant: \u221220.0\u00a0points, 95 % interval \u221250.0 to +10.0)."
     )
     more = replace(found, differences=(found.differences[0], difference(0.1, 0.02, "RepeatRate", holm=0.01)))
     assert "repeats, against 50% (worse: +10.0\u00a0points, " in sentence(more, "recorded")
