@@ -1,7 +1,7 @@
 """The accessibility of the report, as axe-core sees it in a headless Chromium.
 
-axe-core is no dependency of the project. To run this test: ``npm install axe-core`` in a folder, and ``AXE_CORE`` set to
-its ``axe.min.js``.
+axe-core is no dependency of the project. To run this test: ``npm install axe-core`` in a folder, and ``AXE_CORE`` set
+to its ``axe.min.js``.
 """
 
 from __future__ import annotations
