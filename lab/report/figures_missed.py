@@ -37,6 +37,7 @@ NAMES = {
     "repeat": "lowered as a repeat",
     "slot": "no slot left",
     "cut": "cut in the Working Set",
+    "snippet": "beyond the part shown",
     "budget": "dropped by the budget",
     UNKNOWN: "not explained",
 }
