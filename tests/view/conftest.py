@@ -92,12 +92,12 @@ def client_of() -> MakeClient:
     from starlette.testclient import TestClient
 
     from lab.view.app import make_app
-    from lab.view.index import Index
+    from lab.view.live import Live
     from lab.view.pages import Viewer
-    from lab.view.recorded import Recorded
+    from lab.view.runs import Runs
 
-    def make(run: RunDirectory, *, with_text: bool = False) -> TestClient:
-        viewer = Viewer(Index(run), Recorded(run), with_text=with_text)
+    def make(*runs: RunDirectory, with_text: bool = False) -> TestClient:
+        viewer = Viewer(Live(Runs(runs)), with_text=with_text)
         return TestClient(make_app(viewer, 8642), "http://127.0.0.1:8642", raise_server_exceptions=False)
 
     return make
