@@ -1,6 +1,6 @@
 """The project's chores. ``nox`` alone runs what must pass before a change lands: lint, types, tests."""
 
-import sys
+import shutil
 from pathlib import Path
 
 import nox
@@ -92,19 +92,24 @@ def kernels(session: nox.Session) -> None:
 
 @nox.session
 def peers(session: nox.Session) -> None:
-    """The live plugin beside profile upstream: ``nox -s peers -- FOLDER``. It needs Node and the plugin's packages."""
-    sys.path.insert(0, str(Path(__file__).parent / "tests" / "peers"))
-    from needs import Missing, find_node, find_plugin
+    """Live plugins beside the lab's own systems: ``nox -s peers -- FOLDER``; FOLDER holds openclaw-mem-engine.
 
+    It installs Node and the other plugins by npm. Without FOLDER, the comparison with that engine is left out.
+    """
+    if shutil.which("npm") is None:
+        session.skip("no npm here, which installs Node and the plugins")
     words = session.posargs
     folder = words[0] if words and not words[0].startswith("-") else None
-    try:
-        find_node()
-        find_plugin(folder)
-    except Missing as missing:
-        session.skip(str(missing))
+    install(session, "tests")
     session.install("-c", "constraints.txt", "-e", ".")
-    session.run("python", "tests/peers", *words, env=OFFLINE)
+    place = Path(session.create_tmp()).resolve() / "plugins"
+    session.run("python", "tests/peers/install.py", str(place))
+    env = OFFLINE | {"LAB_PLUGINS": str(place), "LAB_NODE": str(place / "node_modules" / "node" / "bin" / "node")}
+    if folder:
+        env["LAB_PLUGIN"] = str(Path(folder).expanduser().resolve())
+    session.run("pytest", "-n", "0", "tests/peers", env=env)
+    if folder:
+        session.run("python", "tests/peers", *words, env=env)
 
 
 @nox.session

@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     source: str
     haystack: int | None
     haystack_from: tuple[str, ...]
+    answers: str
+    allow_remote: bool
 
 
 @dataclass(frozen=True, slots=True)

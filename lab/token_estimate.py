@@ -18,3 +18,8 @@ def tokens(text: str) -> int:
     others = codes[codes > 127]
     cjk = int(np.count_nonzero(np.searchsorted(_CJK, others, "right") % 2))
     return (len(codes) - len(others)) // 4 + (2 * cjk + 1) // 3 + (len(others) - cjk) // 2 + 1
+
+
+def most_ascii(count: int) -> int:
+    """Return the length of the longest ASCII text of at most ``count`` tokens."""
+    return max(0, 4 * count - 1)

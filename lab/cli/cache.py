@@ -1,4 +1,4 @@
-"""``lab cache stat``, ``lab cache gc`` and ``lab cache verify``."""
+"""``lab cache stat``, ``lab cache gc``, ``lab cache verify`` and ``lab cache answers``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli.output import Json, emit, emit_json, emit_table
-from lab.errors import CheckFailed
+from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ Models = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    cache = typer.Typer(no_args_is_help=True, help="Manage the cache of vectors, tokens and candidates.")
+    cache = typer.Typer(no_args_is_help=True, help="Manage the cache of vectors, tokens, candidates and answers.")
     cache.command("stat")(stat)
     cache.command("gc")(collect)
     cache.command("verify")(verify)
+    cache.command("answers")(answers)
     app.add_typer(cache, name="cache")
 
 
@@ -139,6 +140,43 @@ def verify(
             f"{root}: {len(damaged)} damaged files; remove them, and the next run computes their entries again "
             "(lab cache gc --damaged removes those it can detect without a recording)"
         )
+
+
+def answers(
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", help="Remove the answers with this key or of this arm, or all. Repeat for more."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the recorded answers of external systems, or remove them.
+
+    They hold texts of the recordings. With --answers recorded, a replay uses them in place of the systems.
+    """
+    from lab.embedding.cache import cache_folder
+    from lab.systems.external.answers import KIND, held
+    from lab.systems.external.answers import remove as remove_answers
+
+    there = held()
+    chosen = [one for one in there if {"all", one.key, one.arm} & {*(remove or ())}]
+    unknown = {*(remove or ())} - {"all", *(one.key for one in there), *(one.arm for one in there)}
+    if unknown:
+        known = ", ".join(dict.fromkeys(one.arm for one in there)) or "nothing is recorded"
+        raise UnusableInput(f"--remove {sorted(unknown)[0]}: no such arm or key; known: {known}")
+    remove_answers(chosen)
+    folder = str(cache_folder() / KIND)
+    if as_json:
+        emit_json({"folder": folder, "removed": bool(remove), "answers": [one._asdict() for one in chosen or there]})
+    elif remove:
+        emit(f"removed: {_size(sum(one.bytes for one in chosen))} of answers of {counted(len(chosen), 'arm')}")
+    elif there:
+        emit_table(
+            ["arm", "system", "version", "key", "recordings", "size"],
+            [[one.arm, one.system, one.version, one.key, one.recordings, _size(one.bytes)] for one in there],
+            left=4,
+        )
+    else:
+        emit(f"{folder}: nothing is recorded")
 
 
 def _recompute(path: Path, form: str, sample: int | None, embedder: str | None) -> Any:

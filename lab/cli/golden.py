@@ -116,7 +116,7 @@ def judge(
         Path | None,
         typer.Option(metavar="PATH", parser=recordings_at, help="Where the pool's recordings are now, if they moved."),
     ] = None,
-    memories_from: Annotated[Path | None, typer.Option(help="Where the pool's store is now, if it moved.")] = None,
+    memories_from: Annotated[str | None, typer.Option(help="Where the pool's store is now, if it moved.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the progress as one JSON object and judge nothing.")
     ] = False,
@@ -368,7 +368,7 @@ def agree(
 
 
 def _recordings(
-    golden: Path, recordings: Path | None, format_name: str, memories: str | None, memories_from: Path | None
+    golden: Path, recordings: Path | None, format_name: str, memories: str | None, memories_from: str | None
 ) -> tuple[Recording, ...]:
     """Return the recordings that a golden set judges, without the probes they contain."""
     from lab.recordings.readers import read_library

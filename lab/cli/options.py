@@ -84,10 +84,12 @@ Memories = Annotated[
     str | None, typer.Option(help="What counts as a memory (see lab recordings list FORMAT). [default: by format]")
 ]
 MemoriesFrom = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        help="A LanceDB folder, or an export of one (.jsonl, .json), whose memories replace those of the recording. "
-        "It is only read. Texts are embedded again unless --vectors is stored."
+        metavar="STORE",
+        help="A LanceDB folder, an export of one (.jsonl, .json), or the address of a running rsclaw "
+        "(http://127.0.0.1:PORT; its token is read from LAB_RSCLAW_TOKEN), whose memories replace those of the "
+        "recording. It is only read. Texts are embedded again unless --vectors is stored.",
     ),
 ]
 VectorSource = Annotated[
@@ -96,6 +98,20 @@ VectorSource = Annotated[
         "--vectors",
         help="embed, or stored: use the vectors in the store of --memories-from. --embedder must be the model that "
         "made them, which is checked on a sample of the texts.",
+    ),
+]
+Answers = Annotated[
+    str,
+    typer.Option(
+        "--answers",
+        help="live, or recorded: use the answers that external systems gave in an earlier run, and start none of them.",
+    ),
+]
+AllowRemote = Annotated[
+    bool,
+    typer.Option(
+        "--allow-remote",
+        help="Allow an external system (NAME=http:URL) on another machine. It receives the texts of the recording.",
     ),
 ]
 Source = Annotated[

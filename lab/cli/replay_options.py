@@ -54,6 +54,8 @@ OPTIONS = {
         _option("config", options.Config),
         _option("embedder", options.Embedder, "all-MiniLM-L6-v2"),
         _option("vectors", options.VectorSource, "embed"),
+        _option("answers", options.Answers, "live"),
+        _option("allow_remote", options.AllowRemote, False),
     )
 }
 
@@ -121,7 +123,10 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 def _arm_option(default: str) -> Any:
     shown = f" [default: {default}]" if default else ""
-    about = f"An arm, or NAME=FILE for an arm with its own configuration. Repeat for more.{shown}"
+    about = (
+        "An arm; NAME=FILE for one with its own configuration; NAME=exec:COMMAND or NAME=http:URL for an external "
+        f"system; NAME=plugin:FOLDER for an OpenClaw plugin. Repeat for more.{shown}"
+    )
     return Annotated[list[str] | None, typer.Option("--arm", help=about)]
 
 

@@ -188,6 +188,22 @@ class SentenceTransformerEmbedder:
             # The setting of a thread also applies to threads that start later.
             torch.set_num_threads(threads_before)
 
+    def alone(self, text: str, role: Role = DOCUMENT) -> np.ndarray:
+        """Embed one text in a batch of its own, as a live system does: many times as fast as :meth:`encode`.
+
+        For measuring times. One thread computes it, because several wait for each other on a busy machine: 20 ms a
+        prompt became 100. The last bits of the vector may differ from those of :meth:`encode`.
+        """
+        import torch
+
+        model, threads_before = self._load(), torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            vector: np.ndarray = model.encode(self._cleaned([text], role), batch_size=1, show_progress_bar=False)[0]
+        finally:
+            torch.set_num_threads(threads_before)
+        return vector
+
     def _lengths(self, texts: Sequence[str], role: Role) -> list[int]:
         """Return the padded length of each text, in tokens."""
         model = self._load()

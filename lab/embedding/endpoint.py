@@ -221,7 +221,7 @@ class EndpointEmbedder:
         name = _key_name(self.url)
         if name is None:
             return {}
-        if not _keeps_secrets(self.url):
+        if not stays_private(self.url):
             raise UnusableInput(
                 f"{self}: {name} would cross the network unencrypted; give an https:// address, or unset {name}"
             )
@@ -316,8 +316,8 @@ def _key_name(url: str) -> str | None:
     return OPENAI_KEY if at_openai and os.environ.get(OPENAI_KEY, "").strip() else None
 
 
-def _keeps_secrets(url: str) -> bool:
-    """Return whether a key may be sent to an address: over TLS, or within this machine."""
+def stays_private(url: str) -> bool:
+    """Return whether keys and texts sent to an address stay private: over TLS, or within this machine."""
     parts = urlsplit(url)
     if parts.scheme == "https" or parts.hostname == "localhost":
         return True

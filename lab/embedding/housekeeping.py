@@ -144,7 +144,9 @@ def size_of(files: Sequence[Path]) -> int:
 
 
 def describe(about: Mapping[str, Any]) -> Maker:
-    """Return a short description of an embedder or a tokenizer from its ``about.json``."""
+    """Return a short description of an embedder, a tokenizer or an external system from its ``about.json``."""
+    if isinstance(hello := about.get("hello"), Mapping):
+        return Maker(f"{about.get('arm')}: {hello.get('name')}", str(hello.get("version")))
     if "lancedb" in about:
         stops = "stop words" if about.get("remove_stop_words") else "every word"
         return Maker(f"{stops}, {'stems' if about.get('stem') else 'no stems'}", f"LanceDB {about['lancedb']}")

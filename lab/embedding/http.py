@@ -1,4 +1,4 @@
-"""Send one POST request with JSON to an endpoint, without redirects, retries or logging.
+"""Send one request to an endpoint, without redirects, retries or logging.
 
 The API key is sent in one header and never appears in a message.
 """
@@ -53,6 +53,15 @@ def post(url: str, payload: bytes, headers: Mapping[str, str], seconds: float) -
     for https, where they cannot see the content. Raises :class:`NoAnswer`.
     """
     request = Request(url, payload, {"Content-Type": "application/json", "User-Agent": "recall-lab", **headers})  # noqa: S310 - the scheme was checked
+    return _send(request, seconds)
+
+
+def get(url: str, headers: Mapping[str, str], seconds: float) -> Answer:
+    """Ask for an address; limits and errors are those of :func:`post`."""
+    return _send(Request(url, headers={"User-Agent": "recall-lab", **headers}), seconds)  # noqa: S310 - as in post
+
+
+def _send(request: Request, seconds: float) -> Answer:
     opener = build_opener(ProxyHandler(None if request.type == "https" else {}), _NoRedirect())
     try:
         try:

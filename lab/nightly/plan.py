@@ -32,6 +32,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_toml
 from lab.gate.policy import Policy, read_policy
+from lab.replay.memories_http import is_address
 from lab.replay.plan import ReplayRequest
 from lab.set_registry import recordings_at
 from lab.shape import json_type, only_keys
@@ -127,7 +128,7 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
     if not arms:
         raise UnusableInput(f"{where}: arms: names no arm")
     options: dict[str, Any] = {key: _text(value, key, where) for key in _TEXTS if key in value}
-    options |= {key: str(_path(_text(value, key, where), path)) for key in _PATHS if key in value}
+    options |= {key: _place(_text(value, key, where), path) for key in _PATHS if key in value}
     options |= {key: _number(value[key], f"{where}: {key}") for key in _SHARES if key in value}
     options |= {key: _count(value[key], f"{where}: {key}") for key in _COUNTS if key in value}
     options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
@@ -184,6 +185,11 @@ def _arm(text: str, path: Path) -> str:
 
 def _path(text: str, plan: Path) -> Path:
     return plan.parent / Path(text).expanduser()
+
+
+def _place(text: str, plan: Path) -> str:
+    """Return a path of the plan, or an address as it is."""
+    return text if is_address(text) else str(_path(text, plan))
 
 
 def _text(value: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:

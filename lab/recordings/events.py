@@ -28,6 +28,9 @@ class RecordedMemory:
 class ToolEvent:
     """The result of a call of ``memory_store``, ``memory_forget`` or ``memory_recall``, at epoch ms ``time_ms``.
 
+    Calls of rsclaw's ``memory_add`` and ``memory_delete`` are events of the first two; its ``memory_search``,
+    ``memory_pin`` and ``memory_unpin`` keep their names.
+
     ``memories`` are the stored or deleted memory, or those that were recalled, in order. Only recalls may have
     ``failed``, and have the rest: the arguments (``limit`` as given, None if missing), the names in the receipt of the
     embedding model and of the scope that was searched, and the number of hits of each lane. ``for_host``: the host

@@ -60,6 +60,9 @@ def _options(asked: Mapping[str, object]) -> Iterator[str]:
         if field.name == "path" or value is None or value == default or value == list(_listed(default)):
             continue
         option = OPTIONS.get(field.name, f"--{field.name.replace('_', '-')}")
+        if value is True:
+            yield option
+            continue
         for element in _listed(value):
             yield from (option, str(element))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -276,11 +277,12 @@ class _Stage:
             yield Answered(point, seat.name, recall, *reach, home, len(expected), kept, failure, seat.fed)
 
     def close(self) -> None:
-        """Close all systems and retrievers."""
-        for seat in self._seats:
-            seat.close()
-        for search in self._searches.values():
-            search.close()
+        """Close all systems and retrievers, also if one of them raises."""
+        with ExitStack() as closing:
+            for search in self._searches.values():
+                closing.callback(search.close)
+            for seat in reversed(self._seats):
+                closing.callback(seat.close)
 
 
 def ask_of(point: RecallPoint, scoping: str, faults: FaultPlan, *, items_only: bool = False) -> Ask:

@@ -1,6 +1,7 @@
 """Replace the memories of recordings by those of a store.
 
-A store is the folder of the plugin's LanceDB, or an export of it (E-1, E-39). The table of OpenClaw's own
+A store is the folder of the plugin's LanceDB, an export of it (E-1, E-39), or a running rsclaw
+(:mod:`lab.replay.memories_http`). The table of OpenClaw's own
 memory-lancedb has fewer columns: missing ones get defaults, with a note. Stores are never written to. Texts are
 embedded again unless the stored vectors are requested. A row counts as stored without an embedding if its vector is
 zero or empty, or null where other rows have vectors. A memory's key is the id of its row; it is visible at turns that
@@ -26,6 +27,7 @@ from lab.files import digest, read_json, read_json_lines
 from lab.golden.model import GoldenSet
 from lab.recordings.model import PROVENANCE, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
+from lab.replay.memories_http import is_address, rows_at, rows_of
 from lab.replay.scopes import scope_notes
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.shape import expect, field, json_type
@@ -68,37 +70,40 @@ class Stored(NamedTuple):
     vectors: StoredVectors | None = None
 
 
-def read_stored(path: Path, *, vectors: bool = False) -> Stored:
-    """Read a LanceDB folder, or an export: JSON if its name ends in ``.json``, else JSON Lines.
+def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = False) -> Stored:
+    """Read a LanceDB folder, or an export: JSON if its name ends in ``.json``, else JSON Lines; or an address.
 
-    With ``vectors``, read the stored vectors too. Raises :class:`UnusableInput` if the path does not exist, has no such
-    table, or has malformed rows.
+    With ``vectors``, read the stored vectors too. ``cached``: an address is not asked again. Raises
+    :class:`UnusableInput` if the path does not exist, has no such table, or has malformed rows, and
+    :class:`CannotMeasure` if an address does not answer.
     """
-    if not path.exists():
+    path, address = Path(store), isinstance(store, str) and is_address(store)
+    if not (address or path.exists()):
         raise UnusableInput(f"{path}: no such LanceDB folder or export file")
-    reader = _Rows(path)
+    reader = _Rows(str(store))
     raw_vectors: dict[str, tuple[Any, str]] = {}
-    for row, at in _table(path, vectors=vectors) if path.is_dir() else _export(path):
+    found = rows_at(str(store), cached=cached) if address else None
+    for row, at in found or (_table(path, vectors=vectors) if path.is_dir() else _export(path)):
         reader.take(row, at)
         if vectors:
             raw_vectors[row["id"]] = row.get(VECTOR), at
     reader.settle()
     if not reader.memories:
-        raise UnusableInput(f"{path}: holds no memory with a text")
+        raise UnusableInput(f"{store}: holds no memory with a text")
     if path.is_dir() and any(reader.counts[_assumed(name)] for name in SEARCHED):
         reader.counts[NOT_SEARCHED] = len(reader.memories)
     memories = tuple(reader.memories)
     notes = (
-        *(f"{path}: {what}: {count}" for what, count in reader.counts.items()),
-        *(f"{path}: {note}" for note in scope_notes(memory.scope for memory in memories)),
+        *(f"{store}: {what}: {count}" for what, count in reader.counts.items()),
+        *(f"{store}: {note}" for note in scope_notes(memory.scope for memory in memories)),
     )
     if not vectors:
         return Stored(memories, notes)
     if all(vector is None for vector, _ in raw_vectors.values()):
-        raise UnusableInput(f"{path}: its rows have no field {VECTOR!r}; --vectors stored needs a LanceDB folder")
+        raise UnusableInput(f"{store}: its rows have no field {VECTOR!r}; --vectors stored needs a LanceDB folder")
     embedded = {memory.key: raw_vectors[memory.key] for memory in memories if memory.embedded}
     if not embedded:
-        raise UnusableInput(f"{path}: every vector is all zeros; replay without --vectors stored")
+        raise UnusableInput(f"{store}: every vector is all zeros; replay without --vectors stored")
     return Stored(memories, notes, stored_vectors(path, embedded))
 
 
@@ -142,8 +147,8 @@ def _placed(memory: Memory, recording: Recording) -> Memory:
 class _Rows:
     """Converts rows to memories, and counts defaults and skipped rows."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, store: str) -> None:
+        self.store = store
         self.memories: list[Memory] = []
         self.counts: Counter[str] = Counter()
         self._ids: set[str] = set()
@@ -259,6 +264,9 @@ def _export(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         yield from ((row, f"{path}:{number}") for number, row in read_json_lines(path))
         return
     value = read_json(path)
+    if isinstance(value, dict) and "docs" in value and "items" not in value:
+        yield from rows_of(expect(value["docs"], list, f"{path}: docs"), str(path))
+        return
     items: Sequence[Any] = expect(
         value["items"] if isinstance(value, dict) and "items" in value else value, list, str(path)
     )

@@ -36,7 +36,7 @@ from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.registry import info_of, make_arm, parse_arms
-from lab.systems.spec import ArmSpec
+from lab.systems.spec import ANSWERS, LIVE, RECORDED, ArmSpec
 
 CATEGORIES = ("recorded", "detected")
 VECTORS = ("embed", "stored")
@@ -75,6 +75,8 @@ class ReplayRequest:
     source: str = "given"
     haystack: int | None = None
     haystack_from: tuple[str, ...] = ()
+    answers: str = LIVE
+    allow_remote: bool = False
 
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
@@ -213,12 +215,14 @@ def make_plan(
     judged: bool = True,
     arms: Sequence[Mapping[str, Any]] | None = None,
     made: Mapping[str, Arm] | None = None,
+    cached: bool = False,
 ) -> Plan:
     """Read the recordings and the golden set of a request, check its arguments, and decide defaults.
 
     Without ``judged`` no golden set is read and the probes of recordings are ignored. ``arms`` are descriptions of arms
-    that replace their configuration files; ``made`` are existing arms by name. Raises :class:`UnusableInput` for
-    unusable arguments or files.
+    in a manifest that replace their configuration files, with recorded answers of external systems; ``made`` are
+    existing arms by name. ``cached``: memories from an address are read from the cache. Raises :class:`UnusableInput`
+    for unusable arguments or files.
     """
     choices = (
         ("store", request.store, STORES),
@@ -226,6 +230,7 @@ def make_plan(
         ("categories", request.categories, CATEGORIES),
         ("vectors", request.vectors, VECTORS),
         ("source", request.source, SOURCES),
+        ("answers", request.answers, ANSWERS),
     )
     for what, value, known in choices:
         if value not in known:
@@ -239,7 +244,7 @@ def make_plan(
         raise UnusableInput(f"hard rules {request.hard_rules} is not a whole number from 0")
     config = Path(request.config) if request.config else None
     specs = parse_arms(request.arms, config, made or {}) if arms is None else _specs_of(arms)
-    specs = with_options(specs, request)
+    specs = with_options(specs, request if arms is None else replace(request, answers=RECORDED))
     opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
     library = read_library(Path(request.path), request.format, memories=request.memories)
@@ -251,7 +256,7 @@ def make_plan(
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     vectors = None
     if request.memories_from is not None:
-        stored = read_stored(Path(request.memories_from), vectors=request.vectors == "stored")
+        stored = read_stored(request.memories_from, vectors=request.vectors == "stored", cached=cached)
         library, vectors = with_stored(library, stored), stored.vectors
     golden_path = golden_beside(Path(request.path)) if request.golden is None else Path(request.golden)
     if not judged:
@@ -306,7 +311,15 @@ def _with_haystack(
 def with_options(specs: Sequence[ArmSpec], request: ReplayRequest) -> tuple[ArmSpec, ...]:
     """Return the specs with the options of a replay."""
     return tuple(
-        replace(spec, profile=request.profile, max_items=request.max_items, depth=request.depth, seed=request.seed)
+        replace(
+            spec,
+            profile=request.profile,
+            max_items=request.max_items,
+            depth=request.depth,
+            seed=request.seed,
+            answers=request.answers,
+            allow_remote=request.allow_remote,
+        )
         for spec in specs
     )
 
@@ -335,7 +348,7 @@ def plan_of(run: RunDirectory) -> Plan:
     the manifest may come from others, and names the address that texts and API key would be sent to.
     """
     arms = [to_json(arm) for arm in run.manifest.resolved.arms]
-    plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms)
+    plan = make_plan(ReplayRequest.of_manifest(run.manifest.asked), arms=arms, cached=True)
     if plan.run_key() != run.manifest.run_key:
         raise UnusableInput(
             f"{run.path}: its recording, memories, golden set, documents or the lab's version has changed since; "

@@ -23,6 +23,7 @@ from lab.replay.haystack import fill
 from lab.replay.labels import labels_note
 from lab.replay.loop import births, replay
 from lab.replay.memories_from import read_stored, with_stored
+from lab.replay.memories_http import is_address
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
 from lab.runs.manifest import Haystack
@@ -105,19 +106,19 @@ def make_pool(request: ReplayRequest, depth: int, chosen: Chosen, announce: Anno
     return _pool(plan, depth, turns)
 
 
-def material(pool: Pool, recordings: Path | None = None, memories_from: Path | None = None) -> dict[str, Recording]:
+def material(pool: Pool, recordings: Path | None = None, memories_from: str | None = None) -> dict[str, Recording]:
     """Return the recordings that a pool was made from, by conversation; paths default to those in the pool.
 
     Raises :class:`UnusableInput` if they are missing or have changed.
     """
     where = recordings or Path(pool.recordings)
-    store = memories_from or Path(pool.memories_from) if pool.memories_from else None
+    store = memories_from or pool.memories_from if pool.memories_from else None
     for path, option in ((where, "--recordings"), (store, "--memories-from")):
-        if path and not path.exists():
+        if path and not is_address(str(path)) and not Path(path).exists():
             raise UnusableInput(f"{path}: not found, but the pool was made from it; name its new path with {option}")
     library = unjudged(read_library(where, pool.format, memories=None if store else pool.memories))
     if store:
-        library = with_stored(library, read_stored(store))
+        library = with_stored(library, read_stored(store, cached=memories_from is None))
     recordings_of, haystack = library.recordings, None
     if pool.haystack:
         pooled = {turn.turn for turn in pool.turns}

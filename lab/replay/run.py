@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.errors import CannotWrite, LabError
-from lab.files import dump_json, only_writer
+from lab.files import dump_json, only_writer, write_atomically
 from lab.formatting import free_of_credentials
+from lab.replay.admission import FILE as ADMISSION
+from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
 from lab.replay.config_notes import embedder_notes, missing_notes
 from lab.replay.executors import Replayed, replay_each, workers_for
@@ -50,11 +52,13 @@ def run_replay(
     It uses ``jobs`` processes of this machine, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is listed in failures.jsonl and the others continue; a full or read-only disk ends the
     replay. ``made`` are existing arms by name. Without ``use_cache``, cached candidates are neither read nor written:
-    every search is run. Raises :class:`lab.errors.InUse` while another process writes into ``out``.
+    every search is run. Raises :class:`lab.errors.InUse` while another process writes into ``out``, and
+    :class:`lab.replay.admission.Refused` for an external arm that does not prove what it is named for.
     """
     plan = make_plan(request, made=made or {})
     part = shard_of(plan, shard) if shard else None
     with only_writer(out):
+        proofs = admitted(plan, out / ADMISSION, is_hosted)
         run = create_or_resume(
             out,
             free_of_credentials(asdict(request)),
@@ -64,6 +68,8 @@ def run_replay(
             part,
             announce,
         )
+        if proofs is not None:
+            write_atomically(out / ADMISSION, proofs)
         return _replay_into(run, plan, jobs, dask, use_cache, announce)
 
 

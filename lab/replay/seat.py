@@ -28,6 +28,7 @@ from lab.systems.contract import (
     Stored,
     Writes,
 )
+from lab.systems.external.protocol import HostFailed
 from lab.systems.kit import Kit
 
 T = TypeVar("T")
@@ -70,6 +71,8 @@ class Seat:
         self.broken: Failure | None = None
         self._kit, self._given = kit, given
         self._foreign = is_foreign(arm)
+        # Systems of other packages are timed by the lab; their own timings are ignored.
+        self._times_itself = type(getattr(arm, "base", arm)).__module__.startswith("lab.")
         self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
         opened: object = self.system
         if self.broken is None and not all(hasattr(opened, name) for name in CALLS):
@@ -122,8 +125,7 @@ class Seat:
         except BaseException as error:  # a system may raise anything, and may try to end the process
             failure = failure_of(error, "recall", foreign=self._foreign)
             return _failed(failure), failure
-        if self._foreign or not (answer.timings or answer.status == "skipped" or ask.items_only):
-            # Systems of other packages are timed by the lab; their own timings are ignored.
+        if not self._times_itself or not (answer.timings or answer.status == "skipped" or ask.items_only):
             answer = replace(answer, timings={WHOLE: spent})
         return answer, None
 
@@ -145,11 +147,13 @@ class Seat:
         return self._guarded("observe", observed) or NOTHING
 
     def close(self) -> None:
-        """Close the system and remove its folder; errors no longer affect results."""
-        system = self.system
-        if system is not None:
-            self._guarded("close", system.close)
-        self._kit.close()
+        """Close the system, a broken one too, and remove its folder; errors no longer affect results."""
+        system, self.broken = self.system, None
+        try:
+            if system is not None:
+                self._guarded("close", system.close)
+        finally:
+            self._kit.close()
 
     def _selected(self, ask: Ask, candidates: Candidates) -> Recall:
         shared = self.shared
@@ -228,8 +232,10 @@ def _failed(failure: Failure) -> Recall:
 
 
 def is_foreign(system: object) -> bool:
-    """Return whether a system is defined outside of the lab."""
-    return not type(system).__module__.startswith("lab.")
+    """Return whether a system is defined outside of the lab; ``foreign`` says so of a process behind it (EX-17)."""
+    # An arm under a token budget is the lab's, and the system in it may not be.
+    base = getattr(system, "base", system)
+    return bool(getattr(base, "foreign", not type(base).__module__.startswith("lab.")))
 
 
 def failure_of(error: BaseException, stage: str, *, foreign: bool = True) -> Failure:
@@ -239,6 +245,8 @@ def failure_of(error: BaseException, stage: str, *, foreign: bool = True) -> Fai
     """
     if isinstance(error, Broken):
         return Failure(str(error), stage)
+    if isinstance(error, HostFailed):
+        return Failure(error.kind, error.op or stage, error.place)
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
     where = error.__traceback__

@@ -24,6 +24,7 @@ from lab.retrieval.tokens import TextSettings, Words, words_under
 from lab.systems.contract import Prepares
 from lab.systems.kit import Search, Tools, Workshop
 from lab.systems.openclaw.capture.credentials import holds_secret
+from lab.systems.protocols import Rephrases
 
 if TYPE_CHECKING:
     import numpy as np
@@ -144,6 +145,9 @@ def _embedded_of(plan: Plan, recording: Recording) -> dict[Role, list[str]]:
     documents = [text for text in _documents_of(plan, recording) if text not in known]
     queries = _queries_of(plan, recording)
     limits = dict.fromkeys(retrieval.clamp for retrieval in plan.retrievals()) or {Clamp(): None}
+    queries += [
+        text for arm in plan.arms if isinstance(arm, Rephrases) for prompt in queries if (text := arm.query_for(prompt))
+    ]
     unclamped = queries if any(info.inputs for info in plan.infos) else []
 
     def clamped(texts: Sequence[str]) -> list[str]:

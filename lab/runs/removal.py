@@ -11,6 +11,7 @@ from lab.runs.directory import DIGESTS, MANIFEST, RunDirectory, file_name
 
 FILES = (
     *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet", "scale.parquet", "missed.parquet"),
+    "admission.json",
     *("verdict.json", "verdict.xml", "verdict.prom", "report.html", "report.md", "report.json"),
     *("acceptance/verdict.json", "acceptance/verdict.xml", "acceptance/acceptance.html"),
 )

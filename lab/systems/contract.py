@@ -35,6 +35,7 @@ class ArmInfo:
     each file it reads, by name. ``embedder``: the embedding model that the configuration names, if any. ``seed``: the
     seed of its random numbers, if any. ``missing``: configuration keys that the lab's implementation does not support.
     ``derives``: its recalls store rows derived from memories, such as a Working Set; such a row is never an item.
+    ``needs``: what it cannot work without: ``embedder`` or ``model``, a language model (None, as in most: nothing).
     """
 
     name: str
@@ -53,6 +54,7 @@ class ArmInfo:
     seed: int | None = None
     missing: tuple[str, ...] = field(default=(), metadata={"about": "configuration keys that are not implemented"})
     derives: bool = field(default=False, metadata={"about": "whether its recalls store rows of their own"})
+    needs: tuple[str, ...] | None = field(default=None, metadata={"about": "what it cannot work without"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ class MemorySystem(Protocol):
 
 
 class Candidates(Protocol):
-    """A retriever's view for one query, not a list; :class:`lab.retrieval.query_context.QueryContext` is built in."""
+    """A retriever's view for one query, such as :class:`lab.retrieval.query_context.QueryContext`; not a list."""
 
 
 class Retriever(Protocol):
@@ -335,8 +337,7 @@ class Explains(Protocol):
     def explain(self, ask: Ask, candidates: Any, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
         """Explain the last recall of this system, and what happened to the ``relevant`` memories.
 
-        ``candidates`` are those that it selected from if its search is shared, else None. ``relevant`` contains only
-        memories that existed at the time.
+        ``candidates`` are those it selected from if its search is shared, else None. All ``relevant`` memories existed.
         """
         ...
 

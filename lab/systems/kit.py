@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lab.embedding.embedder import Embedder
 from lab.recordings.model import Memory
@@ -92,7 +92,8 @@ class Tools:
     """What all systems of a conversation share.
 
     ``cached`` opens a search that may answer from cached candidates, ``live`` one that does not and can be written to.
-    ``replies``: the conversation has turns of an assistant; it has none if people talk with each other.
+    ``replies``: the conversation has turns of an assistant; it has none if people talk with each other. ``shared`` is
+    for arms that share one system (:mod:`lab.systems.budget`).
     """
 
     conversation: str
@@ -106,6 +107,7 @@ class Tools:
     rows: Rows = field(default_factory=Rows)
     clock: Clock = field(default_factory=Clock)
     replies: bool = True
+    shared: dict[str, Any] = field(default_factory=dict)
 
 
 class Kit:
@@ -122,7 +124,7 @@ class Kit:
         self.replies = tools.replies
         self.embedder, self.vectors = tools.embedder, tools.vectors
         self.clock, self.rows = tools.clock, tools.rows
-        self.prepared = tools.prepared.get(arm)
+        self.prepared, self.shared = tools.prepared.get(arm), tools.shared
         self._tools = tools
         self._resources = ExitStack()
 

@@ -7,6 +7,7 @@ A package declares ``[project.entry-points."recall_lab.systems"]`` with a line `
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +20,10 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import digest, sha256_file
+from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
-from lab.systems.openclaw.config.file import locate, read_value
+from lab.systems.openclaw.config.file import ENTRY, locate, read_value
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
@@ -31,11 +33,21 @@ GROUP = "recall_lab.systems"
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
 _OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
-_BASELINES = ("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim")
+_BASELINES = (
+    *("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim"),
+    *("memory_core", "memory_lancedb", "long_context", "placebo"),
+)
 # Name -> "module:function" that makes the arm.
-BUILT_IN: dict[str, str] = dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make") | {
-    name: f"lab.systems.baselines.{name}:make" for name in _BASELINES
+BUILT_IN: dict[str, str] = {
+    **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
+    **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
+    "external": "lab.systems.external.arm:make",
+    "rsclaw": "lab.systems.rsclaw.system:make",
+    "plugin": "lab.systems.external.plugin:make",
+    "auto_recall": "lab.systems.auto_recall.arm:make",
 }
+# Systems that are plugins of OpenClaw with a name of their own in a host's file; all others read the engine's entry.
+PLUGINS = {"memory_lancedb": "memory-lancedb", "auto_recall": "openclaw-auto-recall"}
 
 
 @cache
@@ -73,6 +85,9 @@ def require_system(name: str) -> None:
 
 def make_arm(spec: ArmSpec) -> Arm:
     """Make an arm from its specification."""
+    config, tokens = budget_in(spec.config, spec.where)
+    if tokens is not None:
+        return within(make_arm(replace(spec, config=config)), tokens)
     require_system(spec.system)
     if spec.system in BUILT_IN:
         module, _, name = BUILT_IN[spec.system].partition(":")
@@ -118,9 +133,18 @@ def info_of(spec: ArmSpec, arm: Arm) -> ArmInfo:
     return replace(info, system=spec.system, version=info.version or version_of(arm, spec.system))
 
 
-def config_in(value: Any, where: str) -> Any:
-    """Return the configuration of a system within a parsed file, which may be a host's file."""
-    return locate(value, where)
+def config_in(value: Any, where: str, system: str = "") -> Any:
+    """Return the configuration of a system within a parsed file, which may be a host's file with several plugins.
+
+    A file for another system than a reimplemented plugin has its configuration at the top.
+    """
+    lab = value.get("lab") if isinstance(value, Mapping) else None
+    named = lab.get("arm") if isinstance(lab, Mapping) else None
+    name = named if isinstance(named, str) else system
+    # The host's own search is no plugin.
+    if name == "memory_core" or (name == named and named in BUILT_IN and named not in (*_OPENCLAW, *PLUGINS)):
+        return value
+    return locate(value, where, PLUGINS.get(name, ENTRY))
 
 
 def version_of(arm: Arm, system: str) -> str:
@@ -128,7 +152,7 @@ def version_of(arm: Arm, system: str) -> str:
 
     The hash detects edits that do not change the version.
     """
-    module = type(arm).__module__
+    module = type(getattr(arm, "base", arm)).__module__
     if module.startswith("lab."):
         return ""
     point = _others().get(system)
@@ -147,10 +171,13 @@ def _sources(module: str) -> str:
 def parse_arms(
     texts: Sequence[str], shared: Path | None = None, made: Mapping[str, Arm] | None = None
 ) -> tuple[ArmSpec, ...]:
-    """Parse ``NAME`` or ``NAME=FILE``, with ``shared`` as the configuration of arms without a file.
+    """Parse ``NAME``, ``NAME=FILE``, ``NAME=exec:COMMAND``, ``NAME=http:URL`` or ``NAME=plugin:FOLDER``.
+
+    ``shared`` is the configuration of arms without a file.
 
     If the name is not a system, its file must contain ``{"lab": {"arm": SYSTEM}}``; this is how one system runs under
-    two configurations. Arms in ``made`` are referred to by name only.
+    two configurations. ``NAME@256`` sets a budget of 256 tokens (:mod:`lab.systems.budget`). Arms in ``made`` are
+    referred to by name only.
     """
     if not texts:
         raise UnusableInput(
@@ -168,10 +195,21 @@ def parse_arms(
 
 def _parsed(text: str, shared: Path | None) -> ArmSpec:
     name, _, file = text.partition("=")
-    path = Path(file) if file else shared
+    plain, tokens = named_budget(name)
+    external = _external(plain, file)
+    path = None if external else Path(file) if file else shared
     raw = read_value(path) if path else None
-    config = config_in(raw, str(path)) if path else None
+    config = config_in(raw, str(path), plain) if path else None
     lab: Any = config.get("lab", {}) if isinstance(config, Mapping) else {}
+    if tokens is not None:
+        spec = external or _spec_of(plain, plain, file, path, config, raw, lab)
+        spec = replace(spec, name=name, config=with_budget(spec.config, tokens))
+        budget_in(spec.config, f"arm {name!r}")
+        return spec
+    return external or _spec_of(name, text, file, path, config, raw, lab)
+
+
+def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, raw: Any, lab: Any) -> ArmSpec:
     system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")
@@ -181,3 +219,24 @@ def _parsed(text: str, shared: Path | None) -> ArmSpec:
     if not name.strip():
         raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
     return ArmSpec(name, system, config, str(path) if path else "config", raw)
+
+
+def _external(name: str, where: str) -> ArmSpec | None:
+    """Return the arm behind ``exec:COMMAND``, ``http:URL`` or ``plugin:FOLDER``; None for the name of a file."""
+    kind, _, rest = where.partition(":")
+    if kind not in ("exec", "http", "https", "plugin"):
+        return None
+    if not name.strip() or name in BUILT_IN or name in _others():
+        raise UnusableInput(f"--arm {name}={kind}:…: give the arm a name of its own")
+    system = "plugin" if kind == "plugin" else "external"
+    config: dict[str, object] = {"lab": {"arm": system}}
+    if kind == "plugin":
+        config["plugin"] = rest
+    elif kind == "exec":
+        try:
+            config["exec"] = shlex.split(rest)
+        except ValueError as error:
+            raise UnusableInput(f"--arm {name}=exec:…: is not a command line: {error}") from None
+    else:
+        config["url"] = rest if rest.startswith(("http://", "https://")) else where
+    return ArmSpec(name, system, config, f"--arm {name}", config)

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+# Where the answers of external systems come from.
+LIVE, RECORDED = "live", "recorded"
+ANSWERS = (LIVE, RECORDED)
+
 
 @dataclass(frozen=True, slots=True)
 class ArmSpec:
@@ -13,7 +17,9 @@ class ArmSpec:
 
     ``raw`` is the whole content of the file, ``config`` the system's part of it; ``where`` is the file, for messages.
     ``embedder`` is the embedding model that the configuration names, if known. ``profile``, ``max_items`` (None: from
-    the configuration), ``depth`` and ``seed`` are options of the run, for systems that use them.
+    the configuration), ``depth`` and ``seed`` are options of the run, for systems that use them. ``answers`` and
+    ``allow_remote`` are for external systems: whether they are asked or their recorded answers are used, and whether
+    they may be on another machine.
     """
 
     name: str
@@ -26,3 +32,5 @@ class ArmSpec:
     max_items: int | None = None
     depth: int = 50
     seed: int = 0
+    answers: str = LIVE
+    allow_remote: bool = False

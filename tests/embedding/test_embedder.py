@@ -86,6 +86,11 @@ def test_encode_any_batch_gives_equal_bits(model: SentenceTransformerEmbedder, v
     assert among[[17, 18, -1]].tobytes() == vectors[[3, 3, 5]].tobytes()
 
 
+def test_alone_gives_the_vector_up_to_rounding(model: SentenceTransformerEmbedder, vectors: np.ndarray) -> None:
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        assert float(model.alone(text) @ vector) > 0.99999
+
+
 def test_encode_matches_the_library_up_to_rounding(published: Path, vectors: np.ndarray) -> None:
     from sentence_transformers import SentenceTransformer
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from families import BETWEEN, SETTINGS, START, Family
-from plugin import Endpoint, Plugin
+from plugin import MODEL, Plugin, Provider
+
+from lab.embedding.server import EmbeddingServer
 
 MOST = 300
-RECEIPT = "openclaw-mem-engine:autoRecall.receipt "
+TABLE = "db"
 LINE = re.compile(r"^\d+\. \[(?P<category>[^|\]]*)\|(?P<label>[^\]]*)\] (?P<text>.*)$")
 
 
@@ -48,18 +50,24 @@ def compare(
 
     The table is filled once; each configuration has a copy of it, for it may write into it.
     """
-    endpoint = Endpoint()
+    provider = Provider()
+    server = EmbeddingServer(provider, MODEL)
     try:
-        with Plugin(node, folder, family.settings, place / "filled", endpoint) as plugin:
-            _fill(plugin, endpoint, family)
+        with Plugin(node, _settings(folder, family.settings), place / "filled", server) as plugin:
+            _fill(plugin, provider, family)
         for name in names:
             settings, own = SETTINGS[name] | family.settings, place / name
             shutil.copytree(place / "filled", own / "live")
-            with Plugin(node, folder, settings, own / "live", endpoint) as plugin:
+            with Plugin(node, _settings(folder, settings), own / "live", server) as plugin:
                 live = list(_live(plugin, family))
-            yield _compared(family, name, live, _lab(family, settings, plugin.table, endpoint, own))
+            yield _compared(family, name, live, _lab(family, settings, plugin.home / TABLE, server, own))
     finally:
-        endpoint.close()
+        server.close()
+
+
+def _settings(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    own = {"embedding": {"model": MODEL}, "dbPath": f"{{home}}/{TABLE}"}
+    return {"plugin": str(folder), "config": settings | own, "keys": [{"at": "embedding.apiKey"}]}
 
 
 def _compared(family: Family, name: str, live: list[Answer], own: list[Answer]) -> Compared:
@@ -71,16 +79,29 @@ def _compared(family: Family, name: str, live: list[Answer], own: list[Answer]) 
     return Compared(family.name, name, len(live), len(live) - len(differing), injected, first)
 
 
-def _fill(plugin: Plugin, endpoint: Endpoint, family: Family) -> None:
+def _fill(plugin: Plugin, provider: Provider, family: Family) -> None:
     """Write the family's rows."""
-    endpoint.refused = family.refused
+    provider.refused = family.refused
+    file = plugin.home / "rows.json"
     for rows in family.batches:
-        told, _ = plugin.ask("store", rows=rows, at=START)
+        file.write_text(json.dumps(rows), "utf-8")
+        told = plugin.tool("memory_import", START, inPath=str(file), format="json", dedupe="none")
         if told["imported"] != len(rows):
             raise RuntimeError(f"{family.name}: {told['imported']} of {len(rows)} rows were imported: {told}")
-    endpoint.refused = frozenset()
+    provider.refused = frozenset()
     if family.raw:
-        plugin.ask("append", rows=family.raw)
+        _append(plugin.home / TABLE, family.raw)
+
+
+def _append(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Add rows to the plugin's table as they are, a missing vector as zeros."""
+    import lancedb
+
+    table = lancedb.connect(folder).open_table("memories")
+    width = table.schema.field("vector").type.list_size
+    table.add(
+        [dict.fromkeys(table.schema.names) | row | {"vector": row.get("vector") or [0.0] * width} for row in rows]
+    )
 
 
 def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
@@ -91,17 +112,11 @@ def _live(plugin: Plugin, family: Family) -> Iterator[Answer]:
         if at in family.stored:
             row = family.stored[at]
             given = {name: row[name] for name in ("text", "category", "importance", "scope") if row[name] is not None}
-            told, _ = plugin.ask("remember", params=given, at=now - 1)
-            known.append(given | {"id": told["id"]})
-        text, log = plugin.ask("turn", prompt=prompt, at=now, session=f"turn-{at}")
-        receipts = [line[len(RECEIPT) :] for _, line in log if line.startswith(RECEIPT)]
-        others = [line for _, line in log if not line.startswith(RECEIPT)]
-        yield Answer(
-            _ids(text or "", known),
-            _hash(text or ""),
-            receipts[-1] if receipts else "{}",
-            others,
-        )
+            known.append(given | {"id": plugin.tool("memory_store", now - 1, **given)["id"]})
+        asked = {"turn": f"t{at}", "text": prompt, "scope": None, "scoping": "tags", "session": f"turn-{at}"}
+        given = plugin.ask("recall", now_ms=now, probe=False, **asked)
+        log = [line.partition(" ")[2] for line in given["log"]]
+        yield Answer(_ids(given["context"], known), _hash(given["context"]), given.get("receipt_text", "{}"), log)
 
 
 def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
@@ -114,7 +129,7 @@ def _ids(block: str, known: list[dict[str, Any]]) -> list[str]:
     return [identity for identity in ids if identity]
 
 
-def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoint, place: Path) -> list[Answer]:
+def _lab(family: Family, settings: dict[str, Any], table: Path, server: EmbeddingServer, place: Path) -> list[Answer]:
     """Return the results of ``lab replay`` on a recording with the plugin's table, vectors and provider."""
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
@@ -132,7 +147,7 @@ def _lab(family: Family, settings: dict[str, Any], table: Path, endpoint: Endpoi
         scope="tags",
         recall_turns="user",
         labels="recorded",
-        embedder=f"openai:text-embedding-3-small@{endpoint.url}/v1",
+        embedder=f"openai:{MODEL}@{server.url}",
         vectors="stored",
     )
     run = run_replay(asked, place / "run", use_cache=False).run

@@ -1,15 +1,15 @@
-"""Find Node and the plugin, which the comparison needs. Imports only the standard library."""
+"""Find Node and the plugins, which these comparisons need."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
-# The first version with module.registerHooks and types that are transformed.
-OLDEST = (22, 15)
+from lab.errors import CannotMeasure
+from lab.systems.external import plugin
+
+# Where tests/peers/install.py puts each plugin.
+INSTALLED = {"memory-lancedb": "memory-lancedb", "openclaw-mem0": "node_modules/@mem0/openclaw-mem0"}
 
 
 class Missing(Exception):
@@ -21,23 +21,14 @@ def find_node() -> str:
 
     Raises :class:`Missing` where there is none, or one that is too old.
     """
-    node = os.environ.get("LAB_NODE") or shutil.which("node")
-    if node is None:
-        raise Missing("no Node here: put node on the path, or name it in LAB_NODE")
     try:
-        told = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise Missing(f"{node} does not run: {error}") from None
-    numbers = re.match(r"v(\d+)\.(\d+)", told)
-    if numbers is None or tuple(map(int, numbers.groups())) < OLDEST:
-        raise Missing(
-            f"{node} is {told}, and a version from {'.'.join(map(str, OLDEST))} is needed; name it in LAB_NODE"
-        )
-    return node
+        return plugin.find_node()
+    except CannotMeasure as error:
+        raise Missing(str(error)) from None
 
 
 def find_plugin(given: str | None) -> Path:
-    """Return the plugin's folder, given or named in ``LAB_PLUGIN``.
+    """Return the folder of openclaw-mem-engine, given or named in ``LAB_PLUGIN``.
 
     Raises :class:`Missing` where it is not given, or lacks what the plugin imports.
     """
@@ -48,5 +39,19 @@ def find_plugin(given: str | None) -> Path:
     if not (folder / "index.ts").is_file():
         raise Missing(f"{folder}: holds no index.ts; give the folder extensions/openclaw-mem-engine of the plugin")
     if not (folder / "node_modules" / "@lancedb" / "lancedb").is_dir():
-        raise Missing(f"{folder}: its packages are not installed; run npm ci --omit=dev there")
+        raise Missing(f"{folder}: its packages are not installed")
+    return folder
+
+
+def find_installed(name: str) -> Path:
+    """Return the folder of a plugin that ``nox -s peers`` has installed in the folder ``LAB_PLUGINS``.
+
+    Raises :class:`Missing` where it is not there.
+    """
+    given = os.environ.get("LAB_PLUGINS")
+    if not given:
+        raise Missing(f"no {name}: nox -s peers installs it; LAB_PLUGINS names the folder")
+    folder = Path(given) / INSTALLED[name]
+    if not (folder / "package.json").is_file():
+        raise Missing(f"no {name} in {folder}: nox -s peers installs it")
     return folder

@@ -1,75 +1,73 @@
-"""The live plugin in a Node process, and its embedding endpoint."""
+"""A live plugin in the lab's Node host, spoken to directly, and an embedding provider that can fail."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import threading
-from collections.abc import Collection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lab.conformance.embedding import embed
+import numpy as np
 
-HOST = Path(__file__).with_name("host.mjs")
+from lab.conformance.embedding import DIMENSION, embed
+from lab.embedding.server import EmbeddingServer
+from lab.errors import CannotMeasure
+from lab.systems.external.plugin import HOST
+
+MODEL = "text-embedding-3-small"
 
 
-class Endpoint:
-    """An embedding provider on loopback. Texts in ``refused`` get an error, as from a provider that is down."""
+class Provider:
+    """Vectors of hashed words. Texts in ``refused`` get an error, as from a provider that is down."""
+
+    dimension = DIMENSION
 
     def __init__(self) -> None:
         self.refused: Collection[str] = ()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    @property
-    def url(self) -> str:
-        """Return its address."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+    def prepare(self, texts: Sequence[str]) -> int:
+        """Refuse what is to be refused."""
+        if not set(texts).isdisjoint(self.refused):
+            raise CannotMeasure("down")
+        return len(texts)
 
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
-                down = any(text in endpoint.refused for text in texts)
-                found = [{"index": at, "embedding": embed(text).tolist()} for at, text in enumerate(texts)]
-                answer: dict[str, Any] = {"error": {"message": "down"}} if down else {"data": found}
-                body = json.dumps(answer).encode()
-                self.send_response(500 if down else 200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                """Suppress logging."""
-
-        return Handler
+    def of(self, texts: Sequence[str]) -> np.ndarray:
+        """Return float32 ``[len(texts), dimension]``."""
+        return np.stack([embed(text) for text in texts])
 
 
 class Plugin:
-    """The plugin under one configuration, with its table in ``state/db``."""
+    """A plugin under one configuration, with ``home`` as its home."""
 
-    def __init__(self, node: str, folder: Path, settings: dict[str, Any], state: Path, endpoint: Endpoint) -> None:
-        state.mkdir(parents=True, exist_ok=True)
-        self.table = state.resolve() / "db"
-        own = {"embedding": {"apiKey": "none", "model": "text-embedding-3-small"}, "dbPath": str(self.table)}
-        file = state / "settings.json"
-        file.write_text(json.dumps(settings | own), "utf-8")
-        words = [node, "--experimental-transform-types", "--no-warnings", str(HOST), str(folder), str(file), str(state)]
+    def __init__(
+        self, node: str, settings: Mapping[str, Any], home: Path, server: EmbeddingServer, **hello: Any
+    ) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.home = home.resolve()
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.home)}
+        pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            [*words, endpoint.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            [node, "--no-warnings", str(HOST)], stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=env
         )
+        self._count = 0
+        offered = {"url": server.url, "model": server.model, "dimension": server.dimension}
+        told: dict[str, Any] = {
+            "protocol": 1,
+            "conversation": "peers",
+            "seed": 0,
+            "scoping": "tags",
+            "captures": False,
+            "now_ms": 0,
+        }
+        told |= {"home": str(self.home), "embedder": offered, "settings": dict(settings)} | hello
+        try:
+            self.about = self.ask("hello", **told)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
 
     def __enter__(self) -> Plugin:
         return self
@@ -83,16 +81,28 @@ class Plugin:
             self._process.stdout.close()
         self._process.wait(60)
 
-    def ask(self, operation: str, **values: Any) -> tuple[Any, list[tuple[str, str]]]:
-        """Return the response to one request, and the log lines written meanwhile with their levels."""
+    def answer(self, operation: str, **values: Any) -> dict[str, Any]:
+        """Return the answer to one request."""
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the host has no pipes")
-        self._process.stdin.write(json.dumps({"op": operation} | values) + "\n")
+        self._count += 1
+        self._process.stdin.write(json.dumps({"id": self._count, "op": operation} | values) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the host ended with {self._process.wait(60)} at {operation}")
-        answer = json.loads(line)
-        if "error" in answer:
+        answer: dict[str, Any] = json.loads(line)
+        if answer.pop("id") != self._count:
+            raise RuntimeError(f"the host answered another request than {operation}")
+        return answer
+
+    def ask(self, operation: str, **values: Any) -> Any:
+        """Return the result of one request; raise RuntimeError for an error."""
+        answer = self.answer(operation, **values)
+        if not answer["ok"]:
             raise RuntimeError(f"{operation}: {answer['error']}")
-        return answer["result"], [(level, text) for level, text in answer["log"]]
+        return answer["result"]
+
+    def tool(self, name: str, at: int, **params: Any) -> Any:
+        """Call one of the plugin's tools with its clock at ``at``."""
+        return self.ask("tool", name=name, now_ms=at, params=params)

@@ -63,7 +63,12 @@ def refused(call: Callable[[], object]) -> str:
 
 
 def test_every_built_in_name_has_a_maker() -> None:
+    # What these run is outside of the lab.
+    hosted = {"external": "config: external needs a host", "plugin": "config: plugin needs a folder"}
     for name in BUILT_IN:
+        if name in hosted:
+            assert refused(lambda name=name: make_arm(ArmSpec(name, name))).startswith(hosted[name])
+            continue
         arm = make_arm(ArmSpec(name, name))
         assert (arm.name, arm.describe().system) == (name, name)
 

@@ -4,6 +4,8 @@ A direct call is a ``toolCall`` part that a ``toolResult`` message answers. With
 ``tool_call`` and carries ``{id, args}``; its effect is recorded twice, in a message of role ``custom`` and in the
 wrapper's result. The first of the two counts, and the second is ignored.
 
+The tools of rsclaw (``memory_add`` and others) are read likewise, as those of the engine with the same effect.
+
 Only confirmed calls have an effect: an error, or a result with another ``action``, stores and deletes nothing (E-38).
 """
 
@@ -21,6 +23,10 @@ from lab.utf16 import has_lone_surrogate
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
 WRAPPER = "tool_call"
+# The tools of rsclaw: those that do what a tool of the engine does, and those without a counterpart.
+PIN, UNPIN, SEARCH = "memory_pin", "memory_unpin", "memory_search"
+ALIASES = {"memory_add": STORE, "memory_put": STORE, "memory_delete": FORGET}
+TOOLS = (STORE, FORGET, RECALL, PIN, UNPIN, SEARCH)
 # Times from 9999-01-01 on (epoch milliseconds) are invalid: datetime ends a year later, and turns with equal times are
 # spread by a millisecond each.
 NO_TIME_FROM = 253370764800000
@@ -108,7 +114,8 @@ class MemoryTools:
     def take_nested_result(self, details: dict[str, Any], key: str, arrival: ResultTime) -> None:
         """Process the effect of a call through tool search; ``key`` is the key of its entry."""
         tool = details.get("toolName")
-        if tool not in (STORE, FORGET, RECALL):
+        tool = ALIASES.get(tool, tool) if isinstance(tool, str) else None
+        if tool not in TOOLS:
             return
         identity, parent = details.get("toolCallId"), details.get("parentToolCallId")
         names = [name for name in (parent, identity) if isinstance(name, str)]
@@ -116,7 +123,7 @@ class MemoryTools:
             return
         if isinstance(identity, str) and isinstance(parent, str):
             self._effects.setdefault(parent, []).append(identity)
-        call = Call(str(tool), f"{key}#0", _dict(details.get("input")))
+        call = Call(tool, f"{key}#0", _arguments(details.get("input")))
         for name in names:
             if name in self._waiting and self._waiting[name].tool == tool:
                 call = self._waiting.pop(name)
@@ -142,7 +149,9 @@ class MemoryTools:
         return dict(self._counts) | open_calls
 
     def _act(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
-        {STORE: self._store, FORGET: self._forget, RECALL: self._recall}[call.tool](call, tool_result, arrival)
+        {STORE: self._store, FORGET: self._forget, RECALL: self._recall}.get(call.tool, self._other)(
+            call, tool_result, arrival
+        )
 
     def _store(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
         details, text = tool_result.details, call.arguments.get("text")
@@ -166,7 +175,10 @@ class MemoryTools:
             text,
             visible_from=arrival.seq,
             created_at=arrival.time_ms,
-            category=_word(details.get("category")) or _word(call.arguments.get("category")) or "other",
+            category=_word(details.get("category"))
+            or _word(call.arguments.get("category"))
+            or _word(call.arguments.get("kind"))
+            or "other",
             scope=_word(details.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
             label=label if label in LABELS else _label(call.arguments.get("importance")),
         )
@@ -179,7 +191,8 @@ class MemoryTools:
         self._learn(details.get("candidates"))
         named = call.arguments.get("memoryId")
         # Hosts may trim the details of a result; without details, a result that is not an error counts as a success.
-        action = details.get("action", "deleted" if not details and isinstance(named, str) else None)
+        trimmed = not details or details.get("deleted") is True
+        action = details.get("action", "deleted" if trimmed and isinstance(named, str) else None)
         row = details.get("id", named)
         if action == "candidates" and not tool_result.failed and not details.get("error"):
             self._counts[f"calls of {FORGET} that listed candidates and deleted nothing"] += 1
@@ -221,6 +234,14 @@ class MemoryTools:
             vec=_whole(receipt.get("vecCount")),
         )
 
+    def _other(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
+        """Note a search, pin or unpin of rsclaw; what the search found is not read."""
+        if tool_result.failed or tool_result.details.get("error"):
+            return
+        query, scope, row = (_text(call.arguments.get(name)) for name in ("query", "scope", "id"))
+        shown = (RecordedMemory(self._texts.get(row, ""), _id(row)),) if row and call.tool != SEARCH else ()
+        self._record(arrival, call.tool, shown, query=query, scope=scope or None, limit=call.arguments.get("top_k"))
+
     def _record(self, arrival: ResultTime, tool: str, memories: tuple[RecordedMemory, ...], **recall: Any) -> None:
         event = ToolEvent(tool, arrival.time_ms, memories, for_host=arrival.for_host, **recall)
         self.events.append((arrival.seq, event))
@@ -252,8 +273,15 @@ def _calls_of(content: Any) -> Iterator[tuple[str, Any, Any]]:
         if tool == WRAPPER and isinstance(arguments, dict):
             # The id may be qualified: openclaw:openclaw-mem-engine:memory_store.
             tool, arguments = str(arguments.get("id", "")).rpartition(":")[2], arguments.get("args")
-        if tool in (STORE, FORGET, RECALL):
-            yield tool, part.get("id"), arguments
+        tool = ALIASES.get(tool, tool) if isinstance(tool, str) else None
+        if tool in TOOLS:
+            yield tool, part.get("id"), _arguments(arguments) if isinstance(arguments, dict) else arguments
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """Return the arguments of a call; rsclaw names a memory by ``id``."""
+    arguments = _dict(given)
+    return arguments if "memoryId" in arguments or "id" not in arguments else {**arguments, "memoryId": arguments["id"]}
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
@@ -62,13 +62,17 @@ Rank = Callable[[Question], Ranking]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A ranking function with its name. ``draws``: it depends on the seed; ``is_empty``: it never ranks anything."""
+    """A ranking function with its name, and what it claims (:class:`lab.systems.contract.Claims`).
+
+    ``draws``: it depends on the seed; ``is_empty``: it never ranks anything.
+    """
 
     name: str
     rank: Rank
     needs_gold: bool = False
     draws: bool = False
     is_empty: bool = False
+    claims: tuple[str, ...] = ("relevant",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,16 @@ class BaselineArm:
     def shares(self) -> bool:
         """Whether other arms may share its candidates."""
         return True
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What it is named for."""
+        return self.baseline.claims
+
+    def widened(self, items: int) -> BaselineArm:
+        """Return the same arm with ``items`` ranks, all of them injected; no rule limits them."""
+        recall = replace(self.config.auto_recall, max_items=items)
+        return replace(self, config=replace(self.config, auto_recall=recall), depth=items)
 
     def open(self, kit: Kit) -> BaselineSystem:
         """Open the system, which has no state."""
@@ -146,7 +160,6 @@ class BaselineSystem(MemorySystem):
             ranked, rejected = [], [SILENT]
         elif floor := arm.config.phases.min_relevance * searched:
             ranked = [pair for pair in ranked if _is_relevant(pair[1], floor)]
-        picked = [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
 
         def raw_hits() -> tuple[list[LaneHit], list[LaneHit]]:
             raw = [
@@ -155,7 +168,7 @@ class BaselineSystem(MemorySystem):
             ]
             return raw[0], raw[1]
 
-        selection = Selection(picked, [], rejected)
+        selection = Selection(picked(ranked), [], rejected)
         return finish(arm.baseline.name, ask, selection, raw_hits, candidates, arm.config.max_items, timer)
 
     def explain(
@@ -185,6 +198,11 @@ class BaselineSystem(MemorySystem):
             causes={key: cause for key, (cause, _) in reasons.items()},
             runners_up=beyond,
         )
+
+
+def picked(ranked: Sequence[tuple[Row, Candidate]]) -> list[Picked]:
+    """Return a ranking as the picks of a selection, each with the tier of its label."""
+    return [Picked(candidate, _TIER[row.importance_label], "ranked") for row, candidate in ranked]
 
 
 def _is_relevant(candidate: Candidate, floor: float) -> bool:

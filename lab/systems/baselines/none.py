@@ -10,4 +10,4 @@ def rank(_: Question) -> Ranking:
     return Ranking([])
 
 
-make = factory(Baseline("none", rank, is_empty=True))
+make = factory(Baseline("none", rank, is_empty=True, claims=("nothing",)))

@@ -12,4 +12,4 @@ def rank(question: Question) -> Ranking:
     return by_score([(draw(seed, f"{turn} {row.key}"), row) for row in question.pool], question.depth)
 
 
-make = factory(Baseline("random", rank, draws=True))
+make = factory(Baseline("random", rank, draws=True, claims=("something",)))

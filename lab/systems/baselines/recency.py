@@ -10,4 +10,4 @@ def rank(question: Question) -> Ranking:
     return by_score([(float(row.created_at), row) for row in question.pool], question.depth)
 
 
-make = factory(Baseline("recency", rank))
+make = factory(Baseline("recency", rank, claims=("newest",)))

@@ -18,7 +18,7 @@ from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec
 
 ROLES = ("user", "assistant")
-_hybrid = factory(Baseline("verbatim", hybrid.rank))
+_hybrid = factory(Baseline("verbatim", hybrid.rank, claims=("relevant", "words", "meaning", "embedder")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,12 @@ from lab.systems.contract import (
 )
 from lab.systems.kit import Kit, Workshop
 from lab.systems.openclaw.ablation import ABLATION_STEPS
+from lab.systems.openclaw.budgeted import Budgeted, Configured, Widening
 from lab.systems.openclaw.capture.pipeline import allowed, captures
 from lab.systems.openclaw.capturing import TurnCapture
 from lab.systems.openclaw.config.file import embedder_of, locate
 from lab.systems.openclaw.config.missing import missing
 from lab.systems.openclaw.config.resolve import describe, resolve
-from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.derived import DerivedRows
 from lab.systems.openclaw.displaced import displaced
 from lab.systems.openclaw.docs.globs import plan_ingest
@@ -82,15 +82,12 @@ def make(spec: ArmSpec) -> PolicyArm | FlowArm:
 
 
 @dataclass(frozen=True, slots=True)
-class _EngineArm(ABC):
+class _EngineArm(Configured, ABC):
     """The engine under a configuration. ``embedder`` is the model that the configuration names, if any.
 
     ``missing`` are the configuration keys that the lab does not support.
     """
 
-    name: str
-    system: str
-    config: EngineConfig
     embedder: str | None = None
     missing: tuple[str, ...] = ()
 
@@ -155,7 +152,7 @@ class _EngineArm(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyArm(_EngineArm):
+class PolicyArm(_EngineArm, Widening):
     """A selection policy alone, in any profile: no repeat suppression, no Working Set, no budget."""
 
     def open(self, kit: Kit) -> PolicySystem:
@@ -169,7 +166,7 @@ class PolicyArm(_EngineArm):
 
 
 @dataclass(frozen=True, slots=True)
-class FlowArm(_EngineArm):
+class FlowArm(_EngineArm, Budgeted):
     """The full flow of a profile."""
 
     @property

@@ -164,3 +164,32 @@ def test_memory_that_no_turn_can_recall_is_dropped(read: Read, new_log: Any, tur
     assert spans(recording) == [("The gate of row-2 sticks", turns, None)]
     assert notes(recording) == ["memories forgotten before a turn could recall them, dropped: 1"]
     assert b"The gate of row-2 sticks" in recording_lines(recording)
+
+
+def test_tools_of_rsclaw_store_delete_and_pin(read: Read, new_log: Any) -> None:
+    log = new_log()
+    log.says("user", "one")
+    for call, text in (("a", "x y"), ("b", "z")):
+        log.calls("memory_add", call, {"text": text, "kind": "Procedure"})
+        log.answers(call, "memory_add", {"stored": True, "id": f"row-{call}"})
+    log.says("user", "two")
+    log.calls("memory_pin", "c", {"id": "row-a"})
+    log.answers("c", "memory_pin", {})
+    log.calls("memory_search", "d", {"query": "x", "top_k": 3})
+    log.answers("d", "memory_search", {"count": 0})
+    log.says("user", "three")
+    log.calls("memory_delete", "e", {"id": "row-b"})
+    log.answers("e", "memory_delete", {"deleted": True, "id": "row-b"})
+    log.says("user", "four")
+    recording = read(log)
+    assert [memory.category for memory in recording.memories] == ["procedure", "procedure"]
+    assert spans(recording) == [("x y", 1, None), ("z", 1, 3)]
+    events: list[Any] = [event for turn in recording.turns for event in turn.events]
+    assert [(event.tool, [memory.id for memory in event.memories]) for event in events] == [
+        ("memory_store", ["row-a"]),
+        ("memory_store", ["row-b"]),
+        ("memory_pin", ["row-a"]),
+        ("memory_search", []),
+        ("memory_forget", ["row-b"]),
+    ]
+    assert (events[3].query, events[3].limit) == ("x", 3)

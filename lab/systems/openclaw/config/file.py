@@ -49,13 +49,14 @@ def embedder_of(value: object) -> str | None:
     return str(model) if model else EMBEDDER
 
 
-def locate(value: object, where: str) -> Any:
+def locate(value: object, where: str, entry: str = ENTRY) -> Any:
     """Return the plugin's configuration within a parsed value, found by the keys around it.
 
-    A value without any of these keys is returned as it is, whatever its type. ``where`` names the file in messages.
+    A value without any of these keys is returned as it is, whatever its type. ``where`` names the file in messages,
+    ``entry`` the plugin.
     """
     path: list[str] = []
-    for key in ("plugins", "entries", ENTRY):
+    for key in ("plugins", "entries", entry):
         # The outer keys may be missing, but a key inside one that is present may not.
         if not isinstance(value, Mapping) or (key not in value and not path):
             continue

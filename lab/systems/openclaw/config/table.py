@@ -19,6 +19,7 @@ MOST_FALLBACKS = 6
 
 _KIB = 1024
 # The seeds require up to 6 items. The plugin's manifest allows 6, but the plugin clamps to 5 (E-6).
+MAX_CHARS = whole(1800, 300, 12_000)
 MAX_ITEMS = whole(4, 1, 5, seed=6, seed_high=6, manifest=(1, 6))
 _BUFFER = whole(512 * _KIB, 64 * _KIB, 2048 * _KIB)
 QUOTAS = Section(
@@ -120,7 +121,7 @@ PLUGIN: dict[str, Knob | Section] = {
     "budget": Section(
         {
             "enabled": flag(True),
-            "maxChars": whole(1800, 300, 12_000),
+            "maxChars": MAX_CHARS,
             "minRecentSlots": whole(1, 0, 5),
             "overflowAction": choice("truncate_oldest", "truncate_tail"),
         }

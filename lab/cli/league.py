@@ -1,0 +1,112 @@
+"""``lab league``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.errors import CannotMeasure
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("league")(league)
+
+
+def league(
+    sets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SETS…",
+            help="Sets: shipped:operators, PATH, PATH:FORMAT or NAME=PATH:FORMAT, each with :OPTION=VALUE for options "
+            "of this set alone, such as :recall-turns=all.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the runs, the tables and the page.")],
+    format: Annotated[  # noqa: A002 - the name of the option
+        str | None, typer.Option("--format", help="Format of sets that name none (see lab recordings list).")
+    ] = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arm", help="A system, or NAME=FILE for one with its own configuration. Repeat for more. [default: all]"
+        ),
+    ] = None,
+    tokens: Annotated[
+        str, typer.Option(metavar="N,N…", help="Token budgets of the injected text, frame included.")
+    ] = "128,256,512,768,1200",
+    source: options.Source = "given",
+    labels: options.LabelMode = None,
+    must_share: options.MustShare = None,
+    nice_share: options.NiceShare = None,
+    haystack: options.Haystack = None,
+    haystack_from: options.HaystackFrom = None,
+    seed: options.Seed = 0,
+    scope: options.Scope = "none",
+    recall_turns: options.RecallTurns = None,
+    limit: options.Limit = None,
+    store: options.StoreName = "exact",
+    profile: options.Profile = "seed",
+    embedder: options.Embedder = "all-MiniLM-L6-v2",
+    answers: options.Answers = "live",
+    allow_remote: options.AllowRemote = False,
+    jobs: options.Jobs = 1,
+    as_json: Json = False,
+) -> None:
+    """Compare memory systems on every set at equal tokens.
+
+    The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot
+    is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv and
+    league.json.
+    """
+    from lab.formatting import counted
+    from lab.league.arms import default_arms, entrants_of, parse_budgets
+    from lab.league.command import league_command
+    from lab.league.league import run_league
+    from lab.league.outputs import write_outputs
+    from lab.league.sets import parse_sets
+    from lab.replay.plan import ReplayRequest
+    from lab.report.league import headline_columns, headline_rows, statements, write_page
+
+    options.require_no_run(out)
+    budgets = parse_budgets(tokens)
+    chosen = parse_sets(sets, format)
+    shared = ReplayRequest(
+        "",
+        "",
+        (),
+        store=store,
+        profile=profile,
+        labels=labels,
+        must_share=must_share,
+        nice_share=nice_share,
+        seed=seed,
+        scope=scope,
+        recall_turns=recall_turns,
+        limit=limit,
+        embedder=embedder,
+        source=source,
+        haystack=haystack,
+        haystack_from=tuple(haystack_from or ()),
+        answers=answers,
+        allow_remote=allow_remote,
+    )
+    entrants = entrants_of(arm or default_arms(source), shared)
+    spelt = league_command(sets, arm or (), budgets, shared, format)
+    result = run_league(chosen, entrants, budgets, shared, out, jobs=jobs, announce=announce, command=spelt)
+    files = [*write_outputs(result, out), *write_page(result, out)]
+    if as_json:
+        emit_json(result.as_json() | {"league": str(out), "files": [str(file) for file in files]})
+    else:
+        emit_trial(result.trial)
+        for line in statements(result):
+            emit_folded(line)
+        emit_table(headline_columns(result), headline_rows(result))
+        emit(f"Page: {out / 'league.html'}")
+    if result.refused:
+        reasons = "; ".join(f"{one.arm}: {one.reason}" for one in result.refused)
+        raise CannotMeasure(f"{counted(len(result.refused), 'arm')} not ranked: {reasons}")

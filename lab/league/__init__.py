@@ -1,0 +1,1 @@
+"""Compare every memory system on every set at equal injected tokens (``lab league``, docs/league.md)."""

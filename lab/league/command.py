@@ -1,0 +1,31 @@
+"""The ``lab league`` command of a league, for its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from shlex import join
+
+from lab.league.arms import TOKENS
+from lab.replay.plan import ReplayRequest
+
+
+def league_command(
+    sets: Sequence[str], arms: Sequence[str], budgets: Sequence[int], shared: ReplayRequest, format_name: str | None
+) -> str:
+    """Return the command, without options at their defaults."""
+    words = ["lab", "league", *sets]
+    if format_name:
+        words += ["--format", format_name]
+    for arm in arms:
+        words += ["--arm", arm]
+    if tuple(budgets) != TOKENS:
+        words += ["--tokens", ",".join(map(str, budgets))]
+    for field in fields(ReplayRequest):
+        value = getattr(shared, field.name)
+        if field.default is MISSING or value == field.default:
+            continue
+        option = f"--{field.name.replace('_', '-')}"
+        for one in value if isinstance(value, tuple) else (value,):
+            words += [option] if one is True else [option, str(one)]
+    return join([*words, "--out", "DIR"])

@@ -1,0 +1,134 @@
+"""Who wins at a budget, and from whom the winner is not shown to differ (LG-16).
+
+All pairs of arms are compared over the same probes, by conversation. The p-values of all pairs at one budget are one
+family, because the winner is chosen by the same data; Holm's method corrects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from lab.compare.pairs import by_conversation, pairs_of
+from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
+from lab.league.strata import Groups, stratified, weighted_sums
+from lab.league.table import MEASURES, Cell, Measured
+
+LEAST = LEAST_CLUSTERS
+
+
+class Against(NamedTuple):
+    """The winner minus another arm: the difference, its 95 % interval, and the p-value corrected for all pairs."""
+
+    arm: str
+    mean: float
+    difference: float
+    low: float | None
+    high: float | None
+    p_holm: float
+    is_shown: bool
+
+
+class Contest(NamedTuple):
+    """The result at one budget on one set, or on all: the arm with the highest mean, and it against the others.
+
+    ``pairs`` is the number of all pairs of arms, for which the p-values are corrected.
+    """
+
+    set: str
+    budget: int
+    measure: str
+    winner: str
+    cell: Cell
+    conversations: int
+    against: tuple[Against, ...]
+    pairs: int
+
+    @property
+    def below(self) -> tuple[Against, ...]:
+        """The arms that are shown to be below the winner."""
+        return tuple(one for one in self.against if one.is_shown)
+
+    @property
+    def alike(self) -> tuple[Against, ...]:
+        """The arms from which the winner is not shown to differ."""
+        return tuple(one for one in self.against if not one.is_shown)
+
+    @property
+    def least(self) -> int:
+        """The fewest conversations with which a difference could be shown, corrected for so many pairs."""
+        least = LEAST
+        while smallest_p(least, self.pairs) > LEVEL:
+            least += 1
+        return least
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether there are enough conversations for any difference to be shown."""
+        return self.conversations >= self.least
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        values = self._asdict()
+        values["cell"] = self.cell._asdict()
+        values["least"] = self.least
+        values["against"] = [one._asdict() for one in self.against]
+        return values
+
+
+def contest(
+    set_name: str,
+    budget: int,
+    measure: str,
+    cells: Mapping[str, Cell],
+    parts: Mapping[str, Sequence[Measured]],
+) -> Contest | None:
+    """Compare all arms at a budget; ``cells`` are their means and ``parts`` their figures on each set, by arm.
+
+    Return None if no arm has the measure. The arms are over the same sets; ties go to the first arm.
+    """
+    arms = [arm for arm in parts if arm in cells]
+    if not arms:
+        return None
+    winner = max(arms, key=lambda arm: cells[arm].mean)
+    couples = list(combinations(arms, 2))
+    strata = [_differences(measure, parts[one], parts[other]) for one, other in couples]
+    p_values = sign_flips([weighted_sums(groups) for groups in strata])
+    names = [f"{number:06d}" for number in range(len(couples))]
+    adjusted = holm(dict(zip(names, p_values, strict=True)))
+    against: dict[str, Against] = {}
+    for name, (one, other), groups in zip(names, couples, strata, strict=True):
+        if winner not in (one, other):
+            continue
+        estimate = stratified(groups)
+        if winner == one:
+            # Differences are the second minus the first.
+            estimate = _negative(estimate)
+        loser = other if winner == one else one
+        shown = is_shown(estimate, adjusted[name])
+        low, high = estimate.low, estimate.high
+        against[loser] = Against(loser, cells[loser].mean, estimate.mean, low, high, adjusted[name], shown)
+    ordered = sorted(against.values(), key=lambda one: (-one.mean, arms.index(one.arm)))
+    conversations = sum(part.row.conversations for part in parts[winner] if measure in part.values)
+    return Contest(set_name, budget, measure, winner, cells[winner], conversations, tuple(ordered), len(couples))
+
+
+def _differences(measure: str, ones: Sequence[Measured], others: Sequence[Measured]) -> list[Groups]:
+    """Return the differences of two arms by conversation, for each set: the second minus the first."""
+    strata: list[Groups] = []
+    for one, other in zip(ones, others, strict=True):
+        if measure not in one.values or measure not in other.values:
+            continue
+        name = MEASURES.get(measure, MEASURES["hit"]).format(k=1)
+        pairs = pairs_of(name, one.values[measure], other.values[measure])
+        if pairs.at:
+            strata.append(by_conversation(pairs))
+    return strata
+
+
+def _negative(estimate: Estimate) -> Estimate:
+    low, high = estimate.low, estimate.high
+    return estimate._replace(
+        mean=-estimate.mean, low=None if high is None else -high, high=None if low is None else -low
+    )

@@ -1,0 +1,302 @@
+"""Replay every system on every set at equal injected tokens, and compare them (LG-19)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.files import dump_json, only_writer, write_atomically
+from lab.formatting import counted
+from lab.league.arms import Entrant
+from lab.league.contest import Contest, contest
+from lab.league.sets import LeagueSet
+from lab.league.table import DECISIVE, OVERALL, Measured, Row, measured, overall
+from lab.league.times import PromptTimes, Times, prompt_times, times_of
+from lab.replay.admission import FILE as ADMISSION
+from lab.replay.admission import KIND as ADMISSION_KIND
+from lab.replay.admission import Admission, about, admit, claims_of, ground_of
+from lab.replay.command import NO_GOLD, shown_path
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.run import run_replay
+from lab.runs.directory import RunDirectory, failed_summary
+from lab.runs.trial import trial_of
+from lab.systems.contract import ArmInfo
+from lab.systems.registry import info_of, make_arm
+
+RUNS, TIMES = "runs", "times"
+# How an arm takes part.
+RANKED, BOUND = "ranked", "upper bound"
+Announce = Callable[[str], None]
+
+
+class Standing(NamedTuple):
+    """How an arm takes part: ``ranked``, as an ``upper bound``, or not at all, for a ``reason``."""
+
+    arm: str
+    system: str
+    status: str
+    reason: str = ""
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the arm can win."""
+        return self.status == RANKED
+
+
+@dataclass(frozen=True, slots=True)
+class League:
+    """The result: one row for each set, arm and budget, those of all sets, and who wins where.
+
+    ``sets`` maps a set to what was replayed of it. ``trial`` are reasons why the figures are not those of a system
+    under real conditions.
+    """
+
+    sets: Mapping[str, str]
+    budgets: tuple[int, ...]
+    standings: tuple[Standing, ...]
+    admissions: tuple[Admission, ...]
+    rows: tuple[Row, ...]
+    overall: tuple[Row, ...]
+    contests: tuple[Contest, ...]
+    times: tuple[Times, ...]
+    source: str
+    trial: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def refused(self) -> tuple[Standing, ...]:
+        """The arms that were refused or failed, which makes the command fail."""
+        return tuple(one for one in self.standings if one.status in ("refused", "failed"))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for JSON, without times, so that equal inputs give equal bytes."""
+        return {
+            "kind": "lab.league",
+            "sets": dict(self.sets),
+            "budgets": list(self.budgets),
+            "source": self.source,
+            "trial": list(self.trial),
+            "standings": [one._asdict() for one in self.standings],
+            "admissions": [one.as_json() for one in self.admissions],
+            "rows": [row.as_json() for row in (*self.overall, *self.rows)],
+            "contests": [one.as_json() for one in self.contests],
+        }
+
+
+class _Seeded(NamedTuple):
+    """An entrant that is replayed, and whether it embeds prompts."""
+
+    entrant: Entrant
+    embeds: bool
+
+
+def run_league(
+    sets: Sequence[LeagueSet],
+    entrants: Sequence[Entrant],
+    budgets: Sequence[int],
+    shared: ReplayRequest,
+    out: Path,
+    *,
+    jobs: int = 1,
+    announce: Announce = lambda _: None,
+    command: str = "",
+) -> League:
+    """Run a league into the folder ``out``; finished replays in it are not repeated.
+
+    ``shared`` has the options of all sets. Every system is replayed once on each set, with an arm for each budget, in
+    a run of its own below ``out``. Searches are run, not read from the cache, so that they can be timed. An arm that is
+    refused by admission, needs a language model or fails is listed and not ranked. Raises :class:`UnusableInput` for
+    arguments or files that cannot be used.
+    """
+    with only_writer(out):
+        plans = {one.name: make_plan(one.request(shared, _least_arms(shared))) for one in sets}
+        for one in sets:
+            _require_gold(plans[one.name], one)
+        standings, admissions, seeded = _admitted(entrants, next(iter(plans.values())), out, announce)
+        found: dict[tuple[str, str], list[Measured]] = {}
+        times: list[Times] = []
+        runs: list[RunDirectory] = []
+        for one in sets:
+            prompts = prompt_times(plans[one.name], _ensured(out / TIMES) / f"{one.folder}.json")
+            for entry in seeded:
+                name = entry.entrant.name
+                if standings[name].status == "failed":
+                    continue
+                announce(f"{one.name}: {name}")
+                run, reason = _replayed(one, entry.entrant, budgets, shared, out, jobs, announce)
+                if run is None:
+                    standings[name] = standings[name]._replace(status="failed", reason=f"{one.name}: {reason}")
+                    announce(f"{one.name}: {name} failed: {reason}")
+                    continue
+                runs.append(run)
+                found[one.name, name], spent = _figures(one, entry, run, budgets, prompts)
+                times += spent
+        return _concluded(sets, plans, standings, admissions, found, times, budgets, shared, trial_of(*runs), command)
+
+
+def _concluded(
+    sets: Sequence[LeagueSet],
+    plans: Mapping[str, Plan],
+    standings: Mapping[str, Standing],
+    admissions: Sequence[Admission],
+    found: Mapping[tuple[str, str], list[Measured]],
+    times: Sequence[Times],
+    budgets: Sequence[int],
+    shared: ReplayRequest,
+    trial: tuple[str, ...],
+    command: str,
+) -> League:
+    # Figures of an arm that failed on any set are not shown: they would be over other sets than those of the others.
+    scored = {key: value for key, value in found.items() if standings[key[1]].status in (RANKED, BOUND)}
+    arms = list(dict.fromkeys(arm for _, arm in scored))
+    at = {(part.row.set, part.row.arm, part.row.budget): part for parts in scored.values() for part in parts}
+    whole: dict[tuple[str, int | None], Row] = {}
+    for budget in (None, *budgets):
+        for arm in arms:
+            whole[arm, budget] = overall(arm, budget, [at[one.name, arm, budget] for one in sets])
+    ranked = [arm for arm in arms if standings[arm].is_ranked]
+    contests: list[Contest] = []
+    for measure in DECISIVE:
+        for budget in budgets:
+            groups: list[tuple[str, list[str]]] = [(one.name, [one.name]) for one in sets]
+            if len(sets) > 1:
+                groups.insert(0, (OVERALL, [one.name for one in sets]))
+            for name, over in groups:
+                parts = {arm: [at[one, arm, budget] for one in over] for arm in ranked}
+                rows = {arm: whole[arm, budget] if name == OVERALL else at[name, arm, budget].row for arm in ranked}
+                cells = {arm: row.cells[measure] for arm, row in rows.items() if measure in row.cells}
+                result = contest(name, budget, measure, cells, parts)
+                if result is not None:
+                    contests.append(result)
+    return League(
+        {one.name: _said(plans[one.name], one) for one in sets},
+        tuple(budgets),
+        tuple(standings.values()),
+        tuple(admissions),
+        tuple(part.row for parts in scored.values() for part in parts),
+        tuple(whole.values()) if len(sets) > 1 else (),
+        tuple(contests),
+        tuple(one for one in times if one.arm in arms),
+        shared.source,
+        trial,
+        command,
+    )
+
+
+def _admitted(
+    entrants: Sequence[Entrant], plan: Plan, out: Path, announce: Announce
+) -> tuple[dict[str, Standing], list[Admission], list[_Seeded]]:
+    """Admit every arm; write the proofs, and return how each arm takes part and those that are replayed."""
+    ground = ground_of(plan)
+    standings: dict[str, Standing] = {}
+    admissions: list[Admission] = []
+    seeded: list[_Seeded] = []
+    for entrant in entrants:
+        arm = make_arm(entrant.spec)
+        info = info_of(entrant.spec, arm)
+        captured = ground.source == "captured"
+        standing = Standing(entrant.name, info.system, BOUND if info.needs_gold else RANKED)
+        if captured and not info.writes:
+            standings[entrant.name] = standing._replace(status="left out", reason="it captures no memories")
+            continue
+        if "model" in (info.needs or ()):
+            reason = "it needs a language model, and is given none"
+            standings[entrant.name] = standing._replace(status="needs a model", reason=reason)
+        admission = admit(arm, info if captured else replace(info, writes=False), ground)
+        admissions.append(admission)
+        if entrant.name in standings:
+            continue
+        if not admission.passed:
+            announce(f"{entrant.name} is refused: {admission.reason}")
+            standings[entrant.name] = standing._replace(status="refused", reason=admission.reason)
+            continue
+        standings[entrant.name] = standing
+        seeded.append(_Seeded(entrant, _embeds(info, claims_of(arm))))
+    listed = [one.as_json() for one in admissions]
+    write_atomically(out / ADMISSION, dump_json({"kind": ADMISSION_KIND} | about(ground) | {"arms": listed}))
+    if not seeded:
+        reasons = "; ".join(f"{one.arm}: {one.reason}" for one in standings.values())
+        raise CannotMeasure(f"league: no arm can be replayed ({reasons})")
+    return standings, admissions, seeded
+
+
+def _embeds(info: ArmInfo, claims: Sequence[str]) -> bool:
+    """Whether the prompt is embedded for an arm: it needs or claims the embedder, or searches by meaning."""
+    return bool({"embedder", "meaning"} & {*claims, *(info.needs or ())})
+
+
+def _replayed(
+    one: LeagueSet,
+    entrant: Entrant,
+    budgets: Sequence[int],
+    shared: ReplayRequest,
+    out: Path,
+    jobs: int,
+    announce: Announce,
+) -> tuple[RunDirectory | None, str]:
+    """Return the run of a system on a set, or None and why it cannot count."""
+    folder = _ensured(out / RUNS / one.folder) / entrant.folder
+    request = one.request(shared, entrant.texts(budgets))
+
+    def quiet(note: str) -> None:
+        # Progress of conversations; notes on the recordings are the same for every arm.
+        if ": done (" not in note:
+            return
+        announce(f"{one.name}: {entrant.name}: {note}")
+
+    try:
+        made = entrant.made(budgets)
+        outcome = run_replay(request, folder, jobs=jobs, use_cache=False, announce=quiet, made=made)
+    except (CannotWrite, InUse):
+        raise
+    except CannotMeasure as error:
+        return None, str(error)
+    if outcome.failures:
+        first = outcome.failures[0]
+        return None, f"{counted(len(outcome.failures), 'conversation')} failed; {first['reason']}"
+    if outcome.run.manifest.failed:
+        return None, failed_summary(outcome.run.manifest.failed)
+    return outcome.run, ""
+
+
+def _figures(
+    one: LeagueSet, entry: _Seeded, run: RunDirectory, budgets: Sequence[int], prompts: PromptTimes
+) -> tuple[list[Measured], list[Times]]:
+    entrant = entry.entrant
+    names: dict[str, int | None] = {entrant.name: None} | {entrant.at(tokens): tokens for tokens in budgets}
+    figures = list(measured(one.name, entrant.name, run, names))
+    return figures, times_of(one.name, entrant.name, run, names, prompts, embeds=entry.embeds)
+
+
+def _least_arms(shared: ReplayRequest) -> tuple[str, ...]:
+    """Return the arms of a plan that only reads a set: one that captures, if arms must."""
+    return ("verbatim",) if shared.source == "captured" else ("none",)
+
+
+def _require_gold(plan: Plan, one: LeagueSet) -> None:
+    if not any(probe.relevant for recording in plan.recordings for probe in plan.probes(recording)):
+        raise UnusableInput(f"set {one.name!r}: {shown_path(str(one.path))} {NO_GOLD}")
+
+
+def _said(plan: Plan, one: LeagueSet) -> str:
+    """Return what was replayed of a set, in one line."""
+    probes = [probe for recording in plan.recordings for probe in plan.probes(recording)]
+    relevant = sum(bool(probe.relevant) for probe in probes)
+    parts = [
+        f"{shown_path(str(one.path)) if one.format == 'lab' else one.format}",
+        counted(len(plan.recordings), "conversation"),
+        f"{counted(relevant, 'probe')} with relevant memories, {len(probes) - relevant} without",
+        f"labels {plan.labels.describe().get('mode')}",
+    ]
+    if plan.haystack:
+        parts.append(str(plan.haystack))
+    options = [f"{name.replace('_', '-')} {value}" for name, value in one.options.items() if name not in ("golden",)]
+    return "; ".join([*parts, *options])
+
+
+def _ensured(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,266 @@
+"""The page of a league: one self-contained HTML file, and the same in Markdown (LG-20)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
+from lab.files import write_atomically
+from lab.formatting import counted, milliseconds, number, p_value, signed
+from lab.latency.quantiles import Quantile, Spent
+from lab.league.contest import Against, Contest
+from lab.league.league import League
+from lab.league.table import BOUNDED, COLUMNS, OVERALL, WHOLE, Cell, Row
+from lab.report import figures
+from lab.report.build import inline, render
+from lab.report.figures_league import curves_figure, front_figure, measures_figure, sets_figure
+from lab.report.sections import Table
+from lab.runs.trial import trial_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAGE, TEXT = "league.html", "league.md"
+# Under a budget, a hit counts if the whole text of the memory is in the prompt; as configured, any hit does.
+HEADLINE, OWN_HEADLINE = WHOLE, "hit"
+# The only script of the page. It sorts a table by the column whose head is pressed; tables are whole without it.
+SCRIPT = """
+document.querySelectorAll('table.sortable').forEach(function (table) {
+  table.querySelectorAll('thead th').forEach(function (head, column) {
+    var button = document.createElement('button');
+    while (head.firstChild) button.appendChild(head.firstChild);
+    head.appendChild(button);
+    button.addEventListener('click', function () {
+      var down = head.getAttribute('aria-sort') !== 'descending';
+      table.querySelectorAll('thead th').forEach(function (other) { other.removeAttribute('aria-sort'); });
+      head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+      var body = table.tBodies[0];
+      var value = function (row) {
+        var text = row.cells[column].textContent, found = parseFloat(text.replace(/,/g, ''));
+        return isNaN(found) ? text : found;
+      };
+      Array.from(body.rows).sort(function (a, b) {
+        var one = value(a), other = value(b);
+        if (typeof one !== typeof other) return typeof one === 'number' ? -1 : 1;
+        return (one < other ? 1 : one > other ? -1 : 0) * (down ? 1 : -1);
+      }).forEach(function (row) { body.appendChild(row); });
+    });
+  });
+});
+"""
+NAMES = {"whole": "whole hits", "hit": "hits"}
+MEANINGS = {
+    "whole": "The whole text of a relevant memory is in the prompt. Only arms under a budget have it.",
+    "hit": "A relevant memory is among the injected items.",
+    "CleanHit": "The same, and no memory judged misleading is injected.",
+    "nDCG": "How near the order of the injected items is to the ideal one.",
+    "Present": "A relevant memory is among the injected items or a line of the Working Set.",
+    "RepeatRate": "Share of a turn's items that were injected at one of the 6 recall turns before. Lower is better.",
+    "FalseRecall": "Something is injected at a probe that needs no memory. Lower is better.",
+    "StaleRecall": "A superseded memory is injected without its successor. Lower is better.",
+    "StoreGrowth": "Memories that a capturing system keeps for each turn of the conversation.",
+    "tokens": "Estimated tokens injected at a probe, mean.",
+    "items": "Items injected at a probe, mean.",
+}
+
+
+def write_page(league: League, folder: Path) -> list[Path]:
+    """Write ``league.html``, ``league.md`` and the figures into the folder of a league; return their paths."""
+    drawn = list(_figures(league, folder / "figures"))
+    model = model_of(league) | {
+        "figures": drawn,
+        "script": SCRIPT,
+        "policy": f"'sha256-{base64.b64encode(sha256(SCRIPT.encode()).digest()).decode()}'",
+    }
+    files = {folder / PAGE: render("league.html.j2", model), folder / TEXT: render("league.md.j2", model)}
+    for path, content in files.items():
+        write_atomically(path, content)
+    return [*files, *(Path(file) for one in drawn for file in one["files"])]
+
+
+def model_of(league: League) -> dict[str, Any]:
+    """Return what both pages show, besides the figures."""
+    trial = trial_line(league.trial)
+    return {
+        "title": "League of memory systems" + (" (trial)" if trial else ""),
+        "trial": trial,
+        "statements": statements(league),
+        "winners": winners_table(league),
+        "main": [_budget_table(league, OVERALL, league.overall, budget) for budget in (*league.budgets, None)]
+        if league.overall
+        else [],
+        "sets": [
+            {
+                "name": name,
+                "about": about,
+                "tables": [
+                    _budget_table(league, name, [row for row in league.rows if row.set == name], budget)
+                    for budget in (*league.budgets, None)
+                ],
+            }
+            for name, about in league.sets.items()
+        ],
+        "times": times_table(league),
+        "standings": standings_table(league),
+        "admissions": [one.as_json() for one in league.admissions],
+        "meanings": {name: text for name, text in MEANINGS.items() if any(name in row.cells for row in league.rows)},
+        "source": league.source,
+        "least": max((one.least for one in league.contests), default=LEAST_CLUSTERS),
+        "command": league.command,
+    }
+
+
+def statements(league: League) -> list[str]:
+    """Return who wins at each budget, over all sets or the only one, by the headline measure."""
+    where = OVERALL if league.overall else next(iter(league.sets))
+    return [sentence(one) for one in league.contests if one.set == where and one.measure == HEADLINE]
+
+
+def sentence(contest: Contest) -> str:
+    """Return the result of a contest in words."""
+    cell, over = contest.cell, "" if contest.set != OVERALL else " over all sets"
+    bounds = "" if cell.low is None else f" (95 % interval {number(cell.low)} to {number(cell.high)})"
+    result = f"the highest share of {NAMES.get(contest.measure, contest.measure)}{over}: {number(cell.mean)}{bounds}"
+    parts = [f"At {contest.budget} tokens, {contest.winner} has {result}"]
+    if not contest.is_testable:
+        few = counted(contest.conversations, "conversation")
+        return f"{parts[0]}. With {few}, no difference can be shown; it takes {contest.least}."
+    if contest.below:
+        parts.append(f"It is shown to be above {', '.join(one.arm for one in contest.below)}")
+    if contest.alike:
+        alike = [f"{one.arm} ({signed(one.difference)}, p {_doubt(one)})" for one in contest.alike]
+        parts.append(f"It is not shown to differ from {', '.join(alike)}")
+    return ". ".join(parts) + "."
+
+
+def _doubt(against: Against) -> str:
+    """Return the corrected p of a difference that is not shown, and why a small one does not show it."""
+    p = p_value(against.p_holm)
+    return f"{p}, but the interval includes 0" if against.p_holm <= LEVEL else p
+
+
+def winners_table(league: League) -> Table:
+    """Return who wins on each set at each budget, and from whom the winner is not shown to differ."""
+    rows = []
+    for one in league.contests:
+        if one.measure not in (HEADLINE, OWN_HEADLINE):
+            continue
+        alike = ", ".join(f"{other.arm} ({_doubt(other)})" for other in one.alike) or "none"
+        rows.append(
+            [
+                one.set,
+                NAMES[one.measure],
+                f"{one.budget}",
+                one.winner,
+                _bounded(one.cell),
+                f"{one.conversations}",
+                f"{len(one.below)} of {len(one.against)}" if one.is_testable else "too few conversations",
+                alike if one.is_testable else "–",
+            ]
+        )
+    headers = (
+        *("set", "measure", "tokens", "winner", "share", "conversations", "shown to be below"),
+        "not shown to differ (p)",
+    )
+    return Table("Who wins at each budget", headers, rows)
+
+
+def headline_rows(league: League) -> list[list[str]]:
+    """Return the headline measure of every arm, as configured and at each budget."""
+    rows = league.overall or league.rows
+    arms = list(dict.fromkeys(row.arm for row in rows))
+    return [[arm, *(_mean(rows, arm, budget) for budget in (None, *league.budgets))] for arm in arms]
+
+
+def headline_columns(league: League) -> list[str]:
+    """Return the headers of :func:`headline_rows`."""
+    return [f"{HEADLINE} at", f"own, {OWN_HEADLINE}", *map(str, league.budgets)]
+
+
+def _mean(rows: Sequence[Row], arm: str, budget: int | None) -> str:
+    measure = OWN_HEADLINE if budget is None else HEADLINE
+    return next((number(row.mean(measure)) for row in rows if (row.arm, row.budget) == (arm, budget)), "–")
+
+
+def _budget_table(league: League, where: str, rows: Sequence[Row], budget: int | None) -> Table:
+    """Return the figures of every arm at a budget, the best first; arms that are not ranked come last."""
+    chosen = [row for row in rows if row.budget == budget]
+    names = [name for name in COLUMNS if any(name in row.cells for row in chosen)]
+    ranked = {one.arm: one.is_ranked for one in league.standings}
+    measure = OWN_HEADLINE if budget is None else HEADLINE
+    chosen.sort(key=lambda row: (not ranked[row.arm], -(row.mean(measure) or 0.0)))
+    cells = [
+        [
+            row.arm if ranked[row.arm] else f"{row.arm} (upper bound)",
+            *(_shown(name, row.cells.get(name)) for name in names),
+        ]
+        for row in chosen
+    ]
+    at = "as configured" if budget is None else f"at {budget} tokens"
+    return Table(f"{where[0].upper()}{where[1:]}, {at}", ("arm", *names), cells)
+
+
+def _shown(name: str, cell: Cell | None) -> str:
+    return _bounded(cell) if name in BOUNDED else number(cell.mean if cell else None)
+
+
+def _bounded(cell: Cell | None) -> str:
+    """Return a mean with its interval."""
+    if cell is None or cell.low is None:
+        return number(cell.mean if cell else None)
+    return f"{number(cell.mean)} ({number(cell.low)} … {number(cell.high)})"
+
+
+def times_table(league: League) -> Table:
+    """Return the median and the 95th percentile of a recall with the embedding of its prompt, as configured."""
+    own = {(one.set, one.arm): one for one in league.times if one.budget is None}
+    arms = list(dict.fromkeys(arm for _, arm in own))
+    rows = [
+        [arm, *(_spent(own[name, arm].with_embedding) if (name, arm) in own else "–" for name in league.sets)]
+        for arm in arms
+    ]
+    return Table("Milliseconds of a recall with the embedding of its prompt, p50 / p95", ("arm", *league.sets), rows)
+
+
+def _spent(spent: Spent) -> str:
+    return " / ".join("–" if one is None else milliseconds(one.value) for one in _quantiles(spent))
+
+
+def _quantiles(spent: Spent) -> tuple[Quantile | None, Quantile | None]:
+    return spent.p50, spent.p95
+
+
+def standings_table(league: League) -> Table:
+    """Return how every arm takes part, and what it proved."""
+    proofs = {one.arm: ", ".join(proof.name for proof in one.proofs if proof.held) for one in league.admissions}
+    rows = [[one.arm, one.system, one.status, proofs.get(one.arm, "–"), one.reason or "–"] for one in league.standings]
+    return Table(
+        "Arms, what they proved, and why one is not ranked", ("arm", "system", "takes part", "proved", "reason"), rows
+    )
+
+
+def _figures(league: League, folder: Path) -> Iterator[dict[str, Any]]:
+    draws: list[tuple[str, Callable[[League], Figure], str]] = [
+        ("curves", curves_figure, "The measure that ranks the arms, over the token budgets."),
+        ("front", front_figure, "What each arm injected, and how often it hit."),
+        ("measures", measures_figure, "All sets together; a measure counts on the sets that have it."),
+    ]
+    if len(league.sets) > 1:
+        draws.append(("sets", sets_figure, "The same lines for each set."))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw, caption in draws:
+        figure = draw(league)
+        words, says, extent = figures.words_of(figure), figures.alt_text(figure), figures.within(figure)
+        files = figures.save(figure, folder / name)
+        yield {
+            "name": name,
+            "svg": inline(files[0], name, extent),
+            "words": words,
+            "says": says,
+            "caption": caption,
+            "files": [str(file) for file in files],
+        }

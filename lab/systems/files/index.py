@@ -1,0 +1,205 @@
+"""The index of a workspace: chunks in SQLite with FTS5, and their vectors, updated before each search (HB-4).
+
+The vectors are in memory and searched exactly. Vectors come from the lab's embedder and its cache.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from lab.embedding.embedder import QUERY
+from lab.retrieval.clamp import Clamp
+from lab.retrieval.retrievers import VectorsOf, embedded_text
+from lab.systems.files.chunks import Chunk, Chunker
+from lab.systems.files.folder import CURATED, Folder
+from lab.systems.files.settings import Settings
+from lab.systems.files.words import jaccard_words, query_words
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# What search returns of a chunk, in UTF-16 code units.
+SNIPPET = 700
+_LIMITS = Clamp()
+_INSERT = "INSERT OR REPLACE INTO chunks (id, path, source, first_line, last_line, text) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class Indexed:
+    """A chunk with what searches compute from it, once."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+
+    @cached_property
+    def text(self) -> str:
+        """The text of the chunk."""
+        return self.chunk.text
+
+    @cached_property
+    def snippet(self) -> str:
+        """The start of the text that a search returns, as long as :data:`SNIPPET`."""
+        return self.text[:SNIPPET]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words that a query is compared with."""
+        return frozenset(query_words(self.text))
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """The words by which snippets are compared with each other."""
+        return jaccard_words(self.snippet)
+
+    @property
+    def order(self) -> tuple[str, tuple[int, int]]:
+        """Breaks ties: path and lines."""
+        return self.chunk.path, self.chunk.lines
+
+
+class _State(NamedTuple):
+    """What the index knows of one file: its chunker, the rows of its chunks, and whether the last is incomplete."""
+
+    chunker: Chunker
+    rows: list[int]
+
+
+class FileIndex:
+    """Chunks by row number, counted from 1. :meth:`sync` reads what changed in the folder."""
+
+    def __init__(self, folder: Folder, settings: Settings, vectors: VectorsOf) -> None:
+        self.folder, self.settings, self.vectors = folder, settings, vectors
+        self.chunks: dict[int, Indexed] = {}
+        self._states: dict[str, _State] = {}
+        self._tails: dict[str, int] = {}
+        self._dirty: dict[int, Indexed] = {}
+        self._count = 0
+        self._matrix: np.ndarray | None = None
+        self._db = sqlite3.connect(":memory:", isolation_level=None)
+        self._db.execute(
+            "CREATE TABLE chunks (id INTEGER PRIMARY KEY, path TEXT, source TEXT, first_line INTEGER, "
+            "last_line INTEGER, text TEXT)"
+        )
+        tokenize = "trigram case_sensitive 0" if settings.tokenizer == "trigram" else "unicode61"
+        self._db.execute(f"CREATE VIRTUAL TABLE chunks_fts USING fts5(text, tokenize='{tokenize}')")
+
+    def sync(self) -> None:
+        """Read the files that changed, and embed and store the chunks that changed."""
+        for path in self.folder.changed:
+            self._read(path)
+        self.folder.changed.clear()
+        self.folder.rewritten.clear()
+        if self._dirty:
+            self._store()
+
+    def by_words(self, query: str, substrings: Sequence[str], limit: int) -> list[tuple[int, float]]:
+        """Return rows and BM25 scores (higher is better; 0 without a query) by an FTS5 query and contained texts.
+
+        A query that FTS5 cannot parse, such as one of thousands of words, finds nothing.
+        """
+        contained = " AND instr(lower(text), ?)" * len(substrings)
+        lowered = [text.lower() for text in substrings]
+        if query:
+            sql = f"SELECT rowid, -bm25(chunks_fts) AS score FROM chunks_fts WHERE chunks_fts MATCH ?{contained}"  # noqa: S608 - placeholders only
+            order = " ORDER BY score DESC, rowid LIMIT ?"
+        else:
+            sql, order = f"SELECT rowid, 0.0 FROM chunks_fts WHERE 1{contained}", " ORDER BY rowid LIMIT ?"  # noqa: S608 - placeholders only
+        try:
+            return self._db.execute(sql + order, (*([query] if query else ()), *lowered, limit)).fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+    def by_meaning(self, text: str, limit: int) -> list[tuple[int, float]]:
+        """Return rows and cosines, rounded to 1e-6, of the nearest chunks; ties by row."""
+        import numpy as np
+
+        if self._matrix is None:
+            return []
+        text = embedded_text(text, _LIMITS)
+        self.vectors.prepare([text], role=QUERY)
+        query = _unit(self.vectors.of([text], QUERY)[0])
+        rows = np.fromiter(self.chunks, np.int64, len(self.chunks))
+        whole = len(rows) == self._count
+        cosines = np.round((self._matrix[: self._count] if whole else self._matrix[rows - 1]) @ query, 6)
+        order = np.lexsort((rows, -cosines))[:limit]
+        return [(int(rows[at]), float(cosines[at])) for at in order]
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def _read(self, path: str) -> None:
+        """Cut the new lines of a file, or all of a file that lost an entry."""
+        if path in self.folder.rewritten and path in self._states:
+            for row in self._states.pop(path).rows:
+                self._drop(row)
+            self._tails.pop(path, None)
+        file = self.folder.files[path]
+        state = self._states.get(path)
+        if state is None:
+            settings = self.settings
+            by_entry = path == CURATED and settings.release.by_entry
+            chunker = Chunker(path, file.source, settings.tokens, settings.overlap, by_entry=by_entry)
+            state = self._states[path] = _State(chunker, [])
+        for number, line, entry in file.unread():
+            for chunk in state.chunker.add(number, line, entry):
+                self._dirty[self._row(path)] = Indexed(chunk)
+                self._tails.pop(path, None)
+        if rest := state.chunker.rest():
+            self._dirty[self._row(path)] = Indexed(rest)
+
+    def _row(self, path: str) -> int:
+        """Return the row of the last, incomplete chunk of a file; a new one if there is none."""
+        row = self._tails.get(path)
+        if row is None:
+            self._count += 1
+            row = self._tails[path] = self._count
+            self._states[path].rows.append(row)
+        return row
+
+    def _drop(self, row: int) -> None:
+        self._dirty.pop(row, None)
+        if self.chunks.pop(row, None):
+            self._db.execute("DELETE FROM chunks WHERE id = ?", (row,))
+            self._db.execute("DELETE FROM chunks_fts WHERE rowid = ?", (row,))
+
+    def _store(self) -> None:
+        import numpy as np
+
+        dirty = {row: self._dirty[row] for row in sorted(self._dirty)}
+        self._dirty.clear()
+        texts = [embedded_text(indexed.text, _LIMITS) for indexed in dirty.values()]
+        self.vectors.prepare(texts)
+        vectors = _unit(self.vectors.of(texts))
+        known = [(row,) for row in dirty if row in self.chunks]
+        self.chunks |= dirty
+        rows = [
+            (row, indexed.chunk.path, indexed.chunk.source, *indexed.chunk.lines, _storable(indexed.text))
+            for row, indexed in dirty.items()
+        ]
+        self._db.execute("BEGIN")
+        self._db.executemany("DELETE FROM chunks_fts WHERE rowid = ?", known)
+        self._db.executemany(_INSERT, rows)
+        self._db.executemany("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", [(row[0], row[-1]) for row in rows])
+        self._db.execute("COMMIT")
+        if self._matrix is None or len(self._matrix) < self._count:
+            grown = np.zeros((2 * self._count, vectors.shape[1]), np.float32)
+            if self._matrix is not None:
+                grown[: len(self._matrix)] = self._matrix
+            self._matrix = grown
+        self._matrix[np.fromiter(dirty, np.int64, len(dirty)) - 1] = vectors
+
+
+def _storable(text: str) -> str:
+    """Return a text that SQLite accepts: a lone surrogate becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: np.ndarray = vectors / np.where(norms == 0, 1, norms)
+    return unit

@@ -1,0 +1,123 @@
+"""What systems over a workspace share: what they write there, and what of a search becomes an item (HB-2, HB-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lab.recordings.model import Memory, Turn
+from lab.retrieval.faults import Faults
+from lab.systems.contract import NOTHING, Item, MemorySystem, Signals, Stored, Writes
+from lab.systems.files.folder import Folder, Written, draft_of, note_of, transcript_of
+from lab.systems.files.index import SNIPPET, FileIndex
+from lab.systems.files.search import Hit
+from lab.systems.files.settings import Settings
+from lab.systems.kit import Kit
+
+# Faults with which a search answers with less than it has.
+_HARMFUL = frozenset({"embedder_down", "input_too_long", "fts_error", "vector_error"})
+
+
+class FilesSystem(MemorySystem):
+    """A workspace of one conversation: memories become notes, messages transcripts, and outputs of tools drafts.
+
+    Where the system does not capture, transcripts and drafts are searched like all else, but are no items.
+    """
+
+    def __init__(self, settings: Settings, draft_roles: Sequence[str], kit: Kit) -> None:
+        default = ("memory", "sessions") if kit.captures else ("memory",)
+        self._sources = default if settings.sources is None else settings.sources
+        self._draft_roles = draft_roles
+        self._captures = kit.captures
+        self._sessions: dict[str, int] = {}
+        self._folder = Folder(kit.scratch)
+        self.index = FileIndex(self._folder, settings, kit.vectors)
+
+    def remember(self, memories: Sequence[Memory]) -> None:
+        """Write memories into notes."""
+        for memory in memories if "memory" in self._sources else ():
+            path, (entry, lines) = note_of(memory)
+            self._folder.append(path, entry, lines, memory.created_at)
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Remove memories from the notes."""
+        for key in keys:
+            self._folder.remove(key)
+
+    def observe(self, turn: Turn) -> Writes:
+        """Write a turn into the drafts or into the transcript of its session."""
+        written: Sequence[Written] = ()
+        path = ""
+        if turn.role in self._draft_roles and "memory" in self._sources:
+            path, written = draft_of(turn)
+        elif turn.role not in self._draft_roles and "sessions" in self._sources:
+            number = self._sessions.setdefault(turn.session, len(self._sessions) + 1)
+            path, written = transcript_of(turn, number, self.message(turn))
+        for entry, lines in written:
+            kept = entry if self._captures else entry._replace(id="")
+            self._folder.append(path, kept, lines, turn.time_ms)
+        if not self._captures or not written:
+            return NOTHING
+        return Writes(created=tuple(Stored(*entry) for entry, _ in written))
+
+    def message(self, turn: Turn) -> str:
+        """Return the text of a message as the host keeps it."""
+        return turn.said or turn.text
+
+    def close(self) -> None:
+        """Close the index."""
+        self.index.close()
+
+
+def citation(hit: Hit) -> str:
+    """Return path and lines of a result."""
+    first, last = hit.indexed.chunk.lines
+    return f"{hit.indexed.chunk.path}#L{first}" + (f"-L{last}" if last > first else "")
+
+
+def rendered(hit: Hit) -> str:
+    """Return a result as it is injected: the start of the chunk, and where it is from, as the host cites it."""
+    return f"{hit.indexed.snippet}\nSource: {citation(hit)}"
+
+
+def items_of(injected: Sequence[Hit], others: Iterable[Hit], depth: int) -> tuple[tuple[Item, ...], int]:
+    """Return the items of a ranking, each once, and how many of them are injected.
+
+    A result holds the entries that its snippet shows, in the order of its lines. The items of ``others`` follow, up to
+    ``depth`` in all.
+    """
+    items: dict[str, Item] = {}
+    for item in _items(injected):
+        items.setdefault(item.id, item)
+    count = len(items)
+    rows = {hit.row for hit in injected}
+    for item in _items(hit for hit in others if hit.row not in rows):
+        if len(items) >= depth:
+            break
+        items.setdefault(item.id, item)
+    return tuple(items.values()), count
+
+
+def _items(hits: Iterable[Hit]) -> Iterator[Item]:
+    for hit in hits:
+        for entry in hit.indexed.chunk.shown(SNIPPET):
+            signals = Signals(citation(hit), fts_rank=hit.fts_rank, vec_rank=hit.vec_rank)
+            yield Item(entry.id, entry.text, entry.sources, round(hit.score, 6), signals)
+
+
+def harmed(faults: Faults) -> bool:
+    """Return whether a part of the search fails."""
+    return bool(faults & _HARMFUL)
+
+
+def receipt_of(hits: Sequence[Hit], decisions: Mapping[int, str]) -> list[dict[str, object]]:
+    """Return what a receipt says of results: where they are, their scores, and what became of them."""
+    return [
+        {
+            "at": citation(hit),
+            "score": round(hit.score, 6),
+            "vector": round(hit.vector, 6),
+            "words": round(hit.words, 6),
+            "decision": decisions.get(hit.row, ""),
+        }
+        for hit in hits
+    ]

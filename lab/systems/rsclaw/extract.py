@@ -1,0 +1,166 @@
+"""The rule extractor: what a user's message tells that should be stored (RS-17 to RS-21). Pure functions.
+
+It stands for the language model of the program, which the lab does not call. A candidate is a sentence as it was
+written: its language and its person are kept. The markers are those of the program in English and Chinese.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from lab.systems.rsclaw.document import normalised
+
+MIN_CONFIDENCE = 0.55
+MOST_ITEMS, MOST_LESSONS = 6, 2
+SHORTEST, LONGEST = 4, 4000
+# A tool that gives the same result so often in one turn of the agent makes a failure.
+REPEATED = 3
+
+
+class HasText(Protocol):
+    """Something with a text."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        ...
+
+
+WithText = TypeVar("WithText", bound=HasText)
+
+
+class Candidate(NamedTuple):
+    """What an extractor proposes to store. ``importance`` is None if the kind decides it."""
+
+    kind: str
+    text: str
+    confidence: float = 1.0
+    importance: float | None = None
+
+
+def _words(english: str, chinese: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{english})\b|{chinese}", re.IGNORECASE)
+
+
+# Traditional characters of the markers and their simplified forms.
+_FOLD = str.maketrans(
+    "習慣歡討厭們兒媽親記幫後對錯別項專線許會嗎",
+    "习惯欢讨厌们儿妈亲记帮后对错别项专线许会吗",
+)
+_REMEMBER = _words(r"remember (?:that|to)", "记住|记一下|记下|帮我记")
+_GATE = _words(
+    r"my (?:name|wife|husband)|i live|i['’]m from|i am|i['’]m|i (?:like|prefer|hate|use|work)|call me",
+    "我叫|我是|我的|我家|我住|住在|我用|我习惯|喜欢|讨厌|我想要|我希望|我们公司|我(?:妻子|老婆|丈夫|老公|太太|先生|"
+    "女儿|儿子|妈妈|爸爸|父亲|母亲)|我生日|偏好|以后每次|每次都",
+)
+_LESSON = _words(r"that['’]s wrong|next time|you should|i meant|redo", "不对|错了|下次|以后不要|以后别")
+# Kinds in the order in which they are tried, with the words that show them.
+_KINDS = (
+    ("entity", _words(r"my name is|call me|my birthday", "我叫|我的名字|我生日|我的生日")),
+    (
+        "relationship",
+        _words(
+            r"my (?:wife|husband|partner|daughter|son|mother|father|boss|colleague)",
+            "我(?:的)?(?:妻子|老婆|丈夫|老公|太太|先生|女儿|儿子|妈妈|爸爸|父亲|母亲|同事|老板)",
+        ),
+    ),
+    ("procedure", _words(r"always|never|every time|whenever|from now on", "以后每次|每次都|一律")),
+    ("preference", _words(r"i (?:like|prefer|hate|love|dislike)", "喜欢|讨厌|偏好|我习惯|我希望|我想要")),
+    ("project_state", _words(r"project|repo|release|deadline|our (?:team|company)", "项目|专案|我们公司|上线")),
+)
+# Words of a weak claim: what someone is at the moment is mostly no lasting fact.
+_WEAK = _words(r"i am|i['’]m", "我是|我的")
+_DOUBT = _words(r"if|would|could|maybe|perhaps|wonder", "如果|要是|也许|可能|会不会")
+_QUESTION = re.compile(r"[?？]\s*$|[吗嗎呢]\s*$")
+_SENTENCES = re.compile(r"(?<=[。！？!?])|(?<=\.)\s+|\n+")
+_IDENTIFIERS = re.compile(
+    r"[\w.+-]+@[\w-]+\.[\w.-]*\w"  # an e-mail address
+    r"|(?<![\d.])\+\d{1,3}[ -]?\d(?:[ -]?\d){6,12}(?!\d)"  # an international telephone number
+    r"|(?<!\d)(?:1[3-9]\d{9}|09\d{2}-?\d{3}-?\d{3})(?!\d)"  # a mobile number of China or Taiwan
+    r"|(?<!\w)(?:\d{17}[\dXx]|[A-Z][12]\d{8})(?!\w)"  # an identity number of China or Taiwan
+)
+
+
+def folded(text: str, *, fold: bool) -> str:
+    """Return a text as markers are looked for, with the characters of the markers in simplified Chinese if ``fold``."""
+    return text.translate(_FOLD) if fold else text
+
+
+def passes_gate(text: str, *, fold: bool) -> bool:
+    """Return whether a message is worth an extraction (RS-17): 4 to 4,000 characters, and a marker."""
+    plain = folded(text, fold=fold)
+    return SHORTEST <= len(text) <= LONGEST and bool(_GATE.search(plain) or _REMEMBER.search(plain))
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without white space around them."""
+    return [part for part in map(str.strip, _SENTENCES.split(text)) if len(part) >= SHORTEST]
+
+
+def main_pass(text: str, *, fold: bool) -> list[Candidate]:
+    """Return a candidate for each sentence with a marker of the gate or a word of a kind (RS-18)."""
+    found = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
+    return [
+        Candidate(_kind(plain), sentence, _confidence(plain))
+        for sentence, plain in found
+        if _GATE.search(plain) or _REMEMBER.search(plain) or _kind(plain) != "fact"
+    ]
+
+
+def lessons(text: str, *, fold: bool) -> list[Candidate]:
+    """Return the sentences in which a user corrects the agent (RS-20)."""
+    found = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
+    return [
+        Candidate("lesson", sentence, 0.5 if _QUESTION.search(plain) else 0.8)
+        for sentence, plain in found
+        if _LESSON.search(plain)
+    ]
+
+
+def entities(text: str) -> list[Candidate]:
+    """Return the sentences with an e-mail address, a telephone number or an identity number (RS-19)."""
+    return [Candidate("entity", part) for part in sentences(text) if _IDENTIFIERS.search(part)]
+
+
+def failure(results: Sequence[str]) -> Candidate | None:
+    """Return a failure if the last results of tools are equal, exactly :data:`REPEATED` times (RS-21)."""
+    last = [normalised(text) for text in results[-REPEATED - 1 :]]
+    if len(last) < REPEATED or not last[-1] or len(set(last[-REPEATED:])) > 1:
+        return None
+    if len(last) > REPEATED and last[0] == last[-1]:
+        return None
+    return Candidate("failure", f"The same result {REPEATED} times: {results[-1].strip()[:200]}")
+
+
+def kept(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
+    """Return the candidates of sufficient confidence, without repetitions, at most ``most`` (RS-22)."""
+    sure = [candidate for candidate in candidates if candidate.confidence >= MIN_CONFIDENCE]
+    return distinct(sure)[:most]
+
+
+def distinct(items: Iterable[WithText]) -> list[WithText]:
+    """Return the items with different texts, the first of each."""
+    found: dict[str, WithText] = {}
+    for item in items:
+        found.setdefault(normalised(item.text), item)
+    return list(found.values())
+
+
+def _kind(plain: str) -> str:
+    return next((kind for kind, pattern in _KINDS if pattern.search(plain)), "fact")
+
+
+def _confidence(plain: str) -> float:
+    """Return how sure the rules are: .9 for a request, .8 for a word of the kind, else .65; .6 for a weak claim.
+
+    A question or a supposition costs .3, which no sentence without a request survives.
+    """
+    if _REMEMBER.search(plain):
+        sure = 0.9
+    elif _kind(plain) != "fact":
+        sure = 0.8
+    else:
+        sure = 0.6 if _WEAK.search(plain) else 0.65
+    return sure - 0.3 * bool(_QUESTION.search(plain) or _DOUBT.search(plain))

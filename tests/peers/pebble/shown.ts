@@ -1,0 +1,5 @@
+export const shown = (text: string): string =>
+  text
+  .replace(/&/g, '&amp;')
+  .replace(/</g, '&lt;')
+  .replace(/>/g, '&gt;');
