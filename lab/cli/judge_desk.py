@@ -119,6 +119,12 @@ class Desk:
         session = before[-1].session
         return "this session" if session == self.turn.session else f"session {cut(shown(session), 20)}"
 
+    def about(self, memory: Memory) -> str:
+        """Return when and where a memory was made, its category and scope, and what superseded it."""
+        newer = next((f"  superseded by {other.key}" for other in self.visible if memory.key in other.supersedes), "")
+        made = f"{minute(memory.created_at)}  {self._session_of(memory)}"
+        return f"{made}  {memory.category}  {memory.scope}{newer}"
+
     @property
     def visible(self) -> list[Memory]:
         """The memories that could be recalled at the turn: its scope and global first, then newest first."""
@@ -286,6 +292,13 @@ class Desk:
         sheet = self.sheet
         self.cursor = next((index for index, item in enumerate(sheet.items) if item not in sheet.marks), 0)
 
+    def go_to(self, turn: str) -> None:
+        """Show a turn, unless it is shown already. Raises :class:`UnusableInput` if the pool does not have it."""
+        if turn not in self._turns:
+            raise UnusableInput(f"no turn {turn!r} in this pool")
+        if self._turns[self.position] != turn:
+            self._go(self._turns.index(turn))
+
     def _next_turn(self) -> None:
         waiting = [index for index, sheet in enumerate(self.judging.sheets()) if sheet.state == "open"]
         if waiting:
@@ -349,9 +362,7 @@ class Desk:
                 *bar("no memory has these words" if self.mode == "search" else "no memories", columns, "-"),
             ]
         memory = memories[self.cursor]
-        newer = next((f"  superseded by {other.key}" for other in self.visible if memory.key in other.supersedes), "")
-        session = self._session_of(memory)
-        facts = f"{minute(memory.created_at)}  {session}  {memory.category}  {memory.scope}{newer}"
+        facts = self.about(memory)
         note = [f"note: {sheet.notes[memory.key]}"] if sheet.notes.get(memory.key) else []
         text, room = folded(memory.text, columns), detail - len(note)
         if len(text) > room:
