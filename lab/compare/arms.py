@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lab.compare.pairs import Pairs, by_conversation, pairs_of
-from lab.compare.statistics import clustered, holm, is_shown, sign_flips
+from lab.compare.statistics import clustered, is_shown, sign_flips
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.model import SHARE, YES
 from lab.runs.scores import Values
@@ -39,9 +39,9 @@ def arm_means(
 
     ``values`` are those of :meth:`lab.runs.scores.Scores.of_arm` by arm. Only ``contenders`` can be best, and none is
     best where neither direction is better, or where all are equal. An arm is level with the best if a paired
-    comparison by conversation shows no difference (:func:`lab.compare.statistics.is_shown`, Holm-corrected over the
-    arms of the row); arms without a common probe are not compared. ``equal`` maps duplicated conversations to the name
-    of their cluster.
+    comparison by conversation shows no difference (:func:`lab.compare.statistics.is_shown`; exploratory, without a
+    correction for several arms), over enough conversations to show one. Arms without a common probe are not compared.
+    ``equal`` maps duplicated conversations to the name of their cluster.
     """
     tables = {measure: _means(measure, values, equal) for measure in measures}
     pairs = []
@@ -55,12 +55,11 @@ def arm_means(
             pairs += [(measure, arm, _clusters(pair, equal)) for arm, pair in paired.items() if pair.at]
     # One call, because measures over the same conversations share the drawn signs.
     p_values = sign_flips([[sum(group) for group in groups.values()] for _, _, groups in pairs])
-    for measure, means in tables.items():
-        row = [(arm, groups, p) for (name, arm, groups), p in zip(pairs, p_values, strict=True) if name == measure]
-        adjusted = holm({arm: p for arm, _, p in row})
-        for arm, groups, _ in row:
-            if not is_shown(clustered(groups), adjusted[arm]):
-                means[arm] = means[arm]._replace(standing=LEVEL)
+    for (measure, arm, groups), p in zip(pairs, p_values, strict=True):
+        estimate = clustered(groups)
+        is_identical = not any(value for group in groups.values() for value in group)
+        if is_identical or (estimate.low is not None and not is_shown(estimate, p)):
+            tables[measure][arm] = tables[measure][arm]._replace(standing=LEVEL)
     return tables
 
 

@@ -191,7 +191,11 @@ async function watch() {
 
 document.documentElement.classList.add("scripted");
 start();
-const row = /^#r(\d+)$/.exec(location.hash);
-if (row && list) list.go(Number(row[1]));
-else if (location.hash.length > 1) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.focus();
+function toFragment() {
+  const row = /^#r(\d+)$/.exec(location.hash);
+  if (row && list) list.go(Number(row[1]));
+  else if (location.hash.length > 1) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.focus();
+}
+toFragment();
+window.addEventListener("hashchange", toFragment);
 setTimeout(watch, LOOK_EVERY);
