@@ -39,6 +39,7 @@ NAMES = {
     "slot": "no slot left",
     "cut": "cut in the Working Set",
     "snippet": "beyond the part shown",
+    "score": "score too low",
     "budget": "dropped by the budget",
     UNKNOWN: "not explained",
 }

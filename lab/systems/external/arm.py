@@ -63,7 +63,7 @@ class ExternalArm:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What it must prove before it is scored (EX-22): that it recalls what it was given, and what it says."""
+        """What it must prove before it is scored (EX-22): what it says, or that it recalls what it was given."""
         asked = ("embedder",) if "embedder" in self.identity["needs"] else ()
         return tuple(dict.fromkeys((*(self.identity["claims"] or ("relevant",)), *asked)))
 

@@ -297,9 +297,7 @@ class ExternalSystem(MemorySystem):
         head = (f"reason: {reason}",) if reason else ()
         about = shown_name(f"{self._opening.identity['name']}:{self._opening.identity['version']}")
         beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
-        return Explained(
-            shown_name(about.replace(" ", ":")), reasons=reasons, causes=causes, runners_up=beyond, head=head
-        )
+        return Explained(about, reasons=reasons, causes=causes, runners_up=beyond, head=head)
 
     def _ask(
         self, op: str, fields: Mapping[str, Any], *, probe: bool = False, faults: Faults = NO_FAULTS
