@@ -13,7 +13,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote
 
-from lab.cli.judge_desk import CAPTURE_HELP, HELP, KEPT, LETTERS, NAMES, Desk
+from lab.cli.judge_desk import LETTERS, Desk
+from lab.cli.judge_help import CAPTURE_HELP, HELP, KEPT, NAMES
 from lab.cli.judge_lines import BEFORE, day
 from lab.errors import LabError
 from lab.golden.judging import GRADES
@@ -142,8 +143,9 @@ def make_app(page: JudgePage, port: int, secret: str) -> ASGIApp:
     def refused() -> Response:
         return PlainTextResponse("Use the address that lab golden judge printed.\n", 403)
 
-    def html(text: str, status: int = 200) -> Response:
-        return HTMLResponse(text.encode("utf-8", "replace"), status)
+    def html(text: str) -> Response:
+        # Without a referrer at all, a browser would send a form with the origin "null".
+        return HTMLResponse(text.encode("utf-8", "replace"), headers={"referrer-policy": "same-origin"})
 
     def show(request: Request) -> Response:
         if compare_digest(request.query_params.get("key", "").encode(), secret.encode()):
