@@ -129,9 +129,8 @@ def build_report(
         "stages": stage_table(material.stages),
     }
     model["sections"] = [(name, heading) for name, heading in SECTIONS.items() if _has(model, name)]
-    data = {
-        key: model[key] for key in ("title", "facts", "arms", "columns", "table", "comparison", "slices", "with_text")
-    }
+    # The viewer shows a page with texts of others only if it may show texts itself.
+    data = {key: model[key] for key in DATA} | {"with_text": with_text and not shows_texts(run, None)}
     outputs = {
         run.path / "report.html": render("page.html.j2", model),
         run.path / "report.md": render("page.md.j2", model),
