@@ -170,11 +170,11 @@ def judge(
 
 
 def report(
-    run: str | Path | Run, baseline: str | None = None, candidate: str | None = None, *, with_text: bool = False
+    run: str | Path | Run, baseline: str | None = None, candidate: str | None = None, *, with_text: bool | None = None
 ) -> list[Path]:
     """Write ``report.html``, ``report.md``, ``report.json`` and the figures into a run; return their paths, HTML first.
 
-    ``with_text`` includes the texts of turns and memories.
+    ``with_text`` includes the texts of turns and memories; by default, only those of sets that the project ships.
     """
     from lab.report.build import build_report
 

@@ -191,10 +191,8 @@ class Compared:
         from lab.report.drawings import CAPTIONS
         from lab.report.figures import forest_figure
 
-        beyond = [one.measure for one in worse(self.comparison)]
-        draw = partial(
-            forest_figure, shown(self.comparison), self.comparison.baseline, self.comparison.candidate, beyond=beyond
-        )
+        arms = self.comparison.baseline, self.comparison.candidate
+        draw = partial(forest_figure, shown(self.comparison), *arms, beyond=worse(self.comparison))
         return Drawing("forest", draw, CAPTIONS["forest"])
 
     def __repr__(self) -> str:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "vector", "bm25", "recency", "random", "none", "oracle")
 BASELINE, CANDIDATE = "tier_first_v1", "tier_quota_v1"
-STEPS = ("replay", "scores", "saturation", "report")
+STEPS = ("replay", "scores", "saturation", "gate", "report")
+POLICY = "rollout"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -42,11 +43,17 @@ def demo(
     jobs: options.Jobs = 1,
     as_json: Json = False,
 ) -> None:
-    """Replay, score and chart the shipped conversations.
+    """Replay, score, judge and chart the shipped conversations.
+
+    Ends with the verdict of policy rollout. Its exit code is 0 whatever the verdict says: the demo only shows it.
 
     Without --all these are the 24 of version 0.1, however many are added: time and figures stay the same.
     """
     from lab.compare.paired import compare_arms
+    from lab.gate.action import why
+    from lab.gate.outputs import write_verdict
+    from lab.gate.policy import read_policy
+    from lab.gate.verdict import judge
     from lab.measures.score import headlines, score_and_write, summarise
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
@@ -74,6 +81,9 @@ def demo(
                 recordings, "lab", golden=golden, seeds=3, jobs=jobs, scope="recorded", conversation=chosen
             )
             write_points(points, run.path / FILE)
+    with _step("gate", took):
+        verdict = judge(read_policy(POLICY), run)
+        write_verdict(verdict, run.path)
     with _step("report", took):
         files = build_report(run, BASELINE, CANDIDATE)
     reasons = trial(run.manifest)
@@ -84,6 +94,7 @@ def demo(
                 "trial": list(reasons),
                 "scores": summary,
                 "comparison": comparison.as_json(),
+                "verdict": verdict.as_json(),
                 "files": [str(file) for file in files],
                 "seconds": {name: round(spent, 1) for name, spent in took.items()},
             }
@@ -105,6 +116,7 @@ def demo(
             emit(f"quota minus first  {difference.measure:<11} {signed(mean)}  (95 % interval {interval(low, high)})")
     spent = ", ".join(f"{name} {duration(part)}" for name, part in took.items())
     emit_folded(f"Took {duration(sum(took.values()))}: {spent}.")
+    emit_folded(f"{verdict.status.upper()} (policy {POLICY}): {why(verdict)}.")
     _emit_next(run, comparison, files[0], more=len(others) if chosen else 0)
 
 

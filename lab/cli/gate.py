@@ -130,14 +130,16 @@ def judge(
     from lab.gate.outputs import policy_of, write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
+    from lab.replay.command import arguments
     from lab.runs.directory import open_run
 
     if inconclusive_as not in KEPT:
         raise UnusableInput(f"--inconclusive-as: unknown value {inconclusive_as!r}; known: {', '.join(KEPT)}")
     chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))
+    judged = open_run(run) if run else None
     verdict = gate.judge(
         chosen,
-        open_run(run) if run else None,
+        judged,
         against=open_run(against) if against else None,
         audit=read_audit(receipts) if receipts else None,
     )
@@ -155,7 +157,8 @@ def judge(
     if as_json:
         emit_json(verdict.as_json())
     else:
-        emit_verdict(verdict)
+        asked = arguments(judged.manifest) if judged else None
+        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts})
         emit(f"{files[0]}, {files[1].name}, {files[2].name}")
     status = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
     if status != verdict.status:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, emit, emit_json
+from lab.cli.output import Json, emit, emit_folded, emit_json
+from lab.cli.verdict_tables import emit_action
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,23 +26,29 @@ def report(
     candidate: Annotated[
         str | None, typer.Option(help="The arm to compare. [default: tier_quota_v1 if the run has it, else the second]")
     ] = None,
-    turns: Annotated[
-        int, typer.Option(min=0, help="Number of gained and of lost turns to list with their explanations.")
-    ] = 12,
+    turns: Annotated[int, typer.Option(min=0, help="Number of turns to show of each kind of change.")] = 12,
     with_text: Annotated[
-        bool, typer.Option("--with-text", help="Show the texts of these turns and of their memories.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--with-text/--without-text",
+            help="Show the texts of these turns and of their memories. [default: only of sets that the lab ships]",
+        ),
+    ] = None,
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
     """Write report.html, report.md and figures/ into a run."""
-    from lab.report.build import build_report
+    from lab.report.build import write_report
     from lab.runs.directory import open_run
 
-    files = build_report(
+    built = write_report(
         open_run(run, allow_failed=allow_failed), baseline, candidate, with_text=with_text, turns=turns
     )
     if as_json:
-        emit_json({"files": [str(file) for file in files]})
+        emit_json({"files": [str(file) for file in built.files]})
     else:
-        emit(f"Open {files[0]}")
+        found = built.opening
+        judged = f"{found.word} (policy {found.policy}): {found.why}" if found.policy else found.means
+        emit_folded(f"{judged[0].upper()}{judged[1:]}{'' if judged.endswith('.') else '.'}")
+        emit_action(found.action, {"DIR": run})
+        emit(f"Open {built.files[0]}")

@@ -191,7 +191,7 @@ def compare_arms(
         candidate,
         cutoff,
         chosen,
-        _differences(pairs, chosen),
+        differences_of(pairs, chosen),
         tuple(at for at, before, after in changes if after > before),
         tuple(at for at, before, after in changes if after < before),
         len(changes),
@@ -233,7 +233,7 @@ def _too_short(measure: str, arms: Mapping[str, tuple[RunDirectory, str]]) -> st
 def paired_differences(scores: Scores, baseline: str, candidate: str, primary: Sequence[str]) -> dict[str, Difference]:
     """Return the differences of two arms of one run by measure."""
     pairs, _ = pairs_by_measure(scores, baseline, scores, candidate)
-    return {difference.measure: difference for difference in _differences(pairs, primary)}
+    return {difference.measure: difference for difference in differences_of(pairs, primary)}
 
 
 def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
@@ -253,7 +253,8 @@ def locate(run: RunDirectory, name: str) -> tuple[RunDirectory, str]:
     return other, arm
 
 
-def _differences(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
+def differences_of(pairs: Sequence[Pairs], primary: Sequence[str]) -> tuple[Difference, ...]:
+    """Return the difference of each measure, with Holm-adjusted p-values for those of ``primary``."""
     differences = _each(pairs)
     adjusted = holm({difference.measure: difference.p for difference in differences if difference.measure in primary})
     return tuple(replace(difference, p_holm=adjusted.get(difference.measure)) for difference in differences)

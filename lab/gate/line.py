@@ -26,7 +26,8 @@ class Line:
     two-sided level of the interval, in shares. ``n`` counts the evidence: probes, receipts or turns. ``settles`` says
     what would decide an inconclusive rule, ``more_recalls`` the same as a number of answered recalls, for live
     receipts. ``slice`` names the subgroup (``type=decision``) of a slice rule or an exploratory line; ``against`` the
-    policy's control, if the rule compares with it instead of the baseline.
+    policy's control, if the rule compares with it instead of the baseline. ``threshold`` is the margin of a guard or
+    slice, or the difference that an improve or worth rule requires.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Line:
     more_recalls: int | None = None
     confidence: float | None = None
     against: str | None = None
+    threshold: float | None = None
 
     @property
     def label(self) -> str:

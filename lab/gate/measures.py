@@ -197,6 +197,7 @@ def _difference(test: Tested, policy: Policy, corrected: Corrected) -> Line:
         "n": result.n,
         "slice": part,
         "against": arm,
+        "threshold": rule.by if rule.kind in CLAIMS else rule.margin,
     }
     if rule.kind not in CLAIMS and not _differs(result) and len(result.groups) >= policy.minimum_conversations:
         reason = f"identical at all {result.n} values over {counted(len(result.groups), 'conversation')}"

@@ -13,7 +13,8 @@ from lab.files import dump_json, read_text, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Verdict
-from lab.measures.catalogue import in_words
+from lab.measures.catalogue import entry_of, in_words
+from lab.measures.model import SHARE, YES
 from lab.runs.trial import trial_line
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)
@@ -81,7 +82,7 @@ def clauses(verdict: Verdict) -> list[str]:
     """
     decided = _decided(verdict) + (f" [{trial}]" if (trial := trial_line(verdict.trial)) else "")
     failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
-    words = list(map(_in_words, failing[:MOST_NAMED])) if verdict.rollback is None else []
+    words = list(map(finding, failing[:MOST_NAMED])) if verdict.rollback is None else []
     if words and len(failing) > MOST_NAMED:
         words.append(f"and {counted(len(failing) - MOST_NAMED, 'more rule')} {FAIL}")
     parts = [f"{decided}: {'; '.join(words)}" if words else decided]
@@ -93,7 +94,7 @@ def clauses(verdict: Verdict) -> list[str]:
     return parts
 
 
-def _in_words(line: Line) -> str:
+def finding(line: Line) -> str:
     """Return what a rule found as a clause with the rule's label; its numbers if the measure has no sentence."""
     if line.candidate is None:
         return line.label
@@ -104,12 +105,9 @@ def _in_words(line: Line) -> str:
     if clause := in_words(line.measure, line.candidate, line.baseline):
         part = f" [{line.slice}]" if line.slice else ""
         return f"{clause} ({line.measure}{part}{f' against {line.against}' if line.against else ''})"
+    if (entry := entry_of(line.measure)) and entry.range in (SHARE, YES):
+        return f"{line.label} {line.candidate:.0%} against {line.baseline:.0%}"
     return f"{line.label} {number(line.candidate)} against {number(line.baseline)}"
-
-
-def passing(verdict: Verdict) -> str:
-    """Return what passing means by the policy, as a sentence that cannot be read as the result."""
-    return f"Passing {'means' if verdict.status == PASS else 'would mean'}: {verdict.about}"
 
 
 def by_status(lines: Sequence[Line]) -> list[str]:
@@ -292,8 +290,6 @@ def summary(verdict: Verdict) -> str:
             "",
             *(line for note in notes(verdict) for line in (markdown(note), "")),
             *((f"**{markdown(advice)}**", "") if (advice := rollback(verdict)) else ()),
-            markdown(passing(verdict)),
-            "",
             "| | rule | why |",
             "| --- | --- | --- |\n",
         ]

@@ -54,7 +54,7 @@ def verdict_schema() -> dict[str, Any]:
         **dict.fromkeys(("conversations", "n"), _MAYBE_COUNT),
         **dict.fromkeys(("limit", "slice", "against"), _MAYBE_TEXT),
         "more_recalls": _MAYBE_COUNT,
-        "confidence": _MAYBE_NUMBER,
+        **dict.fromkeys(("confidence", "threshold"), _MAYBE_NUMBER),
     }
     audit = {
         "silent": _MAYBE_TEXT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -13,6 +14,8 @@ from lab.set_registry import SHIPPED, golden_beside, shipped_name
 
 # Arguments whose options are spelt differently.
 OPTIONS = {"arms": "--arm", "faults": "--fault"}
+# The folders of an absolute path, at the start of an argument or after the name in NAME=PATH.
+_FOLDERS = re.compile(r"(^|=)(?:~[^/\\]*|[A-Za-z]:)?[/\\](?:[^=]*[/\\])?(?=[^/\\=]+[/\\]?$)")
 # Conversations that a message names.
 MOST_NAMED = 4
 NO_GOLD = (
@@ -30,6 +33,25 @@ def arguments(manifest: Manifest) -> dict[str, object]:
 def replay_command(asked: Mapping[str, object], out: str = "DIR") -> str:
     """Return the ``lab replay`` command with these arguments, without options at their defaults."""
     return join(["lab", "replay", shown_path(str(asked["path"])), *_options(asked), "--out", out])
+
+
+def portable(asked: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments of a run without folders of this machine, for a command that others read.
+
+    A shipped set becomes ``shipped:NAME``, an absolute path its last part; a relative path stays.
+    """
+    path = str(asked["path"])
+    beside = golden_beside(Path(path))
+    short = {name: _short(value) for name, value in asked.items()}
+    if asked.get("golden") == str(beside):
+        short["golden"] = None
+    return short | {"path": _short(shown_path(path))}
+
+
+def _short(value: object) -> object:
+    if isinstance(value, str):
+        return _FOLDERS.sub(r"\1", value)
+    return [_short(element) for element in value] if isinstance(value, list | tuple) else value
 
 
 def command_with(manifest: Manifest, arms: Iterable[str], out: str) -> str:

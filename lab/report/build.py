@@ -7,39 +7,70 @@ equal runs have equal reports. The HTML page also shows versions and timings.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
-from lab.formatting import counted, markdown, number
-from lab.measures.catalogue import MEASURES, direction, entry_of, in_words
+from lab.formatting import markdown, number
+from lab.gate.line import FAIL
+from lab.gate.verdict import Verdict
+from lab.measures.catalogue import direction
 from lab.measures.score import headlines, score_run, summarise, with_judged
-from lab.replay.command import arguments, replay_command
+from lab.replay.command import arguments, portable, replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
-from lab.report.comparison import WIDE, gains, judged, moves, notes, shown, wide, worse
+from lab.report.again import Again
+from lab.report.arms import arms_table
+from lab.report.cards import groups_of, shows_texts
+from lab.report.comparison import gains, notes, shown, worse
+from lab.report.contrasts import Contrasts
 from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.flipped import SHOWN, flipped
+from lab.report.lead import alone, sentence
 from lab.report.material import busiest
+from lab.report.opening import Opening, opening_of
 from lab.report.pair import choose_pair
 from lab.report.reproduce import configs, hashes, versions
-from lab.report.sections import Table, contract_table, meanings, slice_tables, stage_table, verdict_model
+from lab.report.sections import (
+    Table,
+    compared_table,
+    contract_table,
+    meanings,
+    slice_tables,
+    stage_table,
+    verdict_model,
+)
 from lab.report.stored import capture_table
 from lab.report.tables import markdown_table
+from lab.report.tiles import harm_of, harms_at, tiles_of
+from lab.report.units import mean_of, unbroken
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
+from lab.runs.scores import Scores
 from lab.runs.trial import trial_line, trial_of
 
-__all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
+__all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render", "write_report"]
 
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
 # Longer lists are cut; the manifest has the rest.
 MOST_HASHES, MOST_CONFIGS = 60, 12
-# Harms in the lead sentence; the notes name all of them.
-MOST_HARMS = 4
+# What report.json has.
+DATA = ("title", "with_text", "facts", "arms", "columns", "table", "comparison", "slices")
+# Measures whose turns are listed.
+MOST_RISEN = 3
+WITH_GOLD = "probes with gold"
+
+
+class Built(NamedTuple):
+    """The files of a report, HTML first, and its first screen."""
+
+    files: list[Path]
+    opening: Opening
 
 
 def build_report(
@@ -47,20 +78,34 @@ def build_report(
     baseline: str | None = None,
     candidate: str | None = None,
     *,
-    with_text: bool = False,
+    with_text: bool | None = None,
     turns: int = SHOWN,
 ) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, HTML first.
+    """Write a report and return its files; see :func:`write_report`."""
+    return write_report(run, baseline, candidate, with_text=with_text, turns=turns).files
 
-    Up to ``turns`` gained and as many lost turns are shown with explanations; ``with_text`` includes the texts of turns
-    and memories.
+
+def write_report(
+    run: RunDirectory,
+    baseline: str | None = None,
+    candidate: str | None = None,
+    *,
+    with_text: bool | None = None,
+    turns: int = SHOWN,
+) -> Built:
+    """Write ``report.html``, ``report.md``, ``report.json`` and the figures.
+
+    Up to ``turns`` turns of each kind of change are shown: where a harm rose, and where a hit was lost or gained.
+    ``with_text`` includes the texts of turns and memories; by default, those of sets that the project ships.
     """
     run.require_done()
     base, cand = choose_pair(run, baseline, candidate)
     scores = score_run(run)
     summary = summarise(scores, read_gold(run), run.arms)
     comparison = compare_arms(run, base, cand, slices=True, tested_slices=False, scores=scores) if cand else None
+    with_text = shows_texts(run, with_text)
     model = _model(run, summary, comparison)
+    model |= _findings(run, scores, comparison, model, with_text=with_text, turns=turns)
     material = gather(run)
     folder = run.path / "figures"
     drawn: dict[str, list[Path]] = {}
@@ -77,7 +122,13 @@ def build_report(
     of_conversations = [name for name, drawing in found.items() if drawing.figure is TIMELINE]
     timelines = zip(busiest(material.shares.turns, len(of_conversations)), of_conversations, strict=True)
     model |= {
-        "figures": {name: inline(files[0], name, extents[name]) for name, files in drawn.items()},
+        "figures": {
+            name: f'<div class="chart">{chart()}</div>'
+            if (chart := found[name].chart)
+            else inline(files[0], name, extents[name])
+            for name, files in drawn.items()
+        },
+        "charts": [name for name, drawing in found.items() if drawing.chart],
         "timelines": [
             {"name": name, "conversation": conversation, "turns": material.shares.turns[conversation]}
             for conversation, name in timelines
@@ -95,11 +146,10 @@ def build_report(
         },
         "repeatable": [name for name, drawing in found.items() if drawing.figure.repeatable],
         "stages": stage_table(material.stages),
-        "flipped": flipped(run, comparison, with_text=with_text, most=turns) if comparison else None,
-        "with_text": with_text,
     }
     model["sections"] = [(name, heading) for name, heading in SECTIONS.items() if _has(model, name)]
-    data = {key: model[key] for key in ("title", "facts", "arms", "columns", "table", "comparison", "slices")}
+    # The viewer shows a page with texts of others only if it may show texts itself.
+    data = {key: model[key] for key in DATA} | {"with_text": with_text and not shows_texts(run, None)}
     outputs = {
         run.path / "report.html": render("page.html.j2", model),
         run.path / "report.md": render("page.md.j2", model),
@@ -107,14 +157,14 @@ def build_report(
     }
     for path, content in outputs.items():
         write_atomically(path, content)
-    return [*outputs, *(file for files in drawn.values() for file in files)]
+    return Built([*outputs, *(file for files in drawn.values() for file in files)], model["opening"])
 
 
 def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, Any]:
     resolved = run.manifest.resolved
     facts = {
         "conversations": len(resolved.conversations),
-        "probes with gold": next(iter(summary["arms"].values()))["n"],
+        WITH_GOLD: next(iter(summary["arms"].values()))["n"],
         "format": resolved.format,
         "memories": resolved.memories,
         "haystack": run.haystack,
@@ -148,11 +198,11 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "columns": names,
         "table": table,
         "arms_table": Table(
-            "Scores of the arms", ("arm", *names), [[arm, *map(number, values)] for arm, *values in table]
+            "Scores of the arms", ("arm", *names), [[arm, *map(mean_of, names, values)] for arm, *values in table]
         ),
         "comparison": replace(comparison, slices=()).as_json() if comparison else None,
-        "compared": _compared(comparison) if comparison else None,
-        "notes": notes(comparison, primary) if comparison else [],
+        "compared": compared_table(comparison, primary) if comparison else None,
+        "notes": notes(comparison, primary, has_harms=False) if comparison else [],
         "gains": gains(comparison) if comparison else "",
         "lower": [name for name in names if direction(name) == "lower"],
         "cutoff": run.cutoff,
@@ -168,25 +218,77 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "more_hashes": max(0, len(known) - MOST_HASHES),
         "configs": arms[:MOST_CONFIGS],
         "more_configs": max(0, len(arms) - MOST_CONFIGS),
-        "command": replay_command(arguments(run.manifest)),
+        "command": replay_command(portable(arguments(run.manifest))),
     }
 
 
-def _compared(comparison: Comparison) -> Table:
-    rows = [wide(difference, comparison.family) for difference in shown(comparison)]
-    return Table(f"{comparison.candidate} minus {comparison.baseline}", WIDE, rows)
+def _findings(
+    run: RunDirectory,
+    scores: Scores,
+    comparison: Comparison | None,
+    model: Mapping[str, Any],
+    *,
+    with_text: bool,
+    turns: int,
+) -> dict[str, Any]:
+    """Return the first screen, the table of arms, and the turns that changed."""
+    verdict = model["verdict"]["of"] if model["verdict"] else None
+    harm = harm_of(comparison, verdict) if comparison else None
+    rose = _rose(comparison, verdict, harm) if comparison else []
+    hits = f"Success@{comparison.cutoff}" if comparison else ""
+    contrasts = Contrasts(run, scores, [*model["columns"], hits, *(measure for measure, _ in rose)])
+    candidate = comparison.candidate if comparison else ""
+    changed = [found for name, arm in rose if (found := contrasts.changed(arm, candidate, name)) and found.worse]
+    again = Again(run)
+    flips = flipped(run, comparison, with_text=with_text, most=turns, again=again) if comparison else None
+    groups = (
+        groups_of(run, comparison, flips, changed, with_text=with_text, most=turns, again=again)
+        if comparison and turns
+        else []
+    )
+    is_other = bool(comparison and verdict and (verdict.against or verdict.candidate != comparison.candidate))
+    return {
+        "trial": trial_of(run),
+        # The tiles and turns compare two arms of this run, which may not be what the policy compared.
+        "beside": f"{comparison.candidate} against {comparison.baseline}, in this run" if comparison else "",
+        "is_other": is_other,
+        "opening": opening_of(run, verdict, comparison, changed[0] if changed else None, model["facts"][WITH_GOLD]),
+        "tiles": tiles_of(run.arms, comparison, contrasts, harm),
+        "arms_rows": arms_table(run, contrasts, model["columns"]),
+        "groups": groups,
+        "problem": flips.problem if flips else None,
+        "with_text": with_text,
+        "script": Path(__file__).with_name("templates").joinpath("page.js").read_text("utf-8"),
+    }
+
+
+def _rose(comparison: Comparison, verdict: Verdict | None, harm: Difference | None) -> list[tuple[str, str]]:
+    """Return the measures whose turns are shown, each with the arm to compare with.
+
+    These are the measures that fail the policy, then the harms that are shown to be worse.
+    """
+    values = {difference.measure for difference in comparison.differences}
+    base = comparison.baseline
+    failing = [
+        (line.measure, line.against or base)
+        for line in (verdict.lines if verdict and not verdict.against else ())
+        if line.critical and line.status == FAIL and line.measure in values and not line.slice
+    ]
+    shown_worse = [(one.measure, base) for one in worse(comparison) if one.measure in harms_at(comparison.cutoff)]
+    risen = [(harm.measure, base)] if harm else []
+    return list(dict.fromkeys([*failing, *shown_worse, *risen]))[:MOST_RISEN]
 
 
 SECTIONS = {
-    "verdict": "Verdict by rule",
+    "flips": "Turns that changed",
     "comparison": "Differences and confidence intervals",
-    "saturation": "Increasing the must_remember share",
+    "verdict": "Verdict by rule",
     "arms": "Arms",
-    "turns": "Turn by turn",
-    "flips": "Gained and lost hits",
-    "slices": "Slices",
-    "stored": "What was stored",
     "contract": "Safety checks and harms",
+    "slices": "Slices",
+    "turns": "Turn by turn",
+    "saturation": "Increasing the must_remember share",
+    "stored": "What was stored",
     "latency": "Latency by stage",
     "run": "Run",
 }
@@ -198,69 +300,12 @@ def _has(model: dict[str, Any], section: str) -> bool:
         "verdict": bool(model["verdict"]),
         "comparison": bool(model["compared"]),
         "saturation": False,
-        "flips": bool(model["flipped"] and model["comparison"]["probes"]),
+        "flips": bool(model["groups"] or (model["comparison"] and model["comparison"]["probes"])),
         "slices": bool(model["slice_tables"]),
         "stored": bool(model["stored"]),
         "contract": bool(model["contract"].rows),
         "latency": bool(model["stages"]),
     }.get(section, True)
-
-
-def alone(run: RunDirectory, summary: Mapping[str, Any]) -> str:
-    """Return the result of a run with one arm in one sentence."""
-    ((arm, means),) = summary["arms"].items()
-    # The sentences for two arms, cut before the part on the other arm.
-    parts = [
-        entry.sentence.partition(" against")[0].rstrip(",").format(candidate=value)
-        for name in headlines(run.cutoff)
-        if (entry := entry_of(name)) and entry.sentence and (value := means["measures"].get(name)) is not None
-    ]
-    results = f": {'; '.join(parts)}" if parts else ""
-    return (
-        f"{arm} alone, {counted(len(run.conversations), 'conversation')}, labels {run.labels}, {run.haystack}{results}."
-    )
-
-
-def sentence(comparison: Comparison, labels: str) -> str:
-    """Return the result in one sentence: each primary measure with its interval, then other measures that got worse.
-
-    ``labels`` names the source of the importance labels, and the haystack.
-    """
-    primary = {difference.measure.partition("@")[0]: difference for difference in shown(comparison)}
-    conversations = max((difference.conversations for difference in comparison.differences), default=0)
-    parts = [
-        entry.sentence.format(candidate=primary[entry.name].candidate, baseline=primary[entry.name].baseline)
-        + (f" ({_interval(primary[entry.name])})" if conversations > 1 else "")
-        for entry in MEASURES
-        if entry.sentence and entry.name in primary
-    ]
-    if not parts:
-        return (
-            f"{comparison.candidate} against {comparison.baseline}: no primary measure has values in both arms. Hits "
-            "need a golden set; repeats need an arm that injects at two recall turns."
-        )
-    harms = [_harm(difference) for difference in worse(comparison)]
-    if harms:
-        more = f" and {len(harms) - MOST_HARMS} more" if len(harms) > MOST_HARMS else ""
-        parts.append(f"but worse outside the primary measures: {', '.join(harms[:MOST_HARMS])}{more}")
-    beside = judged(comparison) if comparison.apart else ""
-    return (
-        f"{comparison.candidate} against {comparison.baseline}{beside}, {counted(conversations, 'conversation')}"
-        f"{', so the result does not generalise' if conversations == 1 else ''}, labels {labels}: {'; '.join(parts)}."
-    )
-
-
-def _harm(difference: Difference) -> str:
-    clause = in_words(difference.measure, difference.candidate, difference.baseline)
-    return f"{clause} ({difference.measure})" if clause else moves(difference)
-
-
-def _interval(difference: Difference) -> str:
-    low, high = difference.estimate.low, difference.estimate.high
-    if low is None or high is None:
-        return f"no interval for {counted(difference.conversations, 'conversation')}"
-    side = {None: "not significant", True: "better", False: "worse"}[difference.is_better]
-    return f"{side}: {difference.estimate.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}"
 
 
 # Colours of a figure that follow the page's light or dark theme.
@@ -310,8 +355,16 @@ def render(template: str, model: dict[str, Any]) -> bytes:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # Markup, such as a chart or a text of a memory that was escaped, stays as it is.
+        finalize=lambda value: unbroken(value) if type(value) is str else value,
     )
     environment.filters["number"] = number
+    environment.filters["digest"] = _digest
     environment.filters["markdown"] = markdown
     environment.filters["rows"] = lambda table, left=1: markdown_table(table.headers, table.rows, left)
     return environment.get_template(template).render(model).encode()
+
+
+def _digest(script: str) -> str:
+    """Return the hash by which the page's security policy allows its one script."""
+    return b64encode(sha256(script.encode()).digest()).decode()

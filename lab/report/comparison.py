@@ -95,8 +95,13 @@ def sliced(part: Slice) -> list[str]:
     return [f"{part.name} = {part.value}", str(difference.n), *means, _interval(difference), _detectable(difference)]
 
 
-def notes(comparison: Comparison, differences: Sequence[Difference], *, has_mde: bool = True) -> list[str]:
-    """Return the notes below the numbers; ``has_mde`` says whether the table has the column ``MDE``."""
+def notes(
+    comparison: Comparison, differences: Sequence[Difference], *, has_mde: bool = True, has_harms: bool = True
+) -> list[str]:
+    """Return the notes below the numbers.
+
+    ``has_mde`` says whether the table has the column ``MDE``; without ``has_harms``, harms are shown elsewhere.
+    """
     # Conversations of the primary measures, if any: another measure may have values in more conversations.
     deciding = [difference for difference in comparison.differences if difference.p_holm is not None] or list(
         differences
@@ -112,7 +117,7 @@ def notes(comparison: Comparison, differences: Sequence[Difference], *, has_mde:
     if has_mde:
         legend += " MDE: minimum detectable effect, the smallest true difference detected with 80 % power."
     alike = [f"{comparison.apart[0].upper()}{comparison.apart[1:]}."] if comparison.apart else []
-    lines = [legend, *alike, *_harms(comparison)]
+    lines = [legend, *alike, *(_harms(comparison) if has_harms else [])]
     if comparison.sampled_labels:
         lines.append(f"{drawn(comparison.sampled_labels)}.")
     lines += sliced_over(dict.fromkeys(part.difference.measure for part in comparison.slices))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ from lab.replay.missed import FILE as MISSED
 from lab.replay.missed import counts_in
 from lab.report import figures
 from lab.report.comparison import shown, worse
-from lab.report.entry import Material, ReportData, ReportFigure
+from lab.report.entry import Material, ReportData, ReportFigure, Shown
 from lab.report.material import busiest, tier_shares, timeline
 from lab.report.stored import growth
 from lab.runs.directory import RunDirectory
@@ -26,6 +26,8 @@ from lab.sweep.silence import FILE as SILENCE
 from lab.sweep.silence import Point as SilencePoint
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from lab.report.entry import Draw
 
 # How many conversations get a timeline.
@@ -33,10 +35,11 @@ SHOWN_TIMELINES = 4
 
 
 class Drawing(NamedTuple):
-    """A figure that a run has data for, and the function that draws it."""
+    """A figure that a run has data for, the function that draws its slide, and the one that returns its chart."""
 
     figure: ReportFigure
     draw: Draw
+    chart: Callable[[], str] | None = None
 
 
 def gather(run: RunDirectory) -> Material:
@@ -53,8 +56,15 @@ def drawings(
     for figure in FIGURES:
         draws = figure.draw(data)
         for name, draw in zip(figure.file_names(len(draws)), draws, strict=True):
-            drawn[name] = Drawing(figure, draw)
+            drawn[name] = Drawing(figure, *draw) if isinstance(draw, Shown) else Drawing(figure, draw)
     return drawn
+
+
+def _shown(
+    slide: Callable[..., Figure], chart: Callable[..., str], data: ReportData, *given: Any, **more: Any
+) -> Shown:
+    """Return a figure from the data that its slide and its chart share."""
+    return Shown(partial(slide, *given, **more, source=data.source), partial(chart, *given, **more))
 
 
 def decisive_slices(comparison: Comparison) -> list[Slice]:
@@ -63,21 +73,23 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
     return [part for part in comparison.slices if part.difference.measure == first]
 
 
-def _forest(data: ReportData) -> list[Draw]:
+def _forest(data: ReportData) -> list[Shown]:
     comparison = data.comparison
     primary = shown(comparison) if comparison else []
     if not comparison or not any(difference.conversations > 1 for difference in primary):
         return []
-    harms = [difference.measure for difference in worse(comparison)]
-    return [partial(figures.forest_figure, primary, comparison.baseline, comparison.candidate, data.source, harms)]
+    arms = comparison.baseline, comparison.candidate
+    return [_shown(figures.forest_figure, figures.forest_chart, data, primary, *arms, beyond=worse(comparison))]
 
 
-def _slices(data: ReportData) -> list[Draw]:
+def _slices(data: ReportData) -> list[Shown]:
     comparison = data.comparison
     sliced = decisive_slices(comparison) if comparison else []
     if not comparison or not any(part.difference.conversations > 1 for part in sliced):
         return []
-    return [partial(figures.slices_figure, sliced, comparison.baseline, comparison.candidate, data.source)]
+    return [
+        _shown(figures.slices_figure, figures.slices_chart, data, sliced, comparison.baseline, comparison.candidate)
+    ]
 
 
 def _rows(data: ReportData, name: str) -> list[dict[str, Any]]:
@@ -86,66 +98,67 @@ def _rows(data: ReportData, name: str) -> list[dict[str, Any]]:
     return read_table(path).to_pylist() if path.exists() else []
 
 
-def _saturation(data: ReportData) -> list[Draw]:
+def _saturation(data: ReportData) -> list[Shown]:
     points = [SaturationPoint(**row) for row in _rows(data, SATURATION)]
-    return [partial(figures.saturation_figure, points, data.source)] if points else []
+    return [_shown(figures.saturation_figure, figures.saturation_chart, data, points)] if points else []
 
 
-def _missed(data: ReportData) -> list[Draw]:
+def _missed(data: ReportData) -> list[Shown]:
     path = data.run.path / MISSED
     if not path.exists():
         return []
-    return [partial(figures.missed_figure, counts_in(read_table(path)), data.source, data.pair)]
+    return [_shown(figures.missed_figure, figures.missed_chart, data, counts_in(read_table(path)), first=data.pair)]
 
 
-def _silence(data: ReportData) -> list[Draw]:
+def _silence(data: ReportData) -> list[Shown]:
     points = [SilencePoint(**row) for row in _rows(data, SILENCE)]
-    return [partial(figures.silence_figure, points, data.source)] if points else []
+    return [_shown(figures.silence_figure, figures.silence_chart, data, points)] if points else []
 
 
-def _scale(data: ReportData) -> list[Draw]:
+def _scale(data: ReportData) -> list[Shown]:
     points = [ScalePoint(**row) for row in _rows(data, SCALE)]
-    return [partial(figures.scale_figure, points, data.run.cutoff, data.source)] if points else []
+    return [_shown(figures.scale_figure, figures.scale_chart, data, points, data.run.cutoff)] if points else []
 
 
-def _growth(data: ReportData) -> list[Draw]:
+def _growth(data: ReportData) -> list[Shown]:
     lines = growth(data.run)
-    return [partial(figures.growth_figure, lines, data.source)] if lines else []
+    return [_shown(figures.growth_figure, figures.growth_chart, data, lines)] if lines else []
 
 
-def _tradeoff(data: ReportData) -> list[Draw]:
+def _tradeoff(data: ReportData) -> list[Shown]:
     if not figures.tradeoff_points(data.measures, data.run.cutoff):
         return []
-    return [partial(figures.tradeoff_figure, data.measures, data.run.cutoff, data.source)]
+    return [_shown(figures.tradeoff_figure, figures.tradeoff_chart, data, data.measures, data.run.cutoff)]
 
 
-def _pareto(data: ReportData) -> list[Draw]:
+def _pareto(data: ReportData) -> list[Shown]:
     if not figures.tradeoff_points(data.measures, data.run.cutoff, "InjectedTokens"):
         return []
-    return [partial(figures.pareto_figure, data.measures, data.run.cutoff, data.source)]
+    return [_shown(figures.pareto_figure, figures.pareto_chart, data, data.measures, data.run.cutoff)]
 
 
-def _timelines(data: ReportData) -> list[Draw]:
-    draws: list[Draw] = []
+def _timelines(data: ReportData) -> list[Shown]:
+    draws: list[Shown] = []
     for name in busiest(data.material.shares.turns, SHOWN_TIMELINES):
         shown_turns = timeline(data.run, name, data.pair)
-        draws.append(partial(figures.timeline_figure, shown_turns.turns, shown_turns.tiers, name, data.source))
+        slide = partial(figures.timeline_figure, conversation=name)
+        draws.append(_shown(slide, figures.timeline_chart, data, shown_turns.turns, shown_turns.tiers))
     return draws
 
 
-def _tiers(data: ReportData) -> list[Draw]:
+def _tiers(data: ReportData) -> list[Shown]:
     shares = {arm: data.material.shares.by_part[arm] for arm in data.pair}
-    return [partial(figures.tiers_figure, shares, data.source)]
+    return [_shown(figures.tiers_figure, figures.tiers_chart, data, shares)]
 
 
-def _composition(data: ReportData) -> list[Draw]:
-    return [partial(figures.composition_figure, data.material.shares.overall, data.source)]
+def _composition(data: ReportData) -> list[Shown]:
+    return [_shown(figures.composition_figure, figures.composition_chart, data, data.material.shares.overall)]
 
 
-def _stages(data: ReportData) -> list[Draw]:
+def _stages(data: ReportData) -> list[Shown]:
     if not data.material.stages:
         return []
-    return [partial(figures.turn_figure, *_times(data.run.arms, data.material.stages), data.source)]
+    return [_shown(figures.turn_figure, figures.turn_chart, data, *_times(data.run.arms, data.material.stages))]
 
 
 def _times(arms: Sequence[str], stages: Sequence[Stage]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:

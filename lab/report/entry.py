@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     Draw = Callable[[], Figure]
 
 
+class Shown(NamedTuple):
+    """A figure twice: as a slide, and as HTML for the page (:mod:`lab.report.charts`)."""
+
+    slide: Draw
+    chart: Callable[[], str]
+
+
 class Material(NamedTuple):
     """The data of a run that figures and tables share."""
 
@@ -65,16 +72,16 @@ class ReportFigure:
     """A figure of the report.
 
     ``section`` is a key of ``lab.report.build.SECTIONS``; the figure has the ``heading`` there, if any. ``draw``
-    returns a function for each figure to draw: none if the run has no data for it. The first is saved as ``name``, the
-    next as ``name-2``. ``repeatable`` is False if equal runs have different figures, as with timings; ``report.md``
-    omits them.
+    returns a function for each figure to draw: none if the run has no data for it. Of a :class:`Shown` the page has the
+    chart, else the slide itself. The first is saved as ``name``, the next as ``name-2``. ``repeatable`` is False if
+    equal runs have different figures, as with timings; ``report.md`` omits them.
     """
 
     name: str
     section: str
     heading: str
     caption: str
-    draw: Callable[[ReportData], Sequence[Draw]]
+    draw: Callable[[ReportData], Sequence[Draw | Shown]]
     repeatable: bool = True
 
     def file_names(self, count: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lab.compare.paired import Difference, Slice
 from lab.formatting import counted, signed
 from lab.measures.catalogue import direction
+from lab.report import charts, units
 from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled
 
 if TYPE_CHECKING:
@@ -20,22 +21,80 @@ DECIDED = {True: "better", False: "worse", None: "not significantly different"}
 
 @styled
 def forest_figure(
-    differences: Sequence[Difference], baseline: str, candidate: str, source: str = "", beyond: Sequence[str] = ()
+    differences: Sequence[Difference],
+    baseline: str,
+    candidate: str,
+    source: str = "",
+    beyond: Sequence[Difference] = (),
 ) -> Figure:
     """Draw candidate minus baseline with 95 % intervals; the zero line means no difference.
 
-    ``beyond`` lists measures that got worse and are not primary: the title names them.
+    ``beyond`` are measures that got worse and are not primary: the title names them, and shares are drawn below.
     """
-    shown = drawable(differences)
+    primary = drawable(differences)
+    shown = [*primary, *drawable(beyond)]
     conversations = max((difference.conversations for difference in shown), default=0)
+    worse = _few([difference.measure for difference in beyond]) if beyond else ""
     words = Words(
-        _finding(shown, candidate, baseline) + (f"; but worse in {_few(beyond)} (not primary)" if beyond else ""),
+        _finding(primary, candidate, baseline) + (f"; but worse in {worse} (not primary)" if beyond else ""),
         f"{candidate} minus {baseline}, with 95 % intervals over {counted(conversations, 'conversation')}. "
         "Blue circle: better. Orange square: worse. Grey diamond: not significant.",
         source,
     )
     names = [f"{difference.measure} ({direction(difference.measure)} is better)" for difference in shown]
     return _forest(shown, names, words, f"{candidate} minus {baseline}, with its 95 % interval")
+
+
+def forest_chart(
+    differences: Sequence[Difference], baseline: str, candidate: str, beyond: Sequence[Difference] = ()
+) -> str:
+    """Return the same for the page, in points; measures that are no shares follow, relative to the baseline."""
+    every = [*differences, *beyond]
+    heads = (f"{candidate} minus {baseline}", units.POINTS, "95 % interval")
+    parts = [_rows([one for one in every if units.is_share(one.measure)], heads, differences)]
+    others = [one for one in every if not units.is_share(one.measure) and one.baseline > 0]
+    if others:
+        parts.append(_relative(others, baseline, differences))
+    return charts.better_legend() + "".join(parts)
+
+
+def _rows(shown: Sequence[Difference], heads: tuple[str, str, str], primary: Sequence[Difference]) -> str:
+    rows = [
+        charts.Row(
+            difference.measure,
+            f"{direction(difference.measure)} is better{'' if difference in primary else '; not primary'}",
+            difference.estimate.mean,
+            difference.estimate.low,
+            difference.estimate.high,
+            units.change_of(difference.measure, difference.estimate.mean),
+            units.span_of(difference.measure, difference.estimate.low, difference.estimate.high),
+            difference.is_better,
+        )
+        for difference in shown
+    ]
+    return charts.interval_rows(rows, heads, _axis(rows)) if rows else ""
+
+
+def _relative(shown: Sequence[Difference], baseline: str, primary: Sequence[Difference]) -> str:
+    rows = []
+    for difference in shown:
+        mean, low, high = (
+            None if value is None else value / difference.baseline
+            for value in (difference.estimate.mean, difference.estimate.low, difference.estimate.high)
+        )
+        about = f"{direction(difference.measure)} is better{'' if difference in primary else '; not primary'}"
+        between = "–" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
+        value = f"{100 * (mean or 0.0):+.1f}"
+        rows.append(charts.Row(difference.measure, about, mean or 0.0, low, high, value, between, difference.is_better))
+    heads = (f"counted in other units, relative to {baseline}", "%", "95 % interval")
+    return charts.interval_rows(rows, heads, _axis(rows))
+
+
+def _axis(rows: Sequence[charts.Row]) -> charts.Axis:
+    """Return an axis in points, or percent, that holds every interval and 0."""
+    ends = [0.0, *(end for row in rows for end in (row.mean, row.low, row.high) if end is not None)]
+    axis = charts.nice_axis(min(ends), max(ends), most=7)
+    return axis._replace(ticks=[(value, f"{100 * value:+.3g}".replace("+0", "0")) for value, _ in axis.ticks])
 
 
 @styled
@@ -61,6 +120,26 @@ def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source
     )
     names = [f"{_name(part)} ({part.difference.n})" for part in shown]
     return _forest(differences, names, words, f"{measure}: {candidate} minus {baseline}")
+
+
+def slices_chart(slices: Sequence[Slice], baseline: str, candidate: str) -> str:
+    """Return the slices of one measure for the page, worst first."""
+    rows = [
+        charts.Row(
+            _name(part),
+            counted(part.difference.n, "probe"),
+            part.difference.estimate.mean,
+            part.difference.estimate.low,
+            part.difference.estimate.high,
+            units.change_of(part.difference.measure, part.difference.estimate.mean),
+            units.span_of(part.difference.measure, part.difference.estimate.low, part.difference.estimate.high),
+            part.difference.is_better,
+        )
+        for part in slices
+        if part.difference in drawable([one.difference for one in slices])
+    ][:MOST_SLICES]
+    heads = (f"{candidate} minus {baseline}", units.POINTS, "95 % interval")
+    return charts.better_legend() + charts.interval_rows(rows, heads, _axis(rows))
 
 
 def drawable(differences: Sequence[Difference]) -> list[Difference]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lab.report import charts
 from lab.report.stored import Growth
 from lab.report.style import MIDDLE, MOST_NAMES, Words, of_all, slide, styled
 
@@ -39,3 +40,18 @@ def growth_figure(lines: Sequence[Growth], source: str = "") -> Figure:
     axes.set(xlabel="turns of the conversation", ylabel="memories held", xlim=(0, None), ylim=(0, None))
     axes.legend(fontsize=MIDDLE, loc="upper left")
     return figure
+
+
+def growth_chart(lines: Sequence[Growth]) -> str:
+    """Return the same for the page."""
+    shown = lines[:MOST_NAMES]
+    x = charts.nice_axis(0, max(len(line.held) for line in shown), "turns of the conversation")
+    y = charts.nice_axis(0, max(max(line.held) for line in shown), "memories held")
+    signs = {line.arm: SIGNS[place % len(SIGNS)] for place, line in enumerate(shown)}
+    series = []
+    for line in shown:
+        colour, dash, marker = signs[line.arm]
+        points = list(enumerate(line.held, 1))
+        series.append(charts.Series(line.arm, points, colour, marker, dash, every=max(1, len(points) // 8)))
+    names = charts.legend((arm, colour, marker, dash) for arm, (colour, dash, marker) in signs.items())
+    return f'<div class="beside">{charts.plot(series, x, y)}{names}</div>'

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from math import ceil
 from typing import TYPE_CHECKING
 
 from lab.formatting import counted
 from lab.replay.missed import FAILED, UNKNOWN, Counts
+from lab.report import charts
 from lab.report.style import INK, MIDDLE, SMALL, SOFT, Words, slide, styled
 
 if TYPE_CHECKING:
@@ -52,11 +54,7 @@ def missed_figure(counts: Mapping[str, Counts], source: str = "", first: Sequenc
 
     ``first`` are the arms to show before others, such as those that a report compares.
     """
-    known = [arm for arm in dict.fromkeys((*first, *FIRST, *counts)) if arm in counts]
-    # An arm that injects nothing has one bar, so it is shown only if there is room.
-    arms = sorted(known, key=lambda arm: "nothing" in counts[arm].causes)[:MOST_ARMS]
-    causes = list(dict.fromkeys(cause for arm in arms for cause in counts[arm].causes))
-    order = sorted(causes, key=lambda cause: -sum(counts[arm].causes.get(cause, 0) for arm in arms))
+    arms, order = _shown(counts, first)
     columns = min(IN_A_ROW, len(arms))
     words = Words(
         _finding(counts, arms),
@@ -70,6 +68,34 @@ def missed_figure(counts: Mapping[str, Counts], source: str = "", first: Sequenc
     for axes in list(grid.flat)[len(arms) :]:
         axes.set_visible(False)
     return figure
+
+
+def missed_chart(counts: Mapping[str, Counts], first: Sequence[str] = ()) -> str:
+    """Return the same for the page: one table of bars for each arm."""
+    arms, order = _shown(counts, first)
+    colours = {"missed": LOST, "injected": ITEMS, "pinned": PINNED, "relevant": SOFT}
+    panels = []
+    for arm in arms:
+        count = counts[arm]
+        rows, left = [charts.Bar("relevant", {"relevant": count.relevant}, f"{count.relevant}")], count.relevant
+        for cause in order:
+            if missed := count.causes.get(cause, 0):
+                left -= missed
+                rows.append(charts.Bar(NAMES[cause], {"missed": missed}, f"{missed}", left))
+        parts = {"injected": count.injected, "pinned": count.pinned}
+        rows.append(charts.Bar("in the prompt", parts, f"{count.injected + count.pinned}"))
+        bars = charts.bars(rows, colours, count.relevant)
+        panels.append(f'<div class="panel"><p class="panel-title">{escape(arm)}</p>{bars}</div>')
+    return charts.grid(panels, charts.areas(colours))
+
+
+def _shown(counts: Mapping[str, Counts], first: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the arms to show, and their causes, the most frequent first."""
+    known = [arm for arm in dict.fromkeys((*first, *FIRST, *counts)) if arm in counts]
+    # An arm that injects nothing has one bar, so it is shown only if there is room.
+    arms = sorted(known, key=lambda arm: "nothing" in counts[arm].causes)[:MOST_ARMS]
+    causes = list(dict.fromkeys(cause for arm in arms for cause in counts[arm].causes))
+    return arms, sorted(causes, key=lambda cause: -sum(counts[arm].causes.get(cause, 0) for arm in arms))
 
 
 def _finding(counts: Mapping[str, Counts], arms: list[str]) -> str:

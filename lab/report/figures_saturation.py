@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lab.report import charts
 from lab.report.style import COLOURS, MARKERS, SMALL, Words, colour_of, slide, styled
 from lab.sweep.draws import MODES
 from lab.sweep.saturation import REFERENCES, Point
@@ -17,6 +18,11 @@ TITLES = {
     "distractors": "irrelevant memories",
     "independent": "any memories",
 }
+PANELS = (
+    ("hit", "hit@6: a relevant memory"),
+    ("gold_nice", "GoldNice@6: relevant and nice"),
+    ("repeat", "repeat rate, last 6 turns"),
+)
 FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
 
 
@@ -37,13 +43,8 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
         source,
     )
     figure, grid = slide(2, 3, words)
-    panels = (
-        ("hit", "hit@6: a relevant memory"),
-        ("gold_nice", "GoldNice@6: relevant and nice"),
-        ("repeat", "repeat rate, last 6 turns"),
-    )
     for row, mode in enumerate(MODES):
-        for column, (field, title) in enumerate(panels):
+        for column, (field, title) in enumerate(PANELS):
             axes = grid[row][column]
             for arm in policies:
                 selected = [point for point in points if point.mode == mode and point.arm == arm]
@@ -69,6 +70,40 @@ def saturation_figure(points: Sequence[Point], source: str = "") -> Figure:
             if column == 0:
                 axes.set_ylabel(TITLES[mode], fontsize=SMALL)
     return figure
+
+
+def saturation_chart(points: Sequence[Point]) -> str:
+    """Return the same for the page: a legend and a panel for each measure and way of choosing."""
+    policies = list(dict.fromkeys(point.arm for point in points if point.share is not None))
+    references = [arm for arm in REFERENCES if any(point.arm == arm for point in points)]
+    dashes = {arm: "--" if arm == "hybrid" else ":" for arm in references}
+    x = charts.shares_axis("must_remember, share of all memories")
+    panels = []
+    for mode in MODES:
+        for field, title in PANELS:
+            series = []
+            for arm in policies:
+                selected = [point for point in points if point.mode == mode and point.arm == arm]
+                band = [(share, min(values), max(values)) for share, values in _by_share(selected, field).items()]
+                means = list(_means(selected, field).items())
+                series.append(charts.Series(arm, means, colour_of(arm), MARKERS.get(arm, "^"), band=band))
+            lines = [
+                (value, COLOURS[point.arm], dashes[point.arm])
+                for point in points
+                if point.arm in dashes and (value := getattr(point, field)) is not None
+            ]
+            name = f"{title}; of {TITLES[mode]}"
+            panels.append(charts.plot(series, x, charts.shares_axis(), name, dict.fromkeys(lines)))
+    return charts.grid(
+        panels,
+        charts.legend(
+            [
+                *((arm, colour_of(arm), MARKERS.get(arm, "^"), "-") for arm in policies),
+                *((arm, colour_of(arm), "", dashes[arm]) for arm in references),
+            ],
+            {"hybrid": "no tiers", "oracle": "only what is relevant"},
+        ),
+    )
 
 
 def _finding(points: Sequence[Point]) -> str:

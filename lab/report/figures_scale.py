@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.report import charts
 from lab.report.style import MARKERS, MIDDLE, SMALL, Words, colour_of, slide, styled
 from lab.sweep.scale import ScalePoint
 
@@ -28,9 +30,7 @@ class _Panel(NamedTuple):
 @styled
 def scale_figure(points: Sequence[ScalePoint], cutoff: int = 6, source: str = "") -> Figure:
     """Draw hits, clean hits, repeats and the median time of a turn against the number of added memories."""
-    arms = list(dict.fromkeys(point.arm for point in points))
-    rest = cycle(OTHERS)
-    markers = {arm: MARKERS.get(arm) or next(rest) for arm in arms}
+    markers = _markers(points)
     words = Words(
         _finding(points, cutoff),
         "Each conversation gets memories of other conversations as distractors; 0 is the conversation alone. Equal "
@@ -38,19 +38,64 @@ def scale_figure(points: Sequence[ScalePoint], cutoff: int = 6, source: str = ""
         source,
     )
     figure, grid = slide(2, 2, words)
-    panels = (
-        _Panel("hit", f"hit@{cutoff}: a relevant memory"),
-        _Panel("clean_hit", f"CleanHit@{cutoff}: and nothing misleading"),
-        _Panel("repeat", "repeat rate, last 6 turns"),
-        _Panel("p50", "time of a turn, median", "ms"),
-    )
-    for axes, panel in zip(grid.flat, panels, strict=True):
+    for axes, panel in zip(grid.flat, _panels(cutoff), strict=True):
         _draw(axes, points, panel, markers)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", fontsize=MIDDLE - 2)
     for axes in grid[1]:
         axes.set_xlabel("memories added to each conversation", fontsize=SMALL + 1)
     return figure
+
+
+def scale_chart(points: Sequence[ScalePoint], cutoff: int = 6) -> str:
+    """Return the same for the page; equal steps to the right and up (of times) are equal factors."""
+    markers = _markers(points)
+    sizes = sorted({point.memories for point in points})
+    least = next((size for size in sizes if size), 1)
+    places = {size: 0.0 if not size else 1 + log10(size / least) for size in sizes}
+    ticks = [(places[size], f"{size:,}") for size in sizes]
+    x = charts.Axis(0.0, max(places.values()) or 1.0, ticks, "memories added to each conversation")
+    panels = []
+    for panel in _panels(cutoff):
+        lines = {arm: _line(points, panel.field, arm) for arm in markers}
+        values = [value for line in lines.values() for value in line.values()]
+        if not values:
+            continue
+        y, logarithmic = charts.shares_axis(), panel.unit and min(values) > 0
+        if panel.unit:
+            y = _powers(values) if logarithmic else charts.nice_axis(0.0, max(values), panel.unit)
+        series = [
+            charts.Series(
+                arm,
+                [(places[size], log10(value) if logarithmic else value) for size, value in line.items()],
+                colour_of(arm),
+                markers[arm],
+            )
+            for arm, line in lines.items()
+            if line
+        ]
+        panels.append(charts.plot(series, x, y, panel.title + (f", {panel.unit}" if panel.unit else "")))
+    return charts.grid(panels, charts.legend((arm, colour_of(arm), mark, "-") for arm, mark in markers.items()))
+
+
+def _powers(values: Sequence[float]) -> charts.Axis:
+    """Return a logarithmic axis: positions are powers of ten."""
+    low, high = floor(log10(min(values))), ceil(log10(max(values)))
+    return charts.Axis(low, max(high, low + 1), [(power, f"{10.0**power:g}") for power in range(low, high + 1)])
+
+
+def _markers(points: Sequence[ScalePoint]) -> dict[str, str]:
+    rest = cycle(OTHERS)
+    return {arm: MARKERS.get(arm) or next(rest) for arm in dict.fromkeys(point.arm for point in points)}
+
+
+def _panels(cutoff: int) -> tuple[_Panel, ...]:
+    return (
+        _Panel("hit", f"hit@{cutoff}: a relevant memory"),
+        _Panel("clean_hit", f"CleanHit@{cutoff}: and nothing misleading"),
+        _Panel("repeat", "repeat rate, last 6 turns"),
+        _Panel("p50", "time of a turn, median", "ms"),
+    )
 
 
 def _draw(axes: Axes, points: Sequence[ScalePoint], panel: _Panel, markers: dict[str, str]) -> None:

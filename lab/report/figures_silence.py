@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lab.report import charts
 from lab.report.style import SMALL, SOFT, Words, slide, styled
 from lab.sweep.silence import Chosen, Point
 
@@ -37,8 +38,8 @@ def silence_figure(points: Sequence[Point], source: str = "", chosen: Sequence[C
     words = Words(
         _finding(points, chosen),
         "False recall against hits as the threshold rises, from the upper right (never silent) to the lower left "
-        f"(always silent). Down and to the right is better; grey: at most {LOSS:g} of the hit rate lost. All "
-        f"conversations are in every curve, so its best point looks better than a threshold is on others.{more}",
+        f"(always silent). Down and to the right is better; grey: at most {100 * LOSS:g} points of the hit rate lost. "
+        f"All conversations are in every curve, so its best point looks better than a threshold is on others.{more}",
         source,
     )
     columns = min(3, len(shown))
@@ -56,6 +57,23 @@ def silence_figure(points: Sequence[Point], source: str = "", chosen: Sequence[C
     handles, labels = grid.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", fontsize=SMALL, title="signal")
     return figure
+
+
+def silence_chart(points: Sequence[Point]) -> str:
+    """Return the same for the page."""
+    panels = []
+    for part in list(dict.fromkeys(_part(point) for point in points))[:MOST_PANELS]:
+        of_part = [point for point in points if _part(point) == part]
+        before = next(point.hit for point in of_part if point.threshold == 0.0)
+        series = []
+        for signal, (colour, dash, marker) in SIGNS.items():
+            curve = [(point.hit, point.false_recall) for point in of_part if point.signal == signal]
+            every = max(1, len(curve) // 8)
+            series.append(charts.Series(signal, curve, colour, marker, dash, every=every, step=True))
+        x = charts.nice_axis(0.0, before or 1.0, "hit rate", share=True)
+        y = charts.shares_axis("FalseRecall")
+        panels.append(charts.plot(series, x, y, ", ".join(part), shade=(before - LOSS, before)))
+    return charts.grid(panels, charts.legend((signal, *sign[::2], sign[1]) for signal, sign in SIGNS.items()))
 
 
 def _panel(axes: Axes, points: Sequence[Point]) -> None:
@@ -88,15 +106,15 @@ def _finding(points: Sequence[Point], chosen: Sequence[Chosen]) -> str:
     kept = [point for point in first if start.hit - point.hit <= LOSS + 1e-9]
     best = min(kept, key=lambda point: (point.false_recall, point.threshold))
     finding = (
-        f"Chosen on all probes to lose at most {LOSS:g} of the hit rate, a threshold lowers FalseRecall from "
-        f"{start.false_recall:.2f} to {best.false_recall:.2f} (signal {best.signal})"
+        f"Chosen on all probes to lose at most {100 * LOSS:g} points of the hit rate, a threshold lowers FalseRecall "
+        f"from {start.false_recall:.0%} to {best.false_recall:.0%} (signal {best.signal})"
     )
     for row in chosen:
         if (_part(row), row.signal, row.rule) == (_part(best), best.signal, "loss"):
             lost = row.hit[0] - row.hit[1]
             finding += (
-                f"; chosen on one half, on the other: to {row.false_recall[1]:.2f}, "
-                f"{f'losing {lost:.3f}' if lost > 0 else 'losing nothing'}"
+                f"; chosen on one half, on the other: to {row.false_recall[1]:.0%}, "
+                f"{f'losing {100 * lost:.1f} points' if lost > 0 else 'losing nothing'}"
             )
     return finding
 

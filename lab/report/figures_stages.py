@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lab.formatting import milliseconds
+from lab.report import charts
 from lab.report.figures_latency import REST, STAGES
 from lab.report.style import MIDDLE, MOST_NAMES, Words, of_all, slide, styled
 
@@ -62,3 +63,19 @@ def turn_figure(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, st
             loc="lower left", bbox_to_anchor=(0, 1), ncols=5, fontsize=MIDDLE - 2, handlelength=1.0, columnspacing=1.0
         )
     return figure
+
+
+def turn_chart(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, str]) -> str:
+    """Return the same for the page."""
+    shown = dict(list(means.items())[:MOST_NAMES])
+    present = {stage for by_stage in shown.values() for stage in by_stage}
+    colours = {stage: colour for stage, colour in STAGES.items() if stage in present}
+    others = sorted(present - set(colours))
+    rows = []
+    for arm, by_stage in shown.items():
+        parts = {stage: by_stage[stage] for stage in colours if stage in by_stage}
+        rest = sum(by_stage[stage] for stage in others if stage in by_stage)
+        rows.append(charts.Bar(arm, parts | ({"others": rest} if rest else {}), notes.get(arm, "")))
+    colours |= {"others": REST} if others else {}
+    most = max((sum(row.parts.values()) for row in rows), default=1.0)
+    return charts.areas(colours) + charts.bars(rows, colours, most)

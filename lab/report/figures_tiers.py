@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lab.report import charts
 from lab.report.style import INKS, MIDDLE, MOST_NAMES, TIERS, Words, of_all, slide, styled
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def composition_figure(shares: Mapping[str, Mapping[str, float]], source: str = 
     return figure
 
 
+def composition_chart(shares: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the same for the page."""
+    rows = [charts.Bar(arm, values) for arm, values in shares.items() if sum(values.values())][:MOST_NAMES]
+    return charts.areas(TIERS) + charts.bars(rows, TIERS, 1.0, INKS)
+
+
 @styled
 def tiers_figure(shares: Mapping[str, Sequence[Mapping[str, float]]], source: str = "") -> Figure:
     """Draw the share of each label from the first recall turns to the last, one panel per arm."""
@@ -85,6 +92,16 @@ def tiers_figure(shares: Mapping[str, Sequence[Mapping[str, float]]], source: st
         axes.grid(visible=False)
     row[0].set_ylabel(SHARE)
     return figure
+
+
+def tiers_chart(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Return the same for the page."""
+    axis = charts.shares_axis(SHARE)
+    panels = [
+        charts.columns(arm, parts, TIERS, "from the first recall turn to the last", axis)
+        for arm, parts in shares.items()
+    ]
+    return charts.grid(panels, charts.areas(TIERS))
 
 
 def _changes(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.formatting import counted
+from lab.report import charts
 from lab.report.style import MIDDLE, SLIDE, TIERS, Words, slide, styled
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def timeline_figure(
     # The height of a row in points, and never too thin to be visible.
     thick = min(11.0, max(1.2, 0.62 * 0.72 * SLIDE[1] * 72 / max(1, height)))
     for axes, (arm, turns) in zip(row, selections.items(), strict=True):
-        order = {key: index for index, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
+        order = _order(turns)
         for tier, colour in TIERS.items():
             spans = [
                 (*span, order[key]) for key in order if labels[arm].get(key) == tier for span in _spans(turns, key)
@@ -65,6 +66,39 @@ def timeline_figure(
             axis.set_major_locator(MaxNLocator(integer=True))
     row[0].set_ylabel("memory, by first appearance")
     return figure
+
+
+def timeline_chart(selections: Mapping[str, Turns], labels: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the same for the page."""
+    orders = {arm: _order(turns) for arm, turns in selections.items()}
+    height = max(map(len, orders.values()), default=1) or 1
+    thick = min(8.0, max(1.6, 0.7 * charts.HEIGHT / height))
+    y = charts.nice_axis(0, height, "memory, by first appearance")
+    panels = []
+    for arm, turns in selections.items():
+        order = orders[arm]
+        stripes = [
+            charts.Stripes(
+                tier,
+                [
+                    (begin - 0.42, end + 0.42, order[key] + 0.5)
+                    for key in order
+                    if labels[arm].get(key) == tier
+                    for begin, end in _spans(turns, key)
+                ],
+                colour,
+                thick,
+            )
+            for tier, colour in TIERS.items()
+        ]
+        x = charts.nice_axis(0, max(len(turns), 1), "recall turn")
+        panels.append(charts.plot([one for one in stripes if one.spans], x, y, f"{arm}: {_memories(len(order))}"))
+    return charts.grid(panels, charts.areas(TIERS))
+
+
+def _order(turns: Turns) -> dict[str, int]:
+    """Return the row of each memory: its place in the order of first appearance."""
+    return {key: index for index, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
 
 
 def _spans(turns: Turns, key: str) -> Iterator[tuple[int, int]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING
 
 from lab.formatting import counted
+from lab.report import charts
 from lab.report.style import MOST_NAMES, SOFT, Words, colour_of, name_at_right, slide, styled
 
 if TYPE_CHECKING:
@@ -55,6 +56,42 @@ def pareto_figure(measures: Means, cutoff: int = 6, source: str = "") -> Figure:
             zorder=1,
         )
     return figure
+
+
+def tradeoff_chart(measures: Means, cutoff: int = 6) -> str:
+    """Return hit rate against repeat rate for the page."""
+    points = tradeoff_points(measures, cutoff)
+    return _points_chart(points, charts.shares_axis("repeat rate (lower is better)"), cutoff, "{:.0%} repeats")
+
+
+def pareto_chart(measures: Means, cutoff: int = 6) -> str:
+    """Return hit rate against injected tokens for the page, with a line through the Pareto front."""
+    points = tradeoff_points(measures, cutoff, "InjectedTokens")
+    costs = [cost for _, cost in points.values()]
+    x = charts.nice_axis(0.0, max(costs, default=1.0), "tokens injected per turn, mean (lower is better)")
+    front = [points[arm][::-1] for arm in front_of(points)]
+    return _points_chart(points, x, cutoff, "{:.0f} tokens", front)
+
+
+def _points_chart(
+    points: Mapping[str, tuple[float, float]],
+    x: charts.Axis,
+    cutoff: int,
+    text: str,
+    front: Sequence[charts.Point] = (),
+) -> str:
+    markers = dict(zip(points, cycle("osD^v<>PX"), strict=False))
+    series = [charts.Series("front", front, SOFT, dash="--")] if front else []
+    series += [
+        charts.Series(arm, [(cost, hit)], colour_of(arm), markers[arm], None) for arm, (hit, cost) in points.items()
+    ]
+    order = sorted(points, key=lambda arm: (-points[arm][0], points[arm][1]))
+    names = charts.legend(
+        ((arm, colour_of(arm), markers[arm], None) for arm in order),
+        {arm: f"{points[arm][0]:.0%} hits, {text.format(points[arm][1])}" for arm in order},
+    )
+    panel = charts.plot(series, x, charts.shares_axis(f"hits@{cutoff} (higher is better)"))
+    return f'<div class="beside">{panel}{names}</div>'
 
 
 def tradeoff_points(measures: Means, cutoff: int = 6, cost: str = "RepeatRate") -> dict[str, tuple[float, float]]:

@@ -31,8 +31,12 @@ def write_pages(nightly_run: NightlyRun) -> list[Path]:
     trial = trial_line(nightly_run.trial)
     model = {
         "title": f"Nightly run of {nightly_run.date}: {nightly_run.status}" + (f" ({trial})" if trial else ""),
-        "sentence": f"{_summary(nightly_run)} Requirement: {nightly_run.about}",
-        "facts": {"plan": nightly_run.plan, "commit": nightly_run.commit or "no repository"},
+        "sentence": _summary(nightly_run),
+        "facts": {
+            "plan": nightly_run.plan,
+            "the plan requires": nightly_run.about,
+            "commit": nightly_run.commit or "no repository",
+        },
         "approve": nightly_run.approve_all,
         "sets": [_set(result) for result in nightly_run.sets],
     }

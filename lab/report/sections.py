@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.compare.paired import Comparison
+from lab.compare.paired import Comparison, Difference, Slice
 from lab.errors import UnusableInput
-from lab.formatting import milliseconds, number
-from lab.gate.outputs import by_status, clauses, deciding_first, headline, passing, reason, rollback
+from lab.formatting import counted, milliseconds, p_value
+from lab.gate.line import Line
+from lab.gate.measures import CLAIMS
+from lab.gate.outputs import by_status, clauses, deciding_first, headline, rollback
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
 from lab.latency.quantiles import Quantile, least_n
 from lab.latency.turns import Stage
-from lab.measures.catalogue import direction, entry_of
-from lab.report.comparison import SLICED, sliced
+from lab.measures.catalogue import direction, entry_of, widest
+from lab.report.comparison import reading
+from lab.report.opening import in_percent
+from lab.report.units import NO_BREAK, change_of, is_share, mean_of, percent, span_of
 from lab.runs.directory import RunDirectory
 
 # Measures of safety checks and harms; the other measures are in the table of the arms. The first are cut at the number
@@ -25,6 +29,12 @@ CONTRACT = (
     *("BackboneDuplication", "BudgetEvictions", "FalseRecall", "FalseItems", "Leaks", "EchoShare"),
 )
 MOST_LINES, MOST_SLICES = 40, 30
+RULE = ("status", "rule", "candidate", "reference or limit", "difference", "interval", "what follows")
+COMPARED = (
+    *("measure", "reading", "baseline", "candidate", "difference", "95 % interval", "p"),
+    *("up/same/down", "deff", "MDE"),
+)
+SLICED = ("slice", "n", "baseline", "difference", "95 % interval", "MDE")
 
 
 class Table(NamedTuple):
@@ -59,34 +69,73 @@ def verdict_model(run: RunDirectory) -> tuple[dict[str, Any] | None, str | None]
 
 def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
     order = deciding_first(verdict.lines)
-    rows = [
-        [line.status if line.critical else f"({line.status})", line.name, reason(line)] for line in order[:MOST_LINES]
-    ]
+    open_rules = [line for line in order if line.critical and line.status not in ("pass", "skipped")]
+    others = [line for line in order if line not in open_rules]
     return {
+        "of": verdict,
         "status": verdict.status,
         "headline": headline(verdict),
-        "clauses": [f"{clause[0].upper()}{clause[1:]}." for clause in clauses(verdict)],
-        "passing": passing(verdict),
+        "clauses": [f"{clause[0].upper()}{clause[1:]}." for clause in map(in_percent, clauses(verdict))],
         "rollback": rollback(verdict),
         "by_status": by_status(verdict.lines),
         "has_slices": any(line.kind == "slice" for line in verdict.lines),
-        "rules": Table("Rules", ("status", "rule", "why"), rows, max(0, len(order) - MOST_LINES), "verdict.json"),
+        "rules": _rules("Rules that did not pass", open_rules),
+        "others": _rules("Other rules", others),
     }
+
+
+def rule_row(line: Line) -> list[str]:
+    """Return the cells under :data:`RULE`; a status in brackets is that of an advisory rule."""
+    measure = line.measure
+    interval = "–"
+    if line.low is not None and line.difference is not None:
+        interval = f"{span_of(measure, line.low, line.high)} ({100 * (line.confidence or 0.9):g}{NO_BREAK}%)"
+    return [
+        line.status if line.critical else f"({line.status})",
+        line.name,
+        mean_of(measure, line.candidate),
+        mean_of(measure, line.baseline) if line.baseline is not None else line.limit or "–",
+        change_of(measure, line.difference),
+        interval,
+        conclusion(line),
+    ]
+
+
+def conclusion(line: Line) -> str:
+    """Return what follows for a rule from its numbers, in the units of the page, and what would settle it."""
+    settles = f" To settle it: {line.settles.replace('`', '')}." if line.settles else ""
+    if line.low is None or line.difference is None or line.threshold is None:
+        why = line.reason.removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ")
+        return f"{in_percent(why.replace('`', ''))}.{settles}"
+    amount = change_of(line.measure, line.threshold, unit=is_share(line.measure)).lstrip("+")
+    by = f" by more than {amount}" if line.threshold else ""
+    if line.kind in CLAIMS:
+        said = {"pass": "shown to be better", "fail": "shown not to be better"}.get(
+            line.status, "not shown to be better"
+        )
+    else:
+        said = {"pass": "shown not to be worse", "fail": "shown to be worse"}.get(line.status, "may be worse")
+    return f"{said}{by}, over {counted(line.conversations or 0, 'conversation')}.{settles}"
+
+
+def _rules(name: str, lines: Sequence[Line]) -> Table:
+    rows = [rule_row(line) for line in lines[:MOST_LINES]]
+    return Table(name, RULE, rows, max(0, len(lines) - MOST_LINES), "verdict.json")
 
 
 def contract_table(arms: Mapping[str, Any], cutoff: int) -> Table:
     """Return safety checks and harms by arm; a harm that never occurred is shown with its upper 95 % bound."""
     measures = (*(f"{name}@{cutoff}" for name in CUT_HARMS), *CONTRACT)
     names = [name for name in measures if any(means["measures"].get(name) is not None for means in arms.values())]
-    rows = [[arm, *(_kept(means, name) for name in names)] for arm, means in arms.items()] if names else []
+    rows = [[arm, *(_harm(means, name) for name in names)] for arm, means in arms.items()] if names else []
     return Table("Safety checks and harms of every arm", ("arm", *names), rows)
 
 
-def _kept(arm: Mapping[str, Any], name: str) -> str:
+def _harm(arm: Mapping[str, Any], name: str) -> str:
     value, unseen = arm["measures"].get(name), arm["unseen"].get(name)
     if value is None:
         return "–"
-    return f"0 (≤ {unseen['at_most']:.2%})" if unseen else f"{value:.4f}"
+    return f"0 (≤{NO_BREAK}{percent(unseen['at_most'], 2)})" if unseen else mean_of(name, value)
 
 
 def meanings(names: Sequence[str]) -> dict[str, str]:
@@ -111,7 +160,7 @@ def slice_tables(
         for measure in dict.fromkeys(part.difference.measure for part in comparison.slices):
             parts = [part for part in comparison.slices if part.difference.measure == measure]
             command = f"lab compare DIR --baseline {comparison.baseline} --candidate {comparison.candidate} --json"
-            rows = [sliced(part) for part in parts[:MOST_SLICES]]
+            rows = [_sliced(part) for part in parts[:MOST_SLICES]]
             left_out = max(0, len(parts) - MOST_SLICES)
             tables.append(Table(f"{measure}: differences, worst first", SLICED, rows, left_out, command))
     shown = [(f"Success@{cutoff}", name, values) for name, values in slices.items()]
@@ -124,13 +173,55 @@ def slice_tables(
             [
                 value,
                 str(means[arms[0]]["n"]),
-                *(number(means[arm]["measures"].get(hit)) for arm in arms),
+                *(mean_of(hit, means[arm]["measures"].get(hit)) for arm in arms),
             ]
             for value, means in list(values.items())[:MOST_SLICES]
         ]
         more = max(0, len(values) - MOST_SLICES)
         tables.append(Table(f"{hit} by {name}", (name, "n", *arms), rows, more, "lab score DIR --slices"))
     return tables
+
+
+def _sliced(part: Slice) -> list[str]:
+    measure, estimate = part.difference.measure, part.difference.estimate
+    return [
+        f"{part.name} = {part.value}",
+        str(part.difference.n),
+        mean_of(measure, part.difference.baseline),
+        change_of(measure, estimate.mean),
+        span_of(measure, estimate.low, estimate.high),
+        detectable(part.difference),
+    ]
+
+
+def compared_table(comparison: Comparison, differences: Sequence[Difference]) -> Table:
+    """Return the differences of two arms in the units of the page."""
+    rows = [_compared(difference, comparison.family) for difference in differences]
+    return Table(f"{comparison.candidate} minus {comparison.baseline}", COMPARED, rows)
+
+
+def _compared(difference: Difference, family: int) -> list[str]:
+    measure, estimate = difference.measure, difference.estimate
+    return [
+        measure,
+        reading(difference, family).partition("; MDE")[0],
+        mean_of(measure, difference.baseline),
+        mean_of(measure, difference.candidate),
+        change_of(measure, estimate.mean),
+        span_of(measure, estimate.low, estimate.high),
+        p_value(difference.p) if difference.p_holm is None else p_value(difference.p_holm),
+        f"{difference.wins}/{difference.ties}/{difference.losses}",
+        "–" if estimate.design_effect is None else f"{estimate.design_effect:.2f}",
+        detectable(difference),
+    ]
+
+
+def detectable(difference: Difference) -> str:
+    """Return the minimum detectable effect, without a sign: "none" if no difference can be so large."""
+    effect, most = difference.estimate.detectable, widest(difference.measure)
+    if not effect:
+        return "–"
+    return "none" if most is not None and effect > most else change_of(difference.measure, effect).lstrip("+")
 
 
 def stage_table(stages: Sequence[Stage]) -> Table | None:

@@ -18,7 +18,7 @@ from lab.set_registry import DEMO, shipped
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[2]
-STEPS = ["replay", "scores", "saturation", "report"]
+STEPS = ["replay", "scores", "saturation", "gate", "report"]
 
 
 def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_demo_json_has_scores_comparison_and_seconds(lab: Lab, tmp_path: Path) -
     done = lab("demo", "--out", "demo", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert list(found) == ["run", "trial", "scores", "comparison", "files", "seconds"]
+    assert list(found) == ["run", "trial", "scores", "comparison", "verdict", "files", "seconds"]
     assert (found["trial"], found["comparison"]["trial"]) == ([], [])
     assert {one["n"] for one in found["scores"]["arms"].values()} == {264}
     hits = {arm: one["measures"]["Success@6"] for arm, one in found["scores"]["arms"].items()}
@@ -88,9 +88,14 @@ def test_demo_prints_times_and_next_commands_in_80_columns(demo: Callable[..., t
     code, out, err = demo()
     assert code == 0, err
     heard = [line for line in err.splitlines() if line.startswith("step ")]
-    expected = [f"step {number} of 4, {name}{end}" for number, name in enumerate(STEPS, 1) for end in ("", ": n s")]
+    expected = [f"step {number} of 5, {name}{end}" for number, name in enumerate(STEPS, 1) for end in ("", ": n s")]
     assert [re.sub(r"\d+ s$", "n s", line) for line in heard] == expected
-    assert re.search(r"^Took \d+ s: replay \d+ s, scores \d+ s, saturation \d+ s, report \d+ s\.$", out, re.MULTILINE)
+    assert re.search(
+        r"^Took \d+ s: replay \d+ s, scores \d+ s, saturation \d+ s, gate \d+ s, report \d+ s\.$", out, re.MULTILINE
+    )
+    # The demo ends with the gate; two conversations are too few for it.
+    assert "INCONCLUSIVE (policy rollout): " in out
+    assert "the policy requires at least 8" in " ".join(out.split())
     following = out[out.index("Next:\n") :].splitlines()[1:]
     assert following[0] == "  open reports/demo/report.html"
     explain = shlex.split(following[1])

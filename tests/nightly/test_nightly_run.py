@@ -188,7 +188,7 @@ def test_nightly_files_report_the_result(approved: NightlyPlan) -> None:
     assert "://" not in page
     twin = (folder / "nightly.md").read_text("utf-8")
     assert "| small | pass | 0 of" in twin
-    assert "Requirement: &lt;b&gt;As it was&lt;/b&gt; &amp; no other.**" in twin
+    assert "* the plan requires: &lt;b&gt;As it was&lt;/b&gt; &amp; no other." in twin
     assert "<b>" not in twin
     told = json.loads((folder / "nightly.json").read_text("utf-8"))
     assert (told["schema"], told["status"], told["date"], [one["name"] for one in told["sets"]]) == (

@@ -202,9 +202,13 @@ def test_figures_are_slides_with_a_finding(name: str) -> None:
 )
 def test_forest_figure_title_states_the_result(some: list[Difference], said: str) -> None:
     assert words_of(forest_figure(some, "base", "cand")).title == said
-    beyond = ("Forbidden@6", "StaleRecall")
-    harmed = words_of(forest_figure(some, "base", "cand", beyond=beyond)).title
-    assert harmed == f"{said}; but worse in Forbidden@6 and StaleRecall (not primary)"
+    beyond = [_difference(name, 0.2, 0.1, 0.3) for name in ("Forbidden@6", "StaleRecall")]
+    harmed = forest_figure(some, "base", "cand", beyond=beyond)
+    assert words_of(harmed).title == f"{said}; but worse in Forbidden@6 and StaleRecall (not primary)"
+    # Every measure that the title names has its mark.
+    drawn = " ".join(label.get_text() for label in harmed.axes[0].get_yticklabels())
+    assert "Forbidden@6" in drawn
+    assert "StaleRecall" in drawn
 
 
 def test_slices_figure_title_names_the_worst_slice() -> None:

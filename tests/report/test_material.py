@@ -109,7 +109,7 @@ def test_contract_table_bounds_harms_never_seen(run: RunDirectory) -> None:
     table = sections.contract_table(arms, run.cutoff)
     by_arm = {row[0]: dict(zip(table.headers[1:], row[1:], strict=True)) for row in table.rows}
     bound = arms["none"]["unseen"]["AnyWrongScope"]["at_most"]
-    assert by_arm["none"]["AnyWrongScope"] == f"0 (≤ {bound:.2%})"
+    assert by_arm["none"]["AnyWrongScope"] == f"0 (≤\u00a0{100 * bound:.2f}\u00a0%)"
     assert by_arm["none"]["Future"] == "–"
-    assert by_arm["tier_first_v1"]["Future"] == "0.0000"
+    assert by_arm["tier_first_v1"]["Future"] == "0.0\u00a0%"
     assert set(sections.meanings(table.headers)) == set(table.headers[1:])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -24,12 +26,14 @@ from lab.gate.verdict import judge
 from lab.measures.score import score_run, summarise
 from lab.replay.command import replay_command
 from lab.replay.explain import explain
-from lab.report.build import build_report, sentence
+from lab.report.build import build_report
 from lab.report.comparison import notes, shown
 from lab.report.drawings import FIGURES
 from lab.report.explanation import explanation_text
 from lab.report.flipped import flipped
+from lab.report.lead import sentence
 from lab.report.sections import contract_table, verdict_model
+from lab.report.units import mean_of, unbroken
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.sweep.draws import MODES, SHARES
@@ -111,25 +115,27 @@ def test_build_report_writes_every_figure(hostile: RunDirectory) -> None:
 def test_report_page_loads_nothing(html: str) -> None:
     page = Page(html)
     assert page.tags.isdisjoint(
-        {"script", "link", "img", "image", "iframe", "object", "embed", "base", "form", "video", "foreignobject"}
+        {"link", "img", "image", "iframe", "object", "embed", "base", "form", "video", "foreignobject"}
     )
     loads = [
         (tag, name, value) for tag, name, value in page.attributes if name in LOADING and not value.startswith("#")
     ]
-    # Links to the slides are allowed, because they load nothing.
-    assert [one for one in loads if (one[0], one[1]) != ("a", "href") or not one[2].startswith("figures/")] == []
+    # Links to the slides and to the viewer are allowed, because they load nothing.
+    known = ("figures/", "http://127.0.0.1:8642/turn?")
+    assert [one for one in loads if (one[0], one[1]) != ("a", "href") or not one[2].startswith(known)] == []
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     assert "@import" not in html
     assert set(re.findall(r"url\((.)", html)) <= {"#"}
     assert len(html.encode()) < 2_000_000
 
 
-def test_report_page_forbids_loading_and_scripts(html: str) -> None:
+def test_report_page_forbids_loading_and_all_scripts_but_its_own(html: str) -> None:
     policies = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', html)
     assert len(policies) == 1
     directives = dict(part.strip().split(" ", 1) for part in policies[0].split(";"))
     assert directives["default-src"] == "'none'"
-    assert "script-src" not in directives
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert directives["script-src"] == f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
     assert (directives["base-uri"], directives["form-action"]) == ("'none'", "'none'")
     # A policy applies only to what follows it.
     assert html.index("Content-Security-Policy") < html.index("<style")
@@ -142,7 +148,7 @@ def test_report_page_is_well_formed(html: str) -> None:
 
 def test_report_escapes_names_of_recordings(html: str) -> None:
     assert SCRIPT not in html
-    assert "<script" not in html.lower()
+    assert html.lower().count("<script") == 1
     page = Page(html)
     words = [" ".join(data.split()) for data in page.words]
     # As values of the slices topic, category and conversation.
@@ -177,7 +183,8 @@ def test_build_report_twice_gives_equal_bytes(
 def test_report_json_holds_scores_and_comparison(hostile: RunDirectory) -> None:
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
     summary = summarise(score_run(hostile), read_gold(hostile), hostile.arms)
-    assert list(data) == ["title", "facts", "arms", "columns", "table", "comparison", "slices"]
+    assert list(data) == ["title", "with_text", "facts", "arms", "columns", "table", "comparison", "slices"]
+    assert data["with_text"] is False
     assert data["arms"] == ["tier_first_v1", "tier_quota_v1"]
     assert data["comparison"] == json.loads(
         json.dumps(compare_arms(hostile, "tier_first_v1", "tier_quota_v1").as_json())
@@ -198,8 +205,7 @@ def test_report_markdown_has_the_numbers_of_the_json(hostile: RunDirectory) -> N
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
     rows = [line for line in text.splitlines() if line.startswith("| tier\\_")][: len(data["table"])]
     assert [line.replace("\\", "") for line in rows] == [
-        f"| {arm} | " + " | ".join(f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}" for value in values) + " |"
-        for arm, *values in data["table"]
+        f"| {arm} | " + " | ".join(map(mean_of, data["columns"], values)) + " |" for arm, *values in data["table"]
     ]
     head = text[text.index("| arm |") :].splitlines()
     assert head[0].count("|") == head[1].count("|") == head[2].count("|")
@@ -268,7 +274,7 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     assert model is not None
     assert stale is None
     assert model["headline"] == headline(verdict)
-    assert len(model["rules"].rows) == len(verdict.lines)
+    assert len(model["rules"].rows) + len(model["others"].rows) == len(verdict.lines)
     # Failing advisory rules are shown with the verdict.
     harm = Line("limit", "Forbidden@6", FAIL, False, "why")
     sliced = Line("slice", "Success@6", PASS, False, "why", slice="type=todo")
@@ -276,7 +282,7 @@ def test_report_shows_the_verdict_and_refuses_an_invalid_one(
     write_atomically(run.path / "verdict.json", dump_json(changed.as_json()))
     build_report(run)
     html = (run.path / "report.html").read_text("utf-8")
-    assert "<p>Passing would mean: It does no harm.</p>" in html
+    assert "It does no harm." not in html
     assert "The policy has slice rules of its own, which are tested" in html
     for page in ("report.html", "report.md"):
         text = (run.path / page).read_text("utf-8")
@@ -292,7 +298,7 @@ def test_contract_table_has_misleading_memories_and_clean_hits() -> None:
     means = {"measures": {"Forbidden@6": 0.441, "CleanHit@6": 0.447, "Future": 0.0}, "unseen": {}}
     table = contract_table({"tier_quota_v1": means}, 6)
     assert table.headers == ("arm", "Forbidden@6", "CleanHit@6", "Future")
-    assert table.rows == [["tier_quota_v1", "0.4410", "0.4470", "0.0000"]]
+    assert table.rows == [["tier_quota_v1", "44.1\u00a0%", "44.7\u00a0%", "0.0\u00a0%"]]
     assert contract_table({"tier_quota_v1": means}, 4).headers == ("arm", "Future")
 
 
@@ -320,9 +326,9 @@ def test_report_of_one_arm_has_no_comparison(make_run: MakeRun) -> None:
         f"{means['Success@6']:.0%} of the probes; "
     )
     page = (run.path / "report.html").read_text("utf-8")
-    assert said in page
-    assert f"{means['RepeatRate']:.0%} of the injected items are repeats." in page
-    assert "against" not in page[page.index('class="lead"') : page.index("</header>")]
+    assert unbroken(said) in page
+    assert unbroken(f"{means['RepeatRate']:.0%} of the injected items are repeats.") in page
+    assert "against" not in page[page.index("<h1>") : page.index("</header>")]
     assert not (run.path / "figures" / "forest.svg").exists()
 
 

@@ -29,5 +29,6 @@ MEASURE = TurnMeasure(
         "where there are none."
     ),
     missing=1.0,
+    sentence="{candidate:.0%} of the visible hard rules are in the prompt, against {baseline:.0%}",
     order=70,
 )

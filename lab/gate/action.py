@@ -1,0 +1,195 @@
+"""The one thing to do next, and why: what a page or a message says beside the word of a verdict.
+
+Both follow from the lines of the verdict alone. What a policy hopes for (``about``) is never said here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import join
+from typing import NamedTuple
+
+from lab.formatting import counted
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.outputs import finding, rollback
+from lab.gate.policy import DIFFERENCES
+from lab.gate.verdict import Verdict
+from lab.replay.command import portable, replay_command
+
+# Findings, and names of rules, in one sentence.
+MOST_FINDINGS, MOST_NAMES = 2, 4
+_COMMAND = re.compile(r"`(lab [^`]+)`")
+_ASIDE = re.compile(r" \(`[^)]*\)")
+_ADD = re.compile(r"\badd (--[a-z-]+ [A-Z0-9]+)")
+_MORE = re.compile(r"(\d+) more conversation")
+# Hard rules to sample per conversation where a rule needs some and the recording has none.
+HARD_RULES = "3"
+# Its reasons name this command without its arguments.
+POOL = "lab golden pool"
+
+
+class Action(NamedTuple):
+    """What to do, as a sentence, and the command that does it, if there is one."""
+
+    sentence: str
+    command: str | None = None
+
+
+def why(verdict: Verdict) -> str:
+    """Return in one clause, without a full stop, what the verdict follows from."""
+    critical = [line for line in verdict.lines if line.critical and line.status != SKIPPED]
+    deciding = [line for line in critical if line.status == verdict.status]
+    if not deciding:
+        return "no critical rule was evaluated"
+    if verdict.status == FAIL:
+        more = len(deciding) - MOST_FINDINGS
+        parts = [finding(line) for line in deciding[:MOST_FINDINGS]]
+        return "; ".join([*parts, *([f"and {counted(more, 'more rule')} {FAIL}"] if more > 0 else [])])
+    if verdict.status == PASS:
+        return _holds(deciding)
+    group, cause = _largest(deciding)
+    what = "open" if verdict.status == INCONCLUSIVE else "not measured"
+    share = f"{len(group)} of {counted(len(critical), 'critical rule')}"
+    return f"{share} {'is' if len(group) == 1 else 'are'} {what}: {cause}"
+
+
+def _holds(lines: Sequence[Line]) -> str:
+    """Return what the passing rules show, by kind."""
+    by_kind = {
+        "better in": [line for line in lines if line.kind == "improve"],
+        "shown to be no worse in": [line for line in lines if line.kind == "guard"],
+        "within the limits of": [line for line in lines if line.kind in ("limit", "receipts", "latency")],
+        "unchanged in": [line for line in lines if line.kind == "exact"],
+    }
+    shown = [f"{words} {_names(group)}" for words, group in by_kind.items() if group]
+    every = "the only critical rule holds" if len(lines) == 1 else f"all {len(lines)} critical rules hold"
+    return f"{every}: {'; '.join(shown)}" if shown else every
+
+
+def _names(lines: Sequence[Line]) -> str:
+    names = [f"{line.measure}{f' against {line.against}' if line.against else ''}" for line in lines]
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _largest(lines: Sequence[Line]) -> tuple[list[Line], str]:
+    """Return the largest group of rules with one cause, and that cause."""
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(_cause(line), []).append(line)
+    cause, group = max(groups.items(), key=lambda entry: len(entry[1]))
+    undecided = {
+        "worse": "may be worse than the policy allows",
+        "better": "not shown to be better",
+    }
+    return group, f"{_names(group)} {undecided[cause]}" if cause in undecided else cause
+
+
+def _cause(line: Line) -> str:
+    """Return why a rule is undecided, without the rule's name and without what would settle it."""
+    if line.low is not None and line.difference is not None:
+        return "better" if line.kind == "improve" else "worse"
+    cause = line.reason.removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ").partition("; add ")[0]
+    return _ASIDE.sub("", cause.removeprefix("not measured; "))
+
+
+def action_of(
+    verdict: Verdict, asked: Mapping[str, object] | None = None, turn: str | None = None, folder: str = "DIR"
+) -> Action:
+    """Return what to do after a verdict.
+
+    ``asked`` are the arguments of the run (:func:`lab.replay.command.arguments`), ``turn`` is one at which the first
+    failing rule became worse. Commands name the run ``folder`` and no path of this machine.
+    """
+    if verdict.status == PASS:
+        return _after_pass(verdict, folder)
+    if (back := rollback(verdict)) is not None:
+        return Action(back if back.endswith(".") else f"{back}.", _command_of(verdict, folder))
+    if verdict.status == FAIL:
+        keep = (
+            f"Keep {verdict.baseline}." if verdict.baseline and not verdict.against else "Do not roll this change out."
+        )
+        failing = [line for line in verdict.lines if line.critical and line.status == FAIL]
+        if failing and all(line.against for line in failing):
+            keep = f"Do not roll {verdict.candidate} out: {failing[0].against} is better."
+        if turn and verdict.candidate:
+            seen = join(["lab", "explain", folder, turn, "--arm", verdict.candidate, "--with-text"])
+            return Action(f"{keep} Then look at a turn that became worse.", seen)
+        return _turns_of(keep, verdict, failing, folder)
+    if verdict.status == INCONCLUSIVE:
+        return _after_inconclusive(verdict, asked, folder)
+    return Action("Give the gate what it lacks.", _command_of(verdict, folder))
+
+
+def _turns_of(keep: str, verdict: Verdict, failing: Sequence[Line], folder: str) -> Action:
+    """Return how to see the turns at which a failing rule became worse, or what changed since another run."""
+    is_shown = any(line.kind in DIFFERENCES and line.slice is None for line in failing)
+    if not is_shown or not verdict.candidate or not verdict.baseline:
+        return Action(f"{keep} Then look at the rules that fail.", _judge(verdict, folder))
+    if verdict.against:
+        arms = ["--baseline", f"DIR2:{verdict.candidate}", "--candidate", verdict.candidate, "--all"]
+        return Action(f"{keep} Then look at what changed.", join(["lab", "compare", folder, *arms]))
+    arms = ["--baseline", verdict.baseline, "--candidate", verdict.candidate]
+    return Action(f"{keep} Then look at the turns that became worse.", join(["lab", "report", folder, *arms]))
+
+
+def _after_pass(verdict: Verdict, folder: str) -> Action:
+    if verdict.against:
+        name = verdict.candidate or "NAME"
+        return Action("Nothing has to be done. To approve this run as the baseline:", _approve(name, folder))
+    if verdict.audit is not None:
+        return Action("Leave the engine as it is, and audit the next window.", "lab receipts audit LOG --out AUDIT")
+    return Action(
+        f"Try {verdict.candidate} on a live engine for a limited time, and judge its receipts.",
+        "lab gate --receipts AUDIT --policy stage-b",
+    )
+
+
+def _approve(name: str, folder: str) -> str:
+    return join(["lab", "baseline", "approve", folder, "--name", name])
+
+
+def _after_inconclusive(verdict: Verdict, asked: Mapping[str, object] | None, folder: str) -> Action:
+    lines = [line for line in verdict.lines if line.critical and line.status == INCONCLUSIVE]
+    needs = [int(found[1]) for line in lines if (found := _MORE.search(line.settles or ""))]
+    if needs:
+        least, most = min(needs), max(needs)
+        span = f"{least}" if least == most else f"{least} to about {most}"
+        sentence = f"Replay more conversations: {span} more would settle the open rules."
+        return Action(sentence, _more_of(asked) if asked else None)
+    if asked and any("--hard-rules" in (line.settles or "") for line in lines):
+        sampled = replay_command(portable({**asked, "hard_rules": HARD_RULES}), folder)
+        return Action("Replay with sampled hard rules, so that all rules can be measured.", sampled)
+    return Action("See what would settle each open rule.", _command_of(verdict, folder))
+
+
+def _more_of(asked: Mapping[str, object]) -> str:
+    """Return the command that replays all conversations of a run that chose some, or else other recordings."""
+    if asked.get("conversation") or asked.get("limit"):
+        return replay_command(portable({**asked, "conversation": (), "limit": None}), "DIR2")
+    golden = {"golden": "MORE_GOLDEN"} if asked.get("golden") else {}
+    return replay_command({**portable(asked), "path": "MORE", **golden}, "DIR2")
+
+
+def _command_of(verdict: Verdict, folder: str) -> str | None:
+    """Return the command that the most frequent cause names, or the gate's with what it lacks."""
+    lines = [line for line in verdict.lines if line.critical and line.status == verdict.status]
+    if verdict.status not in (ERROR, INCONCLUSIVE) or not lines:
+        return None
+    group, _ = _largest(lines)
+    text = f"{group[0].reason} {group[0].settles or ''}"
+    if found := _ADD.search(text):
+        return f"{_judge(verdict, folder)} {found[1]}"
+    named = _COMMAND.search(text)
+    if named and named[1] == POOL:
+        return f"{POOL} RECORDINGS --format FORMAT --out POOL.jsonl"
+    return named[1] if named else _judge(verdict, folder)
+
+
+def _judge(verdict: Verdict, folder: str) -> str:
+    """Return the command that gives this verdict."""
+    file = verdict.evidence.policy_file if verdict.evidence else None
+    judged = [folder] if verdict.run else ["--receipts", "AUDIT"]
+    return join(["lab", "gate", *judged, "--policy", Path(file).name if file else verdict.policy])

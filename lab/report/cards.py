@@ -1,0 +1,211 @@
+"""The turns that changed: what was asked, what was relevant, and what both arms injected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from shlex import join
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from lab.compare.paired import Comparison
+from lab.formatting import counted
+from lab.replay.recall_points import RecallPoint
+from lab.replay.receipts import ITEM_FIELDS, listed
+from lab.replay.safety_checks import SafetyChecks
+from lab.report.again import Again
+from lab.report.contrasts import Changed
+from lab.report.flipped import TRIES, Flipped, Side
+from lab.runs.directory import RunDirectory
+from lab.runs.gold import Gold, read_gold
+from lab.set_registry import is_shipped
+
+ROWS = ("arm", "turn", "injected", "pinned", *(f"item_{name}" for name in ITEM_FIELDS))
+# Where `lab view` listens unless --port says otherwise.
+VIEWER = "http://127.0.0.1:8642/turn"
+
+
+class Shown(NamedTuple):
+    """A memory: its rank, key and label, what the golden set says of it, and its text if texts are shown."""
+
+    rank: int | None
+    key: str
+    label: str
+    mark: str = ""
+    text: str | None = None
+
+
+class Card(NamedTuple):
+    """One turn: ``relevant`` and ``misleading`` say where each arm had the memory; ``lists`` what each arm injected."""
+
+    turn: str
+    about: str
+    asked: str | None
+    relevant: Sequence[tuple[Shown, str]]
+    misleading: Sequence[tuple[Shown, str]]
+    lists: Sequence[tuple[str, Sequence[Shown]]]
+    sides: Sequence[Side]
+    viewer: str
+
+
+class Group(NamedTuple):
+    """Turns that changed in one way: the first ones as cards, how many there are, and the command that lists all."""
+
+    id: str
+    name: str
+    note: str
+    cards: Sequence[Card]
+    total: int
+    command: str
+
+
+def shows_texts(run: RunDirectory, with_text: bool | None) -> bool:
+    """Return whether a report shows texts: as asked, else only if every text is one that the project ships."""
+    if with_text is not None:
+        return with_text
+    asked = run.manifest.asked
+    return (
+        is_shipped(Path(str(asked.get("path", ""))))
+        and run.manifest.resolved.memories_from is None
+        and not asked.get("haystack_from")
+        and not any("=" in str(arm) for arm in _listed(asked.get("arms")))
+    )
+
+
+def _listed(value: object) -> Iterable[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def groups_of(
+    run: RunDirectory,
+    comparison: Comparison,
+    flips: Flipped | None,
+    harms: Sequence[Changed],
+    *,
+    with_text: bool,
+    most: int,
+    again: Again,
+) -> list[Group]:
+    """Return the turns at which a harm rose, then those whose hit was lost, then those whose hit was gained."""
+    candidate = comparison.candidate
+    reader = _Reader(run, with_text, again)
+    groups: list[Group] = []
+    for harm in harms:
+        pair = harm.baseline, candidate
+        cards = [reader.card(key, pair, [_side(arm, key) for arm in pair]) for key in harm.worse[:most]]
+        total = len(harm.worse)
+        note = f"{candidate} is worse at {counted(total, 'turn')} and better at {harm.better}."
+        name = f"{harm.measure} worse than {harm.baseline}: {counted(total, 'turn')}"
+        found = [card for card in cards if card]
+        groups.append(Group(f"worse-{len(groups) + 1}", name, note, found, total, _all(comparison, total)))
+    pair = comparison.baseline, candidate
+    for side in sorted(flips.sides if flips else (), key=lambda side: side.name != "Lost"):
+        cards = [reader.card(flip.turn, pair, flip.sides) for flip in side.turns]
+        name = f"{side.name} hits: {counted(side.total, 'probe')}"
+        if side.total:
+            found = [card for card in cards if card]
+            groups.append(Group(side.name.lower(), name, "", found, side.total, side.command))
+    return groups
+
+
+def _side(arm: str, key: str) -> Side:
+    return Side(arm, None, join(["lab", "explain", "DIR", key, "--arm", arm, "--with-text"]))
+
+
+def _all(comparison: Comparison, total: int) -> str:
+    """Return the command that shows all turns of a group, because no table lists the turns of a harm."""
+    arms = ["--baseline", comparison.baseline, "--candidate", comparison.candidate]
+    return join(["lab", "report", "DIR", *arms, "--turns", str(total)])
+
+
+class _Reader:
+    """Reads the receipts and recordings of the turns that are shown, one conversation at a time."""
+
+    def __init__(self, run: RunDirectory, with_text: bool, again: Again) -> None:
+        self._run, self._with_text, self._again = run, with_text, again
+        self._gold = read_gold(run)
+        self._rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+        self._recorded: dict[str, tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks]] = {}
+
+    def card(self, key: str, pair: tuple[str, str], sides: Sequence[Side]) -> Card | None:
+        """Return the card of one turn; None if its conversation cannot be told from its key."""
+        conversation = self._conversation(key)
+        if conversation is None:
+            return None
+        rows = self._of(conversation)
+        points, texts, checks = self._recording(conversation) or ({}, {}, None)
+        gold, point = self._gold.get(key), points.get(key)
+        ranks: dict[tuple[str, str], int] = {}
+        lists = []
+        for arm in pair:
+            row = rows.get((arm, key))
+            items = [listed(row, rank) for rank in range(row["injected"])] if row else []
+            keys = [item.key for item in items]
+            shown = []
+            for rank, item in enumerate(items, 1):
+                before = (*row["pinned"], *keys[: rank - 1]) if row else ()
+                mark = _mark(item.key, gold, checks, point, before)
+                shown.append(Shown(rank, item.key, item.label or "", mark, self._text(texts, item.key)))
+                ranks[arm, item.key] = rank
+            lists.append((arm, shown))
+        about = next((gold.slices[name] for name in TRIES if gold and name in gold.slices), "")
+        link = {"conversation": conversation, "turn": key, "base": pair[0], "cand": pair[1]}
+        return Card(
+            key,
+            about,
+            point.text if point and self._with_text else None,
+            [(self._judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.grades if gold else ())],
+            [(self._judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.forbidden if gold else ())],
+            lists,
+            sides,
+            f"{VIEWER}?{urlencode(link)}",
+        )
+
+    def _judged(self, key: str, texts: Mapping[str, str]) -> Shown:
+        return Shown(None, key, "", "", self._text(texts, key))
+
+    def _text(self, texts: Mapping[str, str], key: str) -> str | None:
+        return texts.get(key) if self._with_text else None
+
+    def _conversation(self, key: str) -> str | None:
+        if key in self._gold:
+            return self._gold[key].conversation
+        return next((name for name in self._run.conversations if key.startswith(f"{name}/")), None)
+
+    def _of(self, conversation: str) -> dict[tuple[str, str], dict[str, Any]]:
+        if conversation not in self._rows:
+            rows = self._run.read_receipts(conversation, ROWS).to_pylist()
+            self._rows[conversation] = {(row["arm"], row["turn"]): row for row in rows}
+        return self._rows[conversation]
+
+    def _recording(self, name: str) -> tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks] | None:
+        plan = self._again.plan
+        if plan is None:
+            return None
+        if name not in self._recorded:
+            recording = next((one for one in plan.recordings if one.conversation == name), None)
+            if recording is None:
+                return None
+            points = {point.key: point for point in plan.recall_points_of(recording)}
+            texts = {memory.key: memory.text for memory in recording.memories}
+            self._recorded[name] = points, texts, SafetyChecks(recording)
+        return self._recorded[name]
+
+
+def _where(pair: Sequence[str], ranks: Mapping[tuple[str, str], int], memory: str) -> str:
+    """Return at which rank each arm injected a memory."""
+    found = {arm: ranks.get((arm, memory)) for arm in pair}
+    return "; ".join(f"{arm}: {f'rank {rank}' if rank else 'not injected'}" for arm, rank in found.items())
+
+
+def _mark(
+    key: str, gold: Gold | None, checks: SafetyChecks | None, point: RecallPoint | None, before: Iterable[str]
+) -> str:
+    """Return what the golden set and the recording say of an injected memory."""
+    if gold and key in gold.forbidden:
+        return "misleading"
+    if gold and key in gold.grades:
+        return "relevant"
+    if checks and point and checks.superseded(key, point.seq):
+        return "superseded, without its successor" if checks.unreplaced(key, before) else "superseded"
+    return ""

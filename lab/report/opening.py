@@ -1,0 +1,161 @@
+"""The first screen of a report: the verdict, why, what to do, the evidence, and what it rests on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.compare.paired import Comparison
+from lab.formatting import counted
+from lab.gate.action import Action, action_of, why
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
+from lab.gate.verdict import Verdict
+from lab.replay.command import arguments
+from lab.report.contrasts import Changed
+from lab.report.units import change_of, mean_of, percent, span_of
+from lab.runs.directory import RunDirectory
+
+NOT_JUDGED = "none"
+WORDS = {
+    PASS: "PASS",
+    FAIL: "FAIL",
+    INCONCLUSIVE: "INCONCLUSIVE",
+    ERROR: "ERROR",
+    NOT_JUDGED: "NOT JUDGED",
+}
+# What each word means, in plain words, beside it.
+MEANS = {
+    PASS: "every critical rule is shown to hold",
+    FAIL: "a critical rule is shown to be broken",
+    INCONCLUSIVE: "too little evidence to decide",
+    ERROR: "something was not measured",
+    NOT_JUDGED: "no gate has judged this run",
+}
+_NUMBERS = re.compile(r"([A-Za-z]+(?:@\d+)?)( \[[^\]]*\])? \((-?[\d.,]+) against (-?[\d.,]+)\)")
+
+
+class Opening(NamedTuple):
+    """The texts of the first screen; ``beside`` are findings that stand beside the verdict."""
+
+    state: str
+    word: str
+    means: str
+    subject: str
+    policy: str
+    why: str
+    action: Action
+    sure: str
+    beside: Sequence[str]
+    basis: Sequence[tuple[str, str]]
+
+
+def opening_of(
+    run: RunDirectory, verdict: Verdict | None, comparison: Comparison | None, first: Changed | None, probes: int
+) -> Opening:
+    """Return the first screen; ``first`` is where the harm became worse, ``probes`` the number of probes with gold."""
+    candidate, baseline = (comparison.candidate, comparison.baseline) if comparison else (run.arms[0], None)
+    basis = _basis(run, verdict, comparison, probes)
+    if verdict is None:
+        about = f"{candidate} against {baseline}" if baseline else f"{candidate} alone"
+        act = Action("Let a policy judge this run.", "lab gate DIR --policy rollout")
+        return Opening(NOT_JUDGED, *_names(NOT_JUDGED), about, "", "", act, _sure([], comparison), (), basis)
+    turn = first.worse[0] if first and first.worse else None
+    about = _subject(verdict) or candidate
+    policy = verdict.policy
+    clause = why(verdict)
+    judged = verdict.judged or {}
+    beside = [
+        *([_sentence(in_percent(verdict.control.sentence))] if verdict.control else []),
+        *(["The arms are not judged alike: see Judged in the table of arms."] if judged.get("apart") else []),
+    ]
+    act = action_of(verdict, arguments(run.manifest), turn)
+    deciding = [line for line in verdict.lines if line.critical and line.status == verdict.status]
+    return Opening(
+        verdict.status,
+        *_names(verdict.status),
+        about,
+        policy,
+        _sentence(clause),
+        act,
+        _sure(deciding, comparison),
+        beside,
+        basis,
+    )
+
+
+def _names(state: str) -> tuple[str, str]:
+    return WORDS[state], MEANS[state]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def _subject(verdict: Verdict) -> str:
+    """Return what was compared, with the names of runs and without their folders."""
+    if verdict.candidate is None:
+        return "live receipts"
+    if verdict.against:
+        return f"{verdict.candidate} against the same arm of {Path(verdict.against).name}"
+    return f"{verdict.candidate} against {verdict.baseline}" if verdict.baseline else verdict.candidate
+
+
+def in_percent(text: str) -> str:
+    """Return a sentence of the gate with the shares in it in percent."""
+
+    def told(found: re.Match[str]) -> str:
+        values = [float(found[place].replace(",", "")) for place in (3, 4)]
+        shown = " against ".join(mean_of(found[1], value) for value in values)
+        return f"{found[1]}{found[2] or ''} ({shown})"
+
+    return _NUMBERS.sub(told, text)
+
+
+def _sure(lines: Sequence[Line], comparison: Comparison | None) -> str:
+    """Return the intervals of the rules that decide, or of the first primary measure without a verdict."""
+    parts = [
+        f"{line.measure}{f' against {line.against}' if line.against else ''} changed by "
+        f"{change_of(line.measure, line.difference, unit=True)} "
+        f"({100 * (line.confidence or 0.9):g} % interval {span_of(line.measure, line.low, line.high)})"
+        for line in sorted(lines, key=lambda line: line.kind != "improve")
+        if line.low is not None and line.difference is not None
+    ][:2]
+    conversations = max((line.conversations or 0 for line in lines), default=0)
+    if parts:
+        return f"Over {counted(conversations, 'conversation')}: {'; '.join(parts)}."
+    if lines or comparison is None:
+        few = f"{counted(conversations, 'conversation')}: " if conversations else ""
+        return f"{few}no interval decides this." if few else "No interval decides this."
+    shown = [one for one in comparison.differences if one.p_holm is not None]
+    if not shown:
+        return "No primary measure has values in both arms."
+    one = shown[0]
+    if one.estimate.low is None:
+        return f"{counted(one.conversations, 'conversation')} are too few for an interval."
+    return (
+        f"Over {counted(one.conversations, 'conversation')}: {one.measure} changed by "
+        f"{change_of(one.measure, one.estimate.mean, unit=True)} "
+        f"(95 % interval {span_of(one.measure, one.estimate.low, one.estimate.high)})."
+    )
+
+
+def _basis(
+    run: RunDirectory, verdict: Verdict | None, comparison: Comparison | None, probes: int
+) -> list[tuple[str, str]]:
+    resolved = run.manifest.resolved
+    shares = dict(comparison.judged) if comparison else {}
+    cutoff = comparison.cutoff if comparison else run.cutoff
+    judged = ", ".join(f"{percent(share)} {arm}" for arm, share in shares.items())
+    if verdict and verdict.judged:
+        shares = {Path(name).name.rpartition(":")[2] or name: share for name, share in verdict.judged["shares"].items()}
+        judged, cutoff = ", ".join(f"{percent(share)} {arm}" for arm, share in shares.items()), verdict.judged["k"]
+    return [
+        ("conversations", f"{len(run.conversations):,}"),
+        ("probes with gold", f"{probes:,}"),
+        (f"Judged@{cutoff}", judged or "nothing was judged"),
+        ("embedder", Path(str(resolved.embedder_model)).name),
+        ("haystack", run.haystack),
+        ("labels", run.labels),
+    ]
