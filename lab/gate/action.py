@@ -178,4 +178,5 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
 def _judge(verdict: Verdict, folder: str) -> str:
     """Return the command that gives this verdict."""
     file = verdict.evidence.policy_file if verdict.evidence else None
-    return join(["lab", "gate", folder, "--policy", Path(file).name if file else verdict.policy])
+    of = [folder] if verdict.run else ["--receipts", "AUDIT"]
+    return join(["lab", "gate", *of, "--policy", Path(file).name if file else verdict.policy])
