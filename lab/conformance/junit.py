@@ -45,7 +45,9 @@ def _why(file: FileResult, state: str) -> str:
         return f"{file.failed} of {file.passed + file.failed} records differ"
     place = f", line {first.line}" if first.line else ""
     at = f" at {first.difference.path}" if first.difference else ""
-    return f"{file.failed} of {file.passed + file.failed} records differ; the first: {first.id or 'the file'}{place}{at}"
+    return (
+        f"{file.failed} of {file.passed + file.failed} records differ; the first: {first.id or 'the file'}{place}{at}"
+    )
 
 
 def _clean(text: str) -> str:

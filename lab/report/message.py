@@ -66,10 +66,10 @@ class Message:
 def message_at(path: Path, link: str | None = None, log: Path | None = None) -> Message:
     """Return the message about what a folder or a file holds.
 
-    ``path`` is the folder of a nightly run, of a run that was judged, or of a verdict; or a file with what ``lab gate``,
-    ``lab nightly`` or ``lab acceptance`` wrote or printed with ``--json``. ``link`` replaces the path of the page. With
-    ``log``, the standard error of the command, an empty or missing file becomes a message that says why there is no
-    verdict. Raises :class:`UnusableInput` for anything else.
+    ``path`` is the folder of a nightly run, of a run that was judged, or of a verdict; or a file with what ``lab
+    gate``, ``lab nightly`` or ``lab acceptance`` wrote or printed with ``--json``. ``link`` replaces the path of the
+    page. With ``log``, the standard error of the command, an empty or missing file becomes a message that says why
+    there is no verdict. Raises :class:`UnusableInput` for anything else.
     """
     file = _file_in(path) if path.is_dir() else path
     if log is not None and (not file.exists() or not read_text(file).strip()):
@@ -112,8 +112,16 @@ def _without_verdict(log: Path, link: str | None) -> Message:
 
 def _line(text: str) -> str:
     """Return a text on one line, cut, and without what controls a terminal or names a password."""
-    text = visible(without_credentials(" ".join(text.split())))
+    text = _whole(text)
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+
+
+def _whole(text: str) -> str:
+    return visible(without_credentials(" ".join(text.split())))
+
+
+def _harmless(action: Action) -> Action:
+    return Action(_line(action.sentence), None if action.command is None else _whole(action.command))
 
 
 def _title(status: str, what: str, trial: Sequence[str]) -> str:
@@ -148,7 +156,7 @@ def _of_gate(data: Mapping[str, Any], where: str, folder: Path, link: str | None
         _sentence(sentence),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
-        action_of(verdict, folder=str(folder)),
+        _harmless(action_of(verdict, folder=str(folder))),
         tuple((name, _line(value)) for name, value in facts),
         _page(folder, REPORT, link),
     )
@@ -186,7 +194,7 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
         _line(sentence),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
-        _after_night(status, [verdict for _, verdict, _ in verdicts]),
+        _harmless(_after_night(status, [verdict for _, verdict, _ in verdicts])),
         (
             *((f"set {name}", _line(_changed(entry))) for name, _, entry in sets),
             ("commit", str(data.get("commit") or "no repository")[:12]),

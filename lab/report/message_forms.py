@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from email.message import EmailMessage
 from email.policy import SMTP
 from html import escape
+from itertools import accumulate
 from textwrap import fill
 from typing import Any
 
@@ -85,9 +86,9 @@ def _section(text: str) -> dict[str, Any]:
 def _plain(text: str, most: int) -> dict[str, Any]:
     """Return a text object, cut so that it fits after it was escaped."""
     escaped = text.translate(_SLACK)
-    while len(escaped) > most:
-        text = f"{text[: len(text) - max(1, len(escaped) - most) - 1]}…"
-        escaped = text.translate(_SLACK)
+    if len(escaped) > most:
+        ends = accumulate(len(mark.translate(_SLACK)) for mark in text)
+        escaped = f"{text[: sum(end < most for end in ends)].translate(_SLACK)}…"
     return {"type": "plain_text", "text": escaped, "emoji": False}
 
 

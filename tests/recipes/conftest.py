@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def boxes() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def machine(boxes: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(boxes: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """A machine after the box *Install*: a clone of the commit, and the lab installed under the pinned versions.
 
     The workers of one test run share the installation and have a home each, with copies of nothing but links.
@@ -116,7 +116,7 @@ def machine(boxes: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     (machine.home / "lab").mkdir()
     for name in (".venv", "checkout"):
         (machine.home / "lab" / name).symlink_to(shared / "home" / "lab" / name)
-    yield machine
+    return machine
 
 
 @pytest.fixture(scope="session")
@@ -128,7 +128,7 @@ def installed_said(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def prepared(machine: Machine, boxes: dict[str, str]) -> Callable[[], Machine]:
-    """Makes the machine ready for a first night: the box *Prepare*, a quick plan, and a mail program that keeps mail."""
+    """Makes the machine ready for a first night: the box *Prepare*, a quick plan, a program that keeps mail."""
 
     def prepare() -> Machine:
         lab = machine.home / "lab"
