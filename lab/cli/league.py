@@ -108,5 +108,5 @@ def league(
         emit_table(headline_columns(result), headline_rows(result))
         emit(f"Page: {out / 'league.html'}")
     if result.refused:
-        reasons = "; ".join(f"{one.arm}: {one.reason}" for one in result.refused)
+        reasons = "; ".join(f"{standing.arm}: {standing.reason}" for standing in result.refused)
         raise CannotMeasure(f"{counted(len(result.refused), 'arm')} not ranked: {reasons}")

@@ -15,8 +15,6 @@ from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_sho
 from lab.league.strata import Groups, stratified, weighted_sums
 from lab.league.table import MEASURES, Cell, Measured
 
-LEAST = LEAST_CLUSTERS
-
 
 class Against(NamedTuple):
     """The winner minus another arm: the difference, its 95 % interval, and the p-value corrected for all pairs."""
@@ -48,17 +46,17 @@ class Contest(NamedTuple):
     @property
     def below(self) -> tuple[Against, ...]:
         """The arms that are shown to be below the winner."""
-        return tuple(one for one in self.against if one.is_shown)
+        return tuple(other for other in self.against if other.is_shown)
 
     @property
     def alike(self) -> tuple[Against, ...]:
         """The arms from which the winner is not shown to differ."""
-        return tuple(one for one in self.against if not one.is_shown)
+        return tuple(other for other in self.against if not other.is_shown)
 
     @property
     def least(self) -> int:
         """The fewest conversations with which a difference could be shown, corrected for so many pairs."""
-        least = LEAST
+        least = LEAST_CLUSTERS
         while smallest_p(least, self.pairs) > LEVEL:
             least += 1
         return least
@@ -73,7 +71,7 @@ class Contest(NamedTuple):
         values = self._asdict()
         values["cell"] = self.cell._asdict()
         values["least"] = self.least
-        values["against"] = [one._asdict() for one in self.against]
+        values["against"] = [other._asdict() for other in self.against]
         return values
 
 
@@ -93,35 +91,35 @@ def contest(
         return None
     winner = max(arms, key=lambda arm: cells[arm].mean)
     couples = list(combinations(arms, 2))
-    strata = [_differences(measure, parts[one], parts[other]) for one, other in couples]
+    strata = [_differences(measure, parts[first], parts[second]) for first, second in couples]
     p_values = sign_flips([weighted_sums(groups) for groups in strata])
     names = [f"{number:06d}" for number in range(len(couples))]
     adjusted = holm(dict(zip(names, p_values, strict=True)))
     against: dict[str, Against] = {}
-    for name, (one, other), groups in zip(names, couples, strata, strict=True):
-        if winner not in (one, other):
+    for name, (first, second), groups in zip(names, couples, strata, strict=True):
+        if winner not in (first, second):
             continue
         estimate = stratified(groups)
-        if winner == one:
+        if winner == first:
             # Differences are the second minus the first.
             estimate = _negative(estimate)
-        loser = other if winner == one else one
+        loser = second if winner == first else first
         shown = is_shown(estimate, adjusted[name])
         low, high = estimate.low, estimate.high
         against[loser] = Against(loser, cells[loser].mean, estimate.mean, low, high, adjusted[name], shown)
-    ordered = sorted(against.values(), key=lambda one: (-one.mean, arms.index(one.arm)))
+    ordered = sorted(against.values(), key=lambda other: (-other.mean, arms.index(other.arm)))
     conversations = sum(part.row.conversations for part in parts[winner] if measure in part.values)
     return Contest(set_name, budget, measure, winner, cells[winner], conversations, tuple(ordered), len(couples))
 
 
-def _differences(measure: str, ones: Sequence[Measured], others: Sequence[Measured]) -> list[Groups]:
+def _differences(measure: str, firsts: Sequence[Measured], seconds: Sequence[Measured]) -> list[Groups]:
     """Return the differences of two arms by conversation, for each set: the second minus the first."""
     strata: list[Groups] = []
-    for one, other in zip(ones, others, strict=True):
-        if measure not in one.values or measure not in other.values:
+    for first, second in zip(firsts, seconds, strict=True):
+        if measure not in first.values or measure not in second.values:
             continue
         name = MEASURES.get(measure, MEASURES["hit"]).format(k=1)
-        pairs = pairs_of(name, one.values[measure], other.values[measure])
+        pairs = pairs_of(name, first.values[measure], second.values[measure])
         if pairs.at:
             strata.append(by_conversation(pairs))
     return strata

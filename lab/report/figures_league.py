@@ -30,7 +30,7 @@ def looks_of(league: League) -> Looks:
     arms = list(dict.fromkeys(row.arm for row in league.rows))
     colours: dict[str, str] = {}
     for arm in arms:
-        used = len([one for one in colours if one not in COLOURS])
+        used = len([other for other in colours if other not in COLOURS])
         colours[arm] = COLOURS.get(arm) or OTHERS[used % len(OTHERS)]
     return {
         arm: (colours[arm], DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
@@ -51,7 +51,7 @@ def curves_figure(league: League, measure: str = WHOLE) -> Figure:
     words = Words(_winners(league, measure, where), _what(where, len(league.sets)))
     figure, ((axes,),) = slide(1, 1, words)
     _lines(axes, rows, measure, looks, league.budgets, bars=True)
-    axes.set(xlabel="token budget of the injected text", ylabel=_named(measure), ylim=(-0.02, 1.02))
+    axes.set(xlabel="token budget of the injected text", ylabel=plural(measure), ylim=(-0.02, 1.02))
     last = {
         row.arm: value for row in rows if row.budget == league.budgets[-1] if (value := row.mean(measure)) is not None
     }
@@ -67,7 +67,7 @@ def sets_figure(league: League, measure: str = WHOLE) -> Figure:
     names = list(league.sets)
     columns = min(4, len(names))
     words = Words(
-        f"{_named(measure)} over token budgets, set by set", "Each line is an arm; the table below has the intervals."
+        f"{plural(measure)} over token budgets, set by set", "Each line is an arm; the table below has the intervals."
     )
     figure, grid = slide(-(-len(names) // columns), columns, words, sharey=True)
     looks = looks_of(league)
@@ -103,7 +103,7 @@ def measures_figure(league: League) -> Figure:
 def front_figure(league: League, measure: str = WHOLE) -> Figure:
     """Draw every arm at every budget, and as configured, by the tokens that it did inject, with the Pareto front."""
     looks = looks_of(league)
-    bounds = {one.arm for one in league.standings if not one.is_ranked}
+    bounds = {standing.arm for standing in league.standings if not standing.is_ranked}
     points: dict[str, tuple[float, float]] = {}
     for row in main_rows(league):
         # As configured, hits on parts of a text count as well, so those points cannot be on the same front.
@@ -112,7 +112,7 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
             points[f"{row.arm} {row.budget}"] = (value, spent)
     front = front_of(points)
     words = Words(
-        f"{len(front)} of {len(points)} points are on the Pareto front of {_named(measure)} and tokens",
+        f"{len(front)} of {len(points)} points are on the Pareto front of {plural(measure)} and tokens",
         "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the "
         "upper bound. Stars: systems as configured, with all their hits.",
     )
@@ -138,7 +138,7 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
         if own is not None and own.mean(TOKENS) is not None:
             axes.plot(own.mean(TOKENS), own.mean("hit"), "*", color=colour, markersize=15, markeredgecolor=SOFT)
     axes.plot([points[name][1] for name in front], [points[name][0] for name in front], "--", color=SOFT, zorder=1)
-    axes.set(xlabel="tokens injected at a probe, mean (lower is better)", ylabel=_named(measure), ylim=(-0.02, 1.02))
+    axes.set(xlabel="tokens injected at a probe, mean (lower is better)", ylabel=plural(measure), ylim=(-0.02, 1.02))
     _legend(figure, axes)
     return figure
 
@@ -158,15 +158,16 @@ def _lines(
         means = [cell.mean for _, cell in drawn]
         axes.plot(at, means, dash, color=colour, marker=marker, markersize=5, linewidth=1.5, label=_short(arm))
         if bars:
-            for place, (_, cell) in zip(at, drawn, strict=True):
+            for x, (_, cell) in zip(at, drawn, strict=True):
                 if cell.low is not None and cell.high is not None:
-                    axes.plot([place, place], [cell.low, cell.high], "-", color=colour, linewidth=1, alpha=0.45)
+                    axes.plot([x, x], [cell.low, cell.high], "-", color=colour, linewidth=1, alpha=0.45)
     axes.set_xscale("log")
     axes.set_xticks(budgets, [str(budget) for budget in budgets])
     axes.minorticks_off()
 
 
-def _named(measure: str) -> str:
+def plural(measure: str) -> str:
+    """Return the name of a measure in a sentence."""
     return {WHOLE: "whole hits", "hit": "hits"}.get(measure, measure)
 
 
@@ -181,13 +182,13 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 
 def _winners(league: League, measure: str, where: str) -> str:
-    found = [one for one in league.contests if one.measure == measure and one.set == where]
-    if not found:
-        return f"{_named(measure)} over token budgets"
-    first, last = found[0], found[-1]
+    contests = [contest for contest in league.contests if contest.measure == measure and contest.set == where]
+    if not contests:
+        return f"{plural(measure)} over token budgets"
+    first, last = contests[0], contests[-1]
     if first.winner == last.winner:
-        return f"{first.winner} has the most {_named(measure)} at {first.budget} and at {last.budget} tokens"
-    return f"{first.winner} has the most {_named(measure)} at {first.budget} tokens, {last.winner} at {last.budget}"
+        return f"{first.winner} has the most {plural(measure)} at {first.budget} and at {last.budget} tokens"
+    return f"{first.winner} has the most {plural(measure)} at {first.budget} tokens, {last.winner} at {last.budget}"
 
 
 def _what(where: str, sets: int) -> str:
