@@ -40,7 +40,7 @@ QUICKER = (
 )
 # A program in place of one that changes the machine or sends something: it keeps its arguments and its input.
 STAND_IN = """#!/bin/sh
-echo "$0 $*" | sed 's#.*/##' >>"{calls}"
+echo "${{0##*/}} $*" >>"{calls}"
 {more}
 """
 

@@ -8,11 +8,14 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from configparser import ConfigParser
+from contextlib import contextmanager
 from email import message_from_bytes
 from email.policy import default
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -30,6 +33,28 @@ def _mail(machine: Machine) -> tuple[str, str]:
     body = letter.get_body(("plain",))
     assert body is not None
     return str(letter["Subject"]), str(body.get_content())
+
+
+@contextmanager
+def _webhook() -> Iterator[tuple[str, list[tuple[str | None, bytes]]]]:
+    """A webhook at a loopback address; yields its address and what is posted to it."""
+    posted: list[tuple[str | None, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append((self.headers["Content-Type"], self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/hook", posted
+        server.shutdown()
+        thread.join()
 
 
 def _cron(machine: Machine) -> Callable[[], int]:
@@ -182,3 +207,12 @@ def test_messages_are_written_in_every_form(prepared: Callable[[], Machine], box
     assert blocks[0]["text"]["text"].startswith("? INCONCLUSIVE: nightly run of ")
     mail = message_from_bytes((machine.home / "lab" / "mail.eml").read_bytes(), policy=default)
     assert mail["To"] == "ops@example.org, Team <team@example.org>"
+
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    (Path(machine.path.partition(":")[0]) / "curl").unlink(missing_ok=True)
+    with _webhook() as (address, posted):
+        machine.more["SLACK_WEBHOOK"] = address
+        machine.ok(boxes["Send"])
+    assert posted == [("application/json", (machine.home / "lab" / "slack.json").read_bytes())]
+    assert (machine.home / "mail").read_bytes() == (machine.home / "lab" / "mail.eml").read_bytes()
