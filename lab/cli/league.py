@@ -33,7 +33,9 @@ def league(
     arm: Annotated[
         list[str] | None,
         typer.Option(
-            "--arm", help="A system, or NAME=FILE for one with its own configuration. Repeat for more. [default: all]"
+            "--arm",
+            help="A system; NAME=FILE for one with its own configuration; NAME=exec:COMMAND, NAME=http:URL or "
+            "NAME=plugin:FOLDER for a live one. Repeat for more. [default: the systems of the lab]",
         ),
     ] = None,
     tokens: Annotated[
@@ -60,8 +62,8 @@ def league(
     """Compare memory systems on every set at equal tokens.
 
     The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot
-    is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv and
-    league.json.
+    is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv,
+    league.json and admission.json.
     """
     from lab.formatting import counted
     from lab.league.arms import default_arms, entrants_of, parse_budgets

@@ -6,6 +6,7 @@ family, because the winner is chosen by the same data; Holm's method corrects th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from lab.compare.pairs import by_conversation, pairs_of
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
 from lab.league.strata import Groups, stratified, weighted_sums
 from lab.league.table import MEASURES, Cell, Measured
+
+# Means over sets are sums in another order, so equal ones may differ by rounding.
+_SAME = 1e-9
 
 
 class Against(NamedTuple):
@@ -42,6 +46,11 @@ class Contest(NamedTuple):
     conversations: int
     against: tuple[Against, ...]
     pairs: int
+
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """The other arms with the same mean as the winner."""
+        return tuple(one.arm for one in self.against if math.isclose(one.mean, self.cell.mean, abs_tol=_SAME))
 
     @property
     def below(self) -> tuple[Against, ...]:
@@ -128,5 +137,8 @@ def _differences(measure: str, firsts: Sequence[Measured], seconds: Sequence[Mea
 def _negative(estimate: Estimate) -> Estimate:
     low, high = estimate.low, estimate.high
     return estimate._replace(
-        mean=-estimate.mean, low=None if high is None else -high, high=None if low is None else -low
+        # Not minus zero.
+        mean=0.0 - estimate.mean,
+        low=None if high is None else 0.0 - high,
+        high=None if low is None else 0.0 - low,
     )

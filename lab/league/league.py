@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.errors import CannotMeasure, CannotWrite, InUse, OtherArguments, UnusableInput
 from lab.files import dump_json, only_writer, write_atomically
 from lab.formatting import counted
 from lab.league.arms import Entrant
@@ -113,7 +113,8 @@ def run_league(
     arguments or files that cannot be used.
     """
     with only_writer(out):
-        plans = {league_set.name: make_plan(league_set.request(shared, _least_arms(shared))) for league_set in sets}
+        _require_own(out)
+        plans = {league_set.name: _plan_of(league_set, shared) for league_set in sets}
         for league_set in sets:
             _require_gold(plans[league_set.name], league_set)
         standings, admissions, seeded = _admitted(entrants, next(iter(plans.values())), out, announce)
@@ -253,6 +254,11 @@ def _replayed(
     try:
         made = entrant.made(budgets)
         outcome = run_replay(request, folder, jobs=jobs, use_cache=False, announce=quiet, made=made)
+    except OtherArguments as error:
+        what = str(error).partition("; choose another")[0]
+        raise OtherArguments(
+            f"{out}: its league cannot be continued; choose another --out, or remove this folder ({what})"
+        ) from None
     except (CannotWrite, InUse):
         raise
     except CannotMeasure as error:
@@ -277,6 +283,20 @@ def _figures(
 def _least_arms(shared: ReplayRequest) -> tuple[str, ...]:
     """Return the arms of a plan that only reads a set: one that captures, if arms must."""
     return ("verbatim",) if shared.source == "captured" else ("none",)
+
+
+def _require_own(out: Path) -> None:
+    """Raise :class:`UnusableInput` for a folder with files that no league wrote."""
+    names = {child.name for child in out.iterdir() if not child.name.endswith(".part")}
+    if names and not names & {ADMISSION, RUNS}:
+        raise UnusableInput(f"{out}: has files and is not the folder of a league; choose another --out")
+
+
+def _plan_of(league_set: LeagueSet, shared: ReplayRequest) -> Plan:
+    try:
+        return make_plan(league_set.request(shared, _least_arms(shared)))
+    except UnusableInput as error:
+        raise UnusableInput(f"set {league_set.name!r}: {error}") from None
 
 
 def _require_gold(plan: Plan, league_set: LeagueSet) -> None:

@@ -100,8 +100,10 @@ def _options(parts: Sequence[str], text: str) -> dict[str, Any]:
     for part in parts:
         name, equals, value = part.partition("=")
         kind = OPTIONS.get(name)
-        if not equals or kind is None:
+        if not equals:
             raise UnusableInput(f"set {text!r}: {part!r}: expected OPTION=VALUE; known: {', '.join(OPTIONS)}")
+        if kind is None:
+            raise UnusableInput(f"set {text!r}: unknown option {name!r}; known: {', '.join(OPTIONS)}")
         try:
             read = kind(value)
         except ValueError:

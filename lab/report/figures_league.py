@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lab.formatting import counted, together
 from lab.league.league import League
 from lab.league.table import OVERALL, TOKENS, WHOLE, Row
 from lab.report.figures_tradeoff import front_of
@@ -105,14 +106,19 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
     looks = looks_of(league)
     bounds = {standing.arm for standing in league.standings if not standing.is_ranked}
     points: dict[str, tuple[float, float]] = {}
+    arm_of: dict[str, str] = {}
     for row in main_rows(league):
         # As configured, hits on parts of a text count as well, so those points cannot be on the same front.
         value, spent = row.mean(measure), row.mean(TOKENS)
         if row.budget is not None and value is not None and spent is not None and row.arm not in bounds:
             points[f"{row.arm} {row.budget}"] = (value, spent)
-    front = front_of(points)
+            arm_of[f"{row.arm} {row.budget}"] = row.arm
+    # A point without hits is on every front if it costs nothing, which is no merit.
+    front = front_of({name: point for name, point in points.items() if point[0]})
+    count = len({arm_of[name] for name in front})
     words = Words(
-        f"{len(front)} of {len(points)} points are on the Pareto front of {plural(measure)} and tokens",
+        f"{count} of {counted(len({*arm_of.values()}), 'arm')} {'is' if count == 1 else 'are'} on the Pareto front of "
+        f"{plural(measure)} and tokens",
         "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the "
         "upper bound. Stars: systems as configured, with all their hits.",
     )
@@ -162,7 +168,7 @@ def _lines(
                 if cell.low is not None and cell.high is not None:
                     axes.plot([x, x], [cell.low, cell.high], "-", color=colour, linewidth=1, alpha=0.45)
     axes.set_xscale("log")
-    axes.set_xticks(budgets, [str(budget) for budget in budgets])
+    axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
     axes.minorticks_off()
 
 
@@ -186,9 +192,13 @@ def _winners(league: League, measure: str, where: str) -> str:
     if not contests:
         return f"{plural(measure)} over token budgets"
     first, last = contests[0], contests[-1]
-    if first.winner == last.winner:
-        return f"{first.winner} has the most {plural(measure)} at {first.budget} and at {last.budget} tokens"
-    return f"{first.winner} has the most {plural(measure)} at {first.budget} tokens, {last.winner} at {last.budget}"
+    if not last.against or not last.cell.mean:
+        return f"{plural(measure)} over token budgets"
+    ones, others = (together([contest.winner, *contest.tied]) for contest in (first, last))
+    most = f"{'have' if first.tied else 'has'} the most {plural(measure)}"
+    if ones == others:
+        return f"{ones} {most} at {first.budget:,} and at {last.budget:,} tokens"
+    return f"{ones} {most} at {first.budget:,} tokens, {others} at {last.budget:,}"
 
 
 def _what(where: str, sets: int) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
 from lab.files import write_atomically
-from lab.formatting import counted, milliseconds, number, p_value, signed
+from lab.formatting import counted, milliseconds, number, p_value, signed, together
 from lab.latency.quantiles import Quantile, Spent
 from lab.league.contest import Against, Contest
 from lab.league.league import League
-from lab.league.table import BOUNDED, COLUMNS, OVERALL, WHOLE, Cell, Row
+from lab.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row
 from lab.report import figures
 from lab.report.build import inline, render
 from lab.report.figures_league import curves_figure, front_figure, measures_figure, plural, sets_figure
@@ -123,16 +123,23 @@ def sentence(contest: Contest) -> str:
     """Return the result of a contest in words."""
     cell, over = contest.cell, "" if contest.set != OVERALL else " over all sets"
     bounds = "" if cell.low is None else f" (95 % interval {number(cell.low)} to {number(cell.high)})"
-    result = f"the highest share of {plural(contest.measure)}{over}: {number(cell.mean)}{bounds}"
-    parts = [f"At {contest.budget} tokens, {contest.winner} has {result}"]
+    named, share = plural(contest.measure), f"{number(cell.mean)}{bounds}"
+    at = f"At {contest.budget:,} tokens"
+    if not contest.against:
+        return f"{at}, {contest.winner} has a share of {named}{over} of {share}; no other arm is ranked."
+    if not cell.mean:
+        return f"{at}, no ranked arm has any {named}{over}."
+    first = [contest.winner, *contest.tied]
+    parts = [f"{at}, {together(first)} {'have' if contest.tied else 'has'} the highest share of {named}{over}: {share}"]
     if not contest.is_testable:
         few = counted(contest.conversations, "conversation")
         return f"{parts[0]}. With {few}, no difference can be shown; it takes {contest.least}."
+    it = contest.winner if contest.tied else "It"
     if contest.below:
-        parts.append(f"It is shown to be above {', '.join(other.arm for other in contest.below)}")
+        parts.append(f"{it} is shown to be above {', '.join(other.arm for other in contest.below)}")
     if contest.alike:
         alike = [f"{other.arm} ({signed(other.difference)}, p {_doubt(other)})" for other in contest.alike]
-        parts.append(f"It is not shown to differ from {', '.join(alike)}")
+        parts.append(f"{it} is not shown to differ from {', '.join(alike)}")
     return ". ".join(parts) + "."
 
 
@@ -153,8 +160,8 @@ def winners_table(league: League) -> Table:
             [
                 contest.set,
                 plural(contest.measure),
-                f"{contest.budget}",
-                contest.winner,
+                f"{contest.budget:,}",
+                ", ".join((contest.winner, *contest.tied)),
                 _bounded(contest.cell),
                 f"{contest.conversations}",
                 f"{len(contest.below)} of {len(contest.against)}" if contest.is_testable else "too few conversations",
@@ -177,7 +184,7 @@ def headline_rows(league: League) -> list[list[str]]:
 
 def headline_columns(league: League) -> list[str]:
     """Return the headers of :func:`headline_rows`."""
-    return [f"{HEADLINE} at", f"own, {OWN_HEADLINE}", *map(str, league.budgets)]
+    return [f"{HEADLINE} at", f"own, {OWN_HEADLINE}", *(f"{budget:,}" for budget in league.budgets)]
 
 
 def _mean(rows: Sequence[Row], arm: str, budget: int | None) -> str:
@@ -199,11 +206,13 @@ def _budget_table(league: League, where: str, rows: Sequence[Row], budget: int |
         ]
         for row in chosen
     ]
-    at = "as configured" if budget is None else f"at {budget} tokens"
+    at = "as configured" if budget is None else f"at {budget:,} tokens"
     return Table(f"{where[0].upper()}{where[1:]}, {at}", ("arm", *names), cells)
 
 
 def _shown(name: str, cell: Cell | None) -> str:
+    if name in (TOKENS, ITEMS) and cell is not None:
+        return f"{cell.mean:,.1f}"
     return _bounded(cell) if name in BOUNDED else number(cell.mean if cell else None)
 
 

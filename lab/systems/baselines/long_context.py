@@ -129,7 +129,7 @@ class LongContext(MemorySystem):
                 break
             lines.append(line)
         items = tuple(
-            Item(key, entry.text, entry.sources, -float(rank), Signals(key, None, entry.scope))
+            Item(key, entry.text, entry.sources, 0.0 - rank, Signals(key, None, entry.scope))
             for rank, (key, entry) in enumerate(newest[: min(ITEMS, len(lines) + 3)])
         )
         receipt = {

@@ -37,7 +37,7 @@ def explain_recall(
     missed = {key: document for key, document in named.items() if key not in injected}
     reasons = {key: _reason(document, ranks.get(document.id), last, settings) for key, document in missed.items()}
     others = tuple(item.id for item in recall.items[recall.injected :][:RUNNERS_UP])
-    lines = {item.document.keys[0]: _factors(item) for item in last.ranked if item.document.id in shown}
+    lines = {item.document.keys[0]: f"       {_factors(item)}" for item in last.ranked if item.document.id in shown}
     return Explained(
         f"profile {settings.profile}",
         standings,
@@ -58,10 +58,10 @@ def _head(last: Last, settings: Settings) -> list[str]:
 
 
 def _factors(item: Ranked) -> str:
-    document = item.document
+    """Return the factors of a score; with the indent of an explanation they fit into 80 columns."""
     return (
-        f"{document.kind}, {item.tier}: fused {item.rrf:.4f} x relevance {item.relevance:.3f}"
-        f" x quality {item.quality:.3f}, rank {item.fused} by fusion alone"
+        f"fused {item.rrf:.4f} x relevance {item.relevance:.3f} x quality {item.quality:.3f},"
+        f" rank {item.fused} by fusion alone"
     )
 
 
@@ -86,8 +86,10 @@ def _reason(document: Document, ranked: tuple[int, Ranked] | None, last: Last, s
     if rank <= settings.final_k:
         return "budget", f"it was selected, and the budget of {settings.max_tokens} tokens dropped it"
     if item.fused <= settings.final_k:
-        return "decay", f"ranked {rank}, but {item.fused} by fusion alone; {_factors(item)}"
-    return "slot", f"ranked {rank}; only the first {settings.final_k} are injected; {_factors(item)}"
+        return "decay", f"ranked {rank}; {document.kind}, {item.tier}: {_factors(item)}"
+    return "slot", (
+        f"ranked {rank}; only the first {settings.final_k} are injected; {document.kind}, {item.tier}: {_factors(item)}"
+    )
 
 
 def _depths(document: Document, last: Last) -> tuple[str, str]:
