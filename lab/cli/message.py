@@ -44,10 +44,11 @@ def message(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a message about a verdict: what was decided, why, and what to do.
+    """Write a verdict as a message: text, Slack or e-mail.
 
-    Sends nothing: pipe it into sendmail -t or curl. A message has names, keys and numbers, and no text of a turn or a
-    memory. Exit code 0 whatever the verdict is. Example: lab message reports/demo --as email --to ops@example.org
+    It says what was decided, why, and what to do, in names, keys and numbers, with
+    no text of a turn or a memory. Sends nothing: pipe it into sendmail -t or curl.
+    Exit code 0 whatever the verdict is. Example: lab message reports/demo
     """
     from lab.report.message import message_at
     from lab.report.message_forms import as_email, as_slack, as_text
