@@ -28,6 +28,8 @@ def test_image_is_unprivileged_and_pinned() -> None:
     steps = _instructions()
     names = [name for name, _ in steps]
     assert names[:2] == ["ARG", "FROM"]
+    assert names.count("USER") == 1
+    assert names.index("USER") > len(names) - names[::-1].index("FROM")
     assert re.fullmatch(r"BASE=debian:\d+\.\d+-slim", steps[0][1])
     assert dict(steps)["USER"] == "10001"
     assert "RUN" not in names[names.index("USER") :], "nothing is installed by the user that runs it"
