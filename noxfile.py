@@ -16,7 +16,9 @@ OFFLINE = {"HF_HUB_OFFLINE": "1"}
 PROSE = ["lab", "docs", *sorted(str(path) for path in Path().glob("*.md"))]
 PROSE += sorted(str(path) for folder in ("datasets", "golden", "reports") for path in Path(folder).rglob("README.md"))
 # Words that tests misspell to see what a command answers.
-MISSPELT = "abd,atempts,caf,gaurd,hybird,importence,lokal,relevent,scroe,serach,succes,sucess,tpye"
+MISSPELT = (
+    "abd,atempts,caf,confg,gaurd,hybird,importence,ist,itmes,lokal,recal,relevent,scroe,serach,succes,sucess,tpye"
+)
 
 
 def install(session: nox.Session, *groups: str) -> None:

@@ -1,10 +1,11 @@
-"""Write the reference pages from the code: commands with their exit codes, measures, knobs.
+"""Write the reference pages from the code: commands with their exit codes, measures, knobs, the protocol.
 
 Run ``python docs/generate.py`` from any folder. A test fails if a committed page differs from what this writes.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,16 @@ Every key of an engine configuration, as the plugin spells it, and the lab's own
 to. A number out of range is clamped; an unknown key is refused. *Seed alone*: the public plugin has no such key. *Not
 implemented here*: nothing in the lab reads the key ([what is ignored and what is
 refused](../engine.md#not-implemented-here)).
+"""
+PROTOCOL = f"""# Protocol of external systems
+
+{NOTE}
+
+[External systems](../external.md) explains the protocol. This page lists every field. A request is one JSON object
+`{{"id", "instance", "op", …}}` with the fields below. `id` counts from 1; `instance` is a string that names one
+conversation of one arm. An answer is `{{"id", "ok": true, "result"}}`, or
+`{{"id", "ok": false, "error": {{"kind", "message"}}}}`, with the same `id`. A result must have the fields without a
+default. Null stands for an absent field. An unknown field is a breach.
 """
 
 
@@ -154,6 +165,42 @@ def knobs_page() -> str:
     return "\n".join(lines)
 
 
+def protocol_page() -> str:
+    """Return the page of the protocol: the fields of every request and answer."""
+    from lab.systems.external.protocol import ANSWERS, ITEM, OPTIONAL_OPS, REQUESTS, STORED, TIMEOUTS, WRITES
+
+    lines = [PROTOCOL]
+    for op, fields in REQUESTS.items():
+        optional = " A host may leave it out." if op in OPTIONAL_OPS else ""
+        lines += [f"## {op}", "", f"Time-out: {TIMEOUTS[op]:g} seconds.{optional}", ""]
+        if fields:
+            lines += [_table(("field of the request", "type and meaning"), [_coded(row) for row in fields.items()]), ""]
+        lines += [_fields(ANSWERS[op], "field of the result"), ""] if ANSWERS[op] else ["The result is `{}`.", ""]
+    for title, parts in {"An item": ITEM, "A stored memory": STORED, "Writes": WRITES}.items():
+        lines += [f"## {title}", "", _fields(parts, "field"), ""]
+    return "\n".join(lines)
+
+
+def _coded(row: tuple[str, str]) -> tuple[str, str]:
+    return f"`{row[0]}`", row[1]
+
+
+def _fields(fields: Mapping[str, Any], title: str) -> str:
+    return _table(
+        (title, "type", "default", "meaning"),
+        [(f"`{name}`", field.type.shown, _default(field.default), field.about) for name, field in fields.items()],
+    )
+
+
+def _default(value: object) -> str:
+    from lab.systems.external.protocol import REQUIRED
+
+    if value is REQUIRED:
+        return "required"
+    words = {"None": "–", "()": "`[]`"}
+    return words.get(repr(value), f"`{json.dumps(value)}`")
+
+
 def _knobs(path: str, keys: Mapping[str, Any], *, here: bool = True) -> str:
     return _table(("key", "value", "upstream", "seed"), list(_knob_rows(path, keys, here=here)))
 
@@ -217,7 +264,7 @@ def _escaped(text: str) -> str:
     )
 
 
-PAGES = {"cli.md": cli_page, "measures.md": measures_page, "knobs.md": knobs_page}
+PAGES = {"cli.md": cli_page, "measures.md": measures_page, "knobs.md": knobs_page, "protocol.md": protocol_page}
 
 
 def main() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest, with_options
 from lab.runs.directory import file_name
-from lab.systems.budget import LEAST, MOST, named_budget
+from lab.systems.budget import LEAST, MOST, named_budget, with_budget
+from lab.systems.contract import Arm
 from lab.systems.registry import make_arm, parse_arms, systems
 from lab.systems.spec import ArmSpec
 
@@ -17,8 +19,8 @@ TOKENS = (128, 256, 512, 768, 1200)
 # installation lacks are left out.
 DEFAULT = (
     *("none", "random", "placebo", "recency", "long_context", "bm25", "vector", "hybrid"),
-    *("tier_first_v1", "tier_quota_v1", "seed_full", "recommended", "rsclaw", "auto_recall"),
-    *("memory_core", "memory_lancedb", "oracle"),
+    *("tier_first_v1", "tier_quota_v1", "seed_full", "recommended", "rsclaw", "rsclaw_text"),
+    *("auto_recall", "memory_core", "memory_lancedb", "oracle"),
 )
 DEFAULT_CAPTURED = (
     "none",
@@ -30,6 +32,10 @@ DEFAULT_CAPTURED = (
     "memory_core",
     "memory_lancedb",
 )
+
+# Arms that only the league knows: a system with another configuration, by name. rsclaw injects the first sentences of a
+# memory as its overview; with whole texts it is comparable to arms that inject those.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"rsclaw_text": ("rsclaw", {"lab": {"lines": "text"}})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,15 @@ class Entrant:
     def at(self, tokens: int) -> str:
         """Return the name of the arm under a budget."""
         return f"{self.name}@{tokens}"
+
+    def made(self, budgets: Sequence[int]) -> dict[str, Arm]:
+        """Return the arms of its replay if the command line cannot name them, else none."""
+        if self.name not in VARIANTS:
+            return {}
+        config = self.spec.config
+        under = [replace(self.spec, name=self.at(tokens), config=with_budget(config, tokens)) for tokens in budgets]
+        specs = [self.spec, *under]
+        return {spec.name: make_arm(spec) for spec in specs}
 
     def texts(self, budgets: Sequence[int]) -> tuple[str, ...]:
         """Return the arms of its replay: as configured, then under each budget."""
@@ -58,7 +73,9 @@ class Entrant:
 def default_arms(source: str) -> tuple[str, ...]:
     """Return the arms of a league that names none."""
     known = systems()
-    return tuple(name for name in (DEFAULT_CAPTURED if source == "captured" else DEFAULT) if name in known)
+    return tuple(
+        name for name in (DEFAULT_CAPTURED if source == "captured" else DEFAULT) if name in known or name in VARIANTS
+    )
 
 
 def entrants_of(texts: Sequence[str], shared: ReplayRequest) -> tuple[Entrant, ...]:
@@ -67,13 +84,25 @@ def entrants_of(texts: Sequence[str], shared: ReplayRequest) -> tuple[Entrant, .
     Raises :class:`UnusableInput` for an arm that cannot be used.
     """
     entrants = []
-    for text, spec in zip(texts, with_options(parse_arms(texts), shared), strict=True):
+    specs = [spec for text in texts for spec in _spec_of(text)]
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UnusableInput(f"arm {name!r} is given twice")
+    for text, spec in zip(texts, with_options(specs, shared), strict=True):
         name = text.partition("=")[0]
         if named_budget(name)[1] is not None:
             raise UnusableInput(f"arm {name!r}: the league sets the budgets itself; give them with --tokens")
         make_arm(spec)
         entrants.append(Entrant(name, text, spec))
     return tuple(entrants)
+
+
+def _spec_of(text: str) -> tuple[ArmSpec, ...]:
+    if text in VARIANTS:
+        system, config = VARIANTS[text]
+        return (ArmSpec(text, system, config),)
+    return parse_arms([text])
 
 
 def parse_budgets(text: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from lab.compare.pairs import by_conversation, pairs_of
-from lab.compare.statistics import LEAST_CLUSTERS, Estimate, holm, is_shown, sign_flips
+from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
 from lab.league.strata import Groups, stratified, weighted_sums
 from lab.league.table import MEASURES, Cell, Measured
 
@@ -33,7 +33,7 @@ class Against(NamedTuple):
 class Contest(NamedTuple):
     """The result at one budget on one set, or on all: the arm with the highest mean, and it against the others.
 
-    ``shared`` are further arms with the same mean as the winner.
+    ``pairs`` is the number of all pairs of arms, for which the p-values are corrected.
     """
 
     set: str
@@ -56,14 +56,23 @@ class Contest(NamedTuple):
         return tuple(one for one in self.against if not one.is_shown)
 
     @property
+    def least(self) -> int:
+        """The fewest conversations with which a difference could be shown, corrected for so many pairs."""
+        least = LEAST
+        while smallest_p(least, self.pairs) > LEVEL:
+            least += 1
+        return least
+
+    @property
     def is_testable(self) -> bool:
         """Whether there are enough conversations for any difference to be shown."""
-        return self.conversations >= LEAST
+        return self.conversations >= self.least
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         values = self._asdict()
         values["cell"] = self.cell._asdict()
+        values["least"] = self.least
         values["against"] = [one._asdict() for one in self.against]
         return values
 
@@ -111,7 +120,7 @@ def _differences(measure: str, ones: Sequence[Measured], others: Sequence[Measur
     for one, other in zip(ones, others, strict=True):
         if measure not in one.values or measure not in other.values:
             continue
-        name = MEASURES[measure].format(k=1)
+        name = MEASURES.get(measure, MEASURES["hit"]).format(k=1)
         pairs = pairs_of(name, one.values[measure], other.values[measure])
         if pairs.at:
             strata.append(by_conversation(pairs))

@@ -248,7 +248,8 @@ def _replayed(
         announce(f"{one.name}: {entrant.name}: {note}")
 
     try:
-        outcome = run_replay(request, folder, jobs=jobs, use_cache=False, announce=quiet)
+        made = entrant.made(budgets)
+        outcome = run_replay(request, folder, jobs=jobs, use_cache=False, announce=quiet, made=made)
     except (CannotWrite, InUse):
         raise
     except CannotMeasure as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from lab.compare.statistics import Estimate, clustered
 from lab.league.strata import stratified
 from lab.measures.score import score_and_write
 from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
 from lab.runs.scores import Values
 from lab.runs.tables import read_table
+from lab.systems.cut import CLIPPED
 
 # Short names of the measures; ``{k}`` is the number of items that the arm may inject, so every measure counts all that
 # it did inject.
@@ -28,12 +31,14 @@ MEASURES = {
     "StaleRecall": "StaleRecall",
     "StoreGrowth": "StoreGrowth",
 }
-# Those with an interval, and a statement on who wins.
-DECISIVE = ("hit", "CleanHit", "Present")
+# Whether the whole text of a relevant memory is in the prompt; only the arms under a budget have it.
+WHOLE = "whole"
+# Those with an interval, and a statement on who wins, the headline first.
+DECISIVE = (WHOLE, "hit", "CleanHit", "Present")
 BOUNDED = (*DECISIVE, "nDCG")
 # Of the probes: estimated tokens and items in the prompt.
 TOKENS, ITEMS = "tokens", "items"
-COLUMNS = (*MEASURES, TOKENS, ITEMS)
+COLUMNS = (WHOLE, *MEASURES, TOKENS, ITEMS)
 # The name of all sets together, each with the same weight.
 OVERALL = "all sets"
 
@@ -89,10 +94,14 @@ def measured(set_name: str, name: str, run: RunDirectory, budgets: Mapping[str, 
     scores = score_and_write(run)
     equal = equal_in(run)
     sizes = _sizes(run)
+    wholes = _wholes(run, [arm for arm, budget in budgets.items() if budget is not None])
     for arm, budget in budgets.items():
         of_arm = scores.of_arm(arm)
         k = run.max_items[arm]
         found: dict[str, Values] = {}
+        if arm in wholes:
+            whole = wholes[arm]
+            found[WHOLE] = whole._replace(conversation=[equal.get(one, one) for one in whole.conversation])
         for short, spelt in MEASURES.items():
             values = of_arm.get(spelt.format(k=k))
             if values is not None and values.at:
@@ -156,3 +165,26 @@ def _sizes(run: RunDirectory) -> dict[str, tuple[list[int], list[int]]]:
                 of_arm[0].append(tokens)
                 of_arm[1].append(injected)
     return sizes
+
+
+def _wholes(run: RunDirectory, arms: Sequence[str]) -> dict[str, Values]:
+    """Return by arm, for each probe with gold, whether a relevant memory is injected with its whole text.
+
+    The receipts of arms under a budget list the items that are injected in part (:mod:`lab.systems.cut`).
+    """
+    gold = read_gold(run)
+    wholes = {arm: Values([], [], []) for arm in arms}
+    for conversation in run.conversations:
+        path = run.check(run.receipts(conversation))
+        table = read_table(path, ("arm", "probe", "injected", "item_key", "receipt"))
+        for row in table.select(["arm", "probe", "injected", "item_key", "receipt"]).to_pylist():
+            of_arm = wholes.get(row["arm"])
+            grades = gold[row["probe"]].grades if row["probe"] in gold else {}
+            if of_arm is None or not grades:
+                continue
+            clipped = json.loads(row["receipt"]).get(CLIPPED, ()) if f'"{CLIPPED}"' in row["receipt"] else ()
+            keys = [key for rank, key in enumerate(row["item_key"][: row["injected"]]) if rank not in clipped]
+            of_arm.at.append(row["probe"])
+            of_arm.conversation.append(conversation)
+            of_arm.value.append(float(any(grades.get(key, 0) > 0 for key in keys)))
+    return {arm: values for arm, values in wholes.items() if values.at}

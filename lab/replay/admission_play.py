@@ -53,8 +53,7 @@ class _CountedVectors:
     def prepare(
         self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
     ) -> int:
-        """Count and embed."""
-        self._asked.texts += len(texts)
+        """Embed what is missing. It does not count: the lab itself prepares texts that a host may never query."""
         return self._vectors.prepare(texts, announce, role)
 
     def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:

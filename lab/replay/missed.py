@@ -49,6 +49,7 @@ CAUSES = {
     "repeat": "it was injected recently, and its score was lowered",
     "decay": "it had decayed: by rank fusion alone it would have been injected",
     "kind": "it is of a kind that is never injected",
+    "merged": "an equal text was injected under another key",
     "slot": "it is a candidate, and other memories took the slots",
     "cut": "only the start of it is in the Working Set",
     "snippet": "its chunk was injected, but the part shown ends before it",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.league.league import League
-from lab.league.table import OVERALL, TOKENS, Row
+from lab.league.table import OVERALL, TOKENS, WHOLE, Row
 from lab.report.figures_tradeoff import front_of
 from lab.report.style import COLOURS, MIDDLE, SMALL, SOFT, Words, name_at_right, slide, styled
 
@@ -44,14 +44,14 @@ def main_rows(league: League) -> Sequence[Row]:
 
 
 @styled
-def curves_figure(league: League, measure: str = "hit") -> Figure:
+def curves_figure(league: League, measure: str = WHOLE) -> Figure:
     """Draw the headline measure of every arm over the budgets, with 95 % intervals."""
     rows, looks = main_rows(league), looks_of(league)
     where = OVERALL if league.overall else next(iter(league.sets))
     words = Words(_winners(league, measure, where), _what(where, len(league.sets)))
     figure, ((axes,),) = slide(1, 1, words)
     _lines(axes, rows, measure, looks, league.budgets, bars=True)
-    axes.set(xlabel="token budget of the injected text", ylabel=measure, ylim=(-0.02, 1.02))
+    axes.set(xlabel="token budget of the injected text", ylabel=_named(measure), ylim=(-0.02, 1.02))
     last = {
         row.arm: value for row in rows if row.budget == league.budgets[-1] if (value := row.mean(measure)) is not None
     }
@@ -62,12 +62,12 @@ def curves_figure(league: League, measure: str = "hit") -> Figure:
 
 
 @styled
-def sets_figure(league: League, measure: str = "hit") -> Figure:
+def sets_figure(league: League, measure: str = WHOLE) -> Figure:
     """Draw the headline measure over the budgets, one chart for each set."""
     names = list(league.sets)
     columns = min(4, len(names))
     words = Words(
-        f"{measure} over token budgets, set by set", "Each line is an arm; the table below has the intervals."
+        f"{_named(measure)} over token budgets, set by set", "Each line is an arm; the table below has the intervals."
     )
     figure, grid = slide(-(-len(names) // columns), columns, words, sharey=True)
     looks = looks_of(league)
@@ -85,8 +85,8 @@ def sets_figure(league: League, measure: str = "hit") -> Figure:
 @styled
 def measures_figure(league: League) -> Figure:
     """Draw the other measures over the budgets."""
-    measures = ("CleanHit", "nDCG", "Present", "RepeatRate", "FalseRecall", "StaleRecall")
-    titles = ("CleanHit", "nDCG", "Present", "RepeatRate, lower is better", "FalseRecall, lower", "StaleRecall, lower")
+    measures = ("hit", "CleanHit", "Present", "RepeatRate", "FalseRecall", "StaleRecall")
+    titles = ("hit", "CleanHit", "Present", "RepeatRate, lower is better", "FalseRecall, lower", "StaleRecall, lower")
     words = Words("What else the budgets buy, and cost", "A missing line has no value on any of the sets.")
     figure, grid = slide(2, 3, words, sharey=True)
     looks = looks_of(league)
@@ -100,20 +100,21 @@ def measures_figure(league: League) -> Figure:
 
 
 @styled
-def front_figure(league: League, measure: str = "hit") -> Figure:
+def front_figure(league: League, measure: str = WHOLE) -> Figure:
     """Draw every arm at every budget, and as configured, by the tokens that it did inject, with the Pareto front."""
     looks = looks_of(league)
     bounds = {one.arm for one in league.standings if not one.is_ranked}
     points: dict[str, tuple[float, float]] = {}
     for row in main_rows(league):
+        # As configured, hits on parts of a text count as well, so those points cannot be on the same front.
         value, spent = row.mean(measure), row.mean(TOKENS)
-        if value is not None and spent is not None and row.arm not in bounds:
-            points[f"{row.arm} {row.budget or 'as configured'}"] = (value, spent)
+        if row.budget is not None and value is not None and spent is not None and row.arm not in bounds:
+            points[f"{row.arm} {row.budget}"] = (value, spent)
     front = front_of(points)
     words = Words(
-        f"{len(front)} of {len(points)} points are on the Pareto front of {measure} and tokens",
-        "Tokens that were injected at a probe, mean. Stars: systems as configured. The broken line is the Pareto "
-        "front; the upper bound is not on it.",
+        f"{len(front)} of {len(points)} points are on the Pareto front of {_named(measure)} and tokens",
+        "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the "
+        "upper bound. Stars: systems as configured, with all their hits.",
     )
     figure, ((axes,),) = slide(1, 1, words)
     for arm, (colour, _, marker) in looks.items():
@@ -135,9 +136,9 @@ def front_figure(league: League, measure: str = "hit") -> Figure:
         )
         own = next((row for row in main_rows(league) if row.arm == arm and row.budget is None), None)
         if own is not None and own.mean(TOKENS) is not None:
-            axes.plot(own.mean(TOKENS), own.mean(measure), "*", color=colour, markersize=15, markeredgecolor=SOFT)
+            axes.plot(own.mean(TOKENS), own.mean("hit"), "*", color=colour, markersize=15, markeredgecolor=SOFT)
     axes.plot([points[name][1] for name in front], [points[name][0] for name in front], "--", color=SOFT, zorder=1)
-    axes.set(xlabel="tokens injected at a probe, mean (lower is better)", ylabel=measure, ylim=(-0.02, 1.02))
+    axes.set(xlabel="tokens injected at a probe, mean (lower is better)", ylabel=_named(measure), ylim=(-0.02, 1.02))
     _legend(figure, axes)
     return figure
 
@@ -165,6 +166,10 @@ def _lines(
     axes.minorticks_off()
 
 
+def _named(measure: str) -> str:
+    return {WHOLE: "whole hits", "hit": "hits"}.get(measure, measure)
+
+
 def _short(arm: str) -> str:
     """Return a name that leaves room for the chart."""
     return arm if len(arm) <= LONGEST else f"{arm[: LONGEST - 1]}…"
@@ -178,11 +183,11 @@ def _legend(figure: Figure, axes: Axes) -> None:
 def _winners(league: League, measure: str, where: str) -> str:
     found = [one for one in league.contests if one.measure == measure and one.set == where]
     if not found:
-        return f"{measure} over token budgets"
+        return f"{_named(measure)} over token budgets"
     first, last = found[0], found[-1]
     if first.winner == last.winner:
-        return f"{first.winner} has the highest {measure} at {first.budget} and at {last.budget} tokens"
-    return f"{first.winner} has the highest {measure} at {first.budget} tokens, {last.winner} at {last.budget}"
+        return f"{first.winner} has the most {_named(measure)} at {first.budget} and at {last.budget} tokens"
+    return f"{first.winner} has the most {_named(measure)} at {first.budget} tokens, {last.winner} at {last.budget}"
 
 
 def _what(where: str, sets: int) -> str:

@@ -35,9 +35,13 @@ NAMES = {
     "tier": "tier not searched",
     "duplicate": "repeats the Working Set",
     "repeat": "lowered as a repeat",
+    "decay": "lowered by decay",
+    "kind": "of a kind never injected",
+    "merged": "an equal text is in the prompt",
     "slot": "no slot left",
     "cut": "cut in the Working Set",
     "snippet": "beyond the part shown",
+    "score": "score too low",
     "budget": "dropped by the budget",
     UNKNOWN: "not explained",
 }

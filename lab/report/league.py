@@ -8,13 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.compare.statistics import LEAST_CLUSTERS
+from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
 from lab.files import write_atomically
-from lab.formatting import counted, interval, milliseconds, number
+from lab.formatting import counted, milliseconds, number, p_value, signed
 from lab.latency.quantiles import Quantile, Spent
-from lab.league.contest import Contest
+from lab.league.contest import Against, Contest
 from lab.league.league import League
-from lab.league.table import BOUNDED, COLUMNS, OVERALL, Cell, Row
+from lab.league.table import BOUNDED, COLUMNS, OVERALL, WHOLE, Cell, Row
 from lab.report import figures
 from lab.report.build import inline, render
 from lab.report.figures_league import curves_figure, front_figure, measures_figure, sets_figure
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE, TEXT = "league.html", "league.md"
-HEADLINE = "hit"
+# Under a budget, a hit counts if the whole text of the memory is in the prompt; as configured, any hit does.
+HEADLINE, OWN_HEADLINE = WHOLE, "hit"
 # The only script of the page. It sorts a table by the column whose head is pressed; tables are whole without it.
 SCRIPT = """
 document.querySelectorAll('table.sortable').forEach(function (table) {
@@ -51,7 +52,9 @@ document.querySelectorAll('table.sortable').forEach(function (table) {
   });
 });
 """
+NAMES = {"whole": "whole hits", "hit": "hits"}
 MEANINGS = {
+    "whole": "The whole text of a relevant memory is in the prompt. Only arms under a budget have it.",
     "hit": "A relevant memory is among the injected items.",
     "CleanHit": "The same, and no memory judged misleading is injected.",
     "nDCG": "How near the order of the injected items is to the ideal one.",
@@ -106,7 +109,7 @@ def model_of(league: League) -> dict[str, Any]:
         "admissions": [one.as_json() for one in league.admissions],
         "meanings": {name: text for name, text in MEANINGS.items() if any(name in row.cells for row in league.rows)},
         "source": league.source,
-        "least": LEAST_CLUSTERS,
+        "least": max((one.least for one in league.contests), default=LEAST_CLUSTERS),
         "command": league.command,
     }
 
@@ -121,29 +124,36 @@ def sentence(contest: Contest) -> str:
     """Return the result of a contest in words."""
     cell, over = contest.cell, "" if contest.set != OVERALL else " over all sets"
     bounds = "" if cell.low is None else f" (95 % interval {number(cell.low)} to {number(cell.high)})"
-    result = f"the highest {contest.measure}{over}: {number(cell.mean)}{bounds}"
+    result = f"the highest share of {NAMES.get(contest.measure, contest.measure)}{over}: {number(cell.mean)}{bounds}"
     parts = [f"At {contest.budget} tokens, {contest.winner} has {result}"]
     if not contest.is_testable:
         few = counted(contest.conversations, "conversation")
-        return f"{parts[0]}. With {few}, no difference can be shown; it takes {LEAST_CLUSTERS}."
+        return f"{parts[0]}. With {few}, no difference can be shown; it takes {contest.least}."
     if contest.below:
         parts.append(f"It is shown to be above {', '.join(one.arm for one in contest.below)}")
     if contest.alike:
-        alike = [f"{one.arm} ({interval(one.low, one.high)})" for one in contest.alike]
+        alike = [f"{one.arm} ({signed(one.difference)}, p {_doubt(one)})" for one in contest.alike]
         parts.append(f"It is not shown to differ from {', '.join(alike)}")
     return ". ".join(parts) + "."
+
+
+def _doubt(against: Against) -> str:
+    """Return the corrected p of a difference that is not shown, and why a small one does not show it."""
+    p = p_value(against.p_holm)
+    return f"{p}, but the interval includes 0" if against.p_holm <= LEVEL else p
 
 
 def winners_table(league: League) -> Table:
     """Return who wins on each set at each budget, and from whom the winner is not shown to differ."""
     rows = []
     for one in league.contests:
-        if one.measure != HEADLINE:
+        if one.measure not in (HEADLINE, OWN_HEADLINE):
             continue
-        alike = ", ".join(other.arm for other in one.alike) or "none"
+        alike = ", ".join(f"{other.arm} ({_doubt(other)})" for other in one.alike) or "none"
         rows.append(
             [
                 one.set,
+                NAMES[one.measure],
                 f"{one.budget}",
                 one.winner,
                 _bounded(one.cell),
@@ -152,7 +162,10 @@ def winners_table(league: League) -> Table:
                 alike if one.is_testable else "–",
             ]
         )
-    headers = ("set", "tokens", "winner", HEADLINE, "conversations", "shown to be below", "not shown to differ")
+    headers = (
+        *("set", "measure", "tokens", "winner", "share", "conversations", "shown to be below"),
+        "not shown to differ (p)",
+    )
     return Table("Who wins at each budget", headers, rows)
 
 
@@ -165,11 +178,12 @@ def headline_rows(league: League) -> list[list[str]]:
 
 def headline_columns(league: League) -> list[str]:
     """Return the headers of :func:`headline_rows`."""
-    return [HEADLINE, "as configured", *map(str, league.budgets)]
+    return [f"{HEADLINE} at", f"own, {OWN_HEADLINE}", *map(str, league.budgets)]
 
 
 def _mean(rows: Sequence[Row], arm: str, budget: int | None) -> str:
-    return next((number(row.mean(HEADLINE)) for row in rows if (row.arm, row.budget) == (arm, budget)), "–")
+    measure = OWN_HEADLINE if budget is None else HEADLINE
+    return next((number(row.mean(measure)) for row in rows if (row.arm, row.budget) == (arm, budget)), "–")
 
 
 def _budget_table(league: League, where: str, rows: Sequence[Row], budget: int | None) -> Table:
@@ -177,7 +191,8 @@ def _budget_table(league: League, where: str, rows: Sequence[Row], budget: int |
     chosen = [row for row in rows if row.budget == budget]
     names = [name for name in COLUMNS if any(name in row.cells for row in chosen)]
     ranked = {one.arm: one.is_ranked for one in league.standings}
-    chosen.sort(key=lambda row: (not ranked[row.arm], -(row.mean(HEADLINE) or 0.0)))
+    measure = OWN_HEADLINE if budget is None else HEADLINE
+    chosen.sort(key=lambda row: (not ranked[row.arm], -(row.mean(measure) or 0.0)))
     cells = [
         [
             row.arm if ranked[row.arm] else f"{row.arm} (upper bound)",

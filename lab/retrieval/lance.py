@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 TABLE = "memories"
 # Extra hits in the first fetch; the count doubles while the last hit still ties with the one at the limit.
 SLACK = 8
+# Rows of one write.
+WRITTEN = 4096
 # Distances closer than this can round to one score: at 4, the largest distance of unit vectors, a score step of 1e-6
 # is 2.5e-5 of distance; the rest covers float32 sums.
 TIE_BAND = 3e-5
@@ -143,7 +145,10 @@ class LanceStore:
             "scope": [row.scope for row in rows],
             "trust_tier": [row.trust_tier for row in rows],
         }
-        self.table.add(pa.table(columns, schema=self._schema))
+        # A search of 100,000 rows that were written in one piece takes eight times as long.
+        whole = pa.table(columns, schema=self._schema)
+        for start in range(0, len(rows), WRITTEN):
+            self.table.add(whole.slice(start, WRITTEN))
         self._waiting += len(rows)
         self.refresh()
 

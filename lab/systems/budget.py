@@ -35,7 +35,7 @@ from lab.systems.contract import (
     SharedRetrieval,
     Writes,
 )
-from lab.systems.cut import cut
+from lab.systems.cut import CLIPPED, clipped_in, cut
 from lab.systems.kit import Kit, Workshop
 from lab.systems.protocols import Proves, Rephrases, TakesTokens, Widens
 
@@ -162,6 +162,8 @@ class _Shared:
         self.watched: Turn | None = None
         self.wrote: Writes | BaseException = NOTHING
         self.broken: BaseException | None = None
+        # Texts of memories that were given or written, by id.
+        self.texts: dict[str, str] = {}
 
 
 class BudgetSystem(MemorySystem):
@@ -184,6 +186,7 @@ class BudgetSystem(MemorySystem):
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Pass created memories on, once."""
+        self._shared.texts.update((memory.key, memory.text) for memory in memories)
         self._once("remember", memories)
 
     def forget(self, keys: Sequence[str]) -> None:
@@ -210,6 +213,7 @@ class BudgetSystem(MemorySystem):
                 raise
         if isinstance(shared.wrote, BaseException):
             raise shared.wrote
+        shared.texts.update((row.id, row.text) for row in (*shared.wrote.created, *shared.wrote.updated))
         return shared.wrote
 
     def prove(self) -> Mapping[str, Any]:
@@ -266,5 +270,8 @@ class BudgetSystem(MemorySystem):
             raise whole
         assert whole is not None  # noqa: S101 - it was queried
         recall = cut(whole, self._tokens, WIDE)
+        if clipped := clipped_in(recall, shared.texts):
+            # Ranks, from 0, of injected items of which the text has a part only: a hit may be in what is missing.
+            recall = replace(recall, receipt={**recall.receipt, CLIPPED: clipped}, receipt_text=None)
         self._last = whole, recall
         return recall

@@ -7,8 +7,9 @@ the frame, which stays as long as any item does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from html import unescape
 
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.recall.wrap import escape
@@ -16,6 +17,8 @@ from lab.token_estimate import tokens
 
 # An item whose whole text is not there, because the system clips long texts, is found by so many of its characters.
 START = 40
+# The key of a receipt with the ranks of items that are injected in part.
+CLIPPED = "clipped"
 
 
 def cut(recall: Recall, budget: int, most: int) -> Recall:
@@ -53,6 +56,22 @@ def cut(recall: Recall, budget: int, most: int) -> Recall:
         duplicates=recall.duplicates if kept == len(injected) else None,
         evicted=(recall.evicted or 0) + len(injected) - kept,
     )
+
+
+def clipped_in(recall: Recall, texts: Mapping[str, str]) -> list[int]:
+    """Return the ranks, from 0, of injected items whose whole text is not in the injected text (LG-4).
+
+    ``texts`` are those of the memories by id; the system's own text of an item counts for one that is not there. White
+    space is folded, and markup may be escaped.
+    """
+    plain = " ".join(recall.context.split())
+    forms = (plain, unescape(plain)) if "&" in plain else (plain,)
+    clipped = []
+    for rank, item in enumerate(recall.items[: recall.injected]):
+        text = " ".join(texts.get(item.id, item.text).split())
+        if not any(text in form for form in forms) and escape(text) not in plain:
+            clipped.append(rank)
+    return clipped
 
 
 def spans_of(context: str, items: Sequence[Item]) -> list[tuple[int, int]] | None:

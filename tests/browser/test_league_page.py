@@ -26,6 +26,7 @@ def rows(set_name: str) -> tuple[Row, ...]:
             8,
             {
                 "hit": Cell(hit, 90, hit - 0.1, hit + 0.1),
+                **({"whole": Cell(hit, 90)} if budget else {}),
                 "RepeatRate": Cell(again, 80),
                 "tokens": Cell((budget or 300) - 5.0, 90),
                 "items": Cell(4.5, 90),
@@ -41,7 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A league with an arm and a set whose names would like to be markup."""
     against = tuple(Against(arm, hit, 0.6 - hit, 0.01, 0.2, 0.04, arm != "bm25") for arm, (hit, _) in ARMS.items())
     contests = tuple(
-        Contest("s", tokens, "hit", "hybrid", Cell(0.6, 90, 0.5, 0.7), 8, against, 3) for tokens in BUDGETS
+        Contest("s", tokens, "whole", "hybrid", Cell(0.6, 90, 0.5, 0.7), 8, against, 3) for tokens in BUDGETS
     )
     standings = (
         *(Standing(arm, arm, "ranked") for arm in ARMS),

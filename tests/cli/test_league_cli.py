@@ -31,9 +31,9 @@ def test_command_prints_who_wins_and_writes_the_page(lab: Callable[..., Any], tm
     assert done.returncode == 0, done.stderr
     shown = " ".join(done.stdout.split())
     assert shown.startswith("trial: embedder hashing, which is for tests; 1 conversation, the first ones ")
-    assert "At 64 tokens, bm25 has the highest hit: " in shown
+    assert "At 64 tokens, bm25 has the highest share of whole hits: " in shown
     assert "With 1 conversation, no difference can be shown; it takes 6." in shown
-    assert "hit as configured 64 128" in shown
+    assert "whole at own, hit 64 128" in shown
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "operators: bm25" in done.stderr
     found = json.loads(lab(*words, "--json", cwd=tmp_path).stdout)

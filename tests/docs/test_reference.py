@@ -12,6 +12,7 @@ import typer
 
 from lab.cli.main import app
 from lab.measures.catalogue import CATALOGUE
+from lab.systems.external.protocol import ANSWERS, REQUESTS, TIMEOUTS
 from lab.systems.openclaw.seed.flow import STAGES as SEED
 from lab.systems.openclaw.upstream.flow import STAGES as UPSTREAM
 
@@ -28,9 +29,12 @@ def generate() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["cli.md", "measures.md", "knobs.md"])
+PAGES = ["cli.md", "measures.md", "knobs.md", "protocol.md"]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_reference_page_agrees_with_the_code(generate: ModuleType, pages: dict[str, str], name: str) -> None:
-    assert set(generate.PAGES) == {"cli.md", "measures.md", "knobs.md"}
+    assert list(generate.PAGES) == PAGES
     assert pages[f"reference/{name}"] == generate.PAGES[name](), "run: python docs/generate.py"
 
 
@@ -82,3 +86,17 @@ def test_knobs_are_listed_with_range_and_both_defaults(pages: dict[str, str]) ->
 def test_engine_page_lists_every_stage(pages: dict[str, str]) -> None:
     stages = [name for name, _ in (*SEED, *UPSTREAM)]
     assert [name for name in stages if f"\n| `{name}` | " not in pages["engine.md"]] == []
+
+
+def test_protocol_lists_every_field_of_every_operation(pages: dict[str, str]) -> None:
+    text = pages["reference/protocol.md"]
+    assert {*REQUESTS} == {*ANSWERS} == {*TIMEOUTS}
+    for op in REQUESTS:
+        section = text.partition(f"\n## {op}\n")[2].partition("\n## ")[0]
+        assert [name for name in (*REQUESTS[op], *ANSWERS[op]) if f"\n| `{name}` | " not in section] == [], op
+    for row in (
+        "| `cutoff` | integer, 1 or more | required | number of items that it intends to inject |",
+        '| `status` | "ok" or "skipped" or "degraded" | `"ok"` | whether it chose silence, or lost a part |',
+        "| `sources` | list of string | – | keys of the turns or memories that it came from |",
+    ):
+        assert row in text

@@ -138,8 +138,8 @@ def test_self_test_ends_a_hanging_fault(tmp_path: Path) -> None:
 def test_shipped_replays_can_be_planned() -> None:
     replays = shipped_replays("hashing")
     plans = {one.name: make_plan(one.asked) for one in replays if one.name != "traps"}
-    assert {"operators", "plugin", "lancedb"} <= plans.keys()
-    assert plans["plugin"].arms[0].config.upstream
+    assert {"operators", "working-set", "lancedb"} <= plans.keys()
+    assert plans["working-set"].arms[0].config.upstream
     # Slow replays run only for faults in the files that they exercise.
     slow = {
         "lancedb": "lancedb-upside-down",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lab.compare.statistics import clustered, sign_flip
-from lab.league.contest import contest
+from lab.league.contest import Contest, contest
 from lab.league.strata import stratified, weighted_sums
 from lab.league.table import Cell, Measured, Row, by_conversation, overall
 from lab.runs.scores import Values
@@ -97,6 +97,13 @@ def test_few_conversations_show_nothing() -> None:
     assert result is not None
     assert not result.is_testable
     assert result.below == ()
+
+
+@pytest.mark.parametrize(("pairs", "least"), [(1, 6), (3, 7), (91, 12)])
+def test_more_pairs_take_more_conversations(pairs: int, least: int) -> None:
+    result = Contest("s", 64, "hit", "a", Cell(1.0, 9), least, (), pairs)
+    assert (result.least, result.is_testable) == (least, True)
+    assert not result._replace(conversations=least - 1).is_testable
 
 
 def test_contest_over_sets_flips_signs_of_weighted_conversations() -> None:

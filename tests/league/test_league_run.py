@@ -27,6 +27,7 @@ def test_every_arm_stays_within_every_budget_on_every_set(league: League) -> Non
     for (_, arm, budget), row in rows.items():
         if budget is not None:
             assert row.cells["tokens"].mean <= budget
+            assert row.cells["whole"].mean <= row.cells["hit"].mean
             assert row.cells["CleanHit"].mean <= row.cells["hit"].mean <= row.cells["Present"].mean
         assert arm == "oracle" or row.cells["items"].mean > 0 or budget == min(BUDGETS)
 
@@ -55,6 +56,7 @@ def test_upper_bound_is_shown_and_cannot_win(league: League) -> None:
         assert one.winner != "oracle"
         assert "oracle" not in {other.arm for other in one.against}
         assert len(one.against) == len(ARMS) - 2
+    assert {one.measure for one in league.contests} == {"whole", "hit", "CleanHit", "Present"}
 
 
 def test_csv_and_json_have_the_same_figures(league: League, folder: Path) -> None:
@@ -158,3 +160,42 @@ def test_request_of_the_runs_can_be_remade(league: League, folder: Path) -> None
     opened = open_run(folder / "out" / "runs" / "one" / "seed_full")
     assert opened.arms == ["seed_full", "seed_full@64", "seed_full@256"]
     assert plan_of(opened).request == ReplayRequest.of_manifest(opened.manifest.asked)
+
+
+def long_set(folder: Path) -> Path:
+    """A set whose only relevant memory is longer than what rsclaw shows of it."""
+    text = " ".join(f"Sentence {number} on the lamp of the lighthouse keeper is rather long." for number in range(9))
+    recording = [
+        {"kind": "recording", "schema": "lab.recording.v1", "conversation": "a"},
+        {"kind": "session", "session": "s", "time": "2026-03-01T09:00:00+00:00"},
+        {"kind": "turn", "turn": "t1", "role": "user", "text": "I will tell you about the lamp of the lighthouse."},
+        {"kind": "memory", "text": text},
+        {
+            "kind": "turn",
+            "turn": "t2",
+            "role": "user",
+            "text": "What do you know of the lamp of the lighthouse keeper?",
+        },
+    ]
+    probe = {
+        "kind": "probe",
+        "turn": "a/s/t2",
+        "type": "update",
+        "reason": "said",
+        "relevant": [{"memory": "a/s/t1#0", "grade": 2, "reason": "said"}],
+    }
+    for name, lines in (("datasets", recording), ("golden", [probe])):
+        (folder / name / "long").mkdir(parents=True)
+        (folder / name / "long" / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder / "datasets" / "long"
+
+
+def test_hit_on_a_clipped_text_is_no_whole_hit(tmp_path: Path) -> None:
+    league = run(tmp_path / "out", ("rsclaw", "rsclaw_text", "hybrid"), [f"{long_set(tmp_path)}:lab"])
+    rows = {(row.arm, row.budget): row for row in league.rows}
+    for arm, whole in (("rsclaw", 0.0), ("rsclaw_text", 1.0), ("hybrid", 1.0)):
+        assert (rows[arm, 256].mean("hit"), rows[arm, 256].mean("whole")) == (1.0, whole), arm
+    assert "whole" not in rows["rsclaw", None].cells
+    opened = open_run(tmp_path / "out" / "runs" / "long" / "rsclaw_text")
+    assert {arm.system for arm in opened.manifest.resolved.arms} == {"rsclaw"}
+    assert [arm.tokens for arm in plan_of(opened).arms[1:]] == list(BUDGETS)  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UnusableInput
-from lab.league.arms import DEFAULT, DEFAULT_CAPTURED, default_arms, entrants_of, parse_budgets
+from lab.league.arms import DEFAULT, DEFAULT_CAPTURED, VARIANTS, default_arms, entrants_of, parse_budgets
 from lab.league.command import league_command
 from lab.league.sets import parse_sets
 from lab.replay.plan import ReplayRequest
@@ -94,7 +94,7 @@ def test_budgets_are_sorted_and_distinct() -> None:
 @pytest.mark.parametrize("source", ["given", "captured"])
 def test_default_arms_exist_and_can_be_made(source: str) -> None:
     arms = default_arms(source)
-    assert set(arms) == set(DEFAULT_CAPTURED if source == "captured" else DEFAULT) & set(systems())
+    assert set(arms) == set(DEFAULT_CAPTURED if source == "captured" else DEFAULT) & {*systems(), *VARIANTS}
     for entrant in entrants_of(arms, PLAIN):
         make_arm(entrant.spec)
 

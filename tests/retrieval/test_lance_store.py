@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lab.retrieval.contract import Filter, Hit, Lanes, Query
-from lab.retrieval.lance import LanceStore
+from lab.retrieval.lance import WRITTEN, LanceStore
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import TextSettings
 
@@ -173,6 +173,15 @@ def test_compaction_waits_for_compact_every_rows() -> None:
         indexed = {column for index in store.table.list_indices() for column in index.columns}
         assert indexed == {"index_text", "importance_label", "scope"}
         assert found(store, "fts") == ["a", "b", "c"]
+
+
+def test_add_writes_many_rows_in_parts() -> None:
+    """A search of one piece of 100,000 rows takes eight times as long as that of parts."""
+    with closing(LanceStore(2, TextSettings(), compact_every=None)) as store:
+        add(store, [row(f"{number:05d}", f"deploy {number}") for number in range(WRITTEN + 5)], [EAST] * (WRITTEN + 5))
+        assert (len(store.rows), store.table.count_rows(), store.waiting) == (WRITTEN + 5,) * 3
+        fragments = store.table.stats()["fragment_stats"]
+        assert (fragments["num_fragments"], fragments["lengths"]["max"]) == (2, WRITTEN)
 
 
 def test_appending_one_by_one_leaves_few_fragments_and_full_indexes(store: LanceStore) -> None:

@@ -22,7 +22,7 @@ from lab.runs.directory import open_run
 from lab.runs.tables import read_table
 from lab.systems.budget import WIDE, within
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Detail, Item, MemorySystem, Recall, Writes
-from lab.systems.cut import cut, spans_of
+from lab.systems.cut import clipped_in, cut, spans_of
 from lab.systems.kit import Kit
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.registry import make_arm, parse_arms
@@ -231,3 +231,13 @@ def test_explained_cut_names_the_budget() -> None:
     for answered in replay(play(recording, plan.probes(recording)), plan.arms, on_recall=calls.append):
         explain(answered)
     assert "budget" in causes
+
+
+def test_clipped_items_are_found_in_the_text() -> None:
+    items = tuple(Item(key, key) for key in "abcd")
+    texts = {"a": "first <b> line\n and more", "b": "cut off here and there", "c": "one", "d": 'R&D\'s "quote"'}
+    context = "- first &lt;b&gt; line and more\n- cut off here\n- one\n- R&amp;D&#39;s &quot;quote&quot;"
+    assert clipped_in(Recall(items, 4, context), texts) == [1]
+    assert clipped_in(Recall(items, 1, context), texts) == []
+    # Without a memory of that id, the system's own text counts.
+    assert clipped_in(Recall((Item("x", "one"), Item("y", "two")), 2, "one"), {}) == [1]

@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-OTHERS = ("CleanHit", "Present", "nDCG", "RepeatRate", "FalseRecall", "StaleRecall", "tokens")
-OVERALL = "all sets"
+OTHERS = ("hit", "CleanHit", "Present", "nDCG", "RepeatRate", "FalseRecall", "StaleRecall", "tokens")
+OVERALL, WHOLE = "all sets", "whole"
 Rows = dict[tuple[str, str, int | None], dict[str, Any]]
 
 
 def main() -> None:
-    """Print who wins, the hits at some budgets, the other measures at one, and the hits of each set at it."""
+    """Print who wins, the whole hits at some budgets, the other measures at one, and the hits of each set at it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tokens", type=int, nargs="+", default=[256, 768, 1200])
@@ -25,7 +25,7 @@ def main() -> None:
     league = json.loads((given.folder / "league.json").read_text())
     rows: Rows = {(row["set"], row["arm"], row["budget"]): row["measures"] for row in league["rows"]}
     arms = list(dict.fromkeys(arm for _, arm, _ in rows))
-    arms.sort(key=lambda arm: -rows[OVERALL, arm, given.at]["hit"]["mean"])
+    arms.sort(key=lambda arm: -rows[OVERALL, arm, given.at][WHOLE]["mean"])
     print(
         "\n".join(
             [
@@ -44,16 +44,16 @@ def main() -> None:
 def winners(league: dict[str, Any], budgets: list[int]) -> list[str]:
     """Return who wins on all sets and on each set."""
     lines = [
-        "| set | conversations | tokens | highest hit | 95 % interval | not shown to differ from it |",
+        "| set | conversations | tokens | most whole hits | 95 % interval | not shown to differ from it (p) |",
         "| --- | ---: | ---: | --- | --- | --- |",
     ]
     for one in league["contests"]:
-        if one["measure"] != "hit" or one["budget"] not in budgets:
+        if one["measure"] != WHOLE or one["budget"] not in budgets:
             continue
-        alike = [other["arm"] for other in one["against"] if not other["is_shown"]]
-        few = one["conversations"] < 6
+        alike = [f"`{other['arm']}` ({other['p_holm']:.2f})" for other in one["against"] if not other["is_shown"]]
+        few = one["conversations"] < one["least"]
         cell = one["cell"]
-        shown = "too few conversations" if few else ", ".join(f"`{arm}`" for arm in alike) or "none"
+        shown = "too few conversations" if few else ", ".join(alike) or "none"
         lines.append(
             f"| {one['set']} | {one['conversations']} | {one['budget']:,} | `{one['winner']}` {share(cell['mean'])} | "
             f"{bounds(cell)} | {shown} |"
@@ -64,12 +64,12 @@ def winners(league: dict[str, Any], budgets: list[int]) -> list[str]:
 def hits(rows: Rows, arms: list[str], budgets: list[int]) -> list[str]:
     """Return the hits over all sets, as configured and at each budget."""
     lines = [
-        f"| arm | as configured | tokens | {' | '.join(f'{budget:,}' for budget in budgets)} |",
+        f"| arm | hits as configured | tokens | {' | '.join(f'{budget:,}' for budget in budgets)} |",
         f"| --- | ---: | ---: | {' | '.join('---:' for _ in budgets)} |",
     ]
     for arm in arms:
         own = rows[OVERALL, arm, None]
-        cells = [rows[OVERALL, arm, budget]["hit"] for budget in budgets]
+        cells = [rows[OVERALL, arm, budget][WHOLE] for budget in budgets]
         shown = [f"{share(cell['mean'])} ({bounds(cell)})" for cell in cells]
         lines.append(f"| `{arm}` | {share(own['hit']['mean'])} | {own['tokens']['mean']:,.0f} | {' | '.join(shown)} |")
     return lines
@@ -97,7 +97,7 @@ def by_set(league: dict[str, Any], rows: Rows, arms: list[str], budget: int) -> 
     names = list(league["sets"])
     lines = [f"| arm | {' | '.join(names)} |", f"| --- | {' | '.join('---:' for _ in names)} |"]
     for arm in arms:
-        cells = [share(rows[name, arm, budget]["hit"]["mean"]) for name in names]
+        cells = [share(rows[name, arm, budget][WHOLE]["mean"]) for name in names]
         lines.append(f"| `{arm}` | {' | '.join(cells)} |")
     return lines
 

@@ -14,7 +14,7 @@ from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Status
 from lab.systems.files.explained import BELOW, BUDGET, INJECTED, SLOTS, Trace, explained
 from lab.systems.files.search import Found, Hit, search
 from lab.systems.files.settings import Reader, Settings, host_section, read_settings
-from lab.systems.files.system import FilesSystem, harmed, items_of, receipt_of, rendered
+from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
 from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
@@ -126,7 +126,7 @@ def make(spec: ArmSpec) -> AutoRecallArm:
     )
 
 
-class AutoRecall(FilesSystem):
+class AutoRecall(FileMemory):
     """The plugin in one conversation. It keeps no state but the workspace, which the host keeps."""
 
     def __init__(self, arm: AutoRecallArm, kit: Kit) -> None:

@@ -1,4 +1,4 @@
-"""The configuration of OpenClaw's plugin memory-lancedb, under the plugin's own names (HB-20, HB-25)."""
+"""The configuration of OpenClaw's plugin memory-lancedb, under the plugin's own names (HB-9, HB-14)."""
 
 from __future__ import annotations
 

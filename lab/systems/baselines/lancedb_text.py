@@ -1,6 +1,6 @@
 """The text rules of OpenClaw's plugin memory-lancedb: what is captured, under which category, and how it is injected.
 
-Facts are those of the plugin as published with OpenClaw 2026.9.6 (HB-20); the names of functions are this project's.
+Facts are those of the plugin as published with OpenClaw 2026.9.6 (HB-9); the names of functions are this project's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ELAPSED = re.compile(
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
-    """Return a pattern for any of the given ones, ignoring the case of ASCII letters (HB-23)."""
+    """Return a pattern for any of the given ones, ignoring the case of ASCII letters (HB-12)."""
     joined = "|".join(patterns).replace("␠", f"{_SPACE}+").replace("…", f"{_ANY}*")
     return re.compile(joined, re.IGNORECASE | re.ASCII)
 
@@ -75,7 +75,7 @@ _IGNORE = _words(
     rf"\b(?:ignore|disregard|forget|override)\b{_ANY}{{0,60}}"
     rf"\b(?:all|any|previous|above|prior|earlier|system|developer)\b{_ANY}{{0,30}}\binstructions?\b"
 )
-# The first category with a word in the text, wherever it stands, also within another word (HB-24).
+# The first category with a word in the text, wherever it stands, also within another word (HB-13).
 _CATEGORIES = (
     (PREFERENCE, _words("prefer", "radši", "like", "love", "hate", "want")),
     (DECISION, _words("rozhodli", "decided", "will use", "budeme")),
@@ -110,7 +110,7 @@ def escaped(text: str, most: int | None) -> str:
 
 
 def block(memories: Sequence[tuple[str, str]], most: int | None) -> str:
-    """Return the injected text for ``(category, text)`` pairs in rank order; blank if there are none (HB-22)."""
+    """Return the injected text for ``(category, text)`` pairs in rank order; blank if there are none (HB-11)."""
     if not memories:
         return ""
     lines = [f"{number}. [{category}] {escaped(text, most)}" for number, (category, text) in enumerate(memories, 1)]
@@ -118,12 +118,12 @@ def block(memories: Sequence[tuple[str, str]], most: int | None) -> str:
 
 
 def is_of_host(text: str) -> bool:
-    """Return whether a text has marks of what the host adds to a message; such a memory is not used (HB-21)."""
+    """Return whether a text has marks of what the host adds to a message; such a memory is not used (HB-10)."""
     return _HOST.search(text) is not None or _ELAPSED.match(text) is not None
 
 
 def cleaned(message: str) -> str:
-    """Return the part of a user's message that is captured: no time, no attachment lines, less white space (HB-23)."""
+    """Return the part of a user's message that is captured: no time, no attachment lines, less white space (HB-12)."""
     text = cut(message, READ)
     stamp = _TIME.match(text)
     kept = [line for line in text[stamp.end() if stamp else 0 :].split("\n") if not _is_media(line)]
@@ -132,13 +132,13 @@ def cleaned(message: str) -> str:
 
 
 def looks_like_injection(text: str, *, old: bool = False) -> bool:
-    """Return whether a text reads like an instruction to the model; ``old``: by the patterns of 2026.3.13 (HB-23)."""
+    """Return whether a text reads like an instruction to the model; ``old``: by the patterns of 2026.3.13 (HB-12)."""
     folded = _SPACES.sub(" ", text).strip(WHITESPACE)
     return any(pattern.search(folded) for pattern in (_ORDERS, _IGNORE_OLD if old else _IGNORE))
 
 
 def is_worth_keeping(text: str, most: int, custom: Sequence[str] = (), *, old: bool = False) -> bool:
-    """Return whether auto-capture considers a text (HB-23).
+    """Return whether auto-capture considers a text (HB-12).
 
     ``most`` is the largest length in UTF-16 units, ``custom`` are further triggers, found in lower case. ``old``: as
     2026.3.13 decides, which needs ten characters in every language and knows no CJK trigger.
@@ -160,7 +160,7 @@ def is_worth_keeping(text: str, most: int, custom: Sequence[str] = (), *, old: b
 
 
 def category_of(text: str, *, old: bool = False) -> str:
-    """Return the category of a captured text (HB-24); ``old``: by the words of 2026.3.13."""
+    """Return the category of a captured text (HB-13); ``old``: by the words of 2026.3.13."""
     lower = text.lower()
     for category, words in _CATEGORIES:
         more = None if old else _CATEGORIES_CJK.get(category)

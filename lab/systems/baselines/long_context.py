@@ -1,4 +1,4 @@
-"""``long_context``: no memory system at all, but the last N tokens of what there is, in order (HB-26).
+"""``long_context``: no memory system at all, but the last N tokens of what there is, in order (HB-15).
 
 If the arm captures, that is the conversation, turn by turn; otherwise the memories that it receives, in order of
 creation. Configuration: ``{"tokens": 1200, "roles": ["user", "assistant"]}``.

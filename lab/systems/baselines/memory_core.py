@@ -14,7 +14,7 @@ from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall
 from lab.systems.files.explained import BUDGET, INJECTED, Trace, explained
 from lab.systems.files.search import Hit, search
 from lab.systems.files.settings import Settings, host_section, read_settings
-from lab.systems.files.system import FilesSystem, harmed, items_of, receipt_of, rendered
+from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
 from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
@@ -69,7 +69,7 @@ def make(spec: ArmSpec) -> MemoryCoreArm:
     return MemoryCoreArm(spec.name, settings, spec.depth)
 
 
-class MemoryCore(FilesSystem):
+class MemoryCore(FileMemory):
     """The host's search in one conversation."""
 
     def __init__(self, arm: MemoryCoreArm, kit: Kit) -> None:

@@ -1,6 +1,6 @@
 """``memory_lancedb``: OpenClaw's own memory plugin, a vector store with three memories before every prompt.
 
-The rules are those of the plugin as published with OpenClaw 2026.9.6, or with 2026.3.13 (HB-20). Configuration: the
+The rules are those of the plugin as published with OpenClaw 2026.9.6, or with 2026.3.13 (HB-9). Configuration: the
 plugin's keys, and under ``lab`` ``version`` and ``maxItems``.
 """
 
@@ -107,7 +107,7 @@ class LanceDbArm:
         return False
 
     def query_for(self, prompt: str) -> str:
-        """Return the text that is embedded for a prompt; blank if it is not searched for (HB-21)."""
+        """Return the text that is embedded for a prompt; blank if it is not searched for (HB-10)."""
         settings = self.settings
         if not settings.auto_recall or js_length(prompt) < SHORTEST_PROMPT:
             return ""
@@ -138,7 +138,7 @@ class LanceDb(MemorySystem):
         self._capture = SessionCapture(arm.settings, kit, self._table)
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Store memories that the loop provides, as they are (HB-25)."""
+        """Store memories that the loop provides, as they are (HB-14)."""
         self._table.write(self._kit.rows.of(memories))
 
     def forget(self, keys: Sequence[str]) -> None:
@@ -146,7 +146,7 @@ class LanceDb(MemorySystem):
         self._table.remove(self._kit.rows.known(keys))
 
     def recall(self, ask: Ask) -> Recall:
-        """Search for the nearest memories and inject the first few (HB-21)."""
+        """Search for the nearest memories and inject the first few (HB-10)."""
         timer = StageTimer()
         query = self._arm.query_for(ask.text)
         if not query:
@@ -161,7 +161,7 @@ class LanceDb(MemorySystem):
         return replace(recall, timings=timer.timings)
 
     def observe(self, turn: Turn) -> Writes:
-        """Capture at the end of a turn of the agent, if the loop provides no memories (HB-23)."""
+        """Capture at the end of a turn of the agent, if the loop provides no memories (HB-12)."""
         return self._capture.observe(turn) if self._kit.captures else NOTHING
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ class LanceDb(MemorySystem):
 
 
 class SessionCapture:
-    """Captures the user's messages of one session after another (HB-23).
+    """Captures the user's messages of one session after another (HB-12).
 
     A turn of the agent ends at the first reply to a user's message; in a conversation without replies, as between
     people, every message ends a turn. The key of a memory is the key of the turn that ended, with a number.
@@ -285,7 +285,7 @@ class SessionCapture:
                     yield message.text, message
 
     def _is_duplicate(self, text: str, limit: int) -> bool:
-        """Return whether one of the ``limit`` nearest memories is nearly the same text (HB-23)."""
+        """Return whether one of the ``limit`` nearest memories is nearly the same text (HB-12)."""
         vectors = self._table.vectors
         vectors.prepare([text])
         view = self._table.store.view(Query("", [], vectors.of([text])[0]))
@@ -305,12 +305,12 @@ class SessionCapture:
 
 
 def score_of(distance: float) -> float:
-    """Return the plugin's score of a squared L2 distance, 1 / (1 + distance) (HB-21)."""
+    """Return the plugin's score of a squared L2 distance, 1 / (1 + distance) (HB-10)."""
     return 1.0 / (1.0 + distance)
 
 
 def is_usable(text: str) -> bool:
-    """Return whether a stored memory may be injected: it has text, and none that the host added (HB-21)."""
+    """Return whether a stored memory may be injected: it has text, and none that the host added (HB-10)."""
     return bool(text.strip()) and not is_of_host(text)
 
 

@@ -38,7 +38,7 @@ class OracleArm(BaselineArm):
         return info if self.tokens is None else replace(info, at_most=None)
 
     def with_tokens(self, tokens: int) -> OracleArm:
-        """Return the arm with a budget: as many relevant memories as fit (HB-28)."""
+        """Return the arm with a budget: as many relevant memories as fit (HB-17)."""
         return replace(self, tokens=tokens)
 
     def open(self, kit: Kit) -> OracleSystem:
@@ -54,7 +54,7 @@ class OracleSystem(BaselineSystem):
         self._tokens = arm.tokens
 
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
-        """Rank by grade; under a budget, take the shortest memories, which are the most that fit (HB-28)."""
+        """Rank by grade; under a budget, take the shortest memories, which are the most that fit (HB-17)."""
         if self._tokens is None:
             return super().select(ask, candidates)
         arm, timer = self.arm, StageTimer()

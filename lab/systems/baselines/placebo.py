@@ -1,4 +1,4 @@
-"""``placebo``: neutral text of a given length in place of memories, so that tokens alone are not praised (HB-27).
+"""``placebo``: neutral text of a given length in place of memories, so that tokens alone are not praised (HB-16).
 
 Configuration: ``{"tokens": 256}``, or ``{"like": {"lab": {"arm": "hybrid"}, …}}`` for as many tokens as another arm
 injects at the same turn.

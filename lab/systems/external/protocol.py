@@ -1,7 +1,8 @@
 """Protocol 1 between the lab and an external system: the fields of every request and answer, and their checks.
 
-The tables below are the protocol (EX-1): answers are checked against them, and docs/external.md prints them. A request
-is ``{"id", "instance", "op", …}``; an answer is ``{"id", "ok": true, "result"}`` or ``{"id", "ok": false, "error"}``.
+The tables below are the protocol (EX-1): answers are checked against them, and docs/reference/protocol.md prints them.
+A request is ``{"id", "instance", "op", …}``. An answer is ``{"id", "ok": true, "result"}``, or ``{"id", "ok": false,
+"error"}``.
 """
 
 from __future__ import annotations

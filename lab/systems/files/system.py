@@ -17,7 +17,7 @@ from lab.systems.kit import Kit
 _HARMFUL = frozenset({"embedder_down", "input_too_long", "fts_error", "vector_error"})
 
 
-class FilesSystem(MemorySystem):
+class FileMemory(MemorySystem):
     """A workspace of one conversation: memories become notes, messages transcripts, and outputs of tools drafts.
 
     Where the system does not capture, transcripts and drafts are searched like all else, but are no items.

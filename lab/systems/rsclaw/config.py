@@ -31,7 +31,7 @@ CHOICES = {
     "extractor": ("rules", "recorded", "none"),
     "add_kind": ("fact", "note"),
 }
-FLAGS = ("core_demotion", "persist_touch", "quality", "decay", "f32", "fold_chinese", "tool_calls")
+FLAGS = ("core_demotion", "persist_touch", "quality", "decay", "f32", "fold_chinese", "last_sentence", "tool_calls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Settings:
     extractor: str = "rules"
     add_kind: str = "fact"
     fold_chinese: bool = True
+    last_sentence: bool = True
     tool_calls: bool = True
 
 
@@ -77,6 +78,7 @@ CODE: dict[str, Any] = {
     "clip": "chars",
     "add_kind": "note",
     "fold_chinese": False,
+    "last_sentence": False,
 }
 
 

@@ -92,9 +92,15 @@ def abstract(text: str) -> str:
     return text[: end.end() if end else 150].strip()
 
 
-def overview(text: str) -> str:
-    """Return the summary L1: the first three sentences, or 200 characters of a text without one (RS-2)."""
+def overview(text: str, *, last: bool = True) -> str:
+    """Return the summary L1: the first three sentences, or 200 characters of a text without an end of one (RS-2).
+
+    ``last``: what follows the last end of a sentence is one too. Without it, as in the source, a text of two sentences
+    loses the second.
+    """
     ends = [match.end() for match in _SENTENCE_END.finditer(text)][:3]
+    if last and 0 < len(ends) < 3:
+        ends.append(len(text))
     return text[: ends[-1] if ends else 200].strip()
 
 

@@ -33,7 +33,8 @@ def explain_recall(
     for key, document in ({item.document.keys[0]: item.document for item in last.ranked} | named).items():
         rank, item = places.get(document.id, (None, None))
         standings[key] = Standing(item.tier, rank, item.score, item.fts, item.vec) if item else Standing(document.tier)
-    missed = {key: document for key, document in named.items() if document.id not in shown}
+    injected = {item.id for item in recall.items[: recall.injected]}
+    missed = {key: document for key, document in named.items() if key not in injected}
     reasons = {key: _reason(document, places.get(document.id), last, settings) for key, document in missed.items()}
     others = tuple(item.id for item in recall.items[recall.injected :][:RUNNERS_UP])
     lines = {item.document.keys[0]: _factors(item) for item in last.ranked if item.document.id in shown}
@@ -78,6 +79,8 @@ def _reason(document: Document, place: tuple[int, Ranked] | None, last: Last, se
         words, vectors = _depths(document, last)
         return "depth", f"{document.tier}: rank {words} by words, {vectors} by vectors; the lanes end before"
     rank, item = place
+    if any(shown.id == document.id for shown in last.bundle.shown):
+        return "merged", f"its text is that of {document.keys[0]}, which was injected"
     if document.kind == "note" and rank <= settings.final_k:
         return "kind", "it is a note, which is never injected"
     if rank <= settings.final_k:

@@ -153,7 +153,7 @@ def _kind(plain: str) -> str:
 
 
 def _confidence(plain: str) -> float:
-    """Return how sure the rules are: .9 for a request, .8 for a word of the kind, else .65; .6 for a weak claim.
+    """Return the confidence of the rules: .9 for a request, .8 for a word of the kind, else .65; .6 for a weak claim.
 
     A question or a supposition costs .3, which no sentence without a request survives.
     """

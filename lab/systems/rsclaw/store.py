@@ -149,7 +149,7 @@ class Documents:
             draft.home,
             draft.sources,
             abstract_text=abstract(draft.text),
-            overview_text=overview(draft.text),
+            overview_text=overview(draft.text, last=self._settings.last_sentence),
         )
         self._settle(document, at)
         document.save()

@@ -2,6 +2,8 @@
 
     python faulty.py FAULT [ARGUMENT]
 
+With the variable FAULTY_IN, only in the conversation of that name.
+
 It recalls every memory that it was given, in order. It is written against the protocol alone and shares no code with
 the lab's own host, so that the two check each other.
 """
@@ -30,6 +32,7 @@ HELLO: dict[str, Any] = {
 }
 kept: dict[str, str] = {}
 recalls = 0
+is_here = True
 
 
 def say(data: bytes) -> None:
@@ -139,7 +142,7 @@ def fork_children() -> None:
 
 
 def main() -> None:
-    global recalls
+    global is_here, recalls
     if FAULT == "dies_at_start":
         print("ModuleNotFoundError: No module named 'bread'", file=sys.stderr)
         os._exit(1)
@@ -148,6 +151,8 @@ def main() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         recalls += request["op"] == "recall"
+        if request["op"] == "hello":
+            is_here = os.environ.get("FAULTY_IN") in (None, request["conversation"])
         if FAULT == "rubbish_at_start":
             say(b"Welcome!\n")
         if FAULT == "ignores_close" and request["op"] == "close":
@@ -155,7 +160,7 @@ def main() -> None:
                 signal.signal(number, signal.SIG_IGN)
             while True:
                 time.sleep(1)
-        if request["op"] == "recall" and recalls == 2 and FAULT in FAULTS:
+        if request["op"] == "recall" and recalls == 2 and FAULT in FAULTS and is_here:
             FAULTS[FAULT](request)
         else:
             say(dumped(right(request)))

@@ -242,6 +242,9 @@ def test_explain_gives_tier_cause_and_reason() -> None:
     assert set(explained.causes.values()) <= set(CAUSES)
     assert {"slot", "depth"} <= set(explained.causes.values())
     assert {standing.tier for standing in explained.standings.values()} == {WORKING, "peripheral"}
+    twin = Memory("c/s/t0#99", answer.recall.items[0].text, answer.recall.items[0].text, 0, 0)
+    system.remember([twin])
+    assert system.explain(calls[0].ask, None, answer.recall, [twin.key], Detail()).causes == {twin.key: "merged"}
     assert explanation_of(memories, answer, calls[0], chosen.describe(), Detail()).explained.about == "profile seed"
 
 

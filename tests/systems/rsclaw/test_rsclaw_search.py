@@ -250,5 +250,7 @@ def test_summaries() -> None:
     assert abstract("一。二。") == "一。"
     assert abstract("x" * 400) == "x" * 150
     assert overview("x" * 400) == "x" * 200
-    assert overview("v1.2 is out. Two") == "v1.2 is out."
+    assert overview("v1.2 is out. Two") == "v1.2 is out. Two"
+    # The source counts a full stop before a space alone, so a text of two sentences loses its second.
+    assert overview("v1.2 is out. Two.", last=False) == "v1.2 is out."
     assert overview("一。二。三。四。") == "一。二。三。"
