@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli import options
+from lab.cli import completion, options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.errors import CannotMeasure
 
@@ -33,7 +33,9 @@ def league(
     arm: Annotated[
         list[str] | None,
         typer.Option(
-            "--arm", help="A system, or NAME=FILE for one with its own configuration. Repeat for more. [default: all]"
+            "--arm",
+            autocompletion=completion.systems,
+            help="A system, or NAME=FILE for one with its own configuration. Repeat for more. [default: all]",
         ),
     ] = None,
     tokens: Annotated[
