@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -185,9 +186,11 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self("Emulation.setScriptExecutionDisabled", value=not scripts)
-        self._events.clear()
-        self("Page.navigate", url=address)
-        self.wait("Page.loadEventFired")
+        # From another page, because an address with another fragment alone loads nothing.
+        for url in ("about:blank", address):
+            self._events.clear()
+            self("Page.navigate", url=url)
+            self.wait("Page.loadEventFired")
 
     def ask(self, expression: str) -> Any:
         """The value of an expression of JavaScript on the page, whatever the page forbids itself."""
@@ -195,10 +198,17 @@ class Browser:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    def until(self, expression: str, seconds: float = 10.0) -> None:
+        """Wait until an expression is true on the page."""
+        end = time.monotonic() + seconds
+        while not self.ask(expression):
+            assert time.monotonic() < end, f"never true: {expression}"
+            time.sleep(0.05)
+
     def press(self, key: str, *, leads: bool = False) -> None:
         """Press a key and let it go; where it ``leads`` to another page, wait for that."""
         self._events.clear()
-        code = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}.get(key, 0)
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36}.get(key, 0)
         text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
         self("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
         self("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)

@@ -13,7 +13,10 @@ from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lab.embedding.housekeeping import Held
+    from lab.systems.external.answers import Held as Answers
 
 SHOWN = 20
 Models = Annotated[
@@ -155,6 +158,12 @@ def answers(
         list[str] | None,
         typer.Option("--remove", help="Remove the answers with this key or of this arm, or all. Repeat for more."),
     ] = None,
+    stderr: Annotated[
+        str | None,
+        typer.Option(
+            "--stderr", help="Show what the host of this arm or key last wrote to stderr; it may quote memories."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the recorded answers of external systems, or remove them.
@@ -165,12 +174,18 @@ def answers(
     from lab.systems.external.answers import KIND, held
     from lab.systems.external.answers import remove as remove_answers
 
+    if remove and stderr:
+        raise UnusableInput("give either --remove or --stderr")
+    option, words = ("--stderr", {stderr}) if stderr else ("--remove", {*(remove or ())})
     there = held()
-    chosen = [one for one in there if {"all", one.key, one.arm} & {*(remove or ())}]
-    unknown = {*(remove or ())} - {"all", *(one.key for one in there), *(one.arm for one in there)}
+    chosen = [one for one in there if {"all", one.key, one.arm} & words]
+    unknown = words - {"all", *(one.key for one in there), *(one.arm for one in there)}
     if unknown:
         known = ", ".join(dict.fromkeys(one.arm for one in there)) or "nothing is recorded"
-        raise UnusableInput(f"--remove {sorted(unknown)[0]}: no such arm or key; known: {known}")
+        raise UnusableInput(f"{option} {min(unknown)}: no such arm or key; known: {known}")
+    if stderr:
+        _show_errors(stderr, chosen, as_json=as_json)
+        return
     remove_answers(chosen)
     folder = str(cache_folder() / KIND)
     if as_json:
@@ -185,6 +200,18 @@ def answers(
         )
     else:
         emit(f"{folder}: nothing is recorded")
+
+
+def _show_errors(name: str, chosen: Sequence[Answers], *, as_json: bool) -> None:
+    from lab.systems.external.answers import last_errors
+
+    found = last_errors(chosen)
+    if as_json:
+        emit_json({"recording": str(found[0]) if found else None, "stderr": found[1] if found else ""})
+    elif found:
+        emit("\n".join(found[1].splitlines()[-SHOWN:]))
+    else:
+        emit(f"{name}: its host wrote nothing to stderr")
 
 
 def _recompute(path: Path, form: str, sample: int | None, embedder: str | None) -> Any:

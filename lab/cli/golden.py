@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.cli import options
+from lab.cli.golden_judge import judge
 from lab.cli.golden_tables import emit_agreement, emit_differences, emit_run
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.cli.replay_options import takes_replay_options
@@ -21,7 +20,6 @@ from lab.set_registry import golden_at, recordings_at
 if TYPE_CHECKING:
     from lab.golden.judging import Aside
     from lab.golden.model import GoldenSet
-    from lab.golden.pool import Pool
     from lab.recordings.model import Recording
     from lab.replay.plan import ReplayRequest
 
@@ -104,63 +102,6 @@ def pool(
         f"{counted(items, 'memory')} to judge. "
         f"Next: lab golden judge {out} --out GOLD.jsonl"
     )
-
-
-def judge(
-    pool: Annotated[Path, typer.Argument(metavar="POOL", help="A pool made by lab golden pool.")],
-    out: Annotated[Path, typer.Option(help="The golden set to write, or to continue: GOLD.jsonl.")],
-    judge: Annotated[
-        str, typer.Option(help="Name of the judge. Only the same judge can continue a golden set.")
-    ] = "me",
-    recordings: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", parser=recordings_at, help="Where the pool's recordings are now, if they moved."),
-    ] = None,
-    memories_from: Annotated[str | None, typer.Option(help="Where the pool's store is now, if it moved.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the progress as one JSON object and judge nothing.")
-    ] = False,
-) -> None:
-    """Judge a pool in the terminal: grade, forbid and annotate memories.
-
-    Every decision is saved at once. Press ? for the keys.
-    """
-    from lab.files import only_writer, remove_leftovers
-    from lab.golden.judging import open_judging
-    from lab.golden.pool import read_pool
-    from lab.recordings.readers import not_among
-    from lab.replay.pool import material
-
-    pooled = read_pool(pool)
-    not_among(recordings or Path(pooled.recordings), pooled.format, out)
-    if as_json:
-        emit_json(open_judging(pooled, out, judge).progress())
-        return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UnusableInput("lab golden judge needs a terminal for its keys; --json prints the progress without one")
-    by_conversation = material(pooled, recordings, memories_from)
-    with only_writer(out.resolve().parent):
-        from lab.cli.judge_desk import Desk
-        from lab.cli.judge_screen import judge as at_terminal
-
-        remove_leftovers(out.resolve().parent)
-        judging = open_judging(pooled, out, judge)
-        desk = Desk(judging, by_conversation)
-        # Saving before the first key repairs what a killed process left, and reports a full disk in time.
-        judging.save()
-        at_terminal(desk)
-        progress = judging.progress()
-    emit_folded(
-        f"{out}: {progress['done']} of {progress['turns']} turns done, {progress['skipped']} skipped, "
-        f"{progress['relevant']} relevant, {counted(progress['unjudged'], 'memory')} unjudged. "
-        + ("Run the same command to continue." if progress["open"] else f"Next: {_next(pooled, out)}")
-    )
-
-
-def _next(pool: Pool, out: Path) -> str:
-    source = ["--recordings", pool.recordings, "--format", pool.format]
-    store = ["--memories-from", pool.memories_from] if pool.memories_from else []
-    return join(["lab", "golden", "lint", str(out), *source, *store])
 
 
 def lint(

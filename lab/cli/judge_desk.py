@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
+from lab.cli.judge_help import CAPTURE_HELP, HELP, KEPT, NAMES
 from lab.cli.judge_lines import (
     Line,
     bar,
@@ -33,42 +34,7 @@ from lab.runs.keys import shortened
 # Prefix of pasted text.
 PASTED = "text:"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-NAMES = {"0": "no", "1": "helps", "2": "needed", FORBIDDEN: "forbidden"}
-KEPT = {"0": "do not keep", "1": "useful", "2": "keep", FORBIDDEN: "never store"}
 CAPTURE = "capture"
-CAPTURE_HELP = """
-Which of these lines of the turn should an assistant remember?
-
-0  no: small talk, a question, a quotation, output of a tool, already said
-1  useful       2  keep: the assistant does harm without it, or must ask again
-f  never store: a password, a key, a token
-n  note on the selected line            N  note on the turn
-r  grade the rest 0                     x  nothing to keep: grade all 0
-Enter  finish this turn                 s  skip this turn
-u  undo the last decision               up down, j k  move in the list
-left right  another turn                PgUp PgDn  scroll the conversation
-space  page through a long line
-q  quit; run the command again to continue
-
-Every decision is saved at once.
-"""
-HELP = """
-0  not relevant    1  helps    2  needed: wrong or unsafe without it
-f  forbidden: it would mislead (superseded, similar, of another project)
-n  note on the selected memory          N  note on what the turn needs
-/  search all memories visible at the turn; Enter adds one to the list
-r  grade the rest 0                     x  the turn needs nothing: grade all 0
-Enter  finish this turn; memories without a grade stay unjudged
-s  skip this turn                       u  undo the last decision
-up down, j k  move in the list          left right  another turn
-space  page through a long memory       PgUp PgDn  scroll the conversation
-q  quit; run the command again to continue
-
-Every decision is saved at once. Judge as a demanding user would: usually 0 to
-4 memories are relevant. A superseded memory never is. A memory of the same
-session is relevant only if the agent could have lost it. A star marks a memory
-with a note.
-"""
 
 
 class Desk:
@@ -121,6 +87,12 @@ class Desk:
             return "before the first session"
         session = before[-1].session
         return "this session" if session == self.turn.session else f"session {cut(shown(session), 20)}"
+
+    def about(self, memory: Memory) -> str:
+        """Return when and where a memory was made, its category and scope, and what superseded it."""
+        newer = next((f"  superseded by {other.key}" for other in self.visible if memory.key in other.supersedes), "")
+        made = f"{minute(memory.created_at)}  {self._session_of(memory)}"
+        return f"{made}  {memory.category}  {memory.scope}{newer}"
 
     @property
     def visible(self) -> list[Memory]:
@@ -289,6 +261,13 @@ class Desk:
         sheet = self.sheet
         self.cursor = next((index for index, item in enumerate(sheet.items) if item not in sheet.marks), 0)
 
+    def go_to(self, turn: str) -> None:
+        """Show a turn, unless it is shown already. Raises :class:`UnusableInput` if the pool does not have it."""
+        if turn not in self._turns:
+            raise UnusableInput(f"no turn {turn!r} in this pool")
+        if self._turns[self.position] != turn:
+            self._go(self._turns.index(turn))
+
     def _next_turn(self) -> None:
         waiting = [index for index, sheet in enumerate(self.judging.sheets()) if sheet.state == "open"]
         if waiting:
@@ -354,9 +333,7 @@ class Desk:
                 *bar("no memory has these words" if self.mode == "search" else "no memories", columns, "-"),
             ]
         memory = memories[self.cursor]
-        newer = next((f"  superseded by {other.key}" for other in self.visible if memory.key in other.supersedes), "")
-        session = self._session_of(memory)
-        facts = f"{minute(memory.created_at)}  {session}  {memory.category}  {memory.scope}{newer}"
+        facts = self.about(memory)
         note = [f"note: {sheet.notes[memory.key]}"] if sheet.notes.get(memory.key) else []
         text, room = folded(memory.text, columns), detail - len(note)
         if len(text) > room:

@@ -84,16 +84,24 @@ def list_sets(
 def validate(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
+    memories_from: options.MemoriesFrom = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 also for warnings, such as a skipped record.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check recordings, and list errors and repaired records."""
+    """Check recordings, and list errors and repaired records.
+
+    With --memories-from, the store is checked with them, as a replay would read both.
+    """
     from lab.recordings.validate import validate as check
+    from lab.replay.memories_from import read_stored, with_stored
     from lab.replay.scopes import scope_notes
 
-    report = check(path, format)
+    def change(library: Library) -> Library:
+        return with_stored(library, read_stored(memories_from)) if memories_from else library
+
+    report = check(path, format, change=change)
     notes = scope_notes(report.scopes)
     if as_json:
         emit_json(report.as_json() | {"notes": list(notes)})

@@ -45,7 +45,7 @@ def replay(
     from lab.replay.config_notes import embedder_notes
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
-    from lab.runs.directory import failed_summary
+    from lab.runs.failed_recalls import why_failed
     from lab.runs.records import to_json
     from lab.runs.trial import trial
 
@@ -85,15 +85,20 @@ def replay(
         emit_notes(notes)
         emit(
             f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
-            + ("" if summary else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}")
+            + (
+                ""
+                if summary or outcome.run.manifest.failed
+                else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}"
+            )
         )
         if summary:
             _show_means(summary, outcome.run, _measures_shown(summary, outcome.run, []), selected=False)
     if outcome.failures:
         raise CannotMeasure(f"{counted(len(outcome.failures), 'conversation')} failed; see {out / 'failures.jsonl'}")
     if outcome.run.manifest.failed:
-        failed = failed_summary(outcome.run.manifest.failed)
-        raise CannotMeasure(f"{failed}; failed recalls do not count as misses; see {out / 'failures.jsonl'}")
+        raise CannotMeasure(
+            f"{why_failed(outcome.run)}. Failed recalls do not count as misses; see {out / 'failures.jsonl'}"
+        )
 
 
 def merge(

@@ -24,7 +24,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def view(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="A run directory; or several, to compare arms of any two.")
+    ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 for any free port.")] = PORT,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
     with_text: Annotated[
@@ -32,36 +34,43 @@ def view(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Browse a run turn by turn, with two arms side by side.
+    """Browse runs turn by turn, with two arms side by side.
 
-    Serves read-only pages to this machine only. Stop it with Ctrl-C.
+    Serves read-only pages to this machine only, and follows a run that is still growing. Stop it with Ctrl-C.
     """
-    from lab.runs.directory import open_run
-    from lab.runs.trial import trial
+    from lab.runs.trial import trial_of
     from lab.view.app import make_app
-    from lab.view.index import Index
+    from lab.view.live import Live
     from lab.view.pages import Viewer
-    from lab.view.recorded import Recorded
+    from lab.view.runs import open_runs
     from lab.view.serve import LOOPBACK, listen, serve
 
     # Failed recalls are worth viewing; the first line counts them.
-    opened = open_run(run, allow_failed=True)
-    recorded = Recorded(opened)
+    opened = open_runs(runs)
+    shown = ", ".join(map(str, runs))
     with listen(port) as sock:
+        live = Live(opened, announce)
+        state = live.now()
+        index = state.index
         if with_text:
-            recorded.plan()
-        index = Index(opened, announce)
+            state.recorded[0].plan()
         bound_port = sock.getsockname()[1]
         address = f"http://{LOOPBACK}:{bound_port}/"
-        app = make_app(Viewer(index, recorded, with_text=with_text), bound_port)
-        counts = {"conversations": len(index.conversations), "turns": len(index.turns), "damaged": len(index.damaged)}
-        reasons = trial(opened.manifest)
+        app = make_app(Viewer(live, with_text=with_text), bound_port)
+        counts = {
+            "conversations": len(index.conversations),
+            "turns": len(index.turns),
+            "damaged": len(index.damaged),
+            "waiting": len(index.waiting),
+        }
+        reasons = trial_of(*opened.all)
         if as_json:
             emit_json(
                 {
                     "address": address,
                     "port": bound_port,
-                    "run": str(run),
+                    "run": str(runs[0]),
+                    "runs": [str(run) for run in runs],
                     "with_text": with_text,
                     "trial": list(reasons),
                     **counts,
@@ -69,7 +78,9 @@ def view(
             )
         else:
             emit_trial(reasons)
-            emit(f"{run}: {counted(counts['conversations'], 'conversation')}, {counted(counts['turns'], 'turn')}")
+            waiting = f", {counts['waiting']} of them not replayed yet" if index.waiting else ""
+            conversations = counted(counts["conversations"], "conversation")
+            emit(f"{shown}: {conversations}{waiting}, {counted(counts['turns'], 'turn')}")
             for reason in index.damaged.values():
                 announce(reason)
             emit(f"{address}  (stop with Ctrl-C)")
@@ -78,9 +89,9 @@ def view(
             import webbrowser
 
             webbrowser.open(address)
-        warming = Timer(WARM_AFTER, recorded.warm)
+        warming = Timer(WARM_AFTER, state.warm)
         warming.daemon = True
         warming.start()
         with suppress(KeyboardInterrupt):
             serve(app, sock)
-        announce(f"stopped; {run} was at {address}")
+        announce(f"stopped; {shown} was at {address}")

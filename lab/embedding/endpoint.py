@@ -132,9 +132,15 @@ class EndpointEmbedder:
         raw = self._checked(self._ask(texts), len(texts))
         known = self.learned()
         if known.get("dimension", raw.shape[1]) != raw.shape[1]:
-            raise self._failed(f"returned vectors of {raw.shape[1]} numbers, but earlier ones had {known['dimension']}")
+            raise self._failed(
+                f"returned vectors of {raw.shape[1]} numbers, but earlier ones had {known['dimension']}; if it has "
+                "another model now, give that another name"
+            )
         if self.dimensions not in (None, raw.shape[1]):
-            raise self._failed(f"returned vectors of {raw.shape[1]} numbers, but {self.dimensions} were requested")
+            raise self._failed(
+                f"returned vectors of {raw.shape[1]} numbers, but {self.dimensions} were requested; correct or remove "
+                "?dimensions=…"
+            )
         norms = np.linalg.norm(raw, axis=1, keepdims=True)
         if not np.isfinite(norms).all() or not norms.all():
             raise self._failed("returned a vector whose length is 0 or not finite")

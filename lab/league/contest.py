@@ -15,8 +15,6 @@ from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_sho
 from lab.league.strata import Groups, stratified, weighted_sums
 from lab.league.table import MEASURES, Cell, Measured
 
-LEAST = LEAST_CLUSTERS
-
 
 class Against(NamedTuple):
     """The winner minus another arm: the difference, its 95 % interval, and the p-value corrected for all pairs."""
@@ -58,7 +56,7 @@ class Contest(NamedTuple):
     @property
     def least(self) -> int:
         """The fewest conversations with which a difference could be shown, corrected for so many pairs."""
-        least = LEAST
+        least = LEAST_CLUSTERS
         while smallest_p(least, self.pairs) > LEVEL:
             least += 1
         return least

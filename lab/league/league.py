@@ -22,7 +22,8 @@ from lab.replay.admission import Admission, about, admit, claims_of, ground_of
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.runs.directory import RunDirectory, failed_summary
+from lab.runs.directory import RunDirectory
+from lab.runs.failed_recalls import why_failed
 from lab.runs.trial import trial_of
 from lab.systems.contract import ArmInfo
 from lab.systems.registry import info_of, make_arm
@@ -261,7 +262,7 @@ def _replayed(
         first = outcome.failures[0]
         return None, f"{counted(len(outcome.failures), 'conversation')} failed; {first['reason']}"
     if outcome.run.manifest.failed:
-        return None, failed_summary(outcome.run.manifest.failed)
+        return None, why_failed(outcome.run)
     return outcome.run, ""
 
 

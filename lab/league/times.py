@@ -41,10 +41,6 @@ class Times(NamedTuple):
     recall: Spent
     with_embedding: Spent
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return self._asdict() | {"recall": self.recall.as_json(), "with_embedding": self.with_embedding.as_json()}
-
 
 def prompt_times(plan: Plan, path: Path) -> PromptTimes:
     """Return the times of the embeddings of sampled prompts; they are measured once and kept at ``path``."""

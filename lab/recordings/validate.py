@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,14 @@ class Validation:
         return values
 
 
-def validate(path: Path, format_name: str) -> Validation:
-    """Read and check recordings. Raises :class:`lab.errors.UnusableInput` for unreadable input."""
-    library = read_library(path, format_name)
+def validate(
+    path: Path, format_name: str, *, change: Callable[[Library], Library] = lambda library: library
+) -> Validation:
+    """Read recordings, ``change`` them as the replay would, and check them.
+
+    Raises :class:`lab.errors.UnusableInput` for unreadable input.
+    """
+    library = change(read_library(path, format_name))
     errors: list[str] = []
     # Some readers give the same notes with the recording and with its golden set.
     notes = (note for recording in library.recordings for note in recording.notes)

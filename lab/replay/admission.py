@@ -20,6 +20,7 @@ from lab.replay.admission_script import AGAIN, ANSWER, FIRST, MEMORIES, SECOND, 
 from lab.replay.loop import Answered
 from lab.runs.records import to_json
 from lab.systems.contract import Arm, ArmInfo
+from lab.systems.protocols import Claims
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +97,7 @@ def admit(arm: Arm, info: ArmInfo, ground: Ground) -> Admission:
 
 def claims_of(arm: Arm) -> tuple[str, ...]:
     """Return what an arm claims (:class:`lab.systems.protocols.Claims`), or the default."""
-    claims = getattr(arm, "claims", None)
+    claims = arm.claims if isinstance(arm, Claims) else None
     return DEFAULT if claims is None else tuple(claims)
 
 

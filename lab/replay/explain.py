@@ -15,7 +15,7 @@ from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording
 from lab.replay.loop import Answered, RecallCall, replay
 from lab.replay.plan import Plan, plan_of
 from lab.replay.recall_points import RecallPoint
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.directory import RunDirectory
 from lab.runs.keys import is_short_for
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Explains, Recall
@@ -47,13 +47,20 @@ class Explanation:
 
 
 def explain(
-    run: RunDirectory, key: str, arm_name: str, plan: Plan | None = None, detail: Detail | None = None
+    run: RunDirectory,
+    key: str,
+    arm_name: str,
+    plan: Plan | None = None,
+    detail: Detail | None = None,
+    *,
+    opened: Sources | None = None,
 ) -> Explanation:
     """Explain the recall of the arm ``arm_name`` at the turn or probe ``key``.
 
     ``key`` may be shortened (:func:`lab.runs.keys.is_short_for`), if it then stands for one recall point of the run.
-    ``plan`` is the plan of the run; by default it is made again. Raises :class:`UnusableInput` if there is no such arm
-    or recall point, or the recording has changed, and :class:`CannotMeasure` if the recall fails.
+    ``plan`` is the plan of the run; by default it is made again. ``opened`` are its sources, for those who explain many
+    recalls. Raises :class:`UnusableInput` if there is no such arm or recall point, or the recording has changed, and
+    :class:`CannotMeasure` if the recall fails.
     """
     plan = plan or plan_of(run)
     arm, info = next(
@@ -64,7 +71,7 @@ def explain(
     recording, point = _find(plan, key)
     # The exact store gives the same answers as LanceDB and opens faster.
     plan = replace(plan, request=replace(plan.request, store="exact"), arms=(arm,), infos=(info,))
-    sources = open_sources(plan)
+    sources = open_sources(plan, opened=opened)
     prepare(plan, [recording], sources, lambda _: None)
     play = play_of(plan, recording, tools_of(plan, recording, sources))
     if not info.stateful:

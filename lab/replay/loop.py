@@ -7,13 +7,14 @@ retrieval keys share candidates.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from lab.recordings.model import GLOBAL, NICE, Memory, Recording, Turn
+from lab.replay.moments import moments
 from lab.replay.recall_points import RecallPoint
 from lab.replay.seat import Failure, Given, Seat, booked
 from lab.replay.shared import Retrieved, SharedSearch
@@ -129,33 +130,6 @@ def _as_injected(memory: Memory) -> str:
     return escape(" ".join(memory.text.split()))
 
 
-def births(memories: Sequence[Memory]) -> Callable[[int], tuple[list[Memory], list[Memory]]]:
-    """Return a function that returns the memories created and the memories forgotten since its last call.
-
-    Its argument ``seq`` is a turn number and must not decrease from call to call. A memory is visible if
-    ``visible_from <= seq < visible_until``. A memory created and forgotten within one turn is in both lists.
-    """
-    coming = deque(memories)
-    ends = deque(
-        sorted(
-            (max(memory.visible_from, memory.visible_until), index)
-            for index, memory in enumerate(memories)
-            if memory.visible_until is not None
-        )
-    )
-
-    def until(seq: int) -> tuple[list[Memory], list[Memory]]:
-        born: list[Memory] = []
-        while coming and coming[0].visible_from <= seq:
-            born.append(coming.popleft())
-        gone: list[Memory] = []
-        while ends and ends[0][0] <= seq:
-            gone.append(memories[ends.popleft()[1]])
-        return born, gone
-
-    return until
-
-
 def replay(
     play: Play,
     arms: Sequence[Arm],
@@ -181,32 +155,26 @@ def replay(
     ]
     stage = _Stage(play, seats, reach, on_recall)
     watching = [seat for seat in seats if seat.watches]
-    by_turn: dict[int, list[RecallPoint]] = {}
-    for point in play.recall_points:
-        by_turn.setdefault(point.seq, []).append(point)
     try:
         stage.expect(play.recall_points)
-        for turn in play.recording.turns:
+        for moment in moments(play.recording, play.memories, play.recall_points, every_turn=captured):
+            turn = moment.turn
             injected: dict[str, str] = {}
-            play.tools.clock.now_ms = turn.time_ms
-            here = by_turn.get(turn.seq, ())
-            if here or captured:
-                stage.advance(turn.seq)
-            for point in here:
+            play.tools.clock.now_ms = moment.now_ms
+            stage.advance(moment.born, moment.gone)
+            for point in moment.points:
                 for answered in stage.answer(point):
-                    if point.is_recall_turn:
+                    if turn is not None and point.is_recall_turn:
                         injected[answered.arm] = answered.recall.context
                         if answered.recall.writes:
                             on_writes(TurnWrites(answered.arm, turn, answered.recall.writes, "", derived=True))
                     yield answered
+            if turn is None:
+                continue
             for seat in watching:
                 writes = seat.observe(turn)
                 if writes:
                     on_writes(TurnWrites(seat.name, turn, writes, injected.get(seat.name, "")))
-        for point in by_turn.get(len(play.recording.turns), ()):
-            play.tools.clock.now_ms = point.now_ms
-            stage.advance(point.seq)
-            yield from stage.answer(point)
     finally:
         stage.close()
 
@@ -218,7 +186,6 @@ class _Stage:
         self, play: Play, seats: Sequence[Seat], reach: Reach, on_recall: Callable[[RecallCall], None]
     ) -> None:
         self._play, self._seats, self._reach, self._on_recall = play, seats, reach, on_recall
-        self._until = births(play.memories)
         self._needs_gold = any(seat.info.needs_gold for seat in seats)
         self._searches: dict[Hashable, SharedSearch] = {}
         for seat in seats:
@@ -232,9 +199,8 @@ class _Stage:
         for search in self._searches.values():
             search.expect(texts)
 
-    def advance(self, seq: int) -> None:
-        """Pass on the memories created and forgotten since the last call, up to turn ``seq``."""
-        born, gone = self._until(seq)
+    def advance(self, born: Sequence[Memory], gone: Sequence[Memory]) -> None:
+        """Pass on the memories created and forgotten."""
         if born:
             for search in self._searches.values():
                 search.observe(born)

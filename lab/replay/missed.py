@@ -108,9 +108,7 @@ def missed(
     gold = {probe: judged for probe, judged in read_gold(run).items() if judged.grades}
     if not gold:
         raise UnusableInput(f"{run.path}: has no probe with relevant memories; replay it with a golden set (--golden)")
-    plan = plan_of(run)
-    # The exact store gives the same answers as LanceDB and opens faster.
-    plan = replace(plan, request=replace(plan.request, store="exact"))
+    plan = _exact(plan_of(run))
     prepare(plan, plan.recordings, open_sources(plan), announce)
     rows: list[Missed] = []
     present = {arm: [0, 0, 0] for arm in run.arms}
@@ -128,6 +126,20 @@ def missed(
         announce(progress.next("conversations"))
         rows += part
     return rows, {arm: _counts(arm, numbers, rows) for arm, numbers in present.items()}
+
+
+def missed_in(run: RunDirectory, plan: Plan, conversation: str) -> list[Missed]:
+    """Return the missed memories of one conversation of a run, whose ``plan`` has its recording.
+
+    Raises :class:`CannotMeasure` as :func:`missed` does.
+    """
+    (recording,) = (recording for recording in plan.recordings if recording.conversation == conversation)
+    return _conversation((_exact(plan), recording, _recalls(run, conversation)))
+
+
+def _exact(plan: Plan) -> Plan:
+    """Return a plan with the exact store, which gives the same answers as LanceDB and opens faster."""
+    return replace(plan, request=replace(plan.request, store="exact"))
 
 
 def _counts(arm: str, numbers: Sequence[int], rows: Sequence[Missed]) -> Counts:

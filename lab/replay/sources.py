@@ -7,7 +7,7 @@ uses the vectors that this machine computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, roles_of
@@ -17,6 +17,7 @@ from lab.errors import CannotWrite, UnusableInput
 from lab.recordings.model import Recording
 from lab.replay.loop import Play
 from lab.replay.plan import Plan
+from lab.replay.rehearsal import rehearsed
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import StoreRetriever, VectorsOf, embedded_text, make_store
@@ -43,6 +44,8 @@ class Sources:
     words: dict[TextSettings, Words]
     prepared: dict[str, bytes]
     stored: StoredVectors | None = None
+    # What rehearsals found, by conversation.
+    rehearsed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def retriever(self, retrieval: Retrieval, store: str) -> StoreRetriever:
         """Return a retriever over an empty store of the kind ``store``."""
@@ -59,13 +62,17 @@ class Sources:
         )
 
 
-def open_sources(plan: Plan, announce: Announce = lambda _: None) -> Sources:
-    """Open the caches that a plan reads, and let its arms prepare; ``announce`` receives progress messages."""
-    vectors = Vectors(plan.embedder)
-    words = {
-        settings: words_under(settings, holds_secret)
-        for settings in dict.fromkeys(retrieval.text for retrieval in plan.retrievals())
-    }
+def open_sources(plan: Plan, announce: Announce = lambda _: None, opened: Sources | None = None) -> Sources:
+    """Open the caches that a plan reads, and let its arms prepare; ``announce`` receives progress messages.
+
+    ``opened`` are sources of a plan with the same embedder, whose caches are used again: a cache of many files takes
+    over a second to open.
+    """
+    vectors = opened.vectors if opened else Vectors(plan.embedder)
+    words = opened.words if opened else {}
+    for settings in dict.fromkeys(retrieval.text for retrieval in plan.retrievals()):
+        if settings not in words:
+            words[settings] = words_under(settings, holds_secret)
     workshop = Workshop(plan.embedder, vectors, announce)
     made = {arm.name: arm.prepare(workshop) for arm in plan.arms if isinstance(arm, Prepares)}
     prepared = {name: data for name, data in made.items() if data is not None}
@@ -108,7 +115,7 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
             _require_agreement(plan, recordings[0], sources.stored, sources.vectors)
         embedded = 0
         for role in roles_of(sources.embedder):
-            to_embed = [text for recording in recordings for text in _embedded_of(plan, recording)[role]]
+            to_embed = [text for recording in recordings for text in _embedded_of(plan, recording, sources)[role]]
             embedded += sources.vectors.prepare(list(dict.fromkeys(to_embed)), announce, role)
         for words in sources.words.values():
             words.prepare(texts)
@@ -134,7 +141,7 @@ def _documents_of(plan: Plan, recording: Recording) -> list[str]:
     ]
 
 
-def _embedded_of(plan: Plan, recording: Recording) -> dict[Role, list[str]]:
+def _embedded_of(plan: Plan, recording: Recording, sources: Sources) -> dict[Role, list[str]]:
     """Return the distinct texts of a conversation as they are embedded, by role.
 
     All are under ``document`` if both roles share vectors. Documents of the docs cold lane are searched with the
@@ -149,16 +156,26 @@ def _embedded_of(plan: Plan, recording: Recording) -> dict[Role, list[str]]:
         text for arm in plan.arms if isinstance(arm, Rephrases) for prompt in queries if (text := arm.query_for(prompt))
     ]
     unclamped = queries if any(info.inputs for info in plan.infos) else []
+    own = _rehearsed_of(plan, recording, sources)
 
     def clamped(texts: Sequence[str]) -> list[str]:
         return [embedded_text(text, limit) for limit in limits for text in texts]
 
     if len(roles_of(plan.embedder)) == 1:
-        return {DOCUMENT: list(dict.fromkeys([*clamped([*documents, *queries]), *unclamped]))}
+        return {DOCUMENT: list(dict.fromkeys([*clamped([*documents, *queries]), *unclamped, *own]))}
     return {
-        DOCUMENT: list(dict.fromkeys(clamped(documents))),
+        DOCUMENT: list(dict.fromkeys([*clamped(documents), *own])),
         QUERY: list(dict.fromkeys([*clamped(queries), *unclamped])),
     }
+
+
+def _rehearsed_of(plan: Plan, recording: Recording, sources: Sources) -> tuple[str, ...]:
+    """Return the texts of their own that systems will embed, found once for each conversation."""
+    name = recording.conversation
+    if name not in sources.rehearsed:
+        play = play_of(plan, recording, tools_of(plan, recording, sources))
+        sources.rehearsed[name] = rehearsed(play, plan.arms, plan.infos)
+    return sources.rehearsed[name]
 
 
 def _require_agreement(plan: Plan, recording: Recording, stored: StoredVectors, vectors: VectorsOf) -> None:
@@ -301,7 +318,9 @@ def task_sources(plan: Plan, recording: Recording, sources: Sources, *, texts: b
     carried = list(dict.fromkeys(texts_of(plan, recording))) if texts else []
     return TaskSources(
         sources.embedder,
-        TaskVectors(sources.embedder, _embedded_of(plan, recording) if texts else {DOCUMENT: []}, sources.vectors),
+        TaskVectors(
+            sources.embedder, _embedded_of(plan, recording, sources) if texts else {DOCUMENT: []}, sources.vectors
+        ),
         {settings: TaskWords(settings, carried, words) for settings, words in sources.words.items()},
         sources.prepared,
         sources.stored if texts else None,

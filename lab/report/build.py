@@ -24,6 +24,7 @@ from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import arguments, portable, replay_command
 from lab.replay.config_notes import embedder_notes
 from lab.report import figures
+from lab.report.again import Again
 from lab.report.arms import arms_table
 from lab.report.cards import groups_of, shows_texts
 from lab.report.comparison import gains, notes, shown, worse
@@ -58,6 +59,8 @@ __all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
 # Longer lists are cut; the manifest has the rest.
 MOST_HASHES, MOST_CONFIGS = 60, 12
+# What report.json has.
+DATA = ("title", "with_text", "facts", "arms", "columns", "table", "comparison", "slices")
 # Measures whose turns are listed.
 MOST_RISEN = 3
 WITH_GOLD = "probes with gold"
@@ -126,7 +129,8 @@ def build_report(
         "stages": stage_table(material.stages),
     }
     model["sections"] = [(name, heading) for name, heading in SECTIONS.items() if _has(model, name)]
-    data = {key: model[key] for key in ("title", "facts", "arms", "columns", "table", "comparison", "slices")}
+    # The viewer shows a page with texts of others only if it may show texts itself.
+    data = {key: model[key] for key in DATA} | {"with_text": with_text and not shows_texts(run, None)}
     outputs = {
         run.path / "report.html": render("page.html.j2", model),
         run.path / "report.md": render("page.md.j2", model),
@@ -216,8 +220,13 @@ def _findings(
     contrasts = Contrasts(run, scores, [*model["columns"], hits, *(measure for measure, _ in rose)])
     candidate = comparison.candidate if comparison else ""
     changed = [found for name, arm in rose if (found := contrasts.changed(arm, candidate, name)) and found.worse]
-    flips = flipped(run, comparison, with_text=with_text, most=turns) if comparison else None
-    groups = groups_of(run, comparison, flips, changed, with_text=with_text, most=turns) if comparison and turns else []
+    again = Again(run)
+    flips = flipped(run, comparison, with_text=with_text, most=turns, again=again) if comparison else None
+    groups = (
+        groups_of(run, comparison, flips, changed, with_text=with_text, most=turns, again=again)
+        if comparison and turns
+        else []
+    )
     is_other = bool(comparison and verdict and (verdict.against or verdict.candidate != comparison.candidate))
     return {
         "trial": trial_of(run),

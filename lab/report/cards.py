@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from lab.compare.paired import Comparison
-from lab.errors import LabError
 from lab.formatting import counted
-from lab.replay.plan import Plan, plan_of
 from lab.replay.recall_points import RecallPoint
 from lab.replay.receipts import ITEM_FIELDS, listed
 from lab.replay.safety_checks import SafetyChecks
+from lab.report.again import Again
 from lab.report.contrasts import Changed
 from lab.report.flipped import TRIES, Flipped, Side
 from lab.runs.directory import RunDirectory
@@ -85,10 +84,11 @@ def groups_of(
     *,
     with_text: bool,
     most: int,
+    again: Again,
 ) -> list[Group]:
     """Return the turns at which a harm rose, then those whose hit was lost, then those whose hit was gained."""
     candidate = comparison.candidate
-    reader = _Reader(run, with_text)
+    reader = _Reader(run, with_text, again)
     groups: list[Group] = []
     for harm in harms:
         pair = harm.baseline, candidate
@@ -120,12 +120,11 @@ def _list(measure: str, pair: tuple[str, str]) -> str:
 class _Reader:
     """Reads the receipts and recordings of the turns that are shown, one conversation at a time."""
 
-    def __init__(self, run: RunDirectory, with_text: bool) -> None:
-        self._run, self._with_text = run, with_text
+    def __init__(self, run: RunDirectory, with_text: bool, again: Again) -> None:
+        self._run, self._with_text, self._again = run, with_text, again
         self._gold = read_gold(run)
         self._rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
         self._recorded: dict[str, tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks]] = {}
-        self._plan: Plan | LabError | None = None
 
     def card(self, key: str, pair: tuple[str, str], sides: Sequence[Side]) -> Card | None:
         """Return the card of one turn; None if its conversation cannot be told from its key."""
@@ -179,18 +178,14 @@ class _Reader:
         return self._rows[conversation]
 
     def _recording(self, name: str) -> tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks] | None:
-        if self._plan is None:
-            try:
-                self._plan = plan_of(self._run)
-            except LabError as error:
-                self._plan = error
-        if isinstance(self._plan, LabError):
+        plan = self._again.plan
+        if plan is None:
             return None
         if name not in self._recorded:
-            recording = next((one for one in self._plan.recordings if one.conversation == name), None)
+            recording = next((one for one in plan.recordings if one.conversation == name), None)
             if recording is None:
                 return None
-            points = {point.key: point for point in self._plan.recall_points_of(recording)}
+            points = {point.key: point for point in plan.recall_points_of(recording)}
             texts = {memory.key: memory.text for memory in recording.memories}
             self._recorded[name] = points, texts, SafetyChecks(recording)
         return self._recorded[name]

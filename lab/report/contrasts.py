@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from lab.compare.arms import ArmMean, arm_means
 from lab.compare.equal import equal_in
 from lab.compare.paired import Difference, differences_of
 from lab.compare.pairs import NO_VALUES, Pairs, by_conversation, pairs_of
-from lab.compare.statistics import Estimate, clustered
 from lab.measures.catalogue import direction
 from lab.runs.directory import RunDirectory
 from lab.runs.scores import Scores, Values
@@ -37,8 +37,8 @@ class Contrasts:
         import numpy as np
 
         known = [place for place, name in enumerate(scores.measures) if name in set(measures)]
-        chosen = scores.where(np.isin(scores.measure, known))
-        self._values = {arm: chosen.all_of_arm(arm) for arm in run.arms}
+        self._scores = scores.where(np.isin(scores.measure, known))
+        self._values = {arm: self._scores.all_of_arm(arm) for arm in run.arms}
         self._equal = equal_in(run)
 
     def of(self, baseline: str, candidate: str, measure: str) -> Contrast | None:
@@ -72,13 +72,10 @@ class Contrasts:
         ]
         return Changed(measure, baseline, [at for at, move in moves if move < 0], sum(move > 0 for _, move in moves))
 
-    def mean(self, arm: str, measure: str) -> Estimate | None:
-        """Return the mean of an arm with its clustered interval; None if it has no values."""
-        groups: dict[str, list[float]] = {}
-        for _, conversation, value in zip(*self._of(arm, measure), strict=True):
-            if value == value:
-                groups.setdefault(self._equal.get(conversation, conversation), []).append(value)
-        return clustered(groups) if groups else None
+    def means(self, measures: Sequence[str], contenders: Collection[str]) -> dict[str, dict[str, ArmMean]]:
+        """Return the mean of each measure by arm; one of ``contenders`` is the best."""
+        known = {arm: self._scores.of_arm(arm) for arm in self._values}
+        return arm_means(measures, known, contenders, self._equal)
 
     def _of(self, arm: str, measure: str) -> Values:
         return self._values[arm].get(measure, NO_VALUES)

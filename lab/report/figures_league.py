@@ -51,7 +51,7 @@ def curves_figure(league: League, measure: str = WHOLE) -> Figure:
     words = Words(_winners(league, measure, where), _what(where, len(league.sets)))
     figure, ((axes,),) = slide(1, 1, words)
     _lines(axes, rows, measure, looks, league.budgets, bars=True)
-    axes.set(xlabel="token budget of the injected text", ylabel=_named(measure), ylim=(-0.02, 1.02))
+    axes.set(xlabel="token budget of the injected text", ylabel=plural(measure), ylim=(-0.02, 1.02))
     last = {
         row.arm: value for row in rows if row.budget == league.budgets[-1] if (value := row.mean(measure)) is not None
     }
@@ -67,7 +67,7 @@ def sets_figure(league: League, measure: str = WHOLE) -> Figure:
     names = list(league.sets)
     columns = min(4, len(names))
     words = Words(
-        f"{_named(measure)} over token budgets, set by set", "Each line is an arm; the table below has the intervals."
+        f"{plural(measure)} over token budgets, set by set", "Each line is an arm; the table below has the intervals."
     )
     figure, grid = slide(-(-len(names) // columns), columns, words, sharey=True)
     looks = looks_of(league)
@@ -112,7 +112,7 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
             points[f"{row.arm} {row.budget}"] = (value, spent)
     front = front_of(points)
     words = Words(
-        f"{len(front)} of {len(points)} points are on the Pareto front of {_named(measure)} and tokens",
+        f"{len(front)} of {len(points)} points are on the Pareto front of {plural(measure)} and tokens",
         "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the "
         "upper bound. Stars: systems as configured, with all their hits.",
     )
@@ -138,7 +138,7 @@ def front_figure(league: League, measure: str = WHOLE) -> Figure:
         if own is not None and own.mean(TOKENS) is not None:
             axes.plot(own.mean(TOKENS), own.mean("hit"), "*", color=colour, markersize=15, markeredgecolor=SOFT)
     axes.plot([points[name][1] for name in front], [points[name][0] for name in front], "--", color=SOFT, zorder=1)
-    axes.set(xlabel="tokens injected at a probe, mean (lower is better)", ylabel=_named(measure), ylim=(-0.02, 1.02))
+    axes.set(xlabel="tokens injected at a probe, mean (lower is better)", ylabel=plural(measure), ylim=(-0.02, 1.02))
     _legend(figure, axes)
     return figure
 
@@ -166,7 +166,8 @@ def _lines(
     axes.minorticks_off()
 
 
-def _named(measure: str) -> str:
+def plural(measure: str) -> str:
+    """Return the name of a measure in a sentence."""
     return {WHOLE: "whole hits", "hit": "hits"}.get(measure, measure)
 
 
@@ -183,11 +184,11 @@ def _legend(figure: Figure, axes: Axes) -> None:
 def _winners(league: League, measure: str, where: str) -> str:
     found = [one for one in league.contests if one.measure == measure and one.set == where]
     if not found:
-        return f"{_named(measure)} over token budgets"
+        return f"{plural(measure)} over token budgets"
     first, last = found[0], found[-1]
     if first.winner == last.winner:
-        return f"{first.winner} has the most {_named(measure)} at {first.budget} and at {last.budget} tokens"
-    return f"{first.winner} has the most {_named(measure)} at {first.budget} tokens, {last.winner} at {last.budget}"
+        return f"{first.winner} has the most {plural(measure)} at {first.budget} and at {last.budget} tokens"
+    return f"{first.winner} has the most {plural(measure)} at {first.budget} tokens, {last.winner} at {last.budget}"
 
 
 def _what(where: str, sets: int) -> str:

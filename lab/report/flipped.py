@@ -6,13 +6,9 @@ from shlex import join
 from typing import NamedTuple
 
 from lab.compare.paired import Comparison
-from lab.errors import LabError
-from lab.replay.explain import explain
-from lab.replay.plan import Plan, plan_of
-from lab.report.explanation import explanation_text
+from lab.report.again import Again
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
-from lab.systems.contract import Detail
 
 SHOWN = 12
 # The names that golden sets use for the slice of a probe's type.
@@ -53,17 +49,23 @@ class Flipped(NamedTuple):
 
 
 def flipped(
-    run: RunDirectory, comparison: Comparison, *, with_text: bool, most: int = SHOWN, folder: str = "DIR"
+    run: RunDirectory,
+    comparison: Comparison,
+    *,
+    with_text: bool,
+    most: int = SHOWN,
+    folder: str = "DIR",
+    again: Again | None = None,
 ) -> Flipped:
     """Return the first ``most`` gained and lost turns, explained if the run's recordings can be read unchanged.
 
-    Commands name the run ``folder``. ``with_text`` includes the texts of turns and memories.
+    Commands name the run ``folder``. ``with_text`` includes the texts of turns and memories. ``again`` explains them.
     """
     tries = {
         probe: next((gold.slices[name] for name in TRIES if name in gold.slices), None)
         for probe, gold in read_gold(run).items()
     }
-    plan, problem = _plan(run) if most and (comparison.gained or comparison.lost) else (None, None)
+    again = again or Again(run)
     arms = {"Gained": (comparison.baseline, comparison.candidate), "Lost": (comparison.candidate, comparison.baseline)}
     sides = []
     for name, keys in (("Gained", comparison.gained), ("Lost", comparison.lost)):
@@ -71,9 +73,7 @@ def flipped(
         for key in keys[:most]:
             sides_of_turn = []
             for arm in arms[name]:
-                text: str | None = None
-                if plan and not problem:
-                    text, problem = _explained(run, key, arm, plan, with_text)
+                text = again.explanation(key, arm, with_text=with_text)
                 sides_of_turn.append(Side(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
             turns.append(Flip(key, (sides_of_turn[0], sides_of_turn[1]), tries.get(key)))
         command = [
@@ -87,18 +87,4 @@ def flipped(
             "--json",
         ]
         sides.append(Flips(name, tuple(turns), len(keys), len(keys) - len(turns), join(command)))
-    return Flipped(tuple(sides), problem)
-
-
-def _plan(run: RunDirectory) -> tuple[Plan | None, str | None]:
-    try:
-        return plan_of(run), None
-    except LabError as error:
-        return None, str(error)
-
-
-def _explained(run: RunDirectory, key: str, arm: str, plan: Plan, with_text: bool) -> tuple[str | None, str | None]:
-    try:
-        return explanation_text(explain(run, key, arm, plan, Detail(with_text)), with_text=with_text), None
-    except LabError as error:
-        return None, str(error)
+    return Flipped(tuple(sides), again.problem)

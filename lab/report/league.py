@@ -17,7 +17,7 @@ from lab.league.league import League
 from lab.league.table import BOUNDED, COLUMNS, OVERALL, WHOLE, Cell, Row
 from lab.report import figures
 from lab.report.build import inline, render
-from lab.report.figures_league import curves_figure, front_figure, measures_figure, sets_figure
+from lab.report.figures_league import curves_figure, front_figure, measures_figure, plural, sets_figure
 from lab.report.sections import Table
 from lab.runs.trial import trial_line
 
@@ -52,7 +52,6 @@ document.querySelectorAll('table.sortable').forEach(function (table) {
   });
 });
 """
-NAMES = {"whole": "whole hits", "hit": "hits"}
 MEANINGS = {
     "whole": "The whole text of a relevant memory is in the prompt. Only arms under a budget have it.",
     "hit": "A relevant memory is among the injected items.",
@@ -124,7 +123,7 @@ def sentence(contest: Contest) -> str:
     """Return the result of a contest in words."""
     cell, over = contest.cell, "" if contest.set != OVERALL else " over all sets"
     bounds = "" if cell.low is None else f" (95 % interval {number(cell.low)} to {number(cell.high)})"
-    result = f"the highest share of {NAMES.get(contest.measure, contest.measure)}{over}: {number(cell.mean)}{bounds}"
+    result = f"the highest share of {plural(contest.measure)}{over}: {number(cell.mean)}{bounds}"
     parts = [f"At {contest.budget} tokens, {contest.winner} has {result}"]
     if not contest.is_testable:
         few = counted(contest.conversations, "conversation")
@@ -153,7 +152,7 @@ def winners_table(league: League) -> Table:
         rows.append(
             [
                 one.set,
-                NAMES[one.measure],
+                plural(one.measure),
                 f"{one.budget}",
                 one.winner,
                 _bounded(one.cell),

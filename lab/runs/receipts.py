@@ -28,10 +28,13 @@ TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "i
 NOT_KNOWN = "not known"
 
 
-def read_receipts(run: RunDirectory, conversation: str) -> Receipts:
-    """Return the receipts of one conversation of a run; raise what :meth:`RunDirectory.read_receipts` raises."""
+def read_receipts(run: RunDirectory, conversation: str, left_out: Container[str] | None = None) -> Receipts:
+    """Return the receipts of one conversation of a run; raise what :meth:`RunDirectory.read_receipts` raises.
+
+    ``left_out`` are keys of turns whose rows are ignored, by default those that the run leaves out.
+    """
     table = run.read_receipts(conversation, (*NUMBERS, *BLOCK, *READINGS, *TEXTS), TEXTS)
-    return Receipts(table, conversation, run.left_out)
+    return Receipts(table, conversation, run.left_out if left_out is None else left_out)
 
 
 class Injected(NamedTuple):

@@ -13,7 +13,7 @@ nothing but the budget share one system if the lab does the cutting, so that it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,7 +37,7 @@ from lab.systems.contract import (
 )
 from lab.systems.cut import CLIPPED, clipped_in, cut
 from lab.systems.kit import Kit, Workshop
-from lab.systems.protocols import Proves, Rephrases, TakesTokens, Widens
+from lab.systems.protocols import Proves, Rehearses, Rephrases, Step, TakesTokens, Widens
 
 # The most items that a ranking is widened to, and the cutoff of every measure of an arm under a budget.
 WIDE = 100
@@ -118,6 +118,15 @@ class BudgetArm:
     def query_for(self, prompt: str) -> str:
         """Return the text that the arm embeds in place of a prompt, if any."""
         return self.base.query_for(prompt) if isinstance(self.base, Rephrases) else ""
+
+    @property
+    def rehearsal_key(self) -> Hashable:
+        """What the texts of a rehearsal depend on; a budget changes none. None if the arm offers no rehearsal."""
+        return self.base.rehearsal_key if isinstance(self.base, Rehearses) else None
+
+    def rehearse(self, kit: Kit, steps: Iterable[Step]) -> Iterator[str]:
+        """Yield what the arm would embed."""
+        return self.base.rehearse(kit, steps) if isinstance(self.base, Rehearses) else iter(())
 
     def prepare(self, workshop: Workshop) -> bytes | None:
         """Return what the arm prepares, if anything."""

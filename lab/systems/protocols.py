@@ -1,15 +1,17 @@
 """What an arm or a system may offer besides the contract: token budgets, other queries, evidence that it works.
 
-:mod:`lab.systems.budget` uses the first two, :mod:`lab.replay.sources` the third, :mod:`lab.replay.admission` the
+:mod:`lab.systems.budget` uses the first two, :mod:`lab.replay.sources` the next two, :mod:`lab.replay.admission` the
 others. All are optional.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from lab.systems.contract import Arm
+from lab.recordings.model import Memory, Turn
+from lab.systems.contract import Arm, Ask
+from lab.systems.kit import Kit
 
 
 @runtime_checkable
@@ -36,6 +38,32 @@ class Rephrases(Protocol):
 
     def query_for(self, prompt: str) -> str:
         """Return the text that a system of this arm embeds for a prompt; blank if it embeds none."""
+        ...
+
+
+class Step(NamedTuple):
+    """What a system is shown, in order: memories ``born`` and ``gone`` (keys), queries, and a turn, or None."""
+
+    born: Sequence[Memory]
+    gone: Sequence[str]
+    asks: Sequence[Ask]
+    turn: Turn | None
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """An arm whose systems embed texts of their own making, such as chunks of files: they are embedded in bulk.
+
+    One text alone costs as much as a batch of 16. Texts that a rehearsal misses are embedded when they are needed.
+    """
+
+    @property
+    def rehearsal_key(self) -> Hashable:
+        """What the texts depend on: of arms with equal keys, one is rehearsed; one whose key is None is not."""
+        ...
+
+    def rehearse(self, kit: Kit, steps: Iterable[Step]) -> Iterator[str]:
+        """Yield the documents that a system of this arm would embed in a conversation; it embeds none."""
         ...
 
 

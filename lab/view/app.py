@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from lab.errors import LabError
 from lab.report.figures import TIERS
-from lab.view.pages import NotFound, Viewer
+from lab.view.address import NotFound
+from lab.view.pages import Viewer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METHODS = ("GET", "HEAD")
+NONE = "'none'"
+SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 # Load only our own style and script, forbid framing, and send no referrer.
 HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -55,13 +61,23 @@ def make_app(viewer: Viewer, port: int) -> ASGIApp:
         status = error.status_code if isinstance(error, HTTPException) else 404
         return _html(viewer.problem("No such page", f"There is nothing at {request.url.path}"), status)
 
-    static = {name: _static(name) for name in ("view.css", "view.js")}
+    def rows(render: Callable[..., str]) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            return _html(render(request.query_params, rows_only=True))
+
+        return answer
+
+    lists = {"conversations": viewer.conversations, "probes": viewer.probes, "turns": viewer.turns}
     app = Starlette(
         routes=[
-            Route("/", page(viewer.conversations)),
-            Route("/turns", page(viewer.turns)),
+            Route("/", page(viewer.home)),
+            *(Route(f"/{name}", page(render)) for name, render in lists.items()),
+            *(Route(f"/rows/{name}", rows(render)) for name, render in lists.items()),
             Route("/turn", page(viewer.turn)),
-            *(Route(f"/{name}", lambda _, answer=answer: answer) for name, answer in static.items()),
+            Route("/compare", page(viewer.compare)),
+            Route("/version", lambda _: JSONResponse(viewer.version())),
+            Route("/report", lambda _: _report(viewer)),
+            *static_routes("view.css", "view.js"),
         ],
         exception_handlers={
             NotFound: error_page("Not found", 404),
@@ -72,15 +88,21 @@ def make_app(viewer: Viewer, port: int) -> ASGIApp:
     return Guard(app, port)
 
 
+def static_routes(*names: str) -> list[Route]:
+    """Return the routes of our own style and scripts."""
+    answers = {name: _static(name) for name in names}
+    return [Route(f"/{name}", lambda _, answer=answer: answer) for name, answer in answers.items()]
+
+
 class Guard:
-    """ASGI middleware that accepts only GET and HEAD for a local host name, and adds :data:`HEADERS`.
+    """ASGI middleware that accepts only some methods for a local host name, and adds :data:`HEADERS`.
 
     The check of the host name prevents DNS rebinding: a foreign page can point its own name at this machine, but its
     requests carry that name.
     """
 
-    def __init__(self, app: ASGIApp, port: int) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, port: int, methods: tuple[str, ...] = METHODS) -> None:
+        self._app, self._methods = app, methods
         names = ("127.0.0.1", "localhost")
         self._hosts = {f"{name}:{port}".encode() for name in names} | (
             {name.encode() for name in names} if port == 80 else set()
@@ -93,17 +115,37 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
+                given = message.get("headers", ())
+                known = {name.lower() for name, _ in given}
                 headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *headers]
+                message["headers"] = [*given, *(header for header in headers if header[0] not in known)]
             await send(message)
 
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         app: ASGIApp = self._app
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             app = PlainTextResponse("Use the address that lab view printed.\n", 421)
-        elif scope["method"] not in METHODS:
-            app = PlainTextResponse("These pages are read-only.\n", 405, {"allow": ", ".join(METHODS)})
+        elif scope["method"] not in self._methods:
+            app = PlainTextResponse("These pages are read-only.\n", 405, {"allow": ", ".join(self._methods)})
         await app(scope, receive, guarded)
+
+
+def _report(viewer: Viewer) -> Response:
+    """Return the report of the first run, whose inlined scripts alone may run.
+
+    A report with texts is shown only where the viewer may show them.
+    """
+    content = viewer.report()
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in SCRIPT.findall(content))
+    policy = (
+        f"default-src 'none'; script-src {hashes or NONE}; style-src 'unsafe-inline'; img-src data:; "
+        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(content, headers={"content-security-policy": policy})
+
+
+def _sha256(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def _html(text: str, status: int = 200) -> Response:

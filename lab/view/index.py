@@ -6,29 +6,25 @@ conversations takes a few array operations. Details of a turn are read again fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.measures.definitions.repeat_rate import repeat_rates
-from lab.measures.ranking import judge
-from lab.measures.repetition import numbered_selections
-from lab.report.pair import choose_pair
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import Gold, read_gold
-from lab.runs.receipts import Receipts, read_receipts
+from lab.runs.gold import read_gold
+from lab.runs.receipts import read_receipts
+from lab.view.facts import FAILED, FORBIDDEN, FOREIGN, NEEDLESS, REPEATED, STALE, Facts, facts_of, merged, renamed
+from lab.view.runs import Runs, so_far
 
 if TYPE_CHECKING:
     from lab.columns import Flags, Ints
 
-# Events of an arm at a turn, as bits.
-REPEATED, FOREIGN, STALE, FORBIDDEN, NEEDLESS = 1, 2, 4, 8, 16
-# The rank of a relevant memory that is not in the ranking.
-NOT_RANKED = 1 << 30
 ANNOUNCE_EVERY = 100
 
 # Filters of turns and their meaning. A filter on a single arm matches if either of the two arms matches.
 FILTERS = {
+    "probes": "the turn is judged: something is relevant here, or nothing is needed",
     "flipped": "exactly one of the two arms has a hit",
     "gained": "the candidate has a hit, the baseline has none",
     "lost": "the baseline has a hit, the candidate has none",
@@ -38,6 +34,7 @@ FILTERS = {
     "repeated": "an injected memory was already injected in the six recall turns before",
     "forbidden": "an injected memory was judged misleading here",
     "needless": "something was injected although nothing was needed",
+    "failed": "a recall failed; no measure counts this turn",
 }
 # Filters that need two arms.
 PAIR_FILTERS = ("flipped", "gained", "lost")
@@ -47,6 +44,7 @@ BITS = {
     "repeated": REPEATED,
     "forbidden": FORBIDDEN,
     "needless": NEEDLESS,
+    "failed": FAILED,
 }
 
 
@@ -68,19 +66,6 @@ class Pair(NamedTuple):
         return {name: about for name, about in FILTERS.items() if self.candidate or name not in PAIR_FILTERS}
 
 
-class Facts(NamedTuple):
-    """The recall points of one conversation in order, and facts of each arm at each point.
-
-    Arrays are int64 ``[turns]``. ``first`` is the rank of the first relevant memory, 0 if none is relevant and
-    :data:`NOT_RANKED` if none is ranked; ``marks`` are event bits; ``injected`` holds keys of memories.
-    """
-
-    turns: list[str]
-    first: dict[str, Ints]
-    marks: dict[str, Ints]
-    injected: dict[str, list[list[str]]]
-
-
 class Tally(NamedTuple):
     """A row of the list of conversations.
 
@@ -98,124 +83,152 @@ class Tally(NamedTuple):
     damaged: str | None
 
 
-def facts_of(receipts: Receipts, arms: Sequence[str], gold: Mapping[str, Gold]) -> Facts:
-    """Return the facts of one conversation from its receipts, defined like the measures of the same names."""
-    import numpy as np
-
-    turns = receipts.units[:-1]
-    facts = Facts(turns, {}, {}, {})
-    for arm in arms:
-        rows = receipts.rows_of(arm)
-        marks = facts.marks[arm] = np.zeros(len(turns), np.int64)
-        first = facts.first[arm] = np.zeros(len(turns), np.int64)
-        injected: list[list[str]] = [[] for _ in turns]
-        for position, keys in zip(receipts.turn[rows].tolist(), receipts.injected_keys_of(rows), strict=True):
-            injected[position] = keys
-        facts.injected[arm] = injected
-        recalls = rows[receipts.is_recall_turn[rows]]
-        chosen = receipts.injected_of(recalls)
-        bits = {
-            REPEATED: repeat_rates(numbered_selections(chosen.memory, chosen.sizes)) > 0,
-            FOREIGN: chosen.by_row(chosen.foreign) > 0,
-            STALE: receipts.block["stale"][recalls] > 0,
-        }
-        for bit, flagged in bits.items():
-            marks[receipts.turn[recalls[flagged]]] |= bit
-        probes = [(row, gold[receipts.probe[row]]) for row in rows.tolist() if receipts.probe[row] in gold]
-        for row, judgement in probes:
-            position = receipts.turn[row]
-            if not set(judgement.forbidden).isdisjoint(injected[position]):
-                marks[position] |= FORBIDDEN
-            if not judgement.grades and receipts.chars[row] > 0:
-                marks[position] |= NEEDLESS
-        graded = [(row, judgement.judged) for row, judgement in probes if judgement.grades]
-        if graded:
-            graded_rows = np.array([row for row, _ in graded], np.int64)
-            hits = judge(receipts.keys_of(graded_rows), [grades for _, grades in graded]).hits
-            ranks = np.where(hits[:, -1] > 0, np.count_nonzero(hits == 0, axis=1), NOT_RANKED)
-            first[receipts.turn[graded_rows]] = ranks
-    return facts
+# Facts of a conversation in a run, by the number of the run and the name of the conversation, and the state of the file
+# that they were read from.
+Known = dict[tuple[int, str], tuple[tuple[int, int, int], Facts]]
 
 
 class Index:
-    """All turns of a run, numbered in the order of its conversations.
+    """All turns of one or several runs, numbered in the order of their conversations.
 
-    ``damaged`` maps a conversation that could not be read to the reason.
+    ``damaged`` maps a conversation that could not be read to the reason, ``waiting`` lists those that are not replayed
+    yet. ``known`` keeps what was read for the next index of a growing run.
     """
 
-    def __init__(self, run: RunDirectory, announce: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        runs: Runs | RunDirectory,
+        announce: Callable[[str], None] = lambda _: None,
+        known: Known | None = None,
+    ) -> None:
         import numpy as np
 
-        self.run, self.arms = run, run.arms
-        self.gold = read_gold(run)
-        self.conversations = run.assigned
+        self.runs = runs if isinstance(runs, Runs) else Runs([runs])
+        self.run, self.arms = self.runs.first, self.runs.arms
+        self.gold = read_gold(self.run)
+        self.conversations = self.run.assigned
         self.damaged: dict[str, str] = {}
+        self.waiting: list[str] = []
         self.turns: list[str] = []
+        self.probes: list[str | None] = []
         self.starts: list[int] = []
-        self._known: dict[str, int] = {}
+        self.known: Known = {} if known is None else known
+        self._memories: dict[str, int] = {}
         first: dict[str, list[Ints]] = {arm: [] for arm in self.arms}
         marks: dict[str, list[Ints]] = {arm: [] for arm in self.arms}
+        counts: dict[str, list[int]] = {arm: [] for arm in self.arms}
+        self.missed: dict[str, list[tuple[int, str]]] = {arm: [] for arm in self.arms}
         codes: list[int] = []
         positions: list[int] = []
         for number, name in enumerate(self.conversations, 1):
-            self.starts.append(len(self.turns))
+            start = len(self.turns)
+            self.starts.append(start)
             facts = self._read(name)
+            if facts is None:
+                continue
             for arm in self.arms:
                 first[arm].append(facts.first[arm])
                 marks[arm].append(facts.marks[arm])
-                for position, keys in enumerate(facts.injected[arm], len(self.turns)):
-                    codes += [self._known.setdefault(key, len(self._known)) for key in keys]
+                self.missed[arm] += [(start + position, key) for position, key in facts.missed[arm]]
+                for position, keys in enumerate(facts.injected[arm], start):
+                    codes += [self._memories.setdefault(key, len(self._memories)) for key in keys]
                     positions += [position] * len(keys)
+                    counts[arm].append(len(keys))
             self.turns += facts.turns
+            self.probes += facts.probes
             if number % ANNOUNCE_EVERY == 0:
                 announce(f"{number} of {len(self.conversations)} conversations read")
         none = np.zeros(0, np.int64)
-        self._first = {arm: np.concatenate([none, *first[arm]]) for arm in self.arms}
+        self.first = {arm: np.concatenate([none, *first[arm]]) for arm in self.arms}
         self._marks = {arm: np.concatenate([none, *marks[arm]]) for arm in self.arms}
+        self.injected = {arm: np.array(counts[arm], np.int64) for arm in self.arms}
         self._codes, self._positions = np.array(codes, np.int64), np.array(positions, np.int64)
+        self.ends = [*self.starts[1:], len(self.turns)] if self.starts else []
         sizes = np.diff([*self.starts, len(self.turns)])
         self.conversation_of = np.repeat(np.arange(len(self.conversations)), sizes)
         self._turns_lower = [turn.casefold() for turn in self.turns]
-        self._keys_lower = [key.casefold() for key in self._known]
+        self._keys_lower = [key.casefold() for key in self._memories]
 
     @property
     def memories(self) -> list[str]:
         """Keys of all memories that were injected at any turn."""
-        return list(self._known)
+        return list(self._memories)
 
-    def _read(self, name: str) -> Facts:
+    @cached_property
+    def judged(self) -> Flags:
+        """For each turn, bool ``[turns]``, whether it is a probe of the golden set."""
         import numpy as np
 
-        path = self.run.receipts(name)
-        if path.is_file():
+        return np.fromiter((probe in self.gold for probe in self.probes), bool, len(self.probes))
+
+    @cached_property
+    def numbers(self) -> dict[tuple[str, str], int]:
+        """The number of each turn by conversation and key."""
+        names = (self.conversations[at] for at in self.conversation_of.tolist())
+        return {place: number for number, place in enumerate(zip(names, self.turns, strict=True))}
+
+    @property
+    def read(self) -> list[str]:
+        """The conversations that could be read."""
+        unread = {*self.damaged, *self.waiting}
+        return [name for name in self.conversations if name not in unread]
+
+    def part(self, number: int) -> RunDirectory:
+        """Return a run with the conversations that could be read, to be scored."""
+        return so_far(self.runs.all[number], self.read)
+
+    def _read(self, name: str) -> Facts | None:
+        """Return the facts of a conversation in all runs; None if a run lacks it or holds it damaged."""
+        parts = []
+        for number, run in enumerate(self.runs.all):
+            if name not in run.assigned or not run.receipts(name).is_file():
+                self.waiting.append(name)
+                return None
             try:
-                return facts_of(read_receipts(self.run, name), self.arms, self.gold)
+                parts.append(renamed(self._facts(number, run, name), self.runs.names(number)))
             except CannotMeasure as error:
                 self.damaged[name] = str(error)
-        else:
-            self.damaged[name] = f"{path}: not replayed yet; run the same replay again to finish it"
-        empty = {arm: np.zeros(0, np.int64) for arm in self.arms}
-        return Facts([], empty, empty, {arm: [] for arm in self.arms})
+                return None
+        facts = parts[0]
+        for other in parts[1:]:
+            if other.turns != facts.turns:
+                self.damaged[name] = f"{name}: the runs have other recall points here"
+                return None
+            facts = merged(facts, other)
+        return facts
+
+    def _facts(self, number: int, run: RunDirectory, name: str) -> Facts:
+        stat = run.receipts(name).stat()
+        state = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        kept = self.known.get((number, name))
+        if kept is None or kept[0] != state:
+            failed: list[tuple[str, str]] = []
+            # An unfinished run has not counted its failed recalls yet.
+            if run.manifest.failed or self.runs.growing:
+                table = run.read_receipts(name, ("arm", "turn", "failure"))
+                failed = [(row["arm"], row["turn"]) for row in table.to_pylist() if row["failure"] is not None]
+            receipts = read_receipts(run, name, {turn for _, turn in failed})
+            kept = self.known[number, name] = (state, facts_of(receipts, run.arms, self.gold, failed))
+        return kept[1]
 
     def pair(self, baseline: str | None, candidate: str | None) -> Pair:
         """Return two arms, by default those of a report. Raises :class:`UnusableInput` for an unknown arm."""
-        base, cand = choose_pair(self.run, baseline, candidate)
+        base, cand = self.runs.pair(baseline, candidate)
         if cand == base:
             raise UnusableInput(f"{base} is both baseline and candidate; choose two different arms")
-        most = self.run.max_items
-        return Pair(base, cand, min(most[base], most[cand] if cand else most[base]))
+        return Pair(base, cand, min(self.runs.most(arm) for arm in (base, cand) if arm))
 
     def hits(self, arm: str, cutoff: int) -> Flags:
         """Return for each turn, bool ``[turns]``, whether an arm has a hit: Success@cutoff."""
         import numpy as np
 
-        return np.asarray((self._first[arm] > 0) & (self._first[arm] <= cutoff))
+        return np.asarray((self.first[arm] > 0) & (self.first[arm] <= cutoff))
 
     def with_gold(self) -> Flags:
         """Return for each turn, bool ``[turns]``, whether a memory is relevant."""
         import numpy as np
 
-        return np.asarray(self._first[self.arms[0]] > 0)
+        return np.asarray(self.first[self.arms[0]] > 0)
 
     def marks(self, turn: int, arm: str) -> list[str]:
         """Return the events of an arm at a turn, as names of filters."""
@@ -230,6 +243,8 @@ class Index:
             raise UnusableInput(f"{problem}; known: {', '.join(pair.filters)}")
         if not name:
             return np.ones(len(self.turns), bool)
+        if name == "probes":
+            return self.judged.copy()
         if name in BITS:
             return np.asarray(np.any([self._marks[arm] & BITS[name] for arm in pair.arms], axis=0))
         base = self.hits(pair.baseline, pair.cutoff)
@@ -288,12 +303,7 @@ class Index:
 
     def number_of(self, conversation: str, key: str) -> int | None:
         """Return the number of a turn of a conversation, or None if there is no such turn."""
-        if conversation not in self.conversations:
-            return None
-        position = self.conversations.index(conversation)
-        start, end = self.starts[position], [*self.starts, len(self.turns)][position + 1]
-        turns = self.turns[start:end]
-        return start + turns.index(key) if key in turns else None
+        return self.numbers.get((conversation, key))
 
 
 def _containing(word: str, keys: Sequence[str], texts: Sequence[str] | None) -> Flags:

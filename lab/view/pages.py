@@ -6,15 +6,26 @@ A URL contains everything that its page depends on, so a copied link shows the s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError, UnusableInput
-from lab.runs.trial import trial, trial_line
+from lab.files import read_json
+from lab.formatting import number as formatted
+from lab.formatting import signed
+from lab.replay.missed import CAUSES
+from lab.runs.trial import trial_line, trial_of
+from lab.view.address import Address, Listing, NotFound, link, listing
+from lab.view.compared import Compared
+from lab.view.home import home_model
 from lab.view.index import Index, Pair, Tally
-from lab.view.recorded import Recorded
+from lab.view.live import Live, State
+from lab.view.probes import ProbeTable, Query
+from lab.view.strip import SIGNS, strip
+from lab.view.texts import Texts
 from lab.view.turns import Reader
 
 if TYPE_CHECKING:
@@ -22,96 +33,131 @@ if TYPE_CHECKING:
 
     from lab.columns import Flags
 
-CONVERSATIONS_A_PAGE, TURNS_A_PAGE = 100, 20
 SORTS = ("name", "turns", "probes", "flipped", "matching")
+# Seconds that a page waits for the measures of a run before it is shown without them.
+PATIENCE = 1.0
 
 
-class NotFound(UnusableInput):
-    """The URL names something that this run does not have."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an address asks for: its parameters, the two arms, and for each turn whether it matches."""
 
+    state: State
+    address: Address
+    pair: Pair
+    matching: Flags
 
-class State(NamedTuple):
-    """Parameters that every link keeps: the two arms, the filter (``show``) and the search words (``q``)."""
+    @property
+    def index(self) -> Index:
+        """The turns of the runs."""
+        return self.state.index
 
-    base: str = ""
-    cand: str = ""
-    show: str = ""
-    q: str = ""
+    def turns_of(self, name: str) -> Flags:
+        """Return which turns belong to a conversation. Raises :class:`NotFound` for an unknown one."""
+        import numpy as np
 
-    def link(self, path: str, **more: object) -> str:
-        """Return a URL with this state and more parameters, without empty ones."""
-        given = {**self._asdict(), **more}
-        query = urlencode({name: value for name, value in given.items() if value not in ("", None)}, errors="replace")
-        return f"{path}?{query}" if query else path
+        if name not in self.index.conversations:
+            raise NotFound(f"this run has no conversation {name!r}")
+        return np.asarray(self.index.conversation_of == self.index.conversations.index(name))
 
 
 class Viewer:
-    """The pages of one run. They show texts only if ``with_text``."""
+    """The pages of one run, or of several runs of the same turns. They show texts only if ``with_text``."""
 
-    def __init__(self, index: Index, recorded: Recorded, *, with_text: bool) -> None:
-        self.index, self.recorded, self.with_text = index, recorded, with_text
-        self._texts: tuple[list[str], list[str]] | None = None
+    def __init__(self, live: Live, *, with_text: bool) -> None:
+        self.live, self.with_text = live, with_text
+        self._texts = Texts(live.now().recorded[0])
+        self._compared = Compared()
+        self._table: tuple[State, ProbeTable] | None = None
 
-    def conversations(self, query: Mapping[str, str]) -> str:
+    def home(self, query: Mapping[str, str]) -> str:
+        """Return the summary: what the runs are, the means of all arms, and where to go on."""
+        asked = self._ask(query)
+        asked.state.values.start(PATIENCE)
+        return self._render("home.html.j2", asked, title="Summary", **home_model(asked.state, asked.pair))
+
+    def conversations(self, query: Mapping[str, str], *, rows_only: bool = False) -> str:
         """Return the list of conversations with counts; with a filter or search, only those with a match."""
-        state, pair, matching = self._parse(query)
+        asked = self._ask(query)
+        index, pair, address = asked.index, asked.pair, asked.address
         sort = query.get("sort", "")
         if sort and sort not in SORTS:
             raise NotFound(f"cannot sort conversations by {sort!r}; known: {', '.join(SORTS)}")
-        tallies = self.index.tallies(pair, matching)
-        if state.show or state.q:
+        tallies = index.tallies(pair, asked.matching)
+        if address.show or address.q:
             tallies = [tally for tally in tallies if tally.matching]
         if sort:
             tallies.sort(key=lambda tally: _sort_key(tally, sort))
-        shown, pages = _page(tallies, query, CONVERSATIONS_A_PAGE)
-        return self._render(
-            "conversations.html.j2",
-            state,
-            pair,
+        return self._list(
+            "conversations",
+            asked,
+            listing(tallies, query),
+            {"sort": sort},
+            rows_only,
             title="Conversations",
-            tallies=shown,
-            pages=pages,
-            matches=int(matching.sum()),
+            matches=int(asked.matching.sum()),
             sort=sort,
-            damaged=len(self.index.damaged),
-            arms=[*pair.arms, *(arm for arm in self.index.arms if arm not in pair.arms)],
+            damaged=len(index.damaged),
+            waiting=len(index.waiting),
+            arms=[*pair.arms, *(arm for arm in index.arms if arm not in pair.arms)],
         )
 
-    def turns(self, query: Mapping[str, str]) -> str:
-        """Return the matching turns of one conversation, or of all, with both arms."""
+    def probes(self, query: Mapping[str, str], *, rows_only: bool = False) -> str:
+        """Return the table of probes."""
+        asked = self._ask(query)
+        state, pair = asked.state, asked.pair
+        state.values.start(0.0 if rows_only else PATIENCE)
+        state.causes.start()
+        table, chosen = self._probe_table(state), Query.of_address(query)
+        try:
+            numbers = table.select(chosen, pair, asked.matching)
+        except UnusableInput as error:
+            raise NotFound(str(error)) from None
+        part = listing(numbers, query)
+        part = part._replace(rows=table.rows(list(part.rows), chosen, pair))
+        return self._list(
+            "probes",
+            asked,
+            part,
+            chosen.parameters,
+            rows_only,
+            title="Probes",
+            chosen=chosen,
+            choices=table.choices,
+            known=state.causes.progress,
+            causes_about=CAUSES,
+            problems=[problem for problem in (state.values.problem, state.causes.problem) if problem],
+            all=int(asked.index.judged.sum()),
+        )
+
+    def turns(self, query: Mapping[str, str], *, rows_only: bool = False) -> str:
+        """Return the matching turns of one conversation with its strip, or of all."""
         import numpy as np
 
-        state, pair, matching = self._parse(query)
+        asked = self._ask(query)
+        index, pair = asked.index, asked.pair
         name = query.get("conversation") or None
-        if name is not None:
-            matching = matching & self._turns_of(name)
-        numbers, pages = _page(np.flatnonzero(matching).tolist(), query, TURNS_A_PAGE)
-        views, failed = [], {}
-        for conversation in dict.fromkeys(self._conversation(number) for number in numbers):
-            in_conversation = [number for number in numbers if self._conversation(number) == conversation]
-            try:
-                views += self._reader(conversation, pair).turns(in_conversation)
-            except LabError as error:
-                failed[conversation] = str(error)
-        if name is not None and name in self.index.damaged:
-            failed[name] = self.index.damaged[name]
-        return self._render(
-            "turns.html.j2",
-            state,
-            pair,
+        matching = asked.matching if name is None else asked.matching & asked.turns_of(name)
+        part = listing(np.flatnonzero(matching).tolist(), query)
+        return self._list(
+            "turns",
+            asked,
+            part._replace(rows=[self._turn_row(index, pair, number) for number in part.rows]),
+            {"conversation": name},
+            rows_only,
             title=name if name is not None else "Turns",
-            action="/turns",
             conversation=name,
-            views=views,
-            pages=pages,
-            failed=failed,
+            cells=[] if name is None or rows_only else strip(index, pair, name),
+            failed=index.damaged.get(name) if name else None,
+            waiting=name in index.waiting,
         )
 
     def turn(self, query: Mapping[str, str]) -> str:
         """Return one turn, with the explanation of an arm if the query names one."""
         import numpy as np
 
-        state, pair, matching = self._parse(query)
+        asked = self._ask(query)
+        index, pair, places = asked.index, asked.pair, asked.index.runs.places
         name, key, arm = query.get("conversation", ""), query.get("turn", ""), query.get("arm")
         missing = [parameter for parameter, value in (("conversation", name), ("turn", key)) if not value]
         if missing:
@@ -119,125 +165,166 @@ class Viewer:
                 f"the address of a turn needs conversation=… and turn=…; missing: {', '.join(missing)}. "
                 "Start from the list of conversations."
             )
-        if not self._turns_of(name).any() and name in self.index.damaged:
-            raise LabError(self.index.damaged[name])
-        number = self.index.number_of(name, key)
+        if not asked.turns_of(name).any() and name in index.damaged:
+            raise LabError(index.damaged[name])
+        number = index.number_of(name, key)
         if number is None:
             raise NotFound(f"no recall happened at {key!r} of {name!r}")
-        if arm is not None and arm not in self.index.arms:
-            raise NotFound(f"this run has no arm {arm!r}; it has: {', '.join(self.index.arms)}")
+        if arm is not None and arm not in index.arms:
+            raise NotFound(f"this run has no arm {arm!r}; it has: {', '.join(index.arms)}")
         full = query.get("full") == "1"
-        (view,) = self._reader(name, pair).turns([number], before=True)
-        matches = np.flatnonzero(matching)
+        reader = Reader(index, name, pair, asked.state.recorded, with_text=self.with_text)
+        (view,) = reader.turns([number], before=True, explained=True)
+        matches = np.flatnonzero(asked.matching)
         position = int(np.searchsorted(matches, number))
         is_match = position < len(matches) and int(matches[position]) == number
         after = position + is_match
-        explained, problem = "", ""
-        options = [name for name, on in (("--full", full), ("--with-text", self.with_text)) if on]
+        explained, problem, command = "", "", ""
         if arm is not None:
+            options = [option for option, on in (("--full", full), ("--with-text", self.with_text)) if on]
+            run, own = index.runs.of(arm)
+            command = join(["lab", "explain", str(run.path), key, "--arm", own, *options])
             try:
-                explained = self.recorded.explanation(name, key, arm, with_text=self.with_text, full=full)
+                recorded = asked.state.recorded[places[arm].run]
+                explained = recorded.explanation(name, key, own, with_text=self.with_text, full=full)
             except LabError as error:
                 problem = str(error)
         return self._render(
             "turn.html.j2",
-            state,
-            pair,
+            asked,
             title=key,
             view=view,
+            cells=strip(index, pair, name),
             arm=arm,
             full=full,
             explained=explained,
             problem=problem,
-            command=join(["lab", "explain", str(self.index.run.path), key, "--arm", arm or "", *options]),
-            previous=self._address(int(matches[position - 1])) if position else None,
-            following=self._address(int(matches[after])) if after < len(matches) else None,
+            command=command,
+            previous=_place(index, int(matches[position - 1])) if position else None,
+            following=_place(index, int(matches[after])) if after < len(matches) else None,
             position=position + 1 if is_match else None,
             matches=len(matches),
+            # A turn that was replayed does not change.
+            pending=False,
         )
+
+    def compare(self, query: Mapping[str, str]) -> str:
+        """Return the comparison of the two arms."""
+        asked = self._ask(query)
+        asked.state.values.start(PATIENCE)
+        found, problem = None, ""
+        if asked.pair.candidate is None:
+            problem = "This run has one arm; replay it with another, or give a second run of the same recordings."
+        else:
+            try:
+                found = self._compared.model(asked.state, asked.pair)
+            except LabError as error:
+                problem = str(error)
+        title = f"{asked.pair.candidate} against {asked.pair.baseline}" if asked.pair.candidate else "Comparison"
+        return self._render("compare.html.j2", asked, title=title, action="/compare", found=found, problem=problem)
+
+    def version(self) -> dict[str, object]:
+        """Return what a page needs to know when to load itself again."""
+        state = self.live.now()
+        return {"version": state.version, "pending": state.pending}
+
+    def report(self) -> str:
+        """Return the report of the first run. Raises :class:`NotFound` if there is none, or it shows texts."""
+        path = self.live.now().index.run.path
+        page, data = path / "report.html", path / "report.json"
+        if not page.is_file():
+            raise NotFound(f"{page}: there is no report yet; `lab report {path}` makes one")
+        if not self.with_text and has_texts(data):
+            raise NotFound(f"{page}: may show texts; open the file, or start the viewer with --with-text")
+        return page.read_text("utf-8")
 
     def problem(self, title: str, message: str) -> str:
         """Return a page with an error message."""
-        return self._render("problem.html.j2", State(), self.index.pair(None, None), title=title, message=message)
+        return self._render("problem.html.j2", self._ask({}), title=title, message=message)
 
-    def _parse(self, query: Mapping[str, str]) -> tuple[State, Pair, Flags]:
-        """Return the state of a query, its two arms, and for each turn whether it matches filter and search."""
-        state = State(*(query.get(name, "").strip() for name in State._fields))
+    def _ask(self, query: Mapping[str, str]) -> Asked:
+        """Return the state, the two arms, and for each turn whether it matches filter and search."""
+        address = Address(*(query.get(name, "").strip() for name in Address._fields))
+        state = self.live.now()
+        index = state.index
         try:
-            default = self.index.pair(None, None)
-            pair = self.index.pair(state.base or None, state.cand or None)
+            default = index.pair(None, None)
+            pair = index.pair(address.base or None, address.cand or None)
             if pair == default:
-                state = state._replace(base="", cand="")
-            matching = self.index.where(pair, state.show)
+                address = address._replace(base="", cand="")
+            matching = index.where(pair, address.show)
         except UnusableInput as error:
             raise NotFound(str(error)) from None
-        if state.q:
-            matching = matching & self.index.search(state.q, *self._lowered())
-        return state, pair, matching
+        if address.q:
+            texts = self._texts.lowered(index) if self.with_text else (None, None)
+            matching = matching & index.search(address.q, *texts)
+        return Asked(state, address, pair, matching)
 
-    def _turns_of(self, name: str) -> Flags:
-        import numpy as np
+    def _probe_table(self, state: State) -> ProbeTable:
+        if self._table is None or self._table[0] is not state:
+            self._table = (state, ProbeTable(state))
+        return self._table[1]
 
-        if name not in self.index.conversations:
-            raise NotFound(f"this run has no conversation {name!r}")
-        return np.asarray(self.index.conversation_of == self.index.conversations.index(name))
-
-    def _conversation(self, number: int) -> str:
-        return self.index.conversations[int(self.index.conversation_of[number])]
-
-    def _address(self, number: int) -> dict[str, str]:
-        return {"conversation": self._conversation(number), "turn": self.index.turns[number]}
-
-    def _reader(self, conversation: str, pair: Pair) -> Reader:
-        return Reader(self.index, conversation, pair, self.recorded, with_text=self.with_text)
-
-    def _lowered(self) -> tuple[list[str] | None, list[str] | None]:
-        """Return the casefolded texts of turns and memories for the search; None if they may not be shown."""
-        if not self.with_text:
-            return None, None
-        if self._texts is None:
-            plan = self.recorded.plan()
-            turns = {probe.id: (probe.query or "").casefold() for probe in plan.library.golden.probes}
-            turns |= {turn.key: turn.text.casefold() for recording in plan.recordings for turn in recording.turns}
-            memories = {
-                memory.key: memory.text.casefold() for recording in plan.recordings for memory in recording.memories
-            }
-            self._texts = (
-                [turns.get(key, "") for key in self.index.turns],
-                [memories.get(key, "") for key in self.index.memories],
-            )
-        return self._texts
-
-    def _render(self, template: str, state: State, pair: Pair, **model: Any) -> str:
-        model |= {
-            "run": self.index.run.path,
-            "trial": trial_line(trial(self.index.run.manifest)),
-            "all_arms": self.index.arms,
-            "filters": pair.filters,
-            "state": state,
-            "pair": pair,
-            "link": state.link,
-            "with_text": self.with_text,
+    def _turn_row(self, index: Index, pair: Pair, number: int) -> dict[str, Any]:
+        key = index.turns[number]
+        return {
+            **_place(index, number),
+            "number": number,
+            "text": self._texts.of(key) if self.with_text else None,
+            "gold": index.gold.get(index.probes[number] or ""),
+            "arms": [
+                {
+                    "hit": bool(index.hits(arm, pair.cutoff)[number]) if index.first[arm][number] else None,
+                    "injected": int(index.injected[arm][number]),
+                    "marks": index.marks(number, arm),
+                }
+                for arm in pair.arms
+            ],
         }
-        return environment().get_template(template).render({"conversation": None, "action": "/", **model})
+
+    def _list(
+        self,
+        kind: str,
+        asked: Asked,
+        part: Listing,
+        parameters: Mapping[str, object],
+        rows_only: bool,
+        **model: Any,
+    ) -> str:
+        given = {**asked.address._asdict(), **parameters}
+        model |= {"part": part, "kind": kind, "rows": link(f"/rows/{kind}", given), "own": parameters}
+        return self._render("rows.html.j2" if rows_only else f"{kind}.html.j2", asked, action=f"/{kind}", **model)
+
+    def _render(self, template: str, asked: Asked, **model: Any) -> str:
+        index = asked.index
+        model |= {
+            "runs": [str(run.path) for run in index.runs.all],
+            "trial": trial_line(trial_of(*index.runs.all)),
+            "all_arms": index.arms,
+            "filters": asked.pair.filters,
+            "address": asked.address,
+            "pair": asked.pair,
+            "link": asked.address.link,
+            "with_text": self.with_text,
+            "version": asked.state.version,
+            "pending": asked.state.pending,
+            "unfinished": (len(index.read), len(index.conversations)) if index.runs.growing else None,
+        }
+        return environment().get_template(template).render({"conversation": None, "action": "/turns", **model})
 
 
-class Pages(NamedTuple):
-    """The number of a page, counted from 1, the number of pages, and the length of the full list."""
+def has_texts(data: Path) -> bool:
+    """Return whether a report may show texts, according to the data beside it."""
+    try:
+        value = read_json(data)
+    except UnusableInput:
+        return True
+    return not isinstance(value, dict) or value.get("with_text") is not False
 
-    number: int
-    of: int
-    total: int
 
-
-def _page(rows: list[Any], query: Mapping[str, str], size: int) -> tuple[list[Any], Pages]:
-    text = query.get("page", "1")
-    pages = max(1, -(-len(rows) // size))
-    # int() raises for thousands of digits.
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-    if not 1 <= number <= pages:
-        raise NotFound(f"no page {text!r}; the last page is {pages}")
-    return rows[(number - 1) * size : number * size], Pages(number, pages, len(rows))
+def _place(index: Index, number: int) -> dict[str, str]:
+    """Return the parameters of the address of a turn."""
+    return {"conversation": index.conversations[index.conversation_of[number]], "turn": index.turns[number]}
 
 
 def _sort_key(tally: Tally, sort: str) -> tuple[float, str]:
@@ -256,7 +343,7 @@ def environment() -> Environment:
     """Return the Jinja environment of the templates, with autoescaping."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=PackageLoader("lab.view", "templates"),
         autoescape=True,
         auto_reload=False,
@@ -264,3 +351,6 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= {"number": formatted, "signed": signed}
+    made.globals["signs"] = SIGNS
+    return made

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.recordings.model import Recording
-from lab.replay.explain import explain
+from lab.replay.explain import Explanation, explain
 from lab.replay.plan import Plan, plan_of
 from lab.replay.recall_points import RecallPoint
 from lab.replay.safety_checks import SafetyChecks
@@ -33,7 +33,7 @@ class Recorded:
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._lock = RLock()
-        self._explained: OrderedDict[tuple[str, str, str, bool, bool], str] = OrderedDict()
+        self._explained: OrderedDict[tuple[str, str, str, bool, bool], Explanation] = OrderedDict()
         self._conversations: OrderedDict[str, RecordedConversation] = OrderedDict()
         self._plan: Plan | LabError | None = None
 
@@ -65,13 +65,21 @@ class Recorded:
 
     def explanation(self, conversation: str, key: str, arm: str, *, with_text: bool, full: bool) -> str:
         """Return the text that ``lab explain`` prints for one turn of one arm."""
+        explanation = self.explained(conversation, key, arm, with_text=with_text, full=full)
+        return explanation_text(explanation, with_text=with_text, full=full)
+
+    def explained(self, conversation: str, key: str, arm: str, *, with_text: bool, full: bool = False) -> Explanation:
+        """Return what ``lab explain`` says of one turn of one arm."""
         with self._lock:
             request = (conversation, key, arm, with_text, full)
             if request not in self._explained:
-                plan = self.plan().alone(self._recording(conversation))
-                explanation = explain(self._run, key, arm, plan, Detail(with_text, full))
-                self._explained[request] = explanation_text(explanation, with_text=with_text, full=full)
+                plan = self.plan_alone(conversation)
+                self._explained[request] = explain(self._run, key, arm, plan, Detail(with_text, full))
             return _recently_used(self._explained, request)
+
+    def plan_alone(self, conversation: str) -> Plan:
+        """Return the plan of one conversation."""
+        return self.plan().alone(self._recording(conversation))
 
     def _recording(self, conversation: str) -> Recording:
         recording = self._recordings.get(conversation)

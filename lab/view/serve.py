@@ -21,7 +21,8 @@ def listen(port: int) -> socket.socket:
 
     Raises :class:`UnusableInput` if the port is in use or not permitted.
     """
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sends each answer at once instead of waiting for the one before to be confirmed.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             # Allows a port that was closed just before. On Windows the option would allow sharing the port.

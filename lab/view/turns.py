@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from lab.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
 from lab.recordings.model import GLOBAL
 from lab.replay.receipts import ITEM_FIELDS, listed
+from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded, RecordedConversation
@@ -18,7 +20,19 @@ from lab.view.recorded import Recorded, RecordedConversation
 TEXT_COLUMNS = ("arm", "turn", "scope", "probe")
 COLUMNS = (
     *TEXT_COLUMNS,
-    *("is_recall_turn", "injected", "chars", "tokens", "pinned", "evicted", "superseded", "stale", "receipt", "log"),
+    *(
+        "is_recall_turn",
+        "injected",
+        "chars",
+        "tokens",
+        "pinned",
+        "evicted",
+        "superseded",
+        "stale",
+        "receipt",
+        "log",
+        "failure",
+    ),
     *(f"item_{name}" for name in ITEM_FIELDS),
 )
 TURNS_BEFORE = 3
@@ -54,12 +68,17 @@ class Shown:
 
 
 class Missed(NamedTuple):
-    """A relevant memory that was not injected: its grade, its rank or position in words, and its text if shown."""
+    """A relevant memory that was not injected: its grade, its rank or position in words, and its text if shown.
+
+    ``cause`` and ``reason`` are those of ``lab explain``; empty if the recall was not explained.
+    """
 
     key: str
     grade: int
     where: str
     text: str | None
+    cause: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +120,37 @@ class Reader:
     Raises :class:`CannotMeasure` if the receipts are damaged.
     """
 
-    def __init__(self, index: Index, conversation: str, pair: Pair, recorded: Recorded, *, with_text: bool) -> None:
+    def __init__(
+        self, index: Index, conversation: str, pair: Pair, recorded: Sequence[Recorded], *, with_text: bool
+    ) -> None:
         if conversation in index.damaged:
             raise CannotMeasure(index.damaged[conversation])
         self._index, self._pair, self._recorded, self._with_text = index, pair, recorded, with_text
         self.conversation = conversation
-        self._table = index.run.read_receipts(conversation, COLUMNS)
-        columns = [self._table[name].to_pylist() for name in ("arm", "turn", "is_recall_turn", "injected", "item_key")]
-        self._rows = {(arm, turn): row for row, (arm, turn) in enumerate(zip(columns[0], columns[1], strict=True))}
-        self._again = _history(columns, pair.arms)
+        self._receipts = {
+            number: _Receipts(index.runs.all[number], conversation)
+            for number in dict.fromkeys(index.runs.places[arm].run for arm in pair.arms)
+        }
+        self._again = {arm: self._of(arm).history(index.runs.places[arm].arm) for arm in pair.arms}
 
-    def turns(self, numbers: Sequence[int], *, before: bool = False) -> list[TurnView]:
-        """Return the turns with these numbers; with ``before``, also the turns before each."""
-        import pyarrow as pa
+    def turns(self, numbers: Sequence[int], *, before: bool = False, explained: bool = False) -> list[TurnView]:
+        """Return the turns with these numbers.
 
-        keys = [self._index.turns[number] for number in numbers]
-        numbers_of_rows = [self._rows[arm, key] for key in keys for arm in self._pair.arms if (arm, key) in self._rows]
-        records = self._table.take(pa.array(numbers_of_rows, pa.int64())).to_pylist()
-        rows = {(row["arm"], row["turn"]): (number, row) for number, row in zip(numbers_of_rows, records, strict=True)}
-        return [self._turn(number, key, rows, before=before) for number, key in zip(numbers, keys, strict=True)]
+        With ``before``, also the turns before each; with ``explained``, the cause of every missed memory, for which
+        the recalls are repeated.
+        """
+        return [self._turn(number, before=before, explained=explained) for number in numbers]
 
-    def _turn(
-        self, number: int, key: str, rows: Mapping[tuple[str, str], tuple[int, dict[str, Any]]], *, before: bool
-    ) -> TurnView:
-        sides = [rows[arm, key] for arm in self._pair.arms if (arm, key) in rows]
-        probe = next((row["probe"] for _, row in sides), None)
-        gold = self._index.gold.get(probe) if probe else None
-        has_superseded = any(row["superseded"] for _, row in sides)
+    def _of(self, arm: str) -> _Receipts:
+        return self._receipts[self._index.runs.places[arm].run]
+
+    def _turn(self, number: int, *, before: bool, explained: bool) -> TurnView:
+        key = self._index.turns[number]
+        rows = {arm: self._of(arm).row(self._index.runs.places[arm].arm, key) for arm in self._pair.arms}
+        sides = {arm: row for arm, row in rows.items() if row is not None}
+        first = next((row for _, row in sides.values()), None)
+        gold = self._index.gold.get(first["probe"]) if first and first["probe"] else None
+        has_superseded = any(row["superseded"] for _, row in sides.values())
         recorded = self._recorded_conversation() if self._with_text or has_superseded else None
         point = recorded.recall_points.get(key) if recorded else None
         with_text = self._with_text and recorded is not None and point is not None
@@ -135,9 +158,12 @@ class Reader:
             number,
             self.conversation,
             key,
-            next((row["scope"] for _, row in sides), ""),
+            first["scope"] if first else "",
             _gold_summary(gold) if gold else None,
-            tuple(self._side(number, row_number, row, gold, recorded) for row_number, row in sides),
+            tuple(
+                self._side(number, arm, row_number, row, gold, recorded, explained)
+                for arm, (row_number, row) in sides.items()
+            ),
             point.text if with_text and point else None,
             tuple(recorded.before(key, TURNS_BEFORE)) if with_text and recorded and before else (),
         )
@@ -145,16 +171,18 @@ class Reader:
     def _side(
         self,
         number: int,
+        arm: str,
         row_number: int,
         row: dict[str, Any],
         gold: Gold | None,
         recorded: RecordedConversation | None,
+        explained: bool,
     ) -> Side:
-        arm, grades = row["arm"], gold.grades if gold else {}
+        grades = gold.grades if gold else {}
         items = [listed(row, rank) for rank in range(row["injected"])]
         keys = [item.key for item in items]
         point = recorded.recall_points.get(row["turn"]) if recorded else None
-        again = self._again.get(row_number, {})
+        again = self._again[arm].get(row_number, {})
         texts = recorded.texts if recorded and self._with_text else {}
         shown = []
         for rank, item in enumerate(items):
@@ -182,38 +210,73 @@ class Reader:
                 )
             )
         receipt = json.loads(row["receipt"])
-        ranks = {key: rank for rank, key in enumerate(row["item_key"], 1)}
         return Side(
             arm,
-            bool(self._index.hits(arm, self._pair.cutoff)[number]) if grades else None,
+            bool(self._index.hits(arm, self._pair.cutoff)[number]) if grades and row["failure"] is None else None,
             tuple(self._index.marks(number, arm)),
             tuple(shown),
             tuple(_facts(row, receipt, itemised=recorded is not None)),
             tuple(row["pinned"]),
-            tuple(
-                Missed(key, grade, _where(ranks.get(key), key in row["pinned"]), texts.get(key))
-                for key, grade in grades.items()
-                if key not in keys
-            ),
+            self._missed(arm, row, grades, texts, explained=explained),
             json.dumps(receipt, indent=2, ensure_ascii=False),
             tuple(row["log"]),
         )
 
+    def _missed(
+        self, arm: str, row: dict[str, Any], grades: Mapping[str, int], texts: Mapping[str, str], *, explained: bool
+    ) -> tuple[Missed, ...]:
+        ranks = {key: rank for rank, key in enumerate(row["item_key"], 1)}
+        missing = [key for key in grades if ranks.get(key, row["injected"] + 1) > row["injected"]]
+        causes: Mapping[str, str] = {}
+        reasons: Mapping[str, str] = {}
+        place = self._index.runs.places[arm]
+        if explained and missing and row["failure"] is None:
+            with suppress(LabError):
+                about = self._recorded[place.run].explained(
+                    self.conversation, row["turn"], place.arm, with_text=self._with_text
+                )
+                causes, reasons = about.explained.causes, about.explained.reasons
+        return tuple(
+            Missed(
+                key,
+                grades[key],
+                _where(ranks.get(key), key in row["pinned"]),
+                texts.get(key),
+                "" if key in row["pinned"] else causes.get(key, ""),
+                "" if key in row["pinned"] else reasons.get(key, ""),
+            )
+            for key in missing
+        )
+
     def _recorded_conversation(self) -> RecordedConversation | None:
         try:
-            return self._recorded.conversation(self.conversation)
+            return self._recorded[0].conversation(self.conversation)
         except LabError:
             return None
 
 
-def _history(columns: Sequence[Sequence[Any]], arms: Sequence[str]) -> dict[int, dict[str, Again]]:
-    """Return for each row of a recall turn the injected items that were injected before, by key."""
-    history: dict[int, dict[str, Again]] = {}
-    for shown_arm in arms:
+class _Receipts:
+    """The receipts of one conversation of a run."""
+
+    def __init__(self, run: RunDirectory, conversation: str) -> None:
+        self._table = run.read_receipts(conversation, COLUMNS)
+        names = ("arm", "turn", "is_recall_turn", "injected", "item_key")
+        self._columns = [self._table[name].to_pylist() for name in names]
+        places = zip(self._columns[0], self._columns[1], strict=True)
+        self._rows = {place: row for row, place in enumerate(places)}
+
+    def row(self, arm: str, key: str) -> tuple[int, dict[str, Any]] | None:
+        """Return the number and the values of the row of an arm at a turn; None if there is none."""
+        number = self._rows.get((arm, key))
+        return None if number is None else (number, self._table.slice(number, 1).to_pylist()[0])
+
+    def history(self, shown_arm: str) -> dict[int, dict[str, Again]]:
+        """Return for each row of a recall turn of an arm the injected items that were injected before, by key."""
+        history: dict[int, dict[str, Again]] = {}
         last: dict[str, int] = {}
         times: dict[str, int] = {}
         recall = 0
-        for row, (arm, _, recalls, injected, keys) in enumerate(zip(*columns, strict=True)):
+        for row, (arm, _, recalls, injected, keys) in enumerate(zip(*self._columns, strict=True)):
             if arm != shown_arm or not recalls:
                 continue
             chosen = keys[:injected]
@@ -221,7 +284,7 @@ def _history(columns: Sequence[Sequence[Any]], arms: Sequence[str]) -> dict[int,
             for key in chosen:
                 last[key], times[key] = recall, times.get(key, 0) + 1
             recall += 1
-    return history
+        return history
 
 
 def _gold_summary(gold: Gold) -> str:
@@ -232,6 +295,8 @@ def _gold_summary(gold: Gold) -> str:
 
 
 def _facts(row: dict[str, Any], receipt: dict[str, Any], *, itemised: bool) -> list[str]:
+    if row["failure"] is not None:
+        return [f"the recall failed: {row['failure']}"]
     facts = (
         [f"{row['injected']} injected, {row['chars']} characters, about {row['tokens']} tokens"] if row["chars"] else []
     )
@@ -248,4 +313,4 @@ def _facts(row: dict[str, Any], receipt: dict[str, Any], *, itemised: bool) -> l
 def _where(rank: int | None, pinned: bool) -> str:
     if pinned:
         return "in the Working Set"
-    return f"ranked {rank}, not injected" if rank else "not in the ranking; see explain"
+    return f"ranked {rank}, not injected" if rank else "not in the ranking"

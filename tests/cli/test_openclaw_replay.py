@@ -104,6 +104,22 @@ def test_turn_recalls_only_memories_stored_before(lab: Lab, place: Path) -> None
     assert LATER in full.stdout
 
 
+def test_validate_with_a_store_says_what_a_replay_says(lab: Lab, place: Path) -> None:
+    command = ("recordings", "validate", "sessions", "--format", "openclaw", "--json")
+    alone = lab(*command, cwd=place)
+    assert "has no memory" in alone.stdout
+    for store in ("export.jsonl", "db"):
+        done = lab(*command, "--memories-from", store, cwd=place)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert [row["memories"] for row in report["conversations"]] == [3]
+        assert "rows without a label, which count as unknown: 1" in " ".join(report["warnings"])
+        assert "has no memory" not in done.stdout
+    missing = lab(*command, "--memories-from", "nowhere", cwd=place)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert missing.stderr.startswith("error: nowhere: ")
+
+
 def test_table_and_export_give_equal_receipts(lab: Lab, place: Path) -> None:
     def digest(path: Path) -> dict[Path, str]:
         return {

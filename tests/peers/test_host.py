@@ -105,6 +105,13 @@ def test_host_waits_for_what_a_plugin_stores_after_it_answered(start: Start) -> 
     assert plugin.ask("prove")["embedded"] == 2
 
 
+def test_host_that_stood_still_still_waits_for_what_is_stored(start: Start) -> None:
+    plugin = start(captures=True, replies=False)
+    assert [one["text"] for one in turn(plugin, "u1", "user", "stall, then the kiln")["created"]] == [
+        "stall, then the kiln"
+    ]
+
+
 def test_host_without_replies_ends_a_turn_at_once_and_fed_never(start: Start) -> None:
     (created,) = turn(start(captures=True, replies=False), "u1", "user", "Kiln at 900")["created"]
     assert created["sources"] == ["u1"]

@@ -9,9 +9,7 @@ import pytest
 from lab.recordings.model import Memory, Recording
 from lab.replay.safety_checks import Checked, SafetyChecks
 from lab.systems.contract import Item, Recall
-from lab.systems.openclaw.near_duplicate import CJK_RUN
 from lab.systems.openclaw.recall.wrap import escape, wrap
-from lab.token_estimate import _CJK, tokens
 
 SOUND = Checked(0, 0, 0, 0, 0, 0)
 
@@ -90,16 +88,6 @@ def test_safety_checks_superseded_memory_without_successor_is_stale() -> None:
     assert known.check(recall(["c", "a", "b"]), 5) == SOUND._replace(superseded=2, outdated=2)
     assert known.check(recall(["a"], pinned=("c",)), 5) == SOUND._replace(superseded=1, outdated=2)
     assert known.check(recall(["b"]), 5) == SOUND._replace(superseded=1, stale=1, outdated=2)
-
-
-def test_tokens_of_ascii_chinese_and_other_scripts() -> None:
-    assert [tokens(text) for text in ("", "a", "abcdefgh", "茶山茶山", "abcd茶山", "éé", "😀")] == [0, 1, 3, 4, 3, 2, 1]
-
-
-def test_tokens_cjk_ranges_match_near_duplicates() -> None:
-    # Three CJK characters give two tokens plus one; three others give one plus one.
-    edges = [place + step for place in _CJK for step in (-1, 0)]
-    assert [tokens(chr(code) * 3) for code in edges] == [3 if CJK_RUN.fullmatch(chr(code)) else 2 for code in edges]
 
 
 def test_safety_checks_captured_items_ignore_recorded_keys() -> None:

@@ -183,7 +183,8 @@ def test_build_report_twice_gives_equal_bytes(
 def test_report_json_holds_scores_and_comparison(hostile: RunDirectory) -> None:
     data = json.loads((hostile.path / "report.json").read_text("utf-8"))
     summary = summarise(score_run(hostile), read_gold(hostile), hostile.arms)
-    assert list(data) == ["title", "facts", "arms", "columns", "table", "comparison", "slices"]
+    assert list(data) == ["title", "with_text", "facts", "arms", "columns", "table", "comparison", "slices"]
+    assert data["with_text"] is False
     assert data["arms"] == ["tier_first_v1", "tier_quota_v1"]
     assert data["comparison"] == json.loads(
         json.dumps(compare_arms(hostile, "tier_first_v1", "tier_quota_v1").as_json())

@@ -23,9 +23,9 @@ from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels, Migrated
 from lab.runs.trial import trial, trial_line
 from lab.set_registry import DEMO
-from lab.view.index import Index
+from lab.view.live import Live
 from lab.view.pages import Viewer
-from lab.view.recorded import Recorded
+from lab.view.runs import Runs
 from tests.commands import without_charts
 
 pytestmark = pytest.mark.slow
@@ -90,7 +90,7 @@ def test_trial_is_shown_on_pages(run: RunDirectory) -> None:
     assert markdown.splitlines()[0] == f"# Recall report ({SAID})"
     assert f"<h1>Recall report ({SAID})</h1>" in (run.path / "report.html").read_text("utf-8")
     assert json.loads((run.path / "report.json").read_bytes())["title"] == f"Recall report ({SAID})"
-    page = Viewer(Index(run), Recorded(run), with_text=False).conversations({})
+    page = Viewer(Live(Runs([run])), with_text=False).home({})
     assert SAID in page[: page.index("</header>")]
     assert SAID in repr(open_notebook(run.path))
     assert SAID in repr(open_notebook(run.path).compare("tier_first_v1", "tier_quota_v1"))

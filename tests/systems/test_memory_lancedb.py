@@ -240,7 +240,7 @@ def test_configuration_survives_a_round_trip() -> None:
         ({"captureMaxChars": 1e9}, "my.json: captureMaxChars: expected a whole number from 100 to 10000"),
         ({"customTriggers": "x"}, "my.json: customTriggers: expected at most 50 texts of 1 to 100 characters"),
         ({"customTriggers": [""]}, "my.json: customTriggers: expected at most 50 texts"),
-        ({"lab": {"version": "1"}}, "my.json: lab.version: expected one of 2026.9.6, 2026.3.13, found '1'"),
+        ({"lab": {"version": "1"}}, "my.json: lab: version: expected one of 2026.9.6, 2026.3.13, found '1'"),
         ({"lab": {"maxItems": 11}}, "my.json: lab: maxItems: expected a whole number from 1 to 10, found 11"),
         ({"lab": {"top": 1}}, "my.json: lab: unknown key 'top'; known: arm, version, maxItems"),
         ({**OLD, "recallMaxChars": 200}, "my.json: unknown key 'recallMaxChars'; known: lab, embedding, dbPath"),

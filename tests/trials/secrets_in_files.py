@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 import lab.gate
-from tests.trials.secrets import Case, Maker
+from tests.trials.secret_lines import Case, Maker
 
 NUMBER = 5000
 # Turns of a made-up conversation; with a reply after each.

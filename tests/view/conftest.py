@@ -30,7 +30,7 @@ def _recording(name: str, sessions: int) -> list[dict[str, Any]]:
             {
                 "kind": "session",
                 "session": f"s{number:02}",
-                "time": f"2026-01-{number + 1:02}T09:00:00Z",
+                "time": f"2026-{number // 28 + 1:02}-{number % 28 + 1:02}T09:00:00Z",
                 "scope": scope,
             },
             {"kind": "turn", "turn": "t1", "role": "user", "text": f"hello wombat{number} which note {number} {EVIL}"},
@@ -65,9 +65,18 @@ def _golden(name: str, sessions: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Three conversations through three arms."""
-    folder = tmp_path_factory.mktemp("view")
-    for place, name in enumerate((NAME, "plain", "other")):
-        for kind, lines in (("set", _recording(name, 11 + place)), ("gold", _golden(name, 11 + place))):
+    return _walk(tmp_path_factory.mktemp("view"), {NAME: 11, "plain": 12, "other": 13})
+
+
+@pytest.fixture(scope="session")
+def long(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """One conversation of several hundred turns."""
+    return _walk(tmp_path_factory.mktemp("long"), {"long": 190})
+
+
+def _walk(folder: Path, sessions: dict[str, int]) -> RunDirectory:
+    for place, (name, number) in enumerate(sessions.items()):
+        for kind, lines in (("set", _recording(name, number)), ("gold", _golden(name, number))):
             (folder / kind).mkdir(exist_ok=True)
             (folder / kind / f"{place}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines), "utf-8")
     arms = ("tier_first_v1", "tier_quota_v1", "quota_repeat")
@@ -92,12 +101,12 @@ def client_of() -> MakeClient:
     from starlette.testclient import TestClient
 
     from lab.view.app import make_app
-    from lab.view.index import Index
+    from lab.view.live import Live
     from lab.view.pages import Viewer
-    from lab.view.recorded import Recorded
+    from lab.view.runs import Runs
 
-    def make(run: RunDirectory, *, with_text: bool = False) -> TestClient:
-        viewer = Viewer(Index(run), Recorded(run), with_text=with_text)
+    def make(*runs: RunDirectory, with_text: bool = False) -> TestClient:
+        viewer = Viewer(Live(Runs(runs)), with_text=with_text)
         return TestClient(make_app(viewer, 8642), "http://127.0.0.1:8642", raise_server_exceptions=False)
 
     return make

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -24,7 +24,8 @@ from lab.runs.gold import read_gold
 from lab.runs.receipts import read_receipts
 from lab.runs.tables import read_table, write_table
 from lab.view.app import Guard
-from lab.view.index import FILTERS, NEEDLESS, PAIR_FILTERS, Index, facts_of
+from lab.view.facts import NEEDLESS, facts_of
+from lab.view.index import FILTERS, PAIR_FILTERS, Index
 from lab.view.recorded import KEPT, Recorded, _recently_used
 
 MakeClient = Callable[..., Any]
@@ -83,7 +84,7 @@ def test_hit_rates_and_marks_equal_the_measures(index: Index, walked: RunDirecto
             assert seen == {index.turns[one] for one in range(len(index.turns)) if name in index.marks(one, arm)}
     # Every filter finds something, one way round or the other.
     ways = (pair, index.pair(pair.candidate, pair.baseline))
-    assert [name for name in FILTERS if not any(index.where(way, name).any() for way in ways)] == []
+    assert [name for name in FILTERS if not any(index.where(way, name).any() for way in ways)] == ["failed"]
     tallies = index.tallies(pair, index.where(pair, "flipped"))
     assert [one.name for one in tallies] == walked.conversations
     assert sum(one.gained + one.lost for one in tallies) == sum(one.matching for one in tallies)
@@ -91,13 +92,15 @@ def test_hit_rates_and_marks_equal_the_measures(index: Index, walked: RunDirecto
 
 def test_every_page_links_to_the_next(client: Any, index: Index, walked: RunDirectory) -> None:
     """From the list, by its links alone, to an explanation."""
-    page = client.get("/")
-    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    home = client.get("/")
+    assert (home.status_code, home.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    page = client.get(next(one for one in links(home.text) if one == "/conversations"))
     first = next(one for one in links(page.text) if one.startswith("/turns?conversation="))
     turns = client.get(first)
-    assert turns.text.count("<article") == 20  # of a page
-    assert client.get(next(one for one in links(turns.text) if one.endswith("page=2"))).text.count("<article") > 0
-    why = next(one for one in links(turns.text) if "arm=tier_quota_v1" in one)
+    (name,) = (one for one in walked.conversations if f"conversation={quote_plus(one)}" in first)
+    assert turns.text.count("<tr data-step") == walked.manifest.recall_points[name]
+    turn = client.get([one for one in links(turns.text) if one.startswith("/turn?")][-1])
+    why = next(one for one in links(turn.text) if "arm=tier_quota_v1" in one)
     told = client.get(why.partition("#")[0])
     assert told.status_code == 200
     key = re.search(r"turn=([^&#]+)", why)
@@ -114,9 +117,9 @@ def test_links_keep_filter_and_search(client: Any, index: Index) -> None:
     pair = index.pair("tier_first_v1", "quota_repeat")
     flipped = index.where(pair, "flipped").nonzero()[0]
     query = "show=flipped&cand=quota_repeat"
-    assert f"{len(flipped)} turns match" in client.get(f"/?{query}").text
+    assert f"{len(flipped)} turns match" in client.get(f"/conversations?{query}").text
     page = client.get(f"/turns?{query}").text
-    assert page.count("<article") == min(20, len(flipped))
+    assert page.count("<tr data-step") == len(flipped)
     one = client.get(turn_address(index, flipped[1], show="flipped", cand="quota_repeat")).text
     for other in (flipped[0], flipped[2]):
         assert any(f"turn={quote(index.turns[other], safe='')}" in link for link in links(one))
@@ -131,7 +134,7 @@ def test_links_keep_filter_and_search(client: Any, index: Index) -> None:
     around = [re.search(f'rel="{way}" href="[^"]*turn=([^&"]+)', beside) for way in ("prev", "next")]
     assert [unquoted(found[1]) for found in around if found] == [index.turns[one] for one in flipped[1:3]]
     # The two arms that are shown anyway are not carried along.
-    usual = client.get("/?base=tier_first_v1&cand=tier_quota_v1&show=flipped").text
+    usual = client.get("/conversations?base=tier_first_v1&cand=tier_quota_v1&show=flipped").text
     assert not any("base=" in link or "cand=" in link for link in links(usual))
 
 
@@ -180,7 +183,7 @@ def test_conversations_sort_in_descending_order(client: Any, index: Index) -> No
         "matching": {one.name: one.matching for one in tallies},
     }
     for sort, count in counts.items():
-        page = client.get(f"/?sort={sort}&show=repeated").text
+        page = client.get(f"/conversations?sort={sort}&show=repeated").text
         names = [unescape(one) for one in re.findall(r"<tr data-step.*?<bdi>(.*?)</bdi>", page)]
         assert names == sorted(counts["turns"], key=lambda name: (-count[name], name))
     assert len(set(counts["turns"].values())) == len(tallies)
@@ -202,8 +205,8 @@ def test_texts_are_shown_and_searched_only_with_text(client: Any, telling: Any, 
     for address in addresses:
         assert "wombat" not in client.get(address).text
         assert "longlong" not in client.get(address).text
-    assert "0 turns match" in client.get("/?q=wombat3").text
-    assert "3 turns match" in telling.get("/?q=wombat3").text
+    assert "0 turns match" in client.get("/conversations?q=wombat3").text
+    assert "3 turns match" in telling.get("/conversations?q=wombat3").text
     assert "wombat0" in telling.get(addresses[1]).text
     assert "longlong" in telling.get(addresses[2]).text
 
@@ -223,11 +226,18 @@ def test_missed_relevant_memory_is_shown_with_its_text(
 
 
 def test_markup_is_escaped_everywhere(telling: Any, index: Index) -> None:
-    pages = ["/", f"/turns?conversation={quote(NAME)}", turn_address(index, 3, arm="tier_first_v1", full="1")]
-    pages += ["/?q=<script>alert(1)</script>", "/turn?conversation=<script>&turn=<script>", "/<script>"]
+    pages = ["/conversations", "/probes", "/rows/turns", f"/turns?conversation={quote(NAME)}"]
+    pages += [turn_address(index, 3, arm="tier_first_v1", full="1")]
+    pages += [
+        "/conversations?q=<script>alert(1)</script>",
+        "/probes?label=<script>",
+        "/compare?base=<script>",
+        "/turn?conversation=<script>&turn=<script>",
+        "/<script>",
+    ]
     for address in pages:
         text = telling.get(address).text
-        assert text.count("<script") == 1  # our own
+        assert text.count("<script") == (not address.startswith("/rows/"))  # our own
         assert "<img" not in text
         assert "<b>co" not in text
         assert "&lt;" in text
@@ -269,12 +279,12 @@ def test_server_is_read_only_and_checks_the_host(client: Any) -> None:
         ("/?cand=nothing", "has no arm 'nothing'"),
         ("/?base=tier_quota_v1&cand=tier_quota_v1", "is both baseline and candidate"),
         ("/?show=odd", "no filter 'odd'"),
-        ("/?page=99", "no page '99'"),
-        ("/?page=²", "no page"),
-        ("/?page=0", "no page '0'"),
-        ("/?page=0000000012", "no page '0000000012'"),
-        (f"/?page=000000001{'0' * 5000}", "no page"),
-        ("/?sort=odd", "cannot sort conversations by 'odd'"),
+        ("/conversations?page=99", "no page '99'"),
+        ("/conversations?page=²", "no page"),
+        ("/conversations?page=0", "no page '0'"),
+        ("/turns?page=0000000012", "no page '0000000012'"),
+        (f"/probes?page=000000001{'0' * 5000}", "no page"),
+        ("/conversations?sort=odd", "cannot sort conversations by 'odd'"),
     ],
 )
 def test_unknown_page_gives_a_clear_message(client: Any, address: str, said: str) -> None:
@@ -283,25 +293,27 @@ def test_unknown_page_gives_a_clear_message(client: Any, address: str, said: str
     assert said in unescape(page.text)
     assert "Traceback" not in page.text
     # Each leads back.
-    assert '<a data-up href="/">All conversations</a>' in page.text
+    assert '<a data-up href="/conversations">All conversations</a>' in page.text
 
 
 def test_damaged_receipts_are_reported_and_others_shown(client_of: MakeClient, copied: RunDirectory) -> None:
     copied.receipts("plain").write_bytes(b"PAR1 nothing")
     copied.receipts("other").unlink()
     client = client_of(copied)
-    page = client.get("/")
-    assert "conversations. 2 cannot be read." in " ".join(re.sub("<[^>]*>", "", page.text).split())
-    for name, why in (("plain", "damaged"), ("other", "not replayed yet")):
+    page = client.get("/conversations")
+    assert "conversations. 1 cannot be read. 1 is not replayed yet." in " ".join(
+        re.sub("<[^>]*>", "", page.text).split()
+    )
+    for name, said, status in (("plain", "cannot be read", 500), ("other", "is not replayed yet", 404)):
         told = client.get(f"/turns?conversation={name}")
-        assert (told.status_code, f"<bdi>{name}</bdi> cannot be read" in told.text) == (200, True)
-        assert why in told.text
-        assert client.get(f"/turn?conversation={name}&turn=x").status_code == 500
-    assert client.get(f"/turns?conversation={quote(NAME)}").text.count("<article") > 5
+        assert (told.status_code, f"<bdi>{name}</bdi> {said}" in told.text) == (200, True)
+        assert client.get(f"/turn?conversation={name}&turn=x").status_code == status
+    assert "damaged" in client.get("/turns?conversation=plain").text
+    assert client.get(f"/turns?conversation={quote(NAME)}").text.count("<tr data-step") > 5
     # Damaged after it was read.
     copied.receipts(NAME).write_bytes(b"")
-    told = client.get(f"/turns?conversation={quote(NAME)}")
-    assert "cannot be read" in told.text
+    told = client.get(f"/turn?conversation={quote(NAME)}&turn={quote(NAME)}/s04/t3")
+    assert (told.status_code, "damaged or altered" in told.text) == (500, True)
 
 
 def test_run_without_recording_is_shown_without_explanation(
@@ -324,25 +336,30 @@ def test_run_without_gold_or_second_arm_has_pages(
         write_table(table.take(own), copied.receipts(conversation))
     alone = resealed(copied.path, lambda manifest: manifest["resolved"]["arms"].__delitem__(slice(1, None)))
     client = client_of(alone)
-    for address in ("/", "/?show=missed", "/?show=repeated", "/turns?conversation=plain"):
+    for address in (
+        "/",
+        "/conversations",
+        "/conversations?show=missed",
+        "/probes",
+        "/turns?conversation=plain",
+        "/compare",
+    ):
         page = client.get(address)
         assert page.status_code == 200
         assert "Candidate" not in page.text
-        # One arm neither gains nor loses.
-        assert re.findall('<option value="([^"]*)"', page.text) == [
-            "",
-            *(one for one in FILTERS if one not in PAIR_FILTERS),
-        ]
+    # One arm neither gains nor loses.
+    shown = re.findall('<option value="([^"]*)"', client.get("/conversations").text)
+    assert shown == ["", *(one for one in FILTERS if one not in PAIR_FILTERS)]
     told = client.get("/?show=gained")
     assert (
         told.status_code,
-        "filter 'gained' needs two arms; known: missed" in unescape(told.text),
+        "filter 'gained' needs two arms; known: probes, missed" in unescape(told.text),
     ) == (
         404,
         True,
     )
     shutil.rmtree(copied.path / "receipts")
-    assert "cannot be read" in client_of(alone).get("/").text
+    assert "not replayed yet" in client_of(alone).get("/conversations").text
 
 
 def links(page: str) -> list[str]:

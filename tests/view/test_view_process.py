@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -74,15 +75,22 @@ def test_folder_without_run_is_refused_before_listening(tmp_path: Path) -> None:
 def test_pages_load_in_a_browser(browser: Any, address: str, width: int) -> None:
     """Nothing runs but ours, nothing is asked for elsewhere, nothing overflows, in light and dark."""
     turn = f"turn?conversation=plain&turn={quote('plain/s04/t3', safe='')}&arm=quota_repeat&full=1"
-    for page, dark in (("", False), ("turns?conversation=plain&show=stale", True), (turn, False)):
-        browser.open(address + page, width=width, dark=dark)
+    pages = (
+        "",
+        "conversations",
+        "probes?measure=R@6&sort=difference",
+        "turns?conversation=plain&show=stale",
+        "compare",
+    )
+    for place, page in enumerate((*pages, turn)):
+        browser.open(address + page, width=width, dark=place % 2 == 1)
         assert browser.ask("document.documentElement.scrollWidth") <= width
         assert browser.ask("document.title").endswith("– recall lab")
         assert browser.ask("document.querySelectorAll('script').length") == 1
         assert browser.said == []
         assert {one for one in browser.asked if not one.startswith((address, "data:"))} == set()
     light = browser.ask("getComputedStyle(document.body).backgroundColor")
-    browser.open(address, width=width, dark=True)
+    browser.open(address, width=width, dark=False)
     assert browser.ask("getComputedStyle(document.body).backgroundColor") != light
 
 
@@ -90,12 +98,12 @@ def test_run_is_navigated_by_keys(browser: Any, address: str) -> None:
     focused = "document.activeElement.id"
     browser.open(address + "turns?conversation=plain", width=1280)
     browser.press("j")
-    first = browser.ask(focused)
+    assert browser.ask(focused) == "r0"
     browser.press("j")
-    assert browser.ask(focused) != first
+    browser.press("j")
     browser.press("k")
-    assert browser.ask(focused) == first
-    assert browser.ask("location.hash") == f"#{first}"
+    assert browser.ask(focused) == "r1"
+    assert browser.ask("location.hash") == "#r1"
     browser.press("?")
     opened = "document.querySelector('#help:popover-open') !== null"
     assert browser.ask(opened)
@@ -107,11 +115,59 @@ def test_run_is_navigated_by_keys(browser: Any, address: str) -> None:
     assert browser.ask("document.getElementById('q').value") == "j"
     browser.ask("document.activeElement.blur()")
     browser.press("j")
+    assert browser.ask(focused) == "r2"
+    browser.press("Enter", leads=True)
+    heading = "document.querySelector('h1').textContent"
+    assert browser.ask(heading) == "plain/s01/t1"
     browser.press("e", leads=True)
     assert browser.ask("location.hash") == "#explained"
-    assert "tier_quota_v1 at plain/s00" in browser.ask("document.querySelector('.explained').textContent")
+    assert "tier_quota_v1 at plain/s01" in browser.ask("document.querySelector('.explained').textContent")
     browser.press("j", leads=True)
-    assert "plain/s00/t3" in browser.ask("document.querySelector('h1').textContent")
+    assert browser.ask(heading) == "plain/s01/t3"
+    browser.press("n", leads=True)
+    assert browser.ask(heading) == "plain/s02/t3"
+    browser.press("p", leads=True)
+    assert browser.ask(heading) == "plain/s01/t3"
+    browser.press("f", leads=True)
+    assert "flip" in browser.ask("document.querySelector('.strip [aria-current]').dataset.kinds").split()
+    browser.press("u", leads=True)
+    assert browser.ask(heading) == "plain"
+    browser.press("3", leads=True)
+    assert browser.ask(heading) == "Probes"
+
+
+def test_long_list_draws_the_rows_in_sight_only(browser: Any, long: RunDirectory) -> None:
+    process = view(str(long.path), "--port", "0", "--json")
+    assert process.stdout
+    said = json.loads(process.stdout.readline())
+    try:
+        browser.open(said["address"] + "turns?conversation=long", width=1280)
+        assert browser.ask("document.documentElement.scrollHeight") < 1800
+        count = "document.querySelectorAll('.list tr[data-step]').length"
+        assert browser.ask(count) <= 120 < said["turns"]
+        browser.press("j")
+        browser.press("End")
+        last = f"r{said['turns'] - 1}"
+        browser.until(f"document.activeElement.id === '{last}'")
+        assert browser.ask(count) <= 120
+        box = "document.querySelector('.list').getBoundingClientRect()"
+        row = "document.activeElement.getBoundingClientRect()"
+        assert browser.ask(f"{row}.bottom <= {box}.bottom + 1 && {row}.top >= {box}.top")
+        # A copied address leads to the same row.
+        browser.open(said["address"] + "turns?conversation=long#r250", width=390)
+        browser.until("document.activeElement.id === 'r250'")
+        assert browser.ask("document.activeElement.textContent").strip().startswith("long/s")
+        browser.press("Home")
+        browser.until("document.activeElement.id === 'r0'")
+        assert browser.said == []
+        # Every row is there once, in order.
+        keys = "Promise.all([0, 100, 200, 300].map(from => fetch(`/rows/turns?from=${from}`).then(one => one.text())))"
+        found = browser("Runtime.evaluate", expression=keys, awaitPromise=True, returnByValue=True)
+        rows = re.findall(r'id="r(\d+)"', "".join(found["result"]["value"]))
+        assert rows == [str(number) for number in range(said["turns"])]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
 
 
 def test_run_is_navigated_without_scripts(browser: Any, address: str) -> None:
@@ -133,13 +189,15 @@ def test_run_is_navigated_without_scripts(browser: Any, address: str) -> None:
     assert "the number of stars is its grade" in browser.ask("document.getElementById('help').innerText")
     browser.press("Escape")
     assert not browser.ask(opened)
+    tab_to(".tabs a[href='/conversations']")
+    browser.press("Enter", leads=True)
     tab_to("a[href^='/turns?conversation=']")
     browser.press("Enter", leads=True)
     tab_to("button.plainly")
     browser.press(" ")
     assert browser.ask(opened)
     browser.press("Escape")
-    tab_to("article h2 a")
+    tab_to(".list tbody a")
     browser.press("Enter", leads=True)
     tab_to("#explained a")
     browser.press("Enter", leads=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -29,7 +28,7 @@ def pair(index: Index) -> Pair:
 
 
 def readers(index: Index, pair: Pair) -> Iterator[Reader]:
-    recorded = Recorded(index.run)
+    recorded = [Recorded(index.run)]
     for conversation in index.conversations:
         yield Reader(index, conversation, pair, recorded, with_text=True)
 
@@ -119,13 +118,14 @@ def test_pinned_memories_count_as_before_every_item(index: Index, pair: Pair, vi
         if "stale" in one.marks
     )
     reader = next(one for one in readers(index, pair) if one.conversation == view.conversation)
-    place = reader._rows[side.arm, view.key]
-    row: dict[str, Any] = reader._table.slice(place, 1).to_pylist()[0]
+    found = reader._of(side.arm).row(side.arm, view.key)
+    assert found
+    place, row = found
     told = reader._recorded_conversation()
     assert told
     newer = [one.key for one in told.recording.memories if stale.key in one.supersedes]
     for pinned, mark in (([], "stale"), (newer, "superseded")):
-        again = reader._side(view.number, place, row | {"pinned": pinned}, None, told)
+        again = reader._side(view.number, side.arm, place, row | {"pinned": pinned}, None, told, explained=False)
         assert next(one for one in again.items if one.key == stale.key).marks[-1] == mark
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.recordings.model import Turn
 from lab.retrieval.faults import SLOW_NS
-from lab.retrieval.stage_timer import SEARCH, StageTimer
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall, Status
 from lab.systems.files.explained import BELOW, BUDGET, INJECTED, SLOTS, Trace, explained
-from lab.systems.files.search import Found, Hit, search
+from lab.systems.files.search import Found, Hit, query_of
 from lab.systems.files.settings import Reader, Settings, host_section, read_settings
 from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
 from lab.systems.kit import Kit
+from lab.systems.protocols import Step
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
 from lab.utf16 import WHITESPACE, js_length
@@ -88,6 +89,19 @@ class AutoRecallArm:
         """Return the arm with another budget and as many results as fit."""
         return replace(self, max_tokens=tokens, max_results=MOST_RESULTS)
 
+    @property
+    def rehearsal_key(self) -> Hashable:
+        """What the chunks depend on, and which prompts are searched with."""
+        return self.host.chunk_key, self.draft_roles, self.min_chars, self.skip_patterns
+
+    def rehearse(self, kit: Kit, steps: Iterable[Step]) -> Iterator[str]:
+        """Yield the chunks that a replay embeds. The echo of a block is in none of them."""
+        return self.open(kit).rehearse(steps)
+
+    def query_for(self, prompt: str) -> str:
+        """Return what is embedded of a prompt."""
+        return "" if skip_reason(self, prompt) else query_of(prompt)
+
     def open(self, kit: Kit) -> AutoRecall:
         """Open an empty workspace."""
         return AutoRecall(self, kit)
@@ -144,12 +158,8 @@ class AutoRecall(FileMemory):
         slow = "slow_store" in ask.faults
         if slow and arm.timeout_ms * 1_000_000 <= SLOW_NS:
             return self._failed("timeout")
-        timer.stage("retrieve", self.index.sync)
         floor = arm.min_score if arm.min_score_stage == "raw" else 0.0
-        found = timer.stage(
-            SEARCH, lambda: search(self.index, ask.text, 2 * arm.max_results, floor, ask.now_ms, ask.faults)
-        )
-        timer.timings[SEARCH] += SLOW_NS * slow
+        found = self.search(ask, 2 * arm.max_results, floor, timer)
         return self._answer(ask, found, timer)
 
     def _answer(self, ask: Ask, found: Found, timer: StageTimer) -> Recall:
@@ -183,6 +193,10 @@ class AutoRecall(FileMemory):
             return _BLOCK.sub("", text)
         key, context = self._block
         return f"{context}\n\n{text}" if context and key == turn.key else text
+
+    def reads(self, ask: Ask) -> bool:
+        """Return whether the prompt is searched with."""
+        return not skip_reason(self.arm, ask.text)
 
     def explain(self, ask: Ask, candidates: None, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
         """Explain each memory by the chunk that holds it."""

@@ -62,7 +62,7 @@ Rank = Callable[[Question], Ranking]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A ranking function with its name, and what it claims (:class:`lab.systems.contract.Claims`).
+    """A ranking function with its name, and what it claims (:class:`lab.systems.protocols.Claims`).
 
     ``draws``: it depends on the seed; ``is_empty``: it never ranks anything.
     """

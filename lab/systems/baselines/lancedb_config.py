@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.shape import json_type, only_keys
+from lab.shape import expect
+from lab.systems.files.settings import Reader
 from lab.systems.openclaw.config.file import EMBEDDER
 from lab.utf16 import js_length
 
@@ -81,47 +82,24 @@ def settings_of(config: object, raw: object, where: str) -> tuple[Settings, str 
     host = isinstance(raw, Mapping) and any(key in raw for key in ("plugins", "entries", PLUGIN))
     if config is None:
         return Settings(), EMBEDDER if host else None
-    if not isinstance(config, Mapping):
-        raise UnusableInput(f"{where}: expected an object, found {json_type(config)}")
-    lab = config.get("lab", {})
-    if not isinstance(lab, Mapping):
-        raise UnusableInput(f"{where}: lab: expected an object, found {json_type(lab)}")
-    only_keys(lab, LAB, f"{where}: lab")
-    version = lab.get("version", PRESENT)
-    if version not in VERSIONS:
-        raise UnusableInput(f"{where}: lab.version: expected one of {', '.join(VERSIONS)}, found {version!r}")
-    only_keys(config, ("lab", *KEYS[version]), where)
+    values = expect(config, dict, where)
+    lab = Reader(values.get("lab", {}), f"{where}: lab", LAB)
+    version = lab.choice("version", VERSIONS)
+    top = Reader(values, where, ("lab", *KEYS[version]))
     defaults = Settings(version)
     most = None if version == OLD else defaults.recall_max_chars
     return (
         Settings(
             version,
-            _flag(config, "autoRecall", True, where),
-            _flag(config, "autoCapture", True, where),
-            _whole(config, "captureMaxChars", defaults.capture_max_chars, LENGTHS, where),
-            most if most is None else _whole(config, "recallMaxChars", most, LENGTHS, where),
-            _triggers(config.get("customTriggers", ()), where),
-            _whole(lab, "maxItems", CAP, (1, FETCHED), f"{where}: lab"),
+            top.flag("autoRecall", True),
+            top.flag("autoCapture", True),
+            top.whole("captureMaxChars", defaults.capture_max_chars, *LENGTHS),
+            most if most is None else top.whole("recallMaxChars", most, *LENGTHS),
+            _triggers(top.get("customTriggers", ()), where),
+            lab.whole("maxItems", CAP, 1, FETCHED),
         ),
-        _model(config.get("embedding"), version, where, implied=host),
+        _model(top.get("embedding"), version, where, implied=host),
     )
-
-
-def _flag(config: Mapping[str, Any], key: str, default: bool, where: str) -> bool:
-    value = config.get(key, default)
-    if not isinstance(value, bool):
-        raise UnusableInput(f"{where}: {key}: expected true or false, found {value!r}")
-    return value
-
-
-def _whole(config: Mapping[str, Any], key: str, default: int, limits: tuple[int, int], where: str) -> int:
-    value = config.get(key, default)
-    if key not in config:
-        return default
-    low, high = limits
-    if type(value) is not int or not low <= value <= high:
-        raise UnusableInput(f"{where}: {key}: expected a whole number from {low} to {high}, found {value!r}")
-    return value
 
 
 def _triggers(value: object, where: str) -> tuple[str, ...]:
@@ -141,7 +119,4 @@ def _is_trigger(value: object) -> bool:
 def _model(section: object, version: str, where: str, *, implied: bool) -> str | None:
     if section is None:
         return EMBEDDER if implied else None
-    if not isinstance(section, Mapping):
-        raise UnusableInput(f"{where}: embedding: expected an object, found {json_type(section)}")
-    only_keys(section, EMBEDDING[version], f"{where}: embedding")
-    return str(section.get("model") or EMBEDDER)
+    return str(Reader(section, f"{where}: embedding", EMBEDDING[version]).get("model") or EMBEDDER)

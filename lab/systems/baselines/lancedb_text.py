@@ -6,7 +6,6 @@ Facts are those of the plugin as published with OpenClaw 2026.9.6 (HB-9); the na
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, escape
@@ -167,8 +166,3 @@ def category_of(text: str, *, old: bool = False) -> str:
         if words.search(lower) or (more is not None and more.search(lower)):
             return category
     return OTHER
-
-
-def same_text(text: str) -> str:
-    """Return a text as the tool memory_store compares texts: line ends, Unicode form and outer white space aside."""
-    return unicodedata.normalize("NFC", re.sub(r"\r\n?", "\n", text)).strip(WHITESPACE)

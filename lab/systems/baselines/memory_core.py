@@ -5,23 +5,24 @@ In the host, the agent decides whether to search. The arm shows what the search 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lab.retrieval.faults import SLOW_NS
-from lab.retrieval.stage_timer import SEARCH, StageTimer
+from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall
 from lab.systems.files.explained import BUDGET, INJECTED, Trace, explained
-from lab.systems.files.search import Hit, search
+from lab.systems.files.search import Hit, query_of
 from lab.systems.files.settings import Settings, host_section, read_settings
 from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, rendered
 from lab.systems.kit import Kit
+from lab.systems.protocols import Step
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
 
 # The newest release of the host whose search the lab implements.
 HOST = "2026.9.6"
 MOST_RESULTS = 100
+DRAFT_ROLES = ("tool",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,19 @@ class MemoryCoreArm:
     def with_tokens(self, tokens: int) -> MemoryCoreArm:
         """Return the arm with a budget, and as many results as fit."""
         return replace(self, max_tokens=tokens, settings=replace(self.settings, max_results=MOST_RESULTS))
+
+    @property
+    def rehearsal_key(self) -> Hashable:
+        """What the chunks depend on."""
+        return self.settings.chunk_key, DRAFT_ROLES
+
+    def rehearse(self, kit: Kit, steps: Iterable[Step]) -> Iterator[str]:
+        """Yield the chunks that a replay embeds."""
+        return self.open(kit).rehearse(steps)
+
+    def query_for(self, prompt: str) -> str:
+        """Return what is embedded of a prompt."""
+        return query_of(prompt)
 
     def open(self, kit: Kit) -> MemoryCore:
         """Open an empty workspace."""
@@ -73,19 +87,14 @@ class MemoryCore(FileMemory):
     """The host's search in one conversation."""
 
     def __init__(self, arm: MemoryCoreArm, kit: Kit) -> None:
-        super().__init__(arm.settings, ("tool",), kit)
+        super().__init__(arm.settings, DRAFT_ROLES, kit)
         self.arm = arm
         self._trace = Trace()
 
     def recall(self, ask: Ask) -> Recall:
         """Search with the prompt and inject the results as the tool would return them."""
         settings, timer = self.arm.settings, StageTimer()
-        timer.stage("retrieve", self.index.sync)
-        limit = settings.max_results
-        found = timer.stage(
-            SEARCH, lambda: search(self.index, ask.text, limit, settings.min_score, ask.now_ms, ask.faults)
-        )
-        timer.timings[SEARCH] += SLOW_NS * ("slow_store" in ask.faults)
+        found = self.search(ask, settings.max_results, settings.min_score, timer)
         chosen = list(found.results)
         while self.arm.max_tokens is not None and tokens(_listed(chosen)) > self.arm.max_tokens:
             chosen.pop()

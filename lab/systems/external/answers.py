@@ -20,6 +20,7 @@ from lab.embedding.cache import ABOUT, cache_folder
 from lab.errors import CannotMeasure
 from lab.files import digest, dump_json, read_json, sha256_bytes, write_atomically
 from lab.systems.external.protocol import HostFailed
+from lab.systems.openclaw.capture.credentials import redact_all
 
 KIND = "answers"
 # Hexadecimal digits of the digests in names.
@@ -188,6 +189,26 @@ def held() -> list[Held]:
             arm, system, version = (str(about["arm"]), str(about["hello"]["name"]), str(about["hello"]["version"]))
         found.append(Held(folder.name, arm, system, version, len(files), sum(path.stat().st_size for path in files)))
     return sorted(found, key=lambda one: (one.arm, one.key))
+
+
+def last_errors(chosen: Sequence[Held]) -> tuple[Path, str] | None:
+    """Return the newest recording in which the host wrote to stderr, and the end of that; first where it died.
+
+    It may quote texts of the recording.
+    """
+    found: list[tuple[bool, float, Path, str]] = []
+    for one in chosen:
+        for path in (cache_folder() / KIND / one.key).glob("[!.]*.jsonl"):
+            with suppress(OSError, ValueError, AttributeError):
+                head, *lines = path.read_bytes().splitlines()
+                errors = str(json.loads(head).get("stderr", "")).strip()
+                has_died = any(json.loads(line).get("failure", [""])[0] == "died" for line in lines)
+                if errors:
+                    found.append((has_died, path.stat().st_mtime, path, errors))
+    if not found:
+        return None
+    _, _, path, errors = max(found)
+    return path, redact_all(errors)
 
 
 def remove(chosen: Sequence[Held]) -> None:

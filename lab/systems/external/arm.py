@@ -20,6 +20,7 @@ from lab.systems.external.answers import folder_of, read_identity, save_identity
 from lab.systems.external.endpoint import EndpointChannel
 from lab.systems.external.process import ProcessChannel, environment
 from lab.systems.external.protocol import VERSION, HostFailed, checked
+from lab.systems.external.remedies import remedy
 from lab.systems.external.session import Request, Session
 from lab.systems.external.settings import HostSettings, read_settings
 from lab.systems.external.system import ExternalSystem, Opening, identity_in
@@ -63,7 +64,7 @@ class ExternalArm:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What it must prove before it is scored (EX-22): that it recalls what it was given, and what it says."""
+        """What it must prove before it is scored (EX-22): what it says, or that it recalls what it was given."""
         asked = ("embedder",) if "embedder" in self.identity["needs"] else ()
         return tuple(dict.fromkeys((*(self.identity["claims"] or ("relevant",)), *asked)))
 
@@ -164,14 +165,16 @@ def _not_answering(error: HostFailed, settings: HostSettings, spec: ArmSpec, err
     last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
     # Of a host that was stopped, stderr tells no more than that.
     said = f"; its stderr ends: {redact_all(last)[:_SHOWN]}" if error.kind == "died" and last.isprintable() else ""
-    remedy = {
-        "http_401": "; name the variable with its key under key_env in the arm's file",
-        "http_403": "; name the variable with its key under key_env in the arm's file",
-        "timed_out": "; start it, or raise timeouts.hello in the arm's file",
-        "no_answer": "; start it, or correct the address",
-        "not_json": "; only answers may be on stdout, everything else belongs on stderr",
-    }.get(error.kind, "")
-    return CannotMeasure(f"{spec.where}: the host does not answer hello: {error}{said}{remedy} (docs/external.md)")
+    # What was asked before the run is not recorded, and a host that does not start may not run at all.
+    own = {
+        "died": "",
+        "timed_out": "start it, or raise timeouts.hello in the arm's file",
+        "no_answer": "start it, or correct the address",
+        "not_json": "only answers may be on stdout, everything else belongs on stderr",
+    }
+    mended = own.get(error.kind, remedy(str(error), spec.name))
+    mended = f"; {mended}" if mended else ""
+    return CannotMeasure(f"{spec.where}: the host does not answer hello: {error}{said}{mended} (docs/external.md)")
 
 
 def _checked(value: object, where: str) -> dict[str, Any]:

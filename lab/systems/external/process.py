@@ -84,7 +84,7 @@ class ProcessChannel:
         try:
             while True:
                 # What came before the request was sent is taken after it, so that a breach does not depend on timing.
-                if (answer := None if left else self._next_line(op)) is not None:
+                if (answer := None if left else self._next_line()) is not None:
                     return answer
                 remaining = until - time.monotonic()
                 if remaining <= 0:
@@ -130,7 +130,7 @@ class ProcessChannel:
         """Return the end of what it wrote to stderr. It may quote texts, so it is for the cache only."""
         return b"".join(self._errors)[-MOST_STDERR:].decode(errors="replace")
 
-    def _next_line(self, op: str) -> bytes | None:
+    def _next_line(self) -> bytes | None:
         """Remove and return the first complete line received, or None."""
         end = self._received.find(b"\n", self._searched)
         if end < 0:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from lab import __version__
 from lab.embedding.server import EmbeddingServer
+from lab.errors import UnusableInput
 from lab.files import digest
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import NO_FAULTS, Faults
@@ -153,7 +154,10 @@ class Live:
             return None
         offered = self._opening.embedder
         model = offered.get("model") or str(self._kit.embedder.identity()["model"])
-        return EmbeddingServer(self._kit.vectors, model, offered.get("dimension"))
+        try:
+            return EmbeddingServer(self._kit.vectors, model, offered.get("dimension"))
+        except UnusableInput as error:
+            raise UnusableInput(f"arm {self._opening.arm}: embedder in its file: {error}") from None
 
 
 def _texts_of(request: Request) -> list[str]:
@@ -297,9 +301,7 @@ class ExternalSystem(MemorySystem):
         head = (f"reason: {reason}",) if reason else ()
         about = shown_name(f"{self._opening.identity['name']}:{self._opening.identity['version']}")
         beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
-        return Explained(
-            shown_name(about.replace(" ", ":")), reasons=reasons, causes=causes, runners_up=beyond, head=head
-        )
+        return Explained(about, reasons=reasons, causes=causes, runners_up=beyond, head=head)
 
     def _ask(
         self, op: str, fields: Mapping[str, Any], *, probe: bool = False, faults: Faults = NO_FAULTS

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from lab.systems.contract import Explained, Standing
 from lab.systems.files.index import SNIPPET
 from lab.systems.files.search import Hit
-from lab.systems.files.system import citation
 
 # What became of a result, as receipts say it.
 INJECTED, BELOW, SLOTS, BUDGET = "injected", "below_min_score", "max_results", "max_tokens"
@@ -66,7 +65,7 @@ def _reason(trace: Trace, hit: Hit | None, key: str) -> tuple[str, str]:
     if hit is None:
         return "depth", "no chunk with it is among the candidates of the search"
     decision = trace.decisions.get(hit.row, BELOW if hit.score < trace.floor else "")
-    if decision == INJECTED or all(entry.id != key for entry in hit.indexed.chunk.shown(SNIPPET)):
-        return "snippet", f"{citation(hit)} holds it beyond the {SNIPPET} characters that a result shows"
+    if decision == INJECTED or all(entry.id != key for entry in hit.indexed.shown):
+        return "snippet", f"{hit.indexed.citation} holds it beyond the {SNIPPET} characters that a result shows"
     cause, text = _CAUSES[decision]
-    return cause, text.format(score=hit.score, at=citation(hit))
+    return cause, text.format(score=hit.score, at=hit.indexed.citation)

@@ -6,14 +6,16 @@ The vectors are in memory and searched exactly. Vectors come from the lab's embe
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lab.embedding.embedder import QUERY
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.retrievers import VectorsOf, embedded_text
-from lab.systems.files.chunks import Chunk, Chunker
+from lab.systems.contract import Ask
+from lab.systems.files.chunks import Chunk, Chunker, Entry
 from lab.systems.files.folder import CURATED, Folder
 from lab.systems.files.settings import Settings
 from lab.systems.files.words import jaccard_words, query_words
@@ -21,6 +23,7 @@ from lab.systems.files.words import jaccard_words, query_words
 if TYPE_CHECKING:
     import numpy as np
 
+T = TypeVar("T")
 # What search returns of a chunk, in UTF-16 code units.
 SNIPPET = 700
 _LIMITS = Clamp()
@@ -32,6 +35,8 @@ class Indexed:
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
+        # The words of the snippet as bits, set by the search.
+        self.bits: int | None = None
 
     @cached_property
     def text(self) -> str:
@@ -53,7 +58,18 @@ class Indexed:
         """The words by which snippets are compared with each other."""
         return jaccard_words(self.snippet)
 
-    @property
+    @cached_property
+    def shown(self) -> tuple[Entry, ...]:
+        """The entries that the snippet shows."""
+        return self.chunk.shown(SNIPPET)
+
+    @cached_property
+    def citation(self) -> str:
+        """Path and lines, as the host cites them."""
+        first, last = self.chunk.lines
+        return f"{self.chunk.path}#L{first}" + (f"-L{last}" if last > first else "")
+
+    @cached_property
     def order(self) -> tuple[str, tuple[int, int]]:
         """Breaks ties: path and lines."""
         return self.chunk.path, self.chunk.lines
@@ -67,10 +83,19 @@ class _State(NamedTuple):
 
 
 class FileIndex:
-    """Chunks by row number, counted from 1. :meth:`sync` reads what changed in the folder."""
+    """Chunks by row number, counted from 1. :meth:`sync` reads what changed in the folder.
+
+    Systems that differ in what they select only share an index, which one of them feeds; ``broken`` is the error with
+    which that failed, if any.
+    """
 
     def __init__(self, folder: Folder, settings: Settings, vectors: VectorsOf) -> None:
         self.folder, self.settings, self.vectors = folder, settings, vectors
+        self.broken: BaseException | None = None
+        # Words of snippets by number, for comparisons, and the last query with the results of its work.
+        self.numbers: dict[str, int] = {}
+        self._asked: Ask | None = None
+        self._done: dict[Hashable, tuple[Any, int]] = {}
         self.chunks: dict[int, Indexed] = {}
         self._states: dict[str, _State] = {}
         self._tails: dict[str, int] = {}
@@ -87,12 +112,26 @@ class FileIndex:
 
     def sync(self) -> None:
         """Read the files that changed, and embed and store the chunks that changed."""
-        for path in self.folder.changed:
-            self._read(path)
-        self.folder.changed.clear()
-        self.folder.rewritten.clear()
+        self._read_changes()
         if self._dirty:
             self._store()
+
+    def once(self, ask: Ask, key: Hashable, work: Callable[[], T]) -> tuple[T, int]:
+        """Do some work for a query, once for all systems; return its result and the nanoseconds that it took."""
+        if self._asked != ask or self.folder.changed:
+            self._asked, self._done = ask, {}
+        if key not in self._done:
+            started = time.perf_counter_ns()
+            result = work()
+            self._done[key] = result, time.perf_counter_ns() - started
+        return self._done[key]
+
+    def texts_to_embed(self) -> list[str]:
+        """Read the files that changed, and return what :meth:`sync` would embed; nothing is embedded or stored."""
+        self._read_changes()
+        texts = [embedded_text(indexed.text, _LIMITS) for indexed in self._dirty.values()]
+        self._dirty.clear()
+        return texts
 
     def by_words(self, query: str, substrings: Sequence[str], limit: int) -> list[tuple[int, float]]:
         """Return rows and BM25 scores (higher is better; 0 without a query) by an FTS5 query and contained texts.
@@ -129,6 +168,12 @@ class FileIndex:
     def close(self) -> None:
         """Close the database."""
         self._db.close()
+
+    def _read_changes(self) -> None:
+        for path in self.folder.changed:
+            self._read(path)
+        self.folder.changed.clear()
+        self.folder.rewritten.clear()
 
     def _read(self, path: str) -> None:
         """Cut the new lines of a file, or all of a file that lost an entry."""

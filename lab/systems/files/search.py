@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,9 +53,24 @@ def search(index: FileIndex, text: str, limit: int, min_score: float, now_ms: in
 
     Without a vector of the query, the words alone rank. A lane that fails finds nothing.
     """
+    return selected(index, candidates(index, text, depth_of(index, limit), now_ms, faults), limit, min_score, faults)
+
+
+def depth_of(index: FileIndex, limit: int) -> int:
+    """Return how many candidates each lane returns for ``limit`` results."""
+    return min(MOST_CANDIDATES, index.settings.release.candidates or limit * CANDIDATES_PER_RESULT)
+
+
+def selected(index: FileIndex, found: Found, limit: int, min_score: float, faults: Faults = NO_FAULTS) -> Found:
+    """Return candidates with the results of them that the host returns."""
+    without = any(fault in faults for fault in NO_VECTOR)
+    return found._replace(results=_selected(found.candidates, limit, min_score, index.settings, no_vector=without))
+
+
+def candidates(index: FileIndex, text: str, depth: int, now_ms: int, faults: Faults = NO_FAULTS) -> Found:
+    """Return the candidates of a text, ranked, and no results."""
     settings, release = index.settings, index.settings.release
-    depth = min(MOST_CANDIDATES, release.candidates or limit * CANDIDATES_PER_RESULT)
-    text = text.strip()
+    text = query_of(text)
     no_vector = any(fault in faults for fault in NO_VECTOR)
     by_words = {} if "fts_error" in faults else _words(index, text, depth, by_keywords=release.keywords or no_vector)
     near = [] if no_vector or "vector_error" in faults or not text else index.by_meaning(text, depth)
@@ -72,8 +87,13 @@ def search(index: FileIndex, text: str, limit: int, min_score: float, now_ms: in
         hits = [hit._replace(score=hit.score * _recency(index, hit, now_ms, release.decay)) for hit in hits]
     hits.sort(key=lambda hit: (-hit.score, hit.indexed.order))
     if release.mmr is not None and not no_vector:
-        hits = diverse(hits, release.mmr)
-    return Found(_selected(hits, limit, min_score, settings, no_vector=no_vector), hits, len(by_words), len(vectors))
+        hits = diverse(hits, release.mmr, index.numbers)
+    return Found((), hits, len(by_words), len(vectors))
+
+
+def query_of(prompt: str) -> str:
+    """Return what is searched for with a prompt."""
+    return prompt.strip()
 
 
 def _words(index: FileIndex, text: str, depth: int, *, by_keywords: bool) -> dict[int, float]:
@@ -123,10 +143,10 @@ def dated_ms(path: str) -> int | None:
     return int(datetime(year, month, day, tzinfo=UTC).timestamp()) * 1000
 
 
-def diverse(hits: Sequence[Hit], weight: float) -> list[Hit]:
+def diverse(hits: Sequence[Hit], weight: float, numbers: dict[str, int]) -> list[Hit]:
     """Return the hits in the order of maximal marginal relevance: scores in 0 to 1, less the likeness to those before.
 
-    Likeness is the Jaccard similarity of the words of the snippets. Scores do not change.
+    Likeness is the Jaccard similarity of the words of the snippets, which ``numbers`` numbers. Scores do not change.
     """
     import numpy as np
 
@@ -135,7 +155,7 @@ def diverse(hits: Sequence[Hit], weight: float) -> list[Hit]:
     scores = np.array([hit.score for hit in hits])
     spread = scores.max() - scores.min()
     relevance = (scores - scores.min()) / spread if spread else np.ones(len(hits))
-    alike = _likeness([hit.indexed.parts for hit in hits])
+    alike = _likeness([_bits(hit.indexed, numbers) for hit in hits])
     nearest, left = np.zeros(len(hits)), np.ones(len(hits), bool)
     order: list[Hit] = []
     for _ in hits:
@@ -147,18 +167,23 @@ def diverse(hits: Sequence[Hit], weight: float) -> list[Hit]:
     return order
 
 
-def _likeness(words: Sequence[frozenset[str]]) -> np.ndarray:
+def _bits(indexed: Indexed, numbers: dict[str, int]) -> int:
+    """Return the words of a snippet as the bits of a number."""
+    if indexed.bits is None:
+        indexed.bits = sum(1 << numbers.setdefault(word, len(numbers)) for word in indexed.parts)
+    return indexed.bits
+
+
+def _likeness(words: Sequence[int]) -> np.ndarray:
     """Return the Jaccard similarity of each pair; two sets without words are alike if both are empty."""
     import numpy as np
 
-    columns: Mapping[str, int] = {
-        word: column for column, word in enumerate(dict.fromkeys(word for of in words for word in of))
-    }
-    has = np.zeros((len(words), max(1, len(columns))), np.float32)
-    for row, of in enumerate(words):
-        has[row, [columns[word] for word in of]] = 1
-    both = has @ has.T
-    sizes = has.sum(axis=1)
+    # A product of matrices over all words took most of a search, and its threads waited for each other.
+    half = np.zeros((len(words), len(words)), np.float32)
+    for row, bits in enumerate(words):
+        half[row, : row + 1] = [(bits & other).bit_count() for other in words[: row + 1]]
+    sizes = half.diagonal()
+    both = half + half.T - np.diag(sizes)
     either = sizes[:, None] + sizes[None, :] - both
     alike: np.ndarray = np.where(either > 0, both / np.maximum(either, 1), 1.0)
     return alike

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,6 +72,11 @@ class Settings:
     vector_weight: float = 0.7
     text_weight: float = 0.3
     missing: tuple[str, ...] = ()
+
+    @property
+    def chunk_key(self) -> Hashable:
+        """What chunks depend on besides the files."""
+        return self.sources, self.tokens, self.overlap, self.release.by_entry
 
     @property
     def release(self) -> Release:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
 
+from lab.files import digest
 from lab.recordings.model import Memory, Turn
-from lab.retrieval.faults import Faults
-from lab.systems.contract import NOTHING, Item, MemorySystem, Signals, Stored, Writes
+from lab.retrieval.faults import SLOW_NS, Faults
+from lab.retrieval.stage_timer import SEARCH, StageTimer
+from lab.systems.contract import NOTHING, Ask, Item, MemorySystem, Signals, Stored, Writes
 from lab.systems.files.folder import Folder, Written, draft_of, note_of, transcript_of
-from lab.systems.files.index import SNIPPET, FileIndex
-from lab.systems.files.search import Hit
+from lab.systems.files.index import FileIndex
+from lab.systems.files.search import Found, Hit, candidates, depth_of, selected
 from lab.systems.files.settings import Settings
 from lab.systems.kit import Kit
+from lab.systems.protocols import Step
 
 # Faults with which a search answers with less than it has.
 _HARMFUL = frozenset({"embedder_down", "input_too_long", "fts_error", "vector_error"})
@@ -29,22 +34,34 @@ class FileMemory(MemorySystem):
         self._draft_roles = draft_roles
         self._captures = kit.captures
         self._sessions: dict[str, int] = {}
-        self._folder = Folder(kit.scratch)
-        self.index = FileIndex(self._folder, settings, kit.vectors)
+        # Workspaces of systems that capture differ, because transcripts contain what was injected.
+        key = digest(["files", asdict(replace(settings, max_results=0, min_score=0)), list(draft_roles)])
+        shared: FileIndex | None = None if kit.captures else kit.shared.get(key)
+        self._leads = shared is None
+        self.index = shared or FileIndex(Folder(kit.scratch), settings, kit.vectors)
+        if self._leads and not kit.captures:
+            kit.shared[key] = self.index
+        self._folder = self.index.folder
 
     def remember(self, memories: Sequence[Memory]) -> None:
         """Write memories into notes."""
-        for memory in memories if "memory" in self._sources else ():
-            path, (entry, lines) = note_of(memory)
-            self._folder.append(path, entry, lines, memory.created_at)
+        with self._feeding() as feeds:
+            for memory in memories if feeds and "memory" in self._sources else ():
+                path, (entry, lines) = note_of(memory)
+                self._folder.append(path, entry, lines, memory.created_at)
 
     def forget(self, keys: Sequence[str]) -> None:
         """Remove memories from the notes."""
-        for key in keys:
-            self._folder.remove(key)
+        with self._feeding() as feeds:
+            for key in keys if feeds else ():
+                self._folder.remove(key)
 
     def observe(self, turn: Turn) -> Writes:
         """Write a turn into the drafts or into the transcript of its session."""
+        with self._feeding() as feeds:
+            return self._observed(turn) if feeds else NOTHING
+
+    def _observed(self, turn: Turn) -> Writes:
         written: Sequence[Written] = ()
         path = ""
         if turn.role in self._draft_roles and "memory" in self._sources:
@@ -63,20 +80,52 @@ class FileMemory(MemorySystem):
         """Return the text of a message as the host keeps it."""
         return turn.said or turn.text
 
+    def reads(self, ask: Ask) -> bool:
+        """Return whether a query brings the index up to date."""
+        return True
+
+    def rehearse(self, steps: Iterable[Step]) -> Iterator[str]:
+        """Yield the chunks that recalls would embed. Blocks that recalls would inject are not in the transcripts."""
+        with closing(self):
+            for step in steps:
+                self.remember(step.born)
+                self.forget(step.gone)
+                if any(self.reads(ask) for ask in step.asks):
+                    yield from self.index.texts_to_embed()
+                if step.turn is not None:
+                    self.observe(step.turn)
+
     def close(self) -> None:
         """Close the index."""
-        self.index.close()
+        if self._leads:
+            self.index.close()
 
+    def search(self, ask: Ask, limit: int, min_score: float, timer: StageTimer) -> Found:
+        """Bring the index up to date and search it. What systems share is done once, and each counts it all."""
+        if self.index.broken is not None:
+            raise self.index.broken
+        index, depth = self.index, depth_of(self.index, limit)
+        _, timer.timings["retrieve"] = index.once(ask, "sync", index.sync)
+        ranked, spent = index.once(ask, depth, lambda: candidates(index, ask.text, depth, ask.now_ms, ask.faults))
+        found = timer.stage(SEARCH, lambda: selected(index, ranked, limit, min_score, ask.faults))
+        timer.timings[SEARCH] += spent + SLOW_NS * ("slow_store" in ask.faults)
+        return found
 
-def citation(hit: Hit) -> str:
-    """Return path and lines of a result."""
-    first, last = hit.indexed.chunk.lines
-    return f"{hit.indexed.chunk.path}#L{first}" + (f"-L{last}" if last > first else "")
+    @contextmanager
+    def _feeding(self) -> Iterator[bool]:
+        """Say whether this system feeds the index; the others fail if it could not."""
+        if self.index.broken is not None:
+            raise self.index.broken
+        try:
+            yield self._leads
+        except BaseException as error:
+            self.index.broken = error
+            raise
 
 
 def rendered(hit: Hit) -> str:
     """Return a result as it is injected: the start of the chunk, and where it is from, as the host cites it."""
-    return f"{hit.indexed.snippet}\nSource: {citation(hit)}"
+    return f"{hit.indexed.snippet}\nSource: {hit.indexed.citation}"
 
 
 def items_of(injected: Sequence[Hit], others: Iterable[Hit], depth: int) -> tuple[tuple[Item, ...], int]:
@@ -99,8 +148,8 @@ def items_of(injected: Sequence[Hit], others: Iterable[Hit], depth: int) -> tupl
 
 def _items(hits: Iterable[Hit]) -> Iterator[Item]:
     for hit in hits:
-        for entry in hit.indexed.chunk.shown(SNIPPET):
-            signals = Signals(citation(hit), fts_rank=hit.fts_rank, vec_rank=hit.vec_rank)
+        for entry in hit.indexed.shown:
+            signals = Signals(hit.indexed.citation, fts_rank=hit.fts_rank, vec_rank=hit.vec_rank)
             yield Item(entry.id, entry.text, entry.sources, round(hit.score, 6), signals)
 
 
@@ -113,7 +162,7 @@ def receipt_of(hits: Sequence[Hit], decisions: Mapping[int, str]) -> list[dict[s
     """Return what a receipt says of results: where they are, their scores, and what became of them."""
     return [
         {
-            "at": citation(hit),
+            "at": hit.indexed.citation,
             "score": round(hit.score, 6),
             "vector": round(hit.vector, 6),
             "words": round(hit.words, 6),

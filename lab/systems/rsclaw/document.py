@@ -126,8 +126,6 @@ class Document:
     home: str
     sources: tuple[str, ...] = ()
     access_count: int = 0
-    tags: tuple[str, ...] = ()
-    abstract_text: str = ""
     overview_text: str = ""
     saved: tuple[str, int, int] = field(default=(WORKING, 0, 0))
 

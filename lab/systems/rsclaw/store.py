@@ -16,7 +16,6 @@ from lab.systems.rsclaw.decay import tier_after
 from lab.systems.rsclaw.document import (
     Defaults,
     Document,
-    abstract,
     document_id,
     importance_of,
     kind_of,
@@ -41,7 +40,6 @@ class Draft(NamedTuple):
     scope: str
     home: str
     sources: tuple[str, ...] = ()
-    via: str = ""
 
 
 class Documents:
@@ -148,7 +146,6 @@ class Documents:
             [draft.key],
             draft.home,
             draft.sources,
-            abstract_text=abstract(draft.text),
             overview_text=overview(draft.text, last=self._settings.last_sentence),
         )
         self._settle(document, at)

@@ -69,9 +69,9 @@ class Extractor:
             found = failure(self._results) if self._settings.extractor == "rules" else None
             return ([_proposed("failure", found)], {"failure": True}) if found else ([], {})
         self._results.clear()
-        certain = [_proposed("entity", candidate) for candidate in kept(entities(turn.text), MOST_ITEMS)]
         if self._settings.extractor == "none":
             return [], {}
+        certain = [_proposed("entity", candidate) for candidate in kept(entities(turn.text), MOST_ITEMS)]
         receipt = self._extract(turn, {normalised(item.text) for item in certain})
         if certain:
             receipt["entities"] = len(certain)

@@ -89,6 +89,26 @@ def test_drafts_lose_a_penalty_before_the_minimum_or_after() -> None:
     assert decided(arm(draftPatterns=[]), *hits)[1] == "injected"
 
 
+def test_twice_the_results_are_fetched_so_that_a_note_can_pass_a_draft() -> None:
+    query = "harbour pilot log Marguerite"
+    draft = said(0, query, "tool")
+    note = Memory("c/s/0#0", "harbour pilot log of Marguerite Oduya", "", 0, 10)
+    for penalty, source in ((0.5, "memory/1970-01-01.md"), (0.0, "memory/drafts/2026-01-05.md")):
+        chosen = arm(maxResults=1, minScore=0.05, draftPenalty=penalty)
+        answers, _ = replayed(chosen, draft, said(1, query), memories=(note,))
+        assert f"Source: {source}" in answers[-1].recall.context
+        assert answers[-1].recall.context.count("Source: ") == 1
+
+
+def test_raw_minimum_is_applied_by_the_search() -> None:
+    # No chunk has all words of the prompt, so that the host's exception for them does not apply.
+    prompt = said(0, "harbour pilot, or another question?")
+    for minimum, injected in ((0.0, 2), (0.9, 0)):
+        answers, _ = replayed(arm(minScore=minimum, min_score_stage="raw"), prompt)
+        assert answers[0].recall.injected == injected
+        assert len(answers[0].recall.receipt["results"]) == bool(injected)
+
+
 def test_five_results_fit_and_a_long_one_stops_or_is_skipped() -> None:
     short = [hit(number, 0.9 - number / 100, text="x" * 40) for number in range(7)]
     assert list(decided(arm(), *short).values()) == ["injected"] * 5 + ["max_results"] * 2
@@ -193,24 +213,28 @@ def test_explanations_name_minimum_slots_budget_and_snippet() -> None:
         causes(minScore=7)
 
 
-def transcripts(answers: int = 3, **config: Any) -> tuple[list[TurnWrites], list[str]]:
-    """Ask the same three times with captures; return what was stored and injected."""
+def transcripts(answers: int = 3, **config: Any) -> tuple[list[TurnWrites], list[str], list[int]]:
+    """Ask the same three times with captures; return what was stored and injected, and the counted echoes."""
     wrote: list[TurnWrites] = []
     turns = [said(0, "The harbour pilot is Marguerite Oduya, remember.")]
     turns += [said(number + 1, "who is the harbour pilot Marguerite?") for number in range(answers)]
     got, _ = replayed(arm(minScore=0.05, **config), *turns, memories=(), source="captured", on_writes=wrote.append)
-    return wrote, [answer.recall.context for answer in got]
+    recalls = [answer.recall for answer in got]
+    return wrote, [recall.context for recall in recalls], [recall.receipt["quoting"] for recall in recalls]
 
 
 def test_transcripts_keep_injected_blocks_unless_tags_are_removed() -> None:
-    wrote, contexts = transcripts()
+    wrote, contexts, quoting = transcripts()
     stored = [one.text for each in wrote for one in each.writes.created]
     assert contexts[0] == ""
     assert stored[0] == "User: The harbour pilot is Marguerite Oduya, remember."
     assert all(text.startswith("User: [auto-recall] ") and stored[0] in text for text in stored[1:])
     # The block of the third turn quotes the second with its block: an echo of an echo.
     assert stored[3].count("[auto-recall]") > stored[2].count("[auto-recall]") > 0
-    clean, _ = transcripts(strip_tags=True)
+    assert quoting[:2] == [0, 0]
+    assert min(quoting[2:]) > 0
+    clean, _, none = transcripts(strip_tags=True)
+    assert none == [0, 0, 0, 0]
     assert [one.text for each in clean for one in each.writes.created][1:] == [
         "User: who is the harbour pilot Marguerite?"
     ] * 3
@@ -224,6 +248,21 @@ def test_probes_leave_no_block_in_the_transcript() -> None:
         assert system.recall(Ask("c/s/1", query, 20, probe=True)).context
         (stored,) = system.observe(said(1, query)).created
     assert stored.text == f"User: {query}"
+
+
+def test_answers_of_the_assistant_are_stored_without_the_block() -> None:
+    chosen = arm(minScore=0.05)
+    query = "who is the harbour pilot Marguerite"
+    with closing(kit_for(chosen, *FACTS, captures=True)) as kit, closing(chosen.open(kit)) as system:
+        system.observe(said(0, FACTS[0]))
+        assert system.recall(Ask("c/s/1", query, 20)).context
+        texts = [
+            one.text
+            for turn in (said(1, query), said(2, "She is.", "assistant"))
+            for one in system.observe(turn).created
+        ]
+    assert texts[0].startswith("User: [auto-recall] ")
+    assert texts[-1] == "Assistant: She is."
 
 
 def test_tool_output_becomes_a_draft_and_an_item_where_it_is_captured() -> None:

@@ -207,7 +207,8 @@ def test_embedder_is_served_to_a_host_that_needs_it(hosted: Host) -> None:
 
 
 def test_embedder_of_another_dimension_is_refused(hosted: Host) -> None:
-    with pytest.raises(UnusableInput, match="dimension 16: the embedder's vectors have 64 numbers"):
+    where = r"arm \S+: embedder in its file: "
+    with pytest.raises(UnusableInput, match=where + "dimension 16: the embedder's vectors have 64 numbers"):
         played(talk(), [hosted("Embeds", embedder={"dimension": 16})])
 
 

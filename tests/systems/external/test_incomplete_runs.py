@@ -52,7 +52,7 @@ def test_run_of_a_host_that_dies_is_incomplete_and_refused(tmp_path: Path) -> No
     words = ("replay", "shipped:operators", "--limit", "1", "--embedder", "hashing", "--haystack", "0", "--arm", arm)
     done = lab(*words, "--out", "run")
     assert done.returncode == 4
-    assert "failed recalls do not count as misses" in " ".join(done.stderr.split())
+    assert "Failed recalls do not count as misses" in " ".join(done.stderr.split())
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))
     assert manifest["status"] == "incomplete"
     failures = [json.loads(line) for line in (tmp_path / "run" / "failures.jsonl").read_text("utf-8").splitlines()]
@@ -78,6 +78,8 @@ def test_run_of_a_host_that_dies_is_incomplete_and_refused(tmp_path: Path) -> No
     }
     assert len(quoted) > 10
     assert quoted not in done.stdout + done.stderr + scored.stderr
+    shown = lab("cache", "answers", "--stderr", "fragile")
+    assert (shown.returncode, shown.stdout.strip().splitlines()[-1]) == (0, quoted)
     texts = {quoted, *recorded_texts()}
     assert len(texts) > 1000
     for path in (file for file in (tmp_path / "run").rglob("*") if file.is_file()):

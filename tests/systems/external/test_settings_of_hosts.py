@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from lab.errors import UnusableInput
 from lab.systems.external.arm import make
 from lab.systems.external.protocol import TIMEOUTS
+from lab.systems.external.remedies import REMEDIES, remedy
 from lab.systems.external.settings import read_settings
 from lab.systems.registry import BUILT_IN, parse_arms
 from lab.systems.spec import ArmSpec
@@ -133,3 +135,14 @@ def test_missing_variable_is_named_before_anything_is_started(monkeypatch: pytes
 
 def test_external_is_a_system_by_name() -> None:
     assert BUILT_IN["external"] == "lab.systems.external.arm:make"
+
+
+def test_every_failure_that_the_documentation_lists_has_a_remedy() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "external.md").read_text("utf-8")
+    table = page.partition("| kind | meaning | what to do |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    kinds = {kind for row in rows for kind in re.findall(r"`(\w+)`", row)}
+    assert {*REMEDIES} - kinds == {"http_403"}
+    assert [kind for kind in kinds if not remedy(f"{kind} in recall at 10 s", "live")] == []
+    assert remedy("timed_out in observe at 30 s", "live").endswith("raise timeouts.observe in the arm's file")
+    assert remedy("ValueError in select at words:12", "live") == ""

@@ -176,12 +176,12 @@ def naive(hits: Sequence[Hit], weight: float) -> list[int]:
 def test_diverse_order_is_that_of_maximal_marginal_relevance() -> None:
     texts = ["a b c d", "a b c e", "x y z", "a b x y", "q", "a b c d e f"]
     hits = [hit(number, 0.9 - number / 20, text) for number, text in enumerate(texts)]
-    assert rows(diverse(hits, 0.7)) == naive(hits, 0.7)
-    assert rows(diverse(hits, 0.7)) != rows(hits)
-    assert rows(diverse(hits, 1.0)) == rows(hits)
+    assert rows(diverse(hits, 0.7, {})) == naive(hits, 0.7)
+    assert rows(diverse(hits, 0.7, {})) != rows(hits)
+    assert rows(diverse(hits, 1.0, {})) == rows(hits)
     equal = [replace_score(one, 0.5) for one in hits[:3]]
-    assert rows(diverse(equal, 0.7)) == [0, 2, 1]
-    assert rows(diverse([hit(1, 0.1, ""), hit(2, 0.1, ""), hit(3, 0.1, "z")], 0.7)) == [1, 3, 2]
+    assert rows(diverse(equal, 0.7, {})) == [0, 2, 1]
+    assert rows(diverse([hit(1, 0.1, ""), hit(2, 0.1, ""), hit(3, 0.1, "z")], 0.7, {})) == [1, 3, 2]
 
 
 def replace_score(one: Hit, score: float) -> Hit:

@@ -135,6 +135,14 @@ def test_extractor_drops_the_fifth_extraction_in_flight() -> None:
     assert "dropped" not in extractor.turn(turn(12, "I like tea"))[1]
 
 
+def test_extractor_counts_only_extractions_that_still_run() -> None:
+    extractor = Extractor(Settings(extraction_ms=10_000), {})
+    for number in range(4):
+        extractor.turn(turn(number, f"I like tea number {number}"))
+    # Nothing has asked for those that have ended, and all four have.
+    assert "dropped" not in extractor.turn(turn(13, "I like coffee"))[1]
+
+
 def test_extractor_needs_a_reply_before_a_lesson() -> None:
     extractor = Extractor(Settings(), {})
     assert extractor.turn(turn(0, "that's wrong, use metres")) == ([], {})

@@ -1,11 +1,8 @@
-"""rsclaw in the loop: what it captures, commands and tools, probes, resumption, and equal bytes everywhere."""
+"""rsclaw in the loop: what it captures, commands and tools, probes, and whole runs."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +193,20 @@ def test_given_memories_are_pinned_by_tools_and_not_stored_again() -> None:
     assert [[item.tier for item in answer.recall.items] for answer in answers] == [[], [WORKING], [CORE]]
 
 
+@pytest.mark.parametrize(("scoping", "touched"), [("given", [1, 0]), ("open", [1, 1])])
+def test_searches_of_tools_stay_in_an_enforced_scope(scoping: str, touched: list[int]) -> None:
+    memories = tuple(
+        Memory(f"c/s/t0#{number}", f"the safe is {number}", f"the safe is {number}", 0, 0, scope=scope)
+        for number, scope in enumerate(("shop", "farm"))
+    )
+    turn = said(0, "/compact", scope="shop", events=(event("memory_search", query="safe"),))
+    calls: list[RecallCall] = []
+    answers = played(Recording("c", (turn,), memories), [arm()], scoping=scoping, on_recall=calls.append)
+    assert [answer.recall.status for answer in answers] == ["skipped"]
+    system: Any = calls[0].system
+    assert [document.access_count for document in system.documents.by_id.values()] == touched
+
+
 def test_extraction_that_lasts_is_stored_when_it_has_ended() -> None:
     wrote, _, system = captured(
         said(0, "I like tea. My mail is a@b.org."), said(1, "ok", "assistant"), said(2, "hm"), extraction_ms=1500
@@ -267,51 +278,3 @@ def test_replay_of_shipped_conversations_fails_nowhere(operators: Path, tmp_path
         found, counts = missed(outcome.run)
         assert {row.cause for row in found} <= set(CAUSES) - {"unknown"}
         assert all(count.relevant for count in counts.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", ["given", "captured"])
-def test_receipts_and_writes_are_equal_over_processes_and_arm_order(
-    operators: Path, tmp_path: Path, source: str
-) -> None:
-    """Other hash seeds, two workers and another order of the arms change no byte."""
-    config = tmp_path / "code.json"
-    config.write_text(json.dumps(CODE), "utf-8")
-    arms = ["rsclaw", f"code={config}"]
-    results = []
-    for seed, order, jobs in (("1", arms, "1"), ("2", arms, "2"), ("3", arms[::-1], "1")):
-        out = tmp_path / f"run-{seed}"
-        words = [word for name in order for word in ("--arm", name)]
-        asked = ["replay", operators, "--format", "lab", *words, "--embedder", "hashing", "--limit", "3"]
-        env = os.environ | {"PYTHONHASHSEED": seed, "LAB_CACHE_DIR": str(tmp_path / f"cache-{seed}")}
-        command = [sys.executable, "-m", "lab", *asked, "--source", source, "--jobs", jobs, "--out", out]
-        subprocess.run(command, check=True, capture_output=True, env=env)
-        results.append(
-            {
-                path.relative_to(out).as_posix(): read_table(path).to_pylist()
-                for kind in ("receipts", "writes")
-                for path in sorted((out / kind).glob("*"))
-            }
-        )
-    by_arm = [
-        {
-            name: {each: [row for row in rows if row["arm"] == each] for each in ("rsclaw", "code")}
-            for name, rows in found.items()
-        }
-        for found in results
-    ]
-    assert by_arm[0] == by_arm[1] == by_arm[2]
-    assert sum(len(rows) for rows in results[0].values()) > 100
-
-
-@pytest.mark.slow
-def test_killed_run_resumes_to_the_same_bytes(operators: Path, tmp_path: Path) -> None:
-    """Killed in the middle of a conversation, at three times; the same command then ends like an unbroken one."""
-    trial = Path(__file__).resolve().parents[2] / "trials" / "kills.py"
-    asked = ["replay", str(operators), "--format", "lab", "--arm", "rsclaw", "--embedder", "hashing"]
-    words = [sys.executable, "-m", "lab", *asked, "--source", "captured", "--limit", "3", "--out", "OUT"]
-    ended = subprocess.run(
-        [sys.executable, trial, "--kills", "3", "--", *words], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("3 kills in ")

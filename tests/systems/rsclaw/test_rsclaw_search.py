@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from lab.recordings.model import Memory
+from lab.retrieval.contract import Filter, Hit, Lanes
+from lab.retrieval.row import Row
 from lab.systems.contract import Ask, Recall
 from lab.systems.registry import make_arm
 from lab.systems.rsclaw.bundle import bundle, cut
-from lab.systems.rsclaw.config import Settings
+from lab.systems.rsclaw.config import CODE, Settings
 from lab.systems.rsclaw.decay import CORE, DAY_SECONDS, PERIPHERAL, WORKING
-from lab.systems.rsclaw.document import Document, abstract, document_id, overview
-from lab.systems.rsclaw.search import quality_of
+from lab.systems.rsclaw.document import Defaults, Document, abstract, document_id, overview
+from lab.systems.rsclaw.search import lanes_of, quality_of, ranking, touched
+from lab.systems.rsclaw.store import Draft
 from lab.systems.rsclaw.system import Rsclaw, RsclawArm
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
@@ -71,18 +74,77 @@ def test_recall_fuses_both_lanes_and_keeps_five() -> None:
     assert recall.receipt["tokens"] == tokens(recall.context)
 
 
-def test_recall_touches_every_hit_in_seed_and_vector_hits_in_code() -> None:
-    # "boats" shares no word with the query: no search by words returns it.
-    memories = [memory(0, "pears ripen"), memory(1, "boats sail")]
-    for profile in ("seed", "code"):
-        system = opened(*memories, profile=profile, query="pears ripen")
-        system.recall(ask("pears ripen"))
-        assert [document.access_count for document in system.documents.by_id.values()] == [1, 1]
-    for touch, expected in (("shown", 5), ("hits", 12), ("vector", 12), ("none", 0)):
-        system = opened(*PEARS, query="pears ripen", lab={"touch": touch})
-        receipt = system.recall(ask("pears ripen")).receipt
-        assert receipt["touched"] == expected
-        assert sum(document.access_count for document in system.documents.by_id.values()) == expected
+def rows_of(count: int, *, own: int = 0) -> list[Row]:
+    """Return rows of which those from ``own`` on have the scope ``shop``, the others ``farm``."""
+    scopes = ["farm"] * own + ["shop"] * (count - own)
+    return [Row(f"d{row}", f"k{row}", "x", "x", 0, scope=scope) for row, scope in enumerate(scopes)]
+
+
+@pytest.mark.parametrize(
+    ("profile", "k", "own", "words", "vectors", "searched"),
+    [
+        ("seed", 5, 0, 20, 15, [("shop", 20)]),
+        ("seed", 2, 0, 8, 6, [("shop", 8)]),
+        ("code", 5, 0, 20, 15, [("shop", 20), (None, 25)]),
+        ("code", 2, 0, 16, 6, [("shop", 16), (None, 16)]),
+        # Of the sixteen nearest, the last one alone is of the scope.
+        ("code", 2, 15, 16, 1, [("shop", 16), (None, 16)]),
+        ("code", 2, 16, 16, 0, [("shop", 16), (None, 16)]),
+    ],
+)
+def test_lanes_have_the_depths_of_the_profile(
+    profile: str, k: int, own: int, words: int, vectors: int, searched: list[tuple[str | None, int]]
+) -> None:
+    calls: list[tuple[str | None, int]] = []
+    rows = rows_of(60, own=own)
+
+    def search(view: Any, wanted: Filter, depth: int) -> Lanes:
+        calls.append((wanted.scope, depth))
+        hits = [Hit(row, 0.0) for row in range(depth + 9)]
+        return Lanes(hits, hits)
+
+    view: Any = None
+    settings = Settings(profile, **(CODE if profile == "code" else {}))
+    lanes = lanes_of(view, rows, "shop", k, settings, search)
+    assert (len(lanes.fts), len(lanes.vec)) == (words, vectors)
+    assert calls == searched
+
+
+def ranked_ids(lanes: Lanes, settings: Settings, turn: str = "t") -> list[str]:
+    rows = rows_of(3)
+    documents = {row.id: document(row.id) for row in rows}
+    return [item.document.text for item in ranking(lanes, rows, documents, settings, 0, turn)]
+
+
+def test_ties_go_by_id_in_seed_and_by_query_in_code() -> None:
+    tied = Lanes([Hit(1, 0.0), Hit(0, 0.0)], [Hit(0, 0.0), Hit(1, 0.0)])
+    turns = [f"t{number}" for number in range(20)]
+    seed = [ranked_ids(tied, Settings(), turn) for turn in turns]
+    by_id = sorted(("d0", "d1"), key=lambda text: document_id("s", "fact", text))
+    assert seed == [by_id] * 20
+    code = [ranked_ids(tied, Settings(ties="hash"), turn) for turn in turns]
+    assert {tuple(order) for order in code} == {("d0", "d1"), ("d1", "d0")}
+    assert code == [ranked_ids(tied, Settings(ties="hash"), turn) for turn in turns]
+
+
+@pytest.mark.parametrize(
+    ("touch", "expected"),
+    [("hits", {"d0", "d1", "d2"}), ("vector", {"d1", "d2"}), ("shown", {"d0"}), ("none", set())],
+)
+def test_touch_reaches_hits_vector_hits_or_shown_ones(touch: str, expected: set[str]) -> None:
+    rows = rows_of(3)
+    documents = {row.id: document(row.id) for row in rows}
+    lanes = Lanes([Hit(0, 0.0), Hit(1, 0.0)], [Hit(1, 0.0), Hit(2, 0.0)])
+    ranked = ranking(lanes, rows, documents, Settings(), 0, "t")
+    chosen = touched(ranked, [documents["d0"]], Settings(touch=touch))
+    assert {one.text for one in chosen} == expected
+
+
+@pytest.mark.parametrize(("touch", "expected"), [("shown", 5), ("hits", 12), ("none", 0)])
+def test_recall_counts_an_access_of_what_it_touches(touch: str, expected: int) -> None:
+    system = opened(*PEARS, query="pears ripen", lab={"touch": touch})
+    assert system.recall(ask("pears ripen")).receipt["touched"] == expected
+    assert sum(one.access_count for one in system.documents.by_id.values()) == expected
 
 
 def test_probe_leaves_no_trace() -> None:
@@ -175,6 +237,15 @@ def test_recall_under_faults_is_degraded_and_says_so() -> None:
     assert recall.injected == 5
 
 
+def test_given_memories_are_searched_by_their_index_text() -> None:
+    found = Memory("c/s/t1#0", "ripe", "quinces of the orchard", 0, 0, "fact", "shop")
+    arm = make_arm(ArmSpec("rsclaw", "rsclaw"))
+    system = arm.open(kit_for(arm, found.text, found.index_text, "quinces"))
+    system.remember([found])
+    (item,) = system.recall(ask("quinces")).items
+    assert (item.text, item.signals.fts_rank) == ("ripe", 1)
+
+
 def test_equal_texts_are_one_document_until_both_are_forgotten() -> None:
     twice = [memory(0, "Pears  ripen"), memory(1, "pears ripen", days=3), memory(2, "pears ripen", scope="farm")]
     system = opened(*twice, query="pears")
@@ -185,6 +256,43 @@ def test_equal_texts_are_one_document_until_both_are_forgotten() -> None:
     assert shown(system.recall(ask("pears"))) == ["c/s/t2#0"]
     system.remember([memory(5, "pears ripen", days=9)])
     assert set(shown(system.recall(ask("pears")))) == {"c/s/t5#0", "c/s/t2#0"}
+
+
+TEA = (
+    "I prefer green tea over black coffee in the morning, at noon, in the afternoon and late at night with some honey."
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "similar", "is_new"),
+    [
+        ({}, False, False),
+        ({"text": TEA.upper()}, False, False),
+        ({"text": TEA.replace("green", "the green")}, True, False),
+        ({"text": TEA.replace("green", "the green")}, False, True),
+        ({"text": TEA.replace("green", "the green"), "kind": "fact"}, True, True),
+        ({"text": TEA.replace("green", "the green"), "scope": "farm"}, True, True),
+        # A cosine of .905, below .92.
+        ({"text": TEA.replace("green", "white").replace("honey", "milk").replace("noon", "dusk")}, True, True),
+    ],
+)
+def test_put_refreshes_equal_or_similar_text_of_a_scope_and_kind(
+    changed: dict[str, str], similar: bool, is_new: bool
+) -> None:
+    documents = opened(query="tea").documents
+    draft = Draft("preference", TEA, Defaults(0.5), "first", "shop", "shop")
+    first, created = documents.put(draft, 10, similar=similar)
+    assert created
+    for importance, expected in ((0.7, 0.7), (0.2, 0.7)):
+        again = draft._replace(**changed)._replace(key="second", defaults=Defaults(importance))
+        document, created = documents.put(again, 20, similar=similar)
+        if is_new:
+            assert created
+            assert document is not first
+            break
+        assert (document, created) == (first, False)
+        # The text and the creation stay; the importance is the larger one.
+        assert (first.text, first.created_at, first.importance) == (TEA, 10, expected)
 
 
 def test_restart_loses_touches_that_are_not_persisted() -> None:

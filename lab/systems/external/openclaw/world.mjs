@@ -63,14 +63,16 @@ export class World {
   // Some plugins answer before they have stored (EX-37).
   async settle({ quiet, most }) {
     const began = performance.now();
+    const step = Math.min(5, quiet);
     let seen = this.#activity;
-    let since = began;
+    // In steps: where this process stood still for long, what the plugin was about to do has not been done.
+    let calm = 0;
     for (;;) {
-      await new Promise((resolve) => setTimeout(resolve, Math.min(5, quiet)));
-      const time = performance.now();
-      if (this.busy || this.#activity !== seen) [seen, since] = [this.#activity, time];
-      if (time - since >= quiet) return true;
-      if (time - began >= most) return false;
+      await new Promise((resolve) => setTimeout(resolve, step));
+      calm = this.busy || this.#activity !== seen ? 0 : calm + step;
+      seen = this.#activity;
+      if (calm >= quiet) return true;
+      if (performance.now() - began >= most) return false;
     }
   }
 
@@ -183,14 +185,17 @@ export class World {
 
   async #counted(url, send) {
     this.#begun();
-    let status = 0;
     try {
       const response = await send();
-      status = response.status;
+      this.#count(url.href, response.status);
+      // A request is under way until its last byte is here, which is after its status.
+      const over = () => this.#over();
+      response.clone().arrayBuffer().then(over, over);
       return response;
-    } finally {
-      this.#count(url.href, status);
+    } catch (error) {
+      this.#count(url.href, 0);
       this.#over();
+      throw error;
     }
   }
 

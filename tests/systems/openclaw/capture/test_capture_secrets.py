@@ -17,7 +17,7 @@ from lab.systems.openclaw.capture.credentials import holds_secret, redact_all, s
 from lab.systems.openclaw.capture.entropy import decoded, is_password, is_random, likeness, random_strings
 from lab.systems.openclaw.capture.redact import redact
 from lab.systems.openclaw.capture.secrets import looks_secret
-from tests.trials.secrets import Maker, captured, is_alarm, leaks
+from tests.trials.secret_lines import Maker, captured, is_alarm, leaks
 
 # What the plugin does not know.
 ONLY_SEED = """my password is hunter2

@@ -1,6 +1,6 @@
 """Capture 5,000 secret-like strings and 5,000 near misses under profile seed, and count leaks and false alarms.
 
-Run with ``python tests/trials/secrets.py [SEED]``. A leak is a secret, or 8 characters of it in a row, in a stored
+Run with ``python tests/trials/secret_lines.py [SEED]``. A leak is a secret, or 8 characters of it in a row, in a stored
 text, a scope, a receipt, a log line or the writes of the replay. A false alarm is a near miss counted as a secret.
 """
 
