@@ -83,7 +83,9 @@ def _json5(text: str, where: str) -> Any:
     except ValueError as error:
         match = re.match(r"<string>:(\d+) (.*)", str(error), re.DOTALL)
         line, reason = match.groups() if match else ("1", str(error))
-        cut = " (the file seems cut off)" if "end of input" in reason or not text.strip() else ""
+        if not text.strip():
+            raise UnusableInput(f"{where}:1: is empty (the file seems cut off)") from None
+        cut = " (the file seems cut off)" if "end of input" in reason else ""
         raise UnusableInput(f"{where}:{line}: neither JSON nor JSON5: {reason}{cut}") from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # After a single slash (a URI that was turned into a path), a name without a password may be part of the path.
@@ -76,6 +76,11 @@ def interval(low: float | None, high: float | None) -> str:
 def bracketed(low: float | None, high: float | None) -> str:
     """Return the interval of a difference for a narrow column, `` [+0.01 +0.03]``; an empty string if there is none."""
     return "" if low is None or high is None else f" [{low:+.2f} {high:+.2f}]"
+
+
+def together(names: Sequence[str]) -> str:
+    """Return names as in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def p_value(value: float) -> str:

@@ -35,7 +35,8 @@ def league(
         typer.Option(
             "--arm",
             autocompletion=completion.systems,
-            help="A system, or NAME=FILE for one with its own configuration. Repeat for more. [default: all]",
+            help="A system; NAME=FILE for one with its own configuration; NAME=exec:COMMAND, NAME=http:URL or "
+            "NAME=plugin:FOLDER for a live one. Repeat for more. [default: the systems of the lab]",
         ),
     ] = None,
     tokens: Annotated[
@@ -62,8 +63,8 @@ def league(
     """Compare memory systems on every set at equal tokens.
 
     The budget counts the whole injected text. Every arm proves first that it does what it is named for; one that cannot
-    is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv and
-    league.json.
+    is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv,
+    league.json and admission.json.
     """
     from lab.formatting import counted
     from lab.league.arms import default_arms, entrants_of, parse_budgets
@@ -110,5 +111,5 @@ def league(
         emit_table(headline_columns(result), headline_rows(result))
         emit(f"Page: {out / 'league.html'}")
     if result.refused:
-        reasons = "; ".join(f"{one.arm}: {one.reason}" for one in result.refused)
+        reasons = "; ".join(f"{standing.arm}: {standing.reason}" for standing in result.refused)
         raise CannotMeasure(f"{counted(len(result.refused), 'arm')} not ranked: {reasons}")

@@ -325,10 +325,15 @@ def _key_name(url: str) -> str | None:
 def stays_private(url: str) -> bool:
     """Return whether keys and texts sent to an address stay private: over TLS, or within this machine."""
     parts = urlsplit(url)
-    if parts.scheme == "https" or parts.hostname == "localhost":
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine."""
+    if host.lower() == "localhost":
         return True
     try:
-        return ip_address(parts.hostname or "").is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -231,13 +231,13 @@ def _read(request: Any, dimension: int) -> tuple[list[str], int, Callable[[np.nd
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise ValueError("'input': expected a text or a list of texts")
-    wanted = request.get("dimensions", dimension)
-    if not isinstance(wanted, int) or wanted < 1:
+    size = request.get("dimensions", dimension)
+    if not isinstance(size, int) or size < 1:
         raise ValueError("'dimensions': expected a whole number")
     form = request.get("encoding_format", "float")
     if form not in ("float", "base64"):
         raise ValueError("'encoding_format': expected float or base64")
-    return texts, wanted, _base64 if form == "base64" else _same
+    return texts, size, _base64 if form == "base64" else _same
 
 
 def _same(vector: np.ndarray) -> np.ndarray:

@@ -26,6 +26,6 @@ def league_command(
         if field.default is MISSING or value == field.default:
             continue
         option = f"--{field.name.replace('_', '-')}"
-        for one in value if isinstance(value, tuple) else (value,):
-            words += [option] if one is True else [option, str(one)]
+        for entry in value if isinstance(value, tuple) else (value,):
+            words += [option] if entry is True else [option, str(entry)]
     return join([*words, "--out", "DIR"])

@@ -6,6 +6,7 @@ family, because the winner is chosen by the same data; Holm's method corrects th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from lab.compare.pairs import by_conversation, pairs_of
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
 from lab.league.strata import Groups, stratified, weighted_sums
 from lab.league.table import MEASURES, Cell, Measured
+
+# Means over sets are sums in another order, so equal ones may differ by rounding.
+_SAME = 1e-9
 
 
 class Against(NamedTuple):
@@ -44,14 +48,19 @@ class Contest(NamedTuple):
     pairs: int
 
     @property
+    def tied(self) -> tuple[str, ...]:
+        """The other arms with the same mean as the winner."""
+        return tuple(one.arm for one in self.against if math.isclose(one.mean, self.cell.mean, abs_tol=_SAME))
+
+    @property
     def below(self) -> tuple[Against, ...]:
         """The arms that are shown to be below the winner."""
-        return tuple(one for one in self.against if one.is_shown)
+        return tuple(other for other in self.against if other.is_shown)
 
     @property
     def alike(self) -> tuple[Against, ...]:
         """The arms from which the winner is not shown to differ."""
-        return tuple(one for one in self.against if not one.is_shown)
+        return tuple(other for other in self.against if not other.is_shown)
 
     @property
     def least(self) -> int:
@@ -71,7 +80,7 @@ class Contest(NamedTuple):
         values = self._asdict()
         values["cell"] = self.cell._asdict()
         values["least"] = self.least
-        values["against"] = [one._asdict() for one in self.against]
+        values["against"] = [other._asdict() for other in self.against]
         return values
 
 
@@ -91,35 +100,35 @@ def contest(
         return None
     winner = max(arms, key=lambda arm: cells[arm].mean)
     couples = list(combinations(arms, 2))
-    strata = [_differences(measure, parts[one], parts[other]) for one, other in couples]
+    strata = [_differences(measure, parts[first], parts[second]) for first, second in couples]
     p_values = sign_flips([weighted_sums(groups) for groups in strata])
     names = [f"{number:06d}" for number in range(len(couples))]
     adjusted = holm(dict(zip(names, p_values, strict=True)))
     against: dict[str, Against] = {}
-    for name, (one, other), groups in zip(names, couples, strata, strict=True):
-        if winner not in (one, other):
+    for name, (first, second), groups in zip(names, couples, strata, strict=True):
+        if winner not in (first, second):
             continue
         estimate = stratified(groups)
-        if winner == one:
+        if winner == first:
             # Differences are the second minus the first.
             estimate = _negative(estimate)
-        loser = other if winner == one else one
+        loser = second if winner == first else first
         shown = is_shown(estimate, adjusted[name])
         low, high = estimate.low, estimate.high
         against[loser] = Against(loser, cells[loser].mean, estimate.mean, low, high, adjusted[name], shown)
-    ordered = sorted(against.values(), key=lambda one: (-one.mean, arms.index(one.arm)))
+    ordered = sorted(against.values(), key=lambda other: (-other.mean, arms.index(other.arm)))
     conversations = sum(part.row.conversations for part in parts[winner] if measure in part.values)
     return Contest(set_name, budget, measure, winner, cells[winner], conversations, tuple(ordered), len(couples))
 
 
-def _differences(measure: str, ones: Sequence[Measured], others: Sequence[Measured]) -> list[Groups]:
+def _differences(measure: str, firsts: Sequence[Measured], seconds: Sequence[Measured]) -> list[Groups]:
     """Return the differences of two arms by conversation, for each set: the second minus the first."""
     strata: list[Groups] = []
-    for one, other in zip(ones, others, strict=True):
-        if measure not in one.values or measure not in other.values:
+    for first, second in zip(firsts, seconds, strict=True):
+        if measure not in first.values or measure not in second.values:
             continue
         name = MEASURES.get(measure, MEASURES["hit"]).format(k=1)
-        pairs = pairs_of(name, one.values[measure], other.values[measure])
+        pairs = pairs_of(name, first.values[measure], second.values[measure])
         if pairs.at:
             strata.append(by_conversation(pairs))
     return strata
@@ -128,5 +137,8 @@ def _differences(measure: str, ones: Sequence[Measured], others: Sequence[Measur
 def _negative(estimate: Estimate) -> Estimate:
     low, high = estimate.low, estimate.high
     return estimate._replace(
-        mean=-estimate.mean, low=None if high is None else -high, high=None if low is None else -low
+        # Not minus zero.
+        mean=0.0 - estimate.mean,
+        low=None if high is None else 0.0 - high,
+        high=None if low is None else 0.0 - low,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.errors import CannotMeasure, CannotWrite, InUse, OtherArguments, UnusableInput
 from lab.files import dump_json, only_writer, write_atomically
 from lab.formatting import counted
 from lab.league.arms import Entrant
@@ -71,7 +71,7 @@ class League:
     @property
     def refused(self) -> tuple[Standing, ...]:
         """The arms that were refused or failed, which makes the command fail."""
-        return tuple(one for one in self.standings if one.status in ("refused", "failed"))
+        return tuple(standing for standing in self.standings if standing.status in ("refused", "failed"))
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON, without times, so that equal inputs give equal bytes."""
@@ -81,10 +81,10 @@ class League:
             "budgets": list(self.budgets),
             "source": self.source,
             "trial": list(self.trial),
-            "standings": [one._asdict() for one in self.standings],
-            "admissions": [one.as_json() for one in self.admissions],
+            "standings": [standing._asdict() for standing in self.standings],
+            "admissions": [admission.as_json() for admission in self.admissions],
             "rows": [row.as_json() for row in (*self.overall, *self.rows)],
-            "contests": [one.as_json() for one in self.contests],
+            "contests": [contest.as_json() for contest in self.contests],
         }
 
 
@@ -114,31 +114,32 @@ def run_league(
     arguments or files that cannot be used.
     """
     with only_writer(out):
-        plans = {one.name: make_plan(one.request(shared, _least_arms(shared))) for one in sets}
-        for one in sets:
-            _require_gold(plans[one.name], one)
+        _require_own(out)
+        plans = {league_set.name: _plan_of(league_set, shared) for league_set in sets}
+        for league_set in sets:
+            _require_gold(plans[league_set.name], league_set)
         standings, admissions, seeded = _admitted(entrants, next(iter(plans.values())), out, announce)
-        found: dict[tuple[str, str], list[Measured]] = {}
+        figures: dict[tuple[str, str], list[Measured]] = {}
         times: list[Times] = []
         runs: list[RunDirectory] = []
         progress = Progress(len(sets) * sum(standings[entry.entrant.name].status != "failed" for entry in seeded))
-        for one in sets:
-            prompts = prompt_times(plans[one.name], _ensured(out / TIMES) / f"{one.folder}.json")
+        for league_set in sets:
+            prompts = prompt_times(plans[league_set.name], _ensured(out / TIMES) / f"{league_set.folder}.json")
             for entry in seeded:
                 name = entry.entrant.name
                 if standings[name].status == "failed":
                     continue
-                announce(progress.begin(f"{one.name}: {name}"))
-                run, reason = _replayed(one, entry.entrant, budgets, shared, out, jobs, announce)
+                announce(progress.begin(f"{league_set.name}: {name}"))
+                run, reason = _replayed(league_set, entry.entrant, budgets, shared, out, jobs, announce)
                 progress.next(name)
                 if run is None:
-                    standings[name] = standings[name]._replace(status="failed", reason=f"{one.name}: {reason}")
-                    announce(f"{one.name}: {name} failed: {reason}")
+                    standings[name] = standings[name]._replace(status="failed", reason=f"{league_set.name}: {reason}")
+                    announce(f"{league_set.name}: {name} failed: {reason}")
                     continue
                 runs.append(run)
-                found[one.name, name], spent = _figures(one, entry, run, budgets, prompts)
+                figures[league_set.name, name], spent = _figures(league_set, entry, run, budgets, prompts)
                 times += spent
-        return _concluded(sets, plans, standings, admissions, found, times, budgets, shared, trial_of(*runs), command)
+        return _concluded(sets, plans, standings, admissions, figures, times, budgets, shared, trial_of(*runs), command)
 
 
 def _concluded(
@@ -146,7 +147,7 @@ def _concluded(
     plans: Mapping[str, Plan],
     standings: Mapping[str, Standing],
     admissions: Sequence[Admission],
-    found: Mapping[tuple[str, str], list[Measured]],
+    figures: Mapping[tuple[str, str], list[Measured]],
     times: Sequence[Times],
     budgets: Sequence[int],
     shared: ReplayRequest,
@@ -154,36 +155,38 @@ def _concluded(
     command: str,
 ) -> League:
     # Figures of an arm that failed on any set are not shown: they would be over other sets than those of the others.
-    scored = {key: value for key, value in found.items() if standings[key[1]].status in (RANKED, BOUND)}
+    scored = {key: value for key, value in figures.items() if standings[key[1]].status in (RANKED, BOUND)}
     arms = list(dict.fromkeys(arm for _, arm in scored))
     at = {(part.row.set, part.row.arm, part.row.budget): part for parts in scored.values() for part in parts}
-    whole: dict[tuple[str, int | None], Row] = {}
+    overall_rows: dict[tuple[str, int | None], Row] = {}
     for budget in (None, *budgets):
         for arm in arms:
-            whole[arm, budget] = overall(arm, budget, [at[one.name, arm, budget] for one in sets])
+            overall_rows[arm, budget] = overall(arm, budget, [at[league_set.name, arm, budget] for league_set in sets])
     ranked = [arm for arm in arms if standings[arm].is_ranked]
     contests: list[Contest] = []
     for measure in DECISIVE:
         for budget in budgets:
-            groups: list[tuple[str, list[str]]] = [(one.name, [one.name]) for one in sets]
+            groups: list[tuple[str, list[str]]] = [(league_set.name, [league_set.name]) for league_set in sets]
             if len(sets) > 1:
-                groups.insert(0, (OVERALL, [one.name for one in sets]))
+                groups.insert(0, (OVERALL, [league_set.name for league_set in sets]))
             for name, over in groups:
-                parts = {arm: [at[one, arm, budget] for one in over] for arm in ranked}
-                rows = {arm: whole[arm, budget] if name == OVERALL else at[name, arm, budget].row for arm in ranked}
+                parts = {arm: [at[set_name, arm, budget] for set_name in over] for arm in ranked}
+                rows = {
+                    arm: overall_rows[arm, budget] if name == OVERALL else at[name, arm, budget].row for arm in ranked
+                }
                 cells = {arm: row.cells[measure] for arm, row in rows.items() if measure in row.cells}
                 result = contest(name, budget, measure, cells, parts)
                 if result is not None:
                     contests.append(result)
     return League(
-        {one.name: _said(plans[one.name], one) for one in sets},
+        {league_set.name: _described(plans[league_set.name], league_set) for league_set in sets},
         tuple(budgets),
         tuple(standings.values()),
         tuple(admissions),
         tuple(part.row for parts in scored.values() for part in parts),
-        tuple(whole.values()) if len(sets) > 1 else (),
+        tuple(overall_rows.values()) if len(sets) > 1 else (),
         tuple(contests),
-        tuple(one for one in times if one.arm in arms),
+        tuple(spent for spent in times if spent.arm in arms),
         shared.source,
         trial,
         command,
@@ -219,10 +222,10 @@ def _admitted(
             continue
         standings[entrant.name] = standing
         seeded.append(_Seeded(entrant, _embeds(info, claims_of(arm))))
-    listed = [one.as_json() for one in admissions]
+    listed = [admission.as_json() for admission in admissions]
     write_atomically(out / ADMISSION, dump_json({"kind": ADMISSION_KIND} | about(ground) | {"arms": listed}))
     if not seeded:
-        reasons = "; ".join(f"{one.arm}: {one.reason}" for one in standings.values())
+        reasons = "; ".join(f"{standing.arm}: {standing.reason}" for standing in standings.values())
         raise CannotMeasure(f"league: no arm can be replayed ({reasons})")
     return standings, admissions, seeded
 
@@ -233,7 +236,7 @@ def _embeds(info: ArmInfo, claims: Sequence[str]) -> bool:
 
 
 def _replayed(
-    one: LeagueSet,
+    league_set: LeagueSet,
     entrant: Entrant,
     budgets: Sequence[int],
     shared: ReplayRequest,
@@ -242,18 +245,23 @@ def _replayed(
     announce: Announce,
 ) -> tuple[RunDirectory | None, str]:
     """Return the run of a system on a set, or None and why it cannot count."""
-    folder = _ensured(out / RUNS / one.folder) / entrant.folder
-    request = one.request(shared, entrant.texts(budgets))
+    folder = _ensured(out / RUNS / league_set.folder) / entrant.folder
+    request = league_set.request(shared, entrant.texts(budgets))
 
     def quiet(note: str) -> None:
         # Progress of conversations; notes on the recordings are the same for every arm.
         if ": done (" not in note:
             return
-        announce(f"{one.name}: {entrant.name}: {note}")
+        announce(f"{league_set.name}: {entrant.name}: {note}")
 
     try:
         made = entrant.made(budgets)
         outcome = run_replay(request, folder, jobs=jobs, use_cache=False, announce=quiet, made=made)
+    except OtherArguments as error:
+        what = str(error).partition("; choose another")[0]
+        raise OtherArguments(
+            f"{out}: its league cannot be continued; choose another --out, or remove this folder ({what})"
+        ) from None
     except (CannotWrite, InUse):
         raise
     except CannotMeasure as error:
@@ -267,12 +275,12 @@ def _replayed(
 
 
 def _figures(
-    one: LeagueSet, entry: _Seeded, run: RunDirectory, budgets: Sequence[int], prompts: PromptTimes
+    league_set: LeagueSet, entry: _Seeded, run: RunDirectory, budgets: Sequence[int], prompts: PromptTimes
 ) -> tuple[list[Measured], list[Times]]:
     entrant = entry.entrant
     names: dict[str, int | None] = {entrant.name: None} | {entrant.at(tokens): tokens for tokens in budgets}
-    figures = list(measured(one.name, entrant.name, run, names))
-    return figures, times_of(one.name, entrant.name, run, names, prompts, embeds=entry.embeds)
+    figures = list(measured(league_set.name, entrant.name, run, names))
+    return figures, times_of(league_set.name, entrant.name, run, names, prompts, embeds=entry.embeds)
 
 
 def _least_arms(shared: ReplayRequest) -> tuple[str, ...]:
@@ -280,24 +288,40 @@ def _least_arms(shared: ReplayRequest) -> tuple[str, ...]:
     return ("verbatim",) if shared.source == "captured" else ("none",)
 
 
-def _require_gold(plan: Plan, one: LeagueSet) -> None:
+def _require_own(out: Path) -> None:
+    """Raise :class:`UnusableInput` for a folder with files that no league wrote."""
+    names = {child.name for child in out.iterdir() if not child.name.endswith(".part")}
+    if names and not names & {ADMISSION, RUNS}:
+        raise UnusableInput(f"{out}: has files and is not the folder of a league; choose another --out")
+
+
+def _plan_of(league_set: LeagueSet, shared: ReplayRequest) -> Plan:
+    try:
+        return make_plan(league_set.request(shared, _least_arms(shared)))
+    except UnusableInput as error:
+        raise UnusableInput(f"set {league_set.name!r}: {error}") from None
+
+
+def _require_gold(plan: Plan, league_set: LeagueSet) -> None:
     if not any(probe.relevant for recording in plan.recordings for probe in plan.probes(recording)):
-        raise UnusableInput(f"set {one.name!r}: {shown_path(str(one.path))} {NO_GOLD}")
+        raise UnusableInput(f"set {league_set.name!r}: {shown_path(str(league_set.path))} {NO_GOLD}")
 
 
-def _said(plan: Plan, one: LeagueSet) -> str:
+def _described(plan: Plan, league_set: LeagueSet) -> str:
     """Return what was replayed of a set, in one line."""
     probes = [probe for recording in plan.recordings for probe in plan.probes(recording)]
     relevant = sum(bool(probe.relevant) for probe in probes)
     parts = [
-        f"{shown_path(str(one.path)) if one.format == 'lab' else one.format}",
+        f"{shown_path(str(league_set.path)) if league_set.format == 'lab' else league_set.format}",
         counted(len(plan.recordings), "conversation"),
         f"{counted(relevant, 'probe')} with relevant memories, {len(probes) - relevant} without",
         f"labels {plan.labels.describe().get('mode')}",
     ]
     if plan.haystack:
         parts.append(str(plan.haystack))
-    options = [f"{name.replace('_', '-')} {value}" for name, value in one.options.items() if name not in ("golden",)]
+    options = [
+        f"{name.replace('_', '-')} {value}" for name, value in league_set.options.items() if name not in ("golden",)
+    ]
     return "; ".join([*parts, *options])
 
 

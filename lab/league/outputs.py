@@ -38,7 +38,7 @@ def _header() -> list[str]:
 
 
 def _rows(league: League) -> list[list[object]]:
-    statuses = {one.arm: one.status for one in league.standings}
+    statuses = {standing.arm: standing.status for standing in league.standings}
     rows: list[list[object]] = []
     for row in (*league.overall, *league.rows):
         cells: list[object] = [row.set, row.arm, statuses[row.arm], row.budget or OWN, row.conversations]
@@ -68,18 +68,18 @@ _TIMES = (
 def _times(league: League) -> list[list[object]]:
     return [
         [
-            one.set,
-            one.arm,
-            one.budget or OWN,
-            str(one.embeds).lower(),
-            one.recall.n,
-            _ms(one.recall.p50),
-            _ms(one.recall.p95),
-            one.with_embedding.n,
-            _ms(one.with_embedding.p50),
-            _ms(one.with_embedding.p95),
+            times.set,
+            times.arm,
+            times.budget or OWN,
+            str(times.embeds).lower(),
+            times.recall.n,
+            _ms(times.recall.p50),
+            _ms(times.recall.p95),
+            times.with_embedding.n,
+            _ms(times.with_embedding.p50),
+            _ms(times.with_embedding.p95),
         ]
-        for one in league.times
+        for times in league.times
     ]
 
 

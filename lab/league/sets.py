@@ -60,12 +60,12 @@ def parse_sets(texts: Sequence[str], default_format: str | None) -> tuple[League
         raise UnusableInput("no set given; for instance shipped:operators, or LoCoMo=data/locomo:locomo")
     sets: list[LeagueSet] = []
     for text in texts:
-        one = _parse(text, default_format)
-        if any(other.folder == one.folder for other in sets):
+        chosen = _parse(text, default_format)
+        if any(other.folder == chosen.folder for other in sets):
             raise UnusableInput(
-                f"set {one.name!r} is given twice; write NAME=PATH:FORMAT to name one of them otherwise"
+                f"set {chosen.name!r} is given twice; write NAME=PATH:FORMAT to name one of them otherwise"
             )
-        sets.append(one)
+        sets.append(chosen)
     return tuple(sets)
 
 
@@ -100,8 +100,10 @@ def _options(parts: Sequence[str], text: str) -> dict[str, Any]:
     for part in parts:
         name, equals, value = part.partition("=")
         kind = OPTIONS.get(name)
-        if not equals or kind is None:
+        if not equals:
             raise UnusableInput(f"set {text!r}: {part!r}: expected OPTION=VALUE; known: {', '.join(OPTIONS)}")
+        if kind is None:
+            raise UnusableInput(f"set {text!r}: unknown option {name!r}; known: {', '.join(OPTIONS)}")
         try:
             read = kind(value)
         except ValueError:

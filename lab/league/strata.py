@@ -31,7 +31,7 @@ def stratified(strata: Sequence[Groups]) -> Estimate:
     clusters = sum(map(len, strata))
     if len(known) < len(errors):
         return Estimate(mean, None, None, None, None, None)
-    error = math.sqrt(math.fsum(one**2 for one in known)) / len(strata)
+    error = math.sqrt(math.fsum(single**2 for single in known)) / len(strata)
     if clusters < LEAST_CLUSTERS:
         return Estimate(mean, None, None, error, None, None)
     half = t_quantile(0.975, clusters - len(strata)) * error

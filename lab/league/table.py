@@ -98,21 +98,20 @@ def measured(set_name: str, name: str, run: RunDirectory, budgets: Mapping[str, 
     for arm, budget in budgets.items():
         of_arm = scores.of_arm(arm)
         k = run.max_items[arm]
-        found: dict[str, Values] = {}
+        values_of: dict[str, Values] = {}
         if arm in wholes:
-            whole = wholes[arm]
-            found[WHOLE] = whole._replace(conversation=[equal.get(one, one) for one in whole.conversation])
+            values_of[WHOLE] = _joined(wholes[arm], equal)
         for short, spelt in MEASURES.items():
             values = of_arm.get(spelt.format(k=k))
             if values is not None and values.at:
-                found[short] = values._replace(conversation=[equal.get(one, one) for one in values.conversation])
-        cells = {short: _cell(values, bounded=short in BOUNDED) for short, values in found.items()}
+                values_of[short] = _joined(values, equal)
+        cells = {short: _cell(values, bounded=short in BOUNDED) for short, values in values_of.items()}
         tokens, items = sizes.get(arm, ([], []))
         for column, numbers in ((TOKENS, tokens), (ITEMS, items)):
             if numbers:
                 cells[column] = Cell(math.fsum(numbers) / len(numbers), len(numbers))
-        conversations = len({equal.get(one, one) for one in run.conversations})
-        yield Measured(Row(set_name, name, budget, conversations, cells), MappingProxyType(found))
+        conversations = len({equal.get(name, name) for name in run.conversations})
+        yield Measured(Row(set_name, name, budget, conversations, cells), MappingProxyType(values_of))
 
 
 def overall(name: str, budget: int | None, parts: Sequence[Measured]) -> Row:
@@ -139,6 +138,11 @@ def by_conversation(values: Values) -> dict[str, list[float]]:
     for conversation, value in zip(values.conversation, values.value, strict=True):
         groups.setdefault(conversation, []).append(value)
     return groups
+
+
+def _joined(values: Values, equal: Mapping[str, str]) -> Values:
+    """Return values with one name for conversations that are equal."""
+    return values._replace(conversation=[equal.get(name, name) for name in values.conversation])
 
 
 def _cell(values: Values, *, bounded: bool) -> Cell:

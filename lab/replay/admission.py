@@ -85,7 +85,7 @@ def admit(arm: Arm, info: ArmInfo, ground: Ground) -> Admission:
     plain = play_script(arm, info, ground, probes=False)
     proofs = [_answers(plain)]
     if captures:
-        count = sum(len(one.writes.created) for one in plain.wrote if not one.derived)
+        count = sum(len(entry.writes.created) for entry in plain.wrote if not entry.derived)
         proofs.append(ProofResult("captures", count > 0, f"{count} memories stored from {len(STATED) // 2} statements"))
     if "embedder" in (info.needs or ()) and "embedder" not in claims:
         claims = (*claims, "embedder")
@@ -135,19 +135,19 @@ def _relevant(claim: str, seen: Seen) -> ProofResult:
     """Prove that a prompt brings the memory that has its words: the first question, or the memory word by word."""
     answers = [answer for seq in (FIRST, *AGAIN) if (answer := seen.at(seq)) is not None]
     held = any(ANSWER in _text(answer) for answer in answers)
-    told = "is" if held else "is not"
-    return ProofResult(claim, held, f"the memory with the words of the prompt {told} in the injected text")
+    verb = "is" if held else "is not"
+    return ProofResult(claim, held, f"the memory with the words of the prompt {verb} in the injected text")
 
 
 def _embedder(claim: str, seen: Seen) -> ProofResult:
-    asked = seen.embedded + _number(seen.counters.get("embedder_asked"))
-    return ProofResult(claim, asked > 0, f"the embedder of the run was queried for {asked} texts")
+    count = seen.embedded + _number(seen.counters.get("embedder_asked"))
+    return ProofResult(claim, count > 0, f"the embedder of the run was queried for {count} texts")
 
 
 def _lane(claim: str, seen: Seen) -> ProofResult:
     """Prove that a search answered: by ranks of items, lists in receipts or counters of the system (LG-8)."""
     signals = [item.signals for answer in seen.answers for item in answer.recall.items]
-    ranked = sum((one.fts_rank if claim == "words" else one.vec_rank) is not None for one in signals)
+    ranked = sum((signal.fts_rank if claim == "words" else signal.vec_rank) is not None for signal in signals)
     # What a search returned need not be injected: the Working Set may hold it already.
     ranked += sum(_hits(answer.recall.receipt, HITS[claim]) for answer in seen.answers)
     lanes = seen.counters.get("lanes")
@@ -295,7 +295,9 @@ def admitted(plan: Plan, known: Path, which: Callable[[Arm], bool] = lambda _: T
             known_proofs[same] = admit(base, described, ground)
         admissions.append(replace(known_proofs[same], arm=info.name))
     require_admitted(admissions)
-    return dump_json({"kind": KIND, "key": key} | about(ground) | {"arms": [one.as_json() for one in admissions]})
+    return dump_json(
+        {"kind": KIND, "key": key} | about(ground) | {"arms": [admission.as_json() for admission in admissions]}
+    )
 
 
 def is_hosted(arm: Arm) -> bool:

@@ -90,7 +90,9 @@ class Seen:
 
     def at(self, seq: int) -> Answered | None:
         """Return the answer at a recall turn."""
-        return next((one for one in self.answers if one.point.is_recall_turn and one.point.seq == seq), None)
+        return next(
+            (answer for answer in self.answers if answer.point.is_recall_turn and answer.point.seq == seq), None
+        )
 
     def of_turns(self, *, scores: bool) -> list[Any]:
         """Return what must not depend on probes: answers at recall turns, and writes."""
@@ -107,8 +109,8 @@ class Seen:
         ]
         kinds = ("created", "updated")
         writes = [
-            (one.turn.key, [[row.text for row in getattr(one.writes, kind)] for kind in kinds], one.derived)
-            for one in self.wrote
+            (entry.turn.key, [[row.text for row in getattr(entry.writes, kind)] for kind in kinds], entry.derived)
+            for entry in self.wrote
         ]
         return [answers, writes]
 

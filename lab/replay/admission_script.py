@@ -17,7 +17,7 @@ SESSIONS = (f"{NAME}/s1", f"{NAME}/s2")
 # 5 January 2026, 09:00 UTC.
 START, STEP, DAY = 1_767_603_600_000, 300_000, 86_400_000
 
-WANTED = f"{NAME}/m0"
+RELEVANT = f"{NAME}/m0"
 NEWEST = f"{NAME}/m11"
 # The first is what the questions are about; the last is the newest.
 MEMORIES = (
@@ -90,8 +90,8 @@ def script(*, probes: bool) -> Script:
     for turn in turns:
         if turn.role != "user":
             continue
-        wanted = {FIRST: WANTED, SECOND: NEWEST}.get(turn.seq)
-        relevant = (Judgement(wanted),) if wanted else ()
+        expected = {FIRST: RELEVANT, SECOND: NEWEST}.get(turn.seq)
+        relevant = (Judgement(expected),) if expected else ()
         judged = Probe(turn.key, NAME, turn.key, None, relevant)
         if probes:
             key = f"{turn.key}/probe"

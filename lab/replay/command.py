@@ -19,8 +19,8 @@ _FOLDERS = re.compile(r"(^|=)(?:~[^/\\]*|[A-Za-z]:)?[/\\](?:[^=]*[/\\])?(?=[^/\\
 # Conversations that a message names.
 MOST_NAMED = 4
 NO_GOLD = (
-    "has no probe with relevant memories, so there is nothing to score; name a golden set with --golden, or use a set "
-    "with probes, such as shipped:operators"
+    "has no probe with relevant memories, so there is nothing to score; name a golden set with --golden (of a set "
+    "in a league: SET:golden=PATH), or use a set with probes, such as shipped:operators"
 )
 
 

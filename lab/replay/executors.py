@@ -93,7 +93,7 @@ def run_task(task: Task) -> Replayed | str:
         aligned = alignments(recording, [entry for entry in wrote if entry.arm in capturing])
         wanted = Wanted.of(recording, plan.library.golden)
         return Replayed(
-            table_bytes(receipts_table(answers, recording, aligned)),
+            table_bytes(receipts_table(answers, recording, aligned, plan.labels_of(recording))),
             table_bytes(latency_table(answers)),
             table_bytes(writes_table(wrote, aligned, wanted, len(recording.turns)))
             if plan.source == "captured"

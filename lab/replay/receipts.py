@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import booleans, lists, numbers, strings
@@ -44,12 +45,18 @@ ITEM_FIELDS = Listed._fields
 NUMBERS = {"score": "float64", "fts_rank": "int32", "vec_rank": "int32"}
 
 
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 # Prefix of the id of a captured item that is aligned to no memory of the recording.
 OWN = "own:"
 
 
-def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: Aligned) -> pa.Table:
+def receipts_table(
+    answers: Sequence[Answered], recording: Recording, aligned: Aligned, labels: Mapping[str, str] = _NO_LABELS
+) -> pa.Table:
     """Return the receipts of one conversation, with one row for each arm and recall point.
+
+    ``labels`` are the importance labels of its memories by key. A given memory has its label whether or not the system
+    reads it, so an item without one gets it from there.
 
     Columns: ``arm, turn, seq, scope, is_recall_turn, probe, status, failure`` (the reason of a failed recall, else
     null), ``injected, visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column
@@ -80,7 +87,7 @@ def receipts_table(answers: Sequence[Answered], recording: Recording, aligned: A
     counts = [len(recall.items) for recall in recalls]
     scopes = {turn.key: turn.scope for turn in recording.turns}
     scopes |= {memory.key: memory.scope for memory in recording.memories}
-    flat = [values for answer in answers for values in _items(answer, aligned, scopes)]
+    flat = [values for answer in answers for values in _items(answer, aligned, scopes, labels)]
     columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
     texts = [_receipt(answer) for answer in answers]
     readings = Readings(recording)
@@ -145,12 +152,15 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
     return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
 
 
-def _items(answer: Answered, aligned: Aligned, scopes: Mapping[str, str]) -> Iterator[Listed]:
-    """Yield the columns of the items of an answer; an item without a scope gets that of its sources."""
+def _items(
+    answer: Answered, aligned: Aligned, scopes: Mapping[str, str], labels: Mapping[str, str]
+) -> Iterator[Listed]:
+    """Yield the columns of the items of an answer; an item without a scope or label gets that of its sources."""
     if answer.fed:
         for identity, _, _, score, (own_id, label, scope, fts_rank, vec_rank, decision), tier in answer.recall.items:
             # Equal to Listed(…), in half the time.
             scope = scopes.get(identity) if scope is None else scope
+            label = labels.get(identity) if label is None else label
             row = (identity, own_id or identity, tier, label, scope, score, fts_rank, vec_rank, decision)
             yield tuple.__new__(Listed, row)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lab.formatting import counted, together
 from lab.league.league import League
 from lab.league.table import OVERALL, TOKENS, WHOLE, Row
 from lab.report.figures_tradeoff import front_of
@@ -30,7 +31,7 @@ def looks_of(league: League) -> Looks:
     arms = list(dict.fromkeys(row.arm for row in league.rows))
     colours: dict[str, str] = {}
     for arm in arms:
-        used = len([one for one in colours if one not in COLOURS])
+        used = len([other for other in colours if other not in COLOURS])
         colours[arm] = COLOURS.get(arm) or OTHERS[used % len(OTHERS)]
     return {
         arm: (colours[arm], DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
@@ -103,16 +104,21 @@ def measures_figure(league: League) -> Figure:
 def front_figure(league: League, measure: str = WHOLE) -> Figure:
     """Draw every arm at every budget, and as configured, by the tokens that it did inject, with the Pareto front."""
     looks = looks_of(league)
-    bounds = {one.arm for one in league.standings if not one.is_ranked}
+    bounds = {standing.arm for standing in league.standings if not standing.is_ranked}
     points: dict[str, tuple[float, float]] = {}
+    arm_of: dict[str, str] = {}
     for row in main_rows(league):
         # As configured, hits on parts of a text count as well, so those points cannot be on the same front.
         value, spent = row.mean(measure), row.mean(TOKENS)
         if row.budget is not None and value is not None and spent is not None and row.arm not in bounds:
             points[f"{row.arm} {row.budget}"] = (value, spent)
-    front = front_of(points)
+            arm_of[f"{row.arm} {row.budget}"] = row.arm
+    # A point without hits is on every front if it costs nothing, which is no merit.
+    front = front_of({name: point for name, point in points.items() if point[0]})
+    count = len({arm_of[name] for name in front})
     words = Words(
-        f"{len(front)} of {len(points)} points are on the Pareto front of {plural(measure)} and tokens",
+        f"{count} of {counted(len({*arm_of.values()}), 'arm')} {'is' if count == 1 else 'are'} on the Pareto front of "
+        f"{plural(measure)} and tokens",
         "Tokens that were injected at a probe, mean. The broken line is the Pareto front of the budgets, without the "
         "upper bound. Stars: systems as configured, with all their hits.",
     )
@@ -158,11 +164,11 @@ def _lines(
         means = [cell.mean for _, cell in drawn]
         axes.plot(at, means, dash, color=colour, marker=marker, markersize=5, linewidth=1.5, label=_short(arm))
         if bars:
-            for place, (_, cell) in zip(at, drawn, strict=True):
+            for x, (_, cell) in zip(at, drawn, strict=True):
                 if cell.low is not None and cell.high is not None:
-                    axes.plot([place, place], [cell.low, cell.high], "-", color=colour, linewidth=1, alpha=0.45)
+                    axes.plot([x, x], [cell.low, cell.high], "-", color=colour, linewidth=1, alpha=0.45)
     axes.set_xscale("log")
-    axes.set_xticks(budgets, [str(budget) for budget in budgets])
+    axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
     axes.minorticks_off()
 
 
@@ -182,13 +188,17 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 
 def _winners(league: League, measure: str, where: str) -> str:
-    found = [one for one in league.contests if one.measure == measure and one.set == where]
-    if not found:
+    contests = [contest for contest in league.contests if contest.measure == measure and contest.set == where]
+    if not contests:
         return f"{plural(measure)} over token budgets"
-    first, last = found[0], found[-1]
-    if first.winner == last.winner:
-        return f"{first.winner} has the most {plural(measure)} at {first.budget} and at {last.budget} tokens"
-    return f"{first.winner} has the most {plural(measure)} at {first.budget} tokens, {last.winner} at {last.budget}"
+    first, last = contests[0], contests[-1]
+    if not last.against or not last.cell.mean:
+        return f"{plural(measure)} over token budgets"
+    ones, others = (together([contest.winner, *contest.tied]) for contest in (first, last))
+    most = f"{'have' if first.tied else 'has'} the most {plural(measure)}"
+    if ones == others:
+        return f"{ones} {most} at {first.budget:,} and at {last.budget:,} tokens"
+    return f"{ones} {most} at {first.budget:,} tokens, {others} at {last.budget:,}"
 
 
 def _what(where: str, sets: int) -> str:

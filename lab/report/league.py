@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
 from lab.files import write_atomically
-from lab.formatting import counted, milliseconds, number, p_value, signed
+from lab.formatting import counted, milliseconds, number, p_value, signed, together
 from lab.latency.quantiles import Quantile, Spent
 from lab.league.contest import Against, Contest
 from lab.league.league import League
-from lab.league.table import BOUNDED, COLUMNS, OVERALL, WHOLE, Cell, Row
+from lab.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row
 from lab.report import figures
 from lab.report.build import inline, render
 from lab.report.figures_league import curves_figure, front_figure, measures_figure, plural, sets_figure
@@ -78,7 +78,7 @@ def write_page(league: League, folder: Path) -> list[Path]:
     files = {folder / PAGE: render("league.html.j2", model), folder / TEXT: render("league.md.j2", model)}
     for path, content in files.items():
         write_atomically(path, content)
-    return [*files, *(Path(file) for one in drawn for file in one["files"])]
+    return [*files, *(Path(file) for figure in drawn for file in figure["files"])]
 
 
 def model_of(league: League) -> dict[str, Any]:
@@ -105,10 +105,10 @@ def model_of(league: League) -> dict[str, Any]:
         ],
         "times": times_table(league),
         "standings": standings_table(league),
-        "admissions": [one.as_json() for one in league.admissions],
+        "admissions": [admission.as_json() for admission in league.admissions],
         "meanings": {name: text for name, text in MEANINGS.items() if any(name in row.cells for row in league.rows)},
         "source": league.source,
-        "least": max((one.least for one in league.contests), default=LEAST_CLUSTERS),
+        "least": max((contest.least for contest in league.contests), default=LEAST_CLUSTERS),
         "command": league.command,
     }
 
@@ -116,23 +116,30 @@ def model_of(league: League) -> dict[str, Any]:
 def statements(league: League) -> list[str]:
     """Return who wins at each budget, over all sets or the only one, by the headline measure."""
     where = OVERALL if league.overall else next(iter(league.sets))
-    return [sentence(one) for one in league.contests if one.set == where and one.measure == HEADLINE]
+    return [sentence(contest) for contest in league.contests if contest.set == where and contest.measure == HEADLINE]
 
 
 def sentence(contest: Contest) -> str:
     """Return the result of a contest in words."""
     cell, over = contest.cell, "" if contest.set != OVERALL else " over all sets"
     bounds = "" if cell.low is None else f" (95 % interval {number(cell.low)} to {number(cell.high)})"
-    result = f"the highest share of {plural(contest.measure)}{over}: {number(cell.mean)}{bounds}"
-    parts = [f"At {contest.budget} tokens, {contest.winner} has {result}"]
+    named, share = plural(contest.measure), f"{number(cell.mean)}{bounds}"
+    at = f"At {contest.budget:,} tokens"
+    if not contest.against:
+        return f"{at}, {contest.winner} has a share of {named}{over} of {share}; no other arm is ranked."
+    if not cell.mean:
+        return f"{at}, no ranked arm has any {named}{over}."
+    first = [contest.winner, *contest.tied]
+    parts = [f"{at}, {together(first)} {'have' if contest.tied else 'has'} the highest share of {named}{over}: {share}"]
     if not contest.is_testable:
         few = counted(contest.conversations, "conversation")
         return f"{parts[0]}. With {few}, no difference can be shown; it takes {contest.least}."
+    it = contest.winner if contest.tied else "It"
     if contest.below:
-        parts.append(f"It is shown to be above {', '.join(one.arm for one in contest.below)}")
+        parts.append(f"{it} is shown to be above {', '.join(other.arm for other in contest.below)}")
     if contest.alike:
-        alike = [f"{one.arm} ({signed(one.difference)}, p {_doubt(one)})" for one in contest.alike]
-        parts.append(f"It is not shown to differ from {', '.join(alike)}")
+        alike = [f"{other.arm} ({signed(other.difference)}, p {_doubt(other)})" for other in contest.alike]
+        parts.append(f"{it} is not shown to differ from {', '.join(alike)}")
     return ". ".join(parts) + "."
 
 
@@ -145,20 +152,20 @@ def _doubt(against: Against) -> str:
 def winners_table(league: League) -> Table:
     """Return who wins on each set at each budget, and from whom the winner is not shown to differ."""
     rows = []
-    for one in league.contests:
-        if one.measure not in (HEADLINE, OWN_HEADLINE):
+    for contest in league.contests:
+        if contest.measure not in (HEADLINE, OWN_HEADLINE):
             continue
-        alike = ", ".join(f"{other.arm} ({_doubt(other)})" for other in one.alike) or "none"
+        alike = ", ".join(f"{other.arm} ({_doubt(other)})" for other in contest.alike) or "none"
         rows.append(
             [
-                one.set,
-                plural(one.measure),
-                f"{one.budget}",
-                one.winner,
-                _bounded(one.cell),
-                f"{one.conversations}",
-                f"{len(one.below)} of {len(one.against)}" if one.is_testable else "too few conversations",
-                alike if one.is_testable else "–",
+                contest.set,
+                plural(contest.measure),
+                f"{contest.budget:,}",
+                ", ".join((contest.winner, *contest.tied)),
+                _bounded(contest.cell),
+                f"{contest.conversations}",
+                f"{len(contest.below)} of {len(contest.against)}" if contest.is_testable else "too few conversations",
+                alike if contest.is_testable else "–",
             ]
         )
     headers = (
@@ -177,7 +184,7 @@ def headline_rows(league: League) -> list[list[str]]:
 
 def headline_columns(league: League) -> list[str]:
     """Return the headers of :func:`headline_rows`."""
-    return [f"{HEADLINE} at", f"own, {OWN_HEADLINE}", *map(str, league.budgets)]
+    return [f"{HEADLINE} at", f"own, {OWN_HEADLINE}", *(f"{budget:,}" for budget in league.budgets)]
 
 
 def _mean(rows: Sequence[Row], arm: str, budget: int | None) -> str:
@@ -189,7 +196,7 @@ def _budget_table(league: League, where: str, rows: Sequence[Row], budget: int |
     """Return the figures of every arm at a budget, the best first; arms that are not ranked come last."""
     chosen = [row for row in rows if row.budget == budget]
     names = [name for name in COLUMNS if any(name in row.cells for row in chosen)]
-    ranked = {one.arm: one.is_ranked for one in league.standings}
+    ranked = {standing.arm: standing.is_ranked for standing in league.standings}
     measure = OWN_HEADLINE if budget is None else HEADLINE
     chosen.sort(key=lambda row: (not ranked[row.arm], -(row.mean(measure) or 0.0)))
     cells = [
@@ -199,11 +206,13 @@ def _budget_table(league: League, where: str, rows: Sequence[Row], budget: int |
         ]
         for row in chosen
     ]
-    at = "as configured" if budget is None else f"at {budget} tokens"
+    at = "as configured" if budget is None else f"at {budget:,} tokens"
     return Table(f"{where[0].upper()}{where[1:]}, {at}", ("arm", *names), cells)
 
 
 def _shown(name: str, cell: Cell | None) -> str:
+    if name in (TOKENS, ITEMS) and cell is not None:
+        return f"{cell.mean:,.1f}"
     return _bounded(cell) if name in BOUNDED else number(cell.mean if cell else None)
 
 
@@ -216,7 +225,7 @@ def _bounded(cell: Cell | None) -> str:
 
 def times_table(league: League) -> Table:
     """Return the median and the 95th percentile of a recall with the embedding of its prompt, as configured."""
-    own = {(one.set, one.arm): one for one in league.times if one.budget is None}
+    own = {(times.set, times.arm): times for times in league.times if times.budget is None}
     arms = list(dict.fromkeys(arm for _, arm in own))
     rows = [
         [arm, *(_spent(own[name, arm].with_embedding) if (name, arm) in own else "–" for name in league.sets)]
@@ -226,7 +235,7 @@ def times_table(league: League) -> Table:
 
 
 def _spent(spent: Spent) -> str:
-    return " / ".join("–" if one is None else milliseconds(one.value) for one in _quantiles(spent))
+    return " / ".join("–" if quantile is None else milliseconds(quantile.value) for quantile in _quantiles(spent))
 
 
 def _quantiles(spent: Spent) -> tuple[Quantile | None, Quantile | None]:
@@ -235,8 +244,11 @@ def _quantiles(spent: Spent) -> tuple[Quantile | None, Quantile | None]:
 
 def standings_table(league: League) -> Table:
     """Return how every arm takes part, and what it proved."""
-    proofs = {one.arm: ", ".join(proof.name for proof in one.proofs if proof.held) for one in league.admissions}
-    rows = [[one.arm, one.system, one.status, proofs.get(one.arm, "–"), one.reason or "–"] for one in league.standings]
+    proofs = {entry.arm: ", ".join(proof.name for proof in entry.proofs if proof.held) for entry in league.admissions}
+    rows = [
+        [entry.arm, entry.system, entry.status, proofs.get(entry.arm, "–"), entry.reason or "–"]
+        for entry in league.standings
+    ]
     return Table(
         "Arms, what they proved, and why one is not ranked", ("arm", "system", "takes part", "proved", "reason"), rows
     )

@@ -291,7 +291,9 @@ def open_run(path: Path, *, allow_failed: bool = False) -> RunDirectory:
     if not path.is_dir():
         raise NotARun(f"{path}: no such run directory")
     if not (path / MANIFEST).is_file():
-        raise NotARun(f"{path}: is not a run directory (it has no {MANIFEST})")
+        runs = sorted(found.parent for found in path.glob(f"runs/*/*/{MANIFEST}"))
+        inside = f"; it is a league, whose runs are runs/SET/ARM, such as {runs[0]}" if runs else ""
+        raise NotARun(f"{path}: is not a run directory (it has no {MANIFEST}){inside}")
     return RunDirectory(path, read_manifest(path / MANIFEST), allow_failed=allow_failed)
 
 

@@ -80,6 +80,11 @@ def policies() -> tuple[str, ...]:
 def require_system(name: str) -> None:
     """Raise :class:`UnusableInput`, listing the names, unless a system of this name is registered."""
     if name not in BUILT_IN and name not in _others():
+        plain, at, tokens = name.rpartition("@")
+        if at and (plain in BUILT_IN or plain in _others()):
+            raise UnusableInput(
+                f"arm {name!r}: expected a whole number of tokens after @, such as {plain}@256, found {tokens!r}"
+            )
         raise UnusableInput(f"unknown arm {name!r}; known: {', '.join(systems())}")
 
 
@@ -213,6 +218,9 @@ def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, ra
     system = lab.get("arm", name) if isinstance(lab, Mapping) and file else name
     if not isinstance(system, str):
         raise UnusableInput(f"{path}: lab.arm: expected the name of a system, found {system!r}")
+    if file and system == name and name not in systems():
+        what = "expected an object with" if not isinstance(config, Mapping) else "names no system; add"
+        raise UnusableInput(f'{path}: {what} {{"lab": {{"arm": SYSTEM}}}} (known: {", ".join(systems())})')
     require_system(system)
     if system != name and (name in BUILT_IN or name in _others()):
         raise UnusableInput(f"arm {name!r} would run {system!r}, as {path} says; give it a name of its own")

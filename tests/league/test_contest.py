@@ -15,6 +15,7 @@ from lab.compare.statistics import clustered, sign_flip
 from lab.league.contest import Contest, contest
 from lab.league.strata import stratified, weighted_sums
 from lab.league.table import Cell, Measured, Row, by_conversation, overall
+from lab.report.league import sentence
 from lab.runs.scores import Values
 
 Conversations = Mapping[str, Sequence[float]]
@@ -88,6 +89,32 @@ def test_winner_is_above_one_arm_and_not_shown_to_differ_from_another() -> None:
     assert (low.difference, low.low, low.high) == (0.5, 0.5, 0.5)
     # Two of the 256 signs are as extreme; the smallest of three p-values is multiplied by three, or shares that rank.
     assert low.p_holm == pytest.approx(3 * 2 / 256)
+
+
+def result_of(**arms: Conversations) -> Contest:
+    """The contest of arms whose hits are given by conversation."""
+    parts = {arm: [part("s", arm, hits)] for arm, hits in arms.items()}
+    result = contest("s", 1200, "hit", {arm: ones[0].row.cells["hit"] for arm, ones in parts.items()}, parts)
+    assert result is not None
+    return result
+
+
+def test_arms_with_the_same_mean_win_together() -> None:
+    other = dict(zip(NAMES, reversed(list(HIGH.values())), strict=True))
+    result = result_of(low=LOW, high=HIGH, twin=other)
+    assert (result.winner, result.tied) == ("high", ("twin",))
+    said = sentence(result)
+    assert said.startswith("At 1,200 tokens, high and twin have the highest share of hits: 0.750. ")
+    assert "high is shown to be above low. high is not shown to differ from twin (+0.000, p 1.000)." in said
+    assert result_of(low=LOW, high=HIGH, near=NEAR).tied == ()
+
+
+def test_statement_without_a_rival_or_a_hit_names_no_winner() -> None:
+    assert (
+        sentence(result_of(high=HIGH)) == "At 1,200 tokens, high has a share of hits of 0.750; no other arm is ranked."
+    )
+    never = {name: [0.0] for name in NAMES}
+    assert sentence(result_of(one=never, two=never)) == "At 1,200 tokens, no ranked arm has any hits."
 
 
 def test_few_conversations_show_nothing() -> None:

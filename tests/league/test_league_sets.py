@@ -47,7 +47,7 @@ def test_format_is_the_default_where_a_set_names_none(tmp_path: Path) -> None:
         ([f"={OPERATORS}"], "no name before the equals sign"),
         (["shipped:operators", "shipped:operators"], "set 'operators' is given twice; write NAME=PATH:FORMAT"),
         (["shipped:opera"], "no such shipped set; known: .*shipped:operators"),
-        ([f"{OPERATORS}:lab:colour=red"], "'colour=red': expected OPTION=VALUE; known: golden, memories"),
+        ([f"{OPERATORS}:lab:colour=red"], "unknown option 'colour'; known: golden, memories"),
         ([f"{OPERATORS}:lab:limit=many"], "limit: expected a whole number, found 'many'"),
         ([f"{OPERATORS}:lab:must-share=x"], "must-share: expected a number, found 'x'"),
         ([f"{OPERATORS}:lab:limit=1:limit=2"], "limit is given twice"),

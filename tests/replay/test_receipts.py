@@ -122,6 +122,21 @@ def test_receipts_table_round_trip_keeps_every_answer(plan: Plan, answered: list
         assert len({json.dumps(row[name]) for row in rows}) > 1, name
 
 
+def test_item_has_the_label_of_its_memory_though_the_system_reports_none(plan: Plan, desk: Any) -> None:
+    chosen = make_plan(desk.request("memory_lancedb", "hybrid"))
+    (recording,) = chosen.recordings
+    sources = open_sources(chosen)
+    prepare(chosen, [recording], sources, lambda _: None)
+    answers = list(replay(play_of(chosen, recording, tools_of(chosen, recording, sources)), chosen.arms))
+    labels = chosen.labels_of(recording)
+    rows = receipts_table(answers, recording, {}, labels).to_pylist()
+    for row in rows:
+        assert row["item_label"] == [labels[key] for key in row["item_key"]]
+    found = {(row["arm"], label) for row in rows for label in row["item_label"]}
+    assert {arm for arm, label in found if label == "nice_to_have"} == {"memory_lancedb", "hybrid"}
+    assert not any(item.signals.label for one in answers if one.arm == "memory_lancedb" for item in one.recall.items)
+
+
 def test_receipts_table_has_the_documented_columns(plan: Plan, answered: list[Answered]) -> None:
     table = receipts_table(answered, plan.recordings[0], {})
     assert table.column_names == [

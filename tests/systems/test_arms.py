@@ -81,6 +81,9 @@ def test_parse_arms_runs_one_system_under_two_names(tmp_path: Path) -> None:
         ([], "no arm given; use --arm, for instance --arm tier_first_v1 (known: tier_first_v1, tier_quota_v1, quota"),
         (["tier_first"], "unknown arm 'tier_first'; known: tier_first_v1, tier_quota_v1, quota_flow"),
         (["bm25", ""], "unknown arm ''; known:"),
+        (["bm25@abc"], "arm 'bm25@abc': expected a whole number of tokens after @, such as bm25@256, found 'abc'"),
+        (["bm25@"], "arm 'bm25@': expected a whole number of tokens after @, such as bm25@256, found ''"),
+        (["bm26@abc"], "unknown arm 'bm26@abc'; known:"),
         (["BM25"], "unknown arm 'BM25'; known:"),
         (["bm25", "vector", "bm25"], "arm 'bm25' is given twice"),
         (["bm25=nowhere.json"], "nowhere.json: no such file"),
@@ -95,12 +98,12 @@ def test_parse_arms_refuses_invalid_arms(texts: list[str], message: str) -> None
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({}, "unknown arm 'mine'; known:"),
-        ({"lab": {}}, "unknown arm 'mine'; known:"),
+        ({}, 'mine.json: names no system; add {"lab": {"arm": SYSTEM}} (known: tier_first_v1,'),
+        ({"lab": {}}, 'mine.json: names no system; add {"lab": {"arm": SYSTEM}} (known: '),
         ({"lab": {"arm": "best"}}, "unknown arm 'best'; known:"),
         ({"lab": {"arm": 3}}, "mine.json: lab.arm: expected the name of a system, found 3"),
-        ({"lab": "bm25"}, "unknown arm 'mine'; known:"),
-        ([], "unknown arm 'mine'; known:"),
+        ({"lab": "bm25"}, 'mine.json: names no system; add {"lab": {"arm": SYSTEM}} (known: '),
+        ([], 'mine.json: expected an object with {"lab": {"arm": SYSTEM}} (known: '),
     ],
 )
 def test_parse_arms_own_name_needs_a_system_in_its_file(

@@ -21,7 +21,7 @@ from lab.replay.run import run_replay
 from lab.runs.directory import open_run
 from lab.runs.tables import read_table
 from lab.systems.budget import WIDE, within
-from lab.systems.contract import NOTHING, ArmInfo, Ask, Detail, Item, MemorySystem, Recall, Writes
+from lab.systems.contract import NOTHING, ArmInfo, Ask, Detail, Item, MemorySystem, Recall, Stored, Writes
 from lab.systems.cut import clipped_in, cut, spans_of
 from lab.systems.kit import Kit
 from lab.systems.openclaw.recall.wrap import wrap
@@ -133,6 +133,21 @@ def test_cut_rebuilds_the_block_of_the_items_that_stay() -> None:
     assert (recall.injected, recall.evicted) == (2, 1)
 
 
+def test_cut_counts_what_was_dropped_before_and_by_the_cut() -> None:
+    items = (Item("a", "alpha"), Item("b", "b" * 300))
+    whole = Recall(items, 2, "alpha\n" + "b" * 300, evicted=3, duplicates=1)
+    assert (cut(whole, 500, WIDE).evicted, cut(whole, 500, WIDE).duplicates) == (3, 1)
+    shorter = cut(whole, 20, WIDE)
+    # How many of the items that stay are duplicates is not known.
+    assert (shorter.injected, shorter.evicted, shorter.duplicates) == (1, 4, None)
+
+
+def test_cut_keeps_no_more_items_than_the_cutoff() -> None:
+    items = tuple(Item(key, f"item {key}") for key in "abc")
+    recall = cut(Recall(items, 3, "\n".join(item.text for item in items)), 500, 2)
+    assert (recall.injected, recall.context) == (2, "item a\nitem b")
+
+
 def test_cut_of_a_text_without_its_items_injects_nothing() -> None:
     items = (Item("a", "alpha beta"), Item("b", "gamma"))
     recall = cut(Recall(items, 2, "a summary in other words " * 40, pinned=("p",)), 50, WIDE)
@@ -147,9 +162,11 @@ class CountingArm:
     calls: dict[str, int]
     name: str = "counting"
     breaks: bool = False
+    seed: int | None = None
+    stores: str = ""
 
     def describe(self) -> ArmInfo:
-        return ArmInfo(self.name, "counting", 3, 3, writes=True)
+        return ArmInfo(self.name, "counting", 3, 3, writes=True, seed=self.seed)
 
     def open(self, kit: Kit) -> Counting:
         self.calls["open"] = self.calls.get("open", 0) + 1
@@ -172,11 +189,15 @@ class Counting(MemorySystem):
     def recall(self, ask: Ask) -> Recall:
         self._count("recall")
         items = tuple(Item(text, text) for text in self.texts)
-        return Recall(items, len(items), "\n".join(self.texts))
+        return Recall(items, len(items), "" if ask.items_only else "\n".join(self.texts))
 
     def observe(self, turn: Turn) -> Writes:
         self._count("observe")
-        return NOTHING
+        if not self.arm.stores:
+            return NOTHING
+        shown = " ".join(self.arm.stores.split()[:2])
+        self.texts.append(shown)
+        return Writes((Stored(shown, self.arm.stores, (turn.key,)),))
 
     def close(self) -> None:
         self._count("close")
@@ -203,6 +224,31 @@ def test_arms_that_differ_in_budget_share_one_system() -> None:
         system.observe(turn)
         system.close()
     assert calls == {"open": 1, "remember": 1, "recall": 2, "observe": 1, "close": 1}
+
+
+def test_arms_that_differ_in_more_than_the_budget_share_nothing() -> None:
+    calls: dict[str, int] = {}
+    first, second = CountingArm(calls), CountingArm(calls, seed=1)
+    kit = kit_for(first)
+    systems = [within(arm, 64).open(kit) for arm in (first, second)]
+    assert calls["open"] == 2
+    systems[0].remember([memory("a", "a" * 40)])
+    assert systems[1].recall(Ask("t", "text", 0)).injected == 0
+
+
+def test_budget_asks_for_the_text_even_where_only_items_are_wanted() -> None:
+    base = CountingArm({})
+    system = within(base, 16).open(kit_for(base))
+    system.remember([memory("a", "a" * 40), memory("b", "b" * 80)])
+    assert system.recall(Ask("t", "text", 0, items_only=True)).injected == 1
+
+
+def test_captured_memory_that_is_injected_in_part_is_clipped() -> None:
+    base = CountingArm({}, stores="a statement that the system shortens")
+    system = within(base, 64).open(kit_for(base))
+    system.observe(Turn("t", 0, "s", "user", "text", 0))
+    recall = system.recall(Ask("u", "text", 0))
+    assert (recall.context, recall.receipt) == ("a statement", {"clipped": [0]})
 
 
 def test_failure_of_a_shared_system_reaches_every_budget() -> None:

@@ -36,6 +36,7 @@ def main() -> None:
                 *others(rows, arms, given.at),
                 "",
                 *by_set(league, rows, arms, given.at),
+                *growth(league, rows, arms),
             ]
         )
     )
@@ -99,6 +100,19 @@ def by_set(league: dict[str, Any], rows: Rows, arms: list[str], budget: int) -> 
     for arm in arms:
         cells = [share(rows[name, arm, budget][WHOLE]["mean"]) for name in names]
         lines.append(f"| `{arm}` | {' | '.join(cells)} |")
+    return lines
+
+
+def growth(league: dict[str, Any], rows: Rows, arms: list[str]) -> list[str]:
+    """Return how many memories a turn leaves in the store on each set; nothing if no arm captured."""
+    if league["source"] != "captured":
+        return []
+    names = [*league["sets"], OVERALL]
+    lines = ["", f"| arm | {' | '.join(names)} |", f"| --- | {' | '.join('---:' for _ in names)} |"]
+    for arm in arms:
+        of_arm = [rows[name, arm, None].get("StoreGrowth") for name in names]
+        shown = [f"{cell['mean']:.2f}" if cell else "–" for cell in of_arm]
+        lines.append(f"| `{arm}` | {' | '.join(shown)} |")
     return lines
 
 

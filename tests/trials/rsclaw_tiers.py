@@ -13,10 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any, NamedTuple
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from lab.replay.loop import RecallCall, replay
 from lab.replay.plan import ReplayRequest, make_plan
@@ -25,6 +22,7 @@ from lab.systems.registry import make_arm
 from lab.systems.rsclaw.decay import DAY_SECONDS, TIERS
 from lab.systems.rsclaw.system import Rsclaw
 from lab.systems.spec import ArmSpec
+from tests.trials.lanes import table
 
 ARMS: dict[str, Mapping[str, object]] = {
     "seed": {"profile": "seed"},
@@ -84,7 +82,7 @@ def needed_in(path: str, options: argparse.Namespace) -> tuple[list[Needed], dic
 def _needed(arm: str, system: Rsclaw, keys: list[str]) -> Iterator[Needed]:
     last = system.last
     assert last is not None
-    places = {item.document.id: (rank, item) for rank, item in enumerate(last.ranked, 1)}
+    ranks = {item.document.id: (rank, item) for rank, item in enumerate(last.ranked, 1)}
     shown = {document.id for document in last.bundle.shown}
     # The recall has touched its hits, unless it was a probe of its own.
     touched = system.settings.touch
@@ -92,7 +90,7 @@ def _needed(arm: str, system: Rsclaw, keys: list[str]) -> Iterator[Needed]:
         document = system.documents.by_key.get(key)
         if document is None:
             continue
-        rank, item = places.get(document.id, (None, None))
+        rank, item = ranks.get(document.id, (None, None))
         counted = item is not None and not last.ask.probe
         counted &= touched == "hits" or (touched == "vector" and item is not None and item.vec is not None)
         counted |= touched == "shown" and rank is not None and rank <= system.settings.final_k and not last.ask.probe
@@ -105,12 +103,6 @@ def _needed(arm: str, system: Rsclaw, keys: list[str]) -> Iterator[Needed]:
             item.fused if item else None,
             rank,
         )
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table; all columns but the first are numbers."""
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows))
 
 
 def share(part: int, whole: int) -> str:
@@ -167,7 +159,7 @@ def report(rows: list[Needed], ends: Mapping[str, Counter[str]]) -> str:
         "By age\n\n"
         + table(["arm, age", "needed", *tiers_head, "injected", "15 accesses", "a touch would demote"], old)
     )
-    parts.append("Decay at six places\n\n" + table(["arm", "hits", "lost by decay", "won by decay"], ranks))
+    parts.append("Decay at six slots\n\n" + table(["arm", "hits", "lost by decay", "won by decay"], ranks))
     parts.append("The store at the end\n\n" + table(["arm", "documents", *tiers_head], store))
     return "\n\n".join(parts)
 

@@ -129,7 +129,7 @@ class LongContext(MemorySystem):
                 break
             lines.append(line)
         items = tuple(
-            Item(key, entry.text, entry.sources, -float(rank), Signals(key, None, entry.scope))
+            Item(key, entry.text, entry.sources, 0.0 - rank, Signals(key, None, entry.scope))
             for rank, (key, entry) in enumerate(newest[: min(ITEMS, len(lines) + 3)])
         )
         receipt = {
@@ -147,7 +147,7 @@ class LongContext(MemorySystem):
         """Explain each memory by how many newer ones there are."""
         injected = {item.id for item in recall.items[: recall.injected]}
         reach = [key for key, entry in self._entries.items() if ask.scope in (None, entry.scope)]
-        newer = {key: len(reach) - 1 - place for place, key in enumerate(reach)}
+        newer = {key: len(reach) - 1 - position for position, key in enumerate(reach)}
         lost = [key for key in relevant if key in self._entries and key not in injected]
         reasons = {
             key: f"{newer[key]} newer ones filled the last {self._arm.tokens} tokens"

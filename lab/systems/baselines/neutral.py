@@ -1,4 +1,4 @@
-"""Neutral text of an exact number of tokens: what everybody knows, about nobody, for the placebo (HB-16)."""
+"""Neutral text of an exact number of tokens for the placebo: common knowledge, nothing personal (HB-16)."""
 
 from __future__ import annotations
 

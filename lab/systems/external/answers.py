@@ -25,7 +25,7 @@ from lab.systems.openclaw.capture.credentials import redact_all
 KIND = "answers"
 # Hexadecimal digits of the digests in names.
 DIGITS = 16
-RECORD = "run the same command with --answers live, which records them"
+RECORD = "run the replay again with --answers live, which records them"
 
 
 class Exchange(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from lab.embedding.endpoint import is_loopback
 from lab.embedding.http import NoAnswer, post
 from lab.errors import UnusableInput
 from lab.formatting import without_credentials
@@ -62,13 +62,3 @@ def checked_url(url: str, where: str, *, allow_remote: bool) -> str:
             "--allow-remote, or with allow_remote: true in the arm's file"
         )
     return url
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

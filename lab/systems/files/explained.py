@@ -65,7 +65,9 @@ def _reason(trace: Trace, hit: Hit | None, key: str) -> tuple[str, str]:
     if hit is None:
         return "depth", "no chunk with it is among the candidates of the search"
     decision = trace.decisions.get(hit.row, BELOW if hit.score < trace.floor else "")
-    if decision == INJECTED or all(entry.id != key for entry in hit.indexed.shown):
-        return "snippet", f"{hit.indexed.citation} holds it beyond the {SNIPPET} characters that a result shows"
+    beyond = f"beyond the {SNIPPET} characters that a result shows"
+    if decision == INJECTED:
+        return "snippet", f"{hit.indexed.citation} holds it {beyond}"
     cause, text = _CAUSES[decision]
-    return cause, text.format(score=hit.score, at=hit.indexed.citation)
+    is_shown = any(entry.id == key for entry in hit.indexed.shown)
+    return cause, text.format(score=hit.score, at=hit.indexed.citation) + ("" if is_shown else f"; it is {beyond}")

@@ -34,12 +34,13 @@ class FileMemory(MemorySystem):
         self._draft_roles = draft_roles
         self._captures = kit.captures
         self._sessions: dict[str, int] = {}
-        # Workspaces of systems that capture differ, because transcripts contain what was injected.
+        # Workspaces with transcripts differ, because these contain what the system injected.
+        shares = not kit.captures and "sessions" not in self._sources
         key = digest(["files", asdict(replace(settings, max_results=0, min_score=0)), list(draft_roles)])
-        shared: FileIndex | None = None if kit.captures else kit.shared.get(key)
+        shared: FileIndex | None = kit.shared.get(key) if shares else None
         self._leads = shared is None
         self.index = shared or FileIndex(Folder(kit.scratch), settings, kit.vectors)
-        if self._leads and not kit.captures:
+        if self._leads and shares:
             kit.shared[key] = self.index
         self._folder = self.index.folder
 

@@ -25,7 +25,7 @@ class Bundle(NamedTuple):
 def bundle(documents: Sequence[Document], settings: Settings) -> Bundle:
     """Return the block of the final documents, best first.
 
-    Notes and empty texts are left out, and their places stay empty. The block ends before the first line that would
+    Notes and empty texts are left out, and their slots stay empty. The block ends before the first line that would
     exceed the budget; a first line that does is cut.
     """
     block, shown, shortened = "", list[Document](), 0
@@ -45,7 +45,7 @@ def bundle(documents: Sequence[Document], settings: Settings) -> Bundle:
 
 
 def line_text(document: Document, settings: Settings) -> str:
-    """Return what a line says of a document: its overview, or its whole text."""
+    """Return the text of a document's line: its overview, or its whole text."""
     return ((settings.lines == "overview" and document.overview_text) or document.text).strip()
 
 

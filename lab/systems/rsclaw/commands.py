@@ -1,4 +1,4 @@
-"""What a turn orders explicitly: the chat commands and the calls of memory tools in a transcript (RS-24, RS-25)."""
+"""Explicit requests of a turn: the chat commands and the calls of memory tools in a transcript (RS-24, RS-25)."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def describe(settings: Settings) -> dict[str, Any]:
 
 def embedder_named(settings: Settings) -> str | None:
     """Return the name of the embedding model that a configuration names, if any (RS-15)."""
-    remote, local = (settings.embedder.get(place, {}) for place in ("remote", "local"))
+    remote, local = (settings.embedder.get(kind, {}) for kind in ("remote", "local"))
     name = remote.get("model") or str(local.get("model_dir", "")).rstrip("/").rpartition("/")[2]
     return str(name) if name else None
 
@@ -162,12 +162,12 @@ def _promotion(evolution: dict[str, Any], where: str) -> Promotion:
     only_keys(section, tuple(asdict(preset)), f"{where}: promotion")
     changed: dict[str, Any] = {}
     for name, value in section.items():
-        whole = name.endswith("access") or name == "access_only"
-        allowed = isinstance(value, int) if whole else isinstance(value, int | float)
-        if isinstance(value, bool) or not allowed or not 0 <= value <= (1_000_000 if whole else 1):
-            kind = "a whole number from 0" if whole else "a number from 0 to 1"
+        is_count = name.endswith("access") or name == "access_only"
+        allowed = isinstance(value, int) if is_count else isinstance(value, int | float)
+        if isinstance(value, bool) or not allowed or not 0 <= value <= (1_000_000 if is_count else 1):
+            kind = "a whole number from 0" if is_count else "a number from 0 to 1"
             raise UnusableInput(f"{where}: promotion: {name}: expected {kind}, found {value!r}")
-        changed[name] = value if whole else float(value)
+        changed[name] = value if is_count else float(value)
     return replace(preset, **changed)
 
 
@@ -178,9 +178,9 @@ def _embedder(memory: dict[str, Any], where: str) -> dict[str, Any]:
     if len(section) > 1:
         raise UnusableInput(f"{where}: embedder: has both 'local' and 'remote'; keep one")
     for name in section:
-        place = _object(section, name, f"{where}: embedder")
-        only_keys(place, keys[name], f"{where}: embedder: {name}")
-        for key, value in place.items():
+        part = _object(section, name, f"{where}: embedder")
+        only_keys(part, keys[name], f"{where}: embedder: {name}")
+        for key, value in part.items():
             if value is not None or key != "query_instruction":
                 expect(value, str, f"{where}: embedder: {name}: {key}")
     return section

@@ -26,18 +26,18 @@ def explain_recall(
     A standing has the tier at the recall, before it touched anything. Only hits are touched, so all other documents
     still have that tier.
     """
-    places = {item.document.id: (rank, item) for rank, item in enumerate(last.ranked, 1)}
+    ranks = {item.document.id: (rank, item) for rank, item in enumerate(last.ranked, 1)}
     shown = {document.id for document in last.bundle.shown}
     standings: dict[str, Standing] = {}
     named = {key: documents.by_key[key] for key in relevant if key in documents.by_key}
     for key, document in ({item.document.keys[0]: item.document for item in last.ranked} | named).items():
-        rank, item = places.get(document.id, (None, None))
+        rank, item = ranks.get(document.id, (None, None))
         standings[key] = Standing(item.tier, rank, item.score, item.fts, item.vec) if item else Standing(document.tier)
     injected = {item.id for item in recall.items[: recall.injected]}
     missed = {key: document for key, document in named.items() if key not in injected}
-    reasons = {key: _reason(document, places.get(document.id), last, settings) for key, document in missed.items()}
+    reasons = {key: _reason(document, ranks.get(document.id), last, settings) for key, document in missed.items()}
     others = tuple(item.id for item in recall.items[recall.injected :][:RUNNERS_UP])
-    lines = {item.document.keys[0]: _factors(item) for item in last.ranked if item.document.id in shown}
+    lines = {item.document.keys[0]: f"       {_factors(item)}" for item in last.ranked if item.document.id in shown}
     return Explained(
         f"profile {settings.profile}",
         standings,
@@ -54,18 +54,18 @@ def _head(last: Last, settings: Settings) -> list[str]:
     if last.skipped:
         return [f"the recall was skipped: {last.skipped}"]
     cut = ", the budget cut it" if last.bundle.truncated else ""
-    return [f"block: {len(last.bundle.shown)} of {settings.final_k} places, {settings.max_tokens} tokens{cut}"]
+    return [f"block: {len(last.bundle.shown)} of {settings.final_k} slots, {settings.max_tokens} tokens{cut}"]
 
 
 def _factors(item: Ranked) -> str:
-    document = item.document
+    """Return the factors of a score; with the indent of an explanation they fit into 80 columns."""
     return (
-        f"{document.kind}, {item.tier}: fused {item.rrf:.4f} x relevance {item.relevance:.3f}"
-        f" x quality {item.quality:.3f}, rank {item.fused} by fusion alone"
+        f"fused {item.rrf:.4f} x relevance {item.relevance:.3f} x quality {item.quality:.3f},"
+        f" rank {item.fused} by fusion alone"
     )
 
 
-def _reason(document: Document, place: tuple[int, Ranked] | None, last: Last, settings: Settings) -> tuple[str, str]:
+def _reason(document: Document, ranked: tuple[int, Ranked] | None, last: Last, settings: Settings) -> tuple[str, str]:
     """Return the cause, one of ``lab.replay.missed.CAUSES``, and a sentence."""
     if last.skipped == "auto_recall_off":
         return "nothing", "auto_recall is off"
@@ -73,12 +73,12 @@ def _reason(document: Document, place: tuple[int, Ranked] | None, last: Last, se
         return "trivial", f"the recall was skipped: {last.skipped}"
     if last.scope is not None and document.scope != last.scope:
         return "scope", f"its scope is {document.scope}; the search is in {last.scope}"
-    if place is None:
+    if ranked is None:
         if last.ask.faults:
             return "fault", f"no lane returned it, under the injected faults: {', '.join(sorted(last.ask.faults))}"
         words, vectors = _depths(document, last)
         return "depth", f"{document.tier}: rank {words} by words, {vectors} by vectors; the lanes end before"
-    rank, item = place
+    rank, item = ranked
     if any(shown.id == document.id for shown in last.bundle.shown):
         return "merged", f"its text is that of {document.keys[0]}, which was injected"
     if document.kind == "note" and rank <= settings.final_k:
@@ -86,8 +86,10 @@ def _reason(document: Document, place: tuple[int, Ranked] | None, last: Last, se
     if rank <= settings.final_k:
         return "budget", f"it was selected, and the budget of {settings.max_tokens} tokens dropped it"
     if item.fused <= settings.final_k:
-        return "decay", f"ranked {rank}, but {item.fused} by fusion alone; {_factors(item)}"
-    return "slot", f"ranked {rank}; only the first {settings.final_k} are injected; {_factors(item)}"
+        return "decay", f"ranked {rank}; {document.kind}, {item.tier}: {_factors(item)}"
+    return "slot", (
+        f"ranked {rank}; only the first {settings.final_k} are injected; {document.kind}, {item.tier}: {_factors(item)}"
+    )
 
 
 def _depths(document: Document, last: Last) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The rule extractor: what a user's message tells that should be stored (RS-17 to RS-21). Pure functions.
+"""The rule extractor: which sentences of a user's message are stored (RS-17 to RS-21). Pure functions.
 
 It stands for the language model of the program, which the lab does not call. A candidate is a sentence as it was
 written: its language and its person are kept. The markers are those of the program in English and Chinese.
@@ -101,20 +101,20 @@ def sentences(text: str) -> list[str]:
 
 def main_pass(text: str, *, fold: bool) -> list[Candidate]:
     """Return a candidate for each sentence with a marker of the gate or a word of a kind (RS-18)."""
-    found = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
+    pairs = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
     return [
         Candidate(_kind(plain), sentence, _confidence(plain))
-        for sentence, plain in found
+        for sentence, plain in pairs
         if _GATE.search(plain) or _REMEMBER.search(plain) or _kind(plain) != "fact"
     ]
 
 
 def lessons(text: str, *, fold: bool) -> list[Candidate]:
     """Return the sentences in which a user corrects the agent (RS-20)."""
-    found = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
+    pairs = ((sentence, folded(sentence, fold=fold)) for sentence in sentences(text))
     return [
         Candidate("lesson", sentence, 0.5 if _QUESTION.search(plain) else 0.8)
-        for sentence, plain in found
+        for sentence, plain in pairs
         if _LESSON.search(plain)
     ]
 
@@ -142,10 +142,10 @@ def kept(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
 
 def distinct(items: Iterable[WithText]) -> list[WithText]:
     """Return the items with different texts, the first of each."""
-    found: dict[str, WithText] = {}
+    by_text: dict[str, WithText] = {}
     for item in items:
-        found.setdefault(normalised(item.text), item)
-    return list(found.values())
+        by_text.setdefault(normalised(item.text), item)
+    return list(by_text.values())
 
 
 def _kind(plain: str) -> str:
@@ -155,7 +155,7 @@ def _kind(plain: str) -> str:
 def _confidence(plain: str) -> float:
     """Return the confidence of the rules: .9 for a request, .8 for a word of the kind, else .65; .6 for a weak claim.
 
-    A question or a supposition costs .3, which no sentence without a request survives.
+    A question or a supposition costs .3, so only a request to remember still reaches the minimum.
     """
     if _REMEMBER.search(plain):
         sure = 0.9

@@ -94,7 +94,7 @@ class Observer:
         self._put(Proposed(via, kind, order.text, defaults), turn, turn, order.scope)
 
     def _compact(self, turn: Turn) -> None:
-        recorded = [found for found in self._recorded.get(turn.key, ()) if found.kind == "summary"]
+        recorded = [candidate for candidate in self._recorded.get(turn.key, ()) if candidate.kind == "summary"]
         text = recorded[0].text if recorded else session_summary(self._said)
         self._said.clear()
         if text:
@@ -123,8 +123,10 @@ class Observer:
         if memory is None:
             return None
         text = self._live.get(memory.id) or memory.text
-        found = self._documents.by_key.get(memory.id)
-        return found or next((one for one in self._documents.by_id.values() if text and one.text == text), None)
+        document = self._documents.by_key.get(memory.id)
+        return document or next(
+            (other for other in self._documents.by_id.values() if text and other.text == text), None
+        )
 
     def _write_scope(self, turn: Turn) -> str:
         if self._kit.scoping == "given":

@@ -23,16 +23,18 @@ def read_extractions(path: Path) -> Extractions:
     """
     if not path.is_file():
         raise UnusableInput(f"lab.extractions: {path}: no such file")
-    found: dict[str, tuple[Candidate, ...]] = {}
+    extractions: dict[str, tuple[Candidate, ...]] = {}
     for number, record in read_json_lines(path):
         at = f"{path}:{number}"
         only_keys(record, ("turn", "candidates"), at)
         turn = field(record, "turn", str, at)
-        if turn in found:
+        if turn in extractions:
             raise UnusableInput(f"{at}: turn {turn!r} occurs twice")
         listed = field(record, "candidates", list, at)
-        found[turn] = tuple(_candidate(item, f"{at}: candidate {place}") for place, item in enumerate(listed, 1))
-    return found
+        extractions[turn] = tuple(
+            _candidate(item, f"{at}: candidate {position}") for position, item in enumerate(listed, 1)
+        )
+    return extractions
 
 
 def _candidate(record: Any, at: str) -> Candidate:

@@ -38,7 +38,7 @@ def lanes_of(view: View, rows: Sequence[Row], scope: str | None, k: int, setting
     """Search for ``k`` final documents: words to depth 4k, vectors to 3k (RS-10).
 
     With ``scope_filter`` after, the nearest 3k + 10 documents of all scopes are searched and those of the scope kept,
-    so that other scopes can take all places.
+    so that other scopes can take all slots.
     """
     after = settings.scope_filter == "after"
     words = max(16, 4 * k) if after else 4 * k
@@ -57,13 +57,13 @@ def ranking(
     r = rounding(f32=settings.f32)
     fused = fuse(lanes, rows, len(lanes.fts) + len(lanes.vec))
 
-    def ranked(place: int, candidate: Candidate) -> Ranked:
+    def ranked(rank: int, candidate: Candidate) -> Ranked:
         document = documents[candidate.id]
         decayed = relevance(document.vitals(now), f32=settings.f32) if settings.decay else 1.0
         quality = quality_of(document, f32=settings.f32) if settings.quality else 1.0
         score = r(r(r(candidate.score) * decayed) * quality)
         ranks = candidate.fts_rank, candidate.vec_rank
-        return Ranked(document, score, candidate.score, decayed, quality, place, *ranks, document.tier)
+        return Ranked(document, score, candidate.score, decayed, quality, rank, *ranks, document.tier)
 
     def tie(item: Ranked) -> str:
         return item.document.id if settings.ties == "id" else digest([turn, item.document.id])

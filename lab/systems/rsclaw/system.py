@@ -101,8 +101,8 @@ def make(spec: ArmSpec) -> RsclawArm:
     if not settings.extractions:
         return RsclawArm(spec.name, settings, depth)
     path = Path(settings.extractions)
-    found = read_extractions(path)
-    return RsclawArm(spec.name, settings, depth, found, ((path.name, sha256_file(path)),))
+    extractions = read_extractions(path)
+    return RsclawArm(spec.name, settings, depth, extractions, ((path.name, sha256_file(path)),))
 
 
 class Last(NamedTuple):
@@ -156,7 +156,7 @@ class Rsclaw(MemorySystem):
         receipt: dict[str, Any] = {}
         if not ask.items_only:
             receipt = self._receipt(self.last, bool(lanes.fts), bool(lanes.vec))
-        # After the receipt, which tells the tiers that the ranking was made with.
+        # After the receipt, which reports the tiers that the ranking used.
         if not ask.probe:
             hits = touched(ranked, final, settings)
             documents.touch(hits, now)
@@ -219,7 +219,7 @@ class Rsclaw(MemorySystem):
         self.documents.touch(touched(ranked, final, settings), now_ms // 1000)
 
     def _items(self, ranked: Sequence[Ranked], block: Bundle) -> tuple[Item, ...]:
-        """Return the documents of the block, as its lines say them, then the others by rank. Notes are never items."""
+        """Return the documents of the block with their lines as texts, then the others by rank; never a note."""
         shown = {document.id for document in block.shown}
         first = [item for item in ranked if item.document.id in shown]
         rest = [item for item in ranked if item.document.id not in shown and item.document.kind != "note"]

@@ -66,8 +66,8 @@ class Extractor:
             return [], {}
         if turn.role != "user":
             self._results.append(turn.text)
-            found = failure(self._results) if self._settings.extractor == "rules" else None
-            return ([_proposed("failure", found)], {"failure": True}) if found else ([], {})
+            candidate = failure(self._results) if self._settings.extractor == "rules" else None
+            return ([_proposed("failure", candidate)], {"failure": True}) if candidate else ([], {})
         self._results.clear()
         if self._settings.extractor == "none":
             return [], {}
@@ -102,12 +102,12 @@ class Extractor:
             candidates: Sequence[Candidate] = self._recorded.get(turn.key, ())
         else:
             candidates = [*corrected, *(main_pass(turn.text, fold=fold) if gate else ())]
-        found = _passes(candidates)
+        passes = _passes(candidates)
         # A sentence that is a lesson is stored once.
         items = distinct(
             _proposed(via, candidate)
             for via, most in (("lesson", MOST_LESSONS), ("failure", 1), ("main", MOST_ITEMS))
-            for candidate in kept([one for one in found[via] if normalised(one.text) not in taken], most)
+            for candidate in kept([item for item in passes[via] if normalised(item.text) not in taken], most)
         )
         self.running.append(Waiting(turn.time_ms + settings.extraction_ms, turn, tuple(items)))
         receipt = {"gate": gate, "candidates": len(candidates), "kept": len(items)}

@@ -213,6 +213,18 @@ def test_explanations_name_minimum_slots_budget_and_snippet() -> None:
         causes(minScore=7)
 
 
+@pytest.mark.parametrize(("minimum", "cause"), [(0.01, "snippet"), (0.99, "silent")])
+def test_memory_beyond_the_part_shown_is_a_snippet_only_if_its_chunk_is_injected(minimum: float, cause: str) -> None:
+    texts = ["harbour pilot " + "x" * 900, "the pilot's tail of the same day"]
+    memories = tuple(Memory(f"c/s/0#{number}", text, text, 0, 0) for number, text in enumerate(texts))
+    answers, calls = replayed(arm(minScore=minimum), said(0, "harbour pilot, please"), memories=memories)
+    assert bool(answers[0].recall.context) == (cause == "snippet")
+    system: Any = calls[0].system
+    explained = system.explain(calls[0].ask, None, answers[0].recall, ["c/s/0#1"], Detail())
+    assert explained.causes == {"c/s/0#1": cause}
+    assert explained.reasons["c/s/0#1"].endswith("beyond the 700 characters that a result shows")
+
+
 def transcripts(answers: int = 3, **config: Any) -> tuple[list[TurnWrites], list[str], list[int]]:
     """Ask the same three times with captures; return what was stored and injected, and the counted echoes."""
     wrote: list[TurnWrites] = []

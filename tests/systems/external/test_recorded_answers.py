@@ -108,7 +108,7 @@ def test_recording_without_failures_is_preferred(cache: Path) -> None:
 
 @pytest.mark.parametrize("known", ["nothing", "who answers", "fewer turns"])
 def test_missing_answer_names_the_way_to_record_it(known: str, no_process: Callable[[], None]) -> None:
-    remedy = "run the same command with --answers live, which records them"
+    remedy = "run the replay again with --answers live, which records them"
     arm = None
     if known != "nothing":
         arm = faulty()
@@ -133,7 +133,7 @@ def test_damaged_recording_is_refused(damage: str, cache: Path) -> None:
     (file,) = files(cache)
     data = file.read_bytes()
     file.write_bytes({"cut": data[:-20], "changed": data.replace(b"rye", b"oat"), "emptied": b""}[damage])
-    with pytest.raises(CannotMeasure, match="is damaged; delete it, and run the same command with --answers live"):
+    with pytest.raises(CannotMeasure, match="is damaged; delete it, and run the replay again with --answers live"):
         answers_of(repeated(arm))
 
 
