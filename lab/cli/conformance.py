@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def conformance(
             for reason, count in file.reasons.items():
                 emit(f"{file.name}: {count} skipped: {reason}")
         if result.lancedb is not None:
-            emit(_lancedb_line(result.lancedb))
+            emit_folded(_lancedb_line(result.lancedb))
         for file in result.files:
             if file.first_failure:
                 _show(file.name, file.first_failure)
