@@ -56,7 +56,7 @@ def home(
     Reads the host's configuration, sessions, memories and log from HOME, and changes nothing there. Replays the host as
     it is beside the changed configuration and a control, pools turns to judge, judges the receipts in the log, and,
     once you have judged the pool, the change. Repeat the command after judging. Exit codes: 0 pass, 1 fail, 2 unusable
-    input, 3 inconclusive, 4 could not measure. Example: lab home ~/.openclaw
+    input, 3 inconclusive, 4 could not measure.
     """
     from lab.cli.verdict_tables import emit_verdict
     from lab.gate.line import GRAVITY, INCONCLUSIVE

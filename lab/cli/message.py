@@ -48,7 +48,7 @@ def message(
 
     It says what was decided, why, and what to do, in names, keys and numbers, with
     no text of a turn or a memory. Sends nothing: pipe it into sendmail -t or curl.
-    Exit code 0 whatever the verdict is. Example: lab message reports/demo
+    Exit code 0 whatever the verdict is.
     """
     from lab.report.message import message_at
     from lab.report.message_forms import as_email, as_slack, as_text
