@@ -12,7 +12,7 @@ from lab.files import write_atomically
 from lab.formatting import counted, number
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
-from lab.gate.outputs import deciding_first, reason
+from lab.gate.outputs import deciding_first, gravest_first, reason
 from lab.gate.receipts import ANSWERED, figure
 from lab.gate.verdict import Verdict
 from lab.report.build import page_script, render
@@ -20,6 +20,13 @@ from lab.report.units import percent
 
 FILE = "canary.html"
 WORDS = {PASS: "GO", FAIL: "NO-GO", INCONCLUSIVE: "NO-GO YET", ERROR: "NO-GO"}
+# What to type next. A rollback is an edit of the gateway's configuration, so it has no command.
+COMMANDS = {
+    PASS: None,
+    FAIL: None,
+    INCONCLUSIVE: "lab receipts audit LOG --out AUDIT && lab gate --receipts AUDIT",
+    ERROR: "lab receipts audit LOG --out AUDIT",
+}
 MEANS = {
     PASS: "every critical rule is shown to hold",
     FAIL: "fail: a critical rule is shown to be broken",
@@ -45,11 +52,7 @@ def write_page(verdict: Verdict, audit: Mapping[str, Any], folder: Path, control
             ("decide", "Rules that decide", [row for row in shown if row["critical"]]),
             ("advisory", "Advisory rules", [row for row in shown if not row["critical"]]),
         ],
-        "reasons": [
-            {"name": line.label, "status": line.status, "why": reason(line), "settles": None}
-            for line in deciding_first(verdict.lines)
-            if line.status in (FAIL, ERROR, INCONCLUSIVE)
-        ],
+        "reasons": _reasons(verdict.lines),
         "skipped": [f"{line.label}: {line.reason}" for line in verdict.lines if line.status == SKIPPED],
         "has_control": control is not None,
         "windows": [_window("canary", audit), *([_window("control", control)] if control else [])],
@@ -60,6 +63,23 @@ def write_page(verdict: Verdict, audit: Mapping[str, Any], folder: Path, control
         raise UnusableInput(f"{path}: exists and is not a page of `lab gate`; choose another --out")
     write_atomically(path, render("canary.html.j2", model))
     return path
+
+
+def _reasons(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return why rules did not pass, those with the same reason together, and advisory ones in brackets."""
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for line in gravest_first(lines):
+        said = reason(line).removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ")
+        groups.setdefault((line.status, said), []).append(line)
+    return [
+        {
+            "name": ", ".join(line.label if line.critical else f"({line.label})" for line in group),
+            "status": status,
+            "why": said,
+            "settles": None,
+        }
+        for (status, said), group in groups.items()
+    ]
 
 
 def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -77,7 +97,7 @@ def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, A
         "word": WORDS[verdict.status],
         "means": MEANS[verdict.status],
         "why": f"{clause[0].upper()}{clause[1:]}.",
-        "action": Action(action.sentence, action.command),
+        "action": Action(action.sentence, COMMANDS[verdict.status]),
         "sure": sure,
         "beside": _differs(verdict.lines, control),
         "basis": [

@@ -29,9 +29,13 @@ def _words(page: Path) -> str:
     return " ".join(unescape(TAGS.sub(" ", page.read_text("utf-8"))).split())
 
 
+def _failing(audit: dict[str, Any], rate: float) -> dict[str, Any]:
+    """The audit with a share of 400 attempts that failed; the policy allows 2 %."""
+    return deep_merge(audit, {"errors": {"attempts": 400, "rate": rate}})
+
+
 def _broken(audit: dict[str, Any]) -> dict[str, Any]:
-    """The audit of a log of 400 recalls of which one in ten failed."""
-    return deep_merge(audit, {"errors": {"attempts": 400, "rate": 0.1}, "recalls": {"answered": 360, "receipts": 360}})
+    return _failing(audit, 0.1)
 
 
 def test_page_says_the_decision_and_how_to_roll_back(audit: dict[str, Any], tmp_path: Path) -> None:
@@ -70,10 +74,17 @@ def test_limit_that_the_control_breaks_too_is_named(audit: dict[str, Any], tmp_p
     assert re.search(r"The control breaks these limits as well: [^.]*errors\.rate", _words(page))
 
 
-def test_few_receipts_are_inconclusive_and_say_how_many_more(audit: dict[str, Any], tmp_path: Path) -> None:
-    verdict = _judged(audit)
+def test_sound_log_is_a_go(audit: dict[str, Any], tmp_path: Path) -> None:
+    words = _words(write_page(_judged(audit), audit, tmp_path, None))
+    assert "GO every critical rule is shown to hold" in words
+    assert "NO-GO" not in words
+
+
+def test_open_rule_is_inconclusive_and_says_how_many_more(audit: dict[str, Any], tmp_path: Path) -> None:
+    close = _failing(audit, 0.0175)
+    verdict = _judged(close)
     assert verdict.status == "inconclusive"
-    words = _words(write_page(verdict, audit, tmp_path, None))
+    words = _words(write_page(verdict, close, tmp_path, None))
     assert "NO-GO YET inconclusive: too little evidence to decide" in words
     assert re.search(r"Keep the window open: about \d+ more answered recalls", words)
 
