@@ -105,7 +105,7 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     """
     if request.config is None:
         raise UnusableInput("rollback: needs the configuration to switch; name it with --config FILE")
-    _require_accepted(Path(request.config))
+    require_accepted(Path(request.config))
     plan = make_plan(replace(request, arms=("engine",)), judged=False)
     arm = plan.arms[0]
     if not isinstance(arm, FlowArm):
@@ -125,7 +125,7 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     return result
 
 
-def _require_accepted(path: Path) -> None:
+def require_accepted(path: Path) -> None:
     """Raise :class:`UnusableInput` for a complete configuration that its host refuses: no engine starts with it."""
     value = read_value(path)
     host = host_of(value)

@@ -178,8 +178,10 @@ def answers(
         raise UnusableInput("give either --remove or --stderr")
     option, words = ("--stderr", {stderr}) if stderr else ("--remove", {*(remove or ())})
     there = held()
-    chosen = [one for one in there if {"all", one.key, one.arm} & words]
-    unknown = words - {"all", *(one.key for one in there), *(one.arm for one in there)}
+    # An arm under a budget of tokens has the answers of the arm without one.
+    named = {word: [one for one in there if word in ("all", one.key) or _same_arm(word, one.arm)] for word in words}
+    chosen = [one for one in there if any(one in some for some in named.values())]
+    unknown = {word for word, some in named.items() if not some} - {"all"}
     if unknown:
         known = ", ".join(dict.fromkeys(one.arm for one in there)) or "nothing is recorded"
         raise UnusableInput(f"{option} {min(unknown)}: no such arm or key; known: {known}")
@@ -200,6 +202,10 @@ def answers(
         )
     else:
         emit(f"{folder}: nothing is recorded")
+
+
+def _same_arm(name: str, other: str) -> bool:
+    return name.partition("@")[0] == other.partition("@")[0]
 
 
 def _show_errors(name: str, chosen: Sequence[Answers], *, as_json: bool) -> None:

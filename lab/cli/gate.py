@@ -144,6 +144,7 @@ def judge(
     from lab.gate.outputs import policy_of, write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
+    from lab.replay.command import arguments
     from lab.report.canary import write_page
     from lab.runs.directory import open_run
 
@@ -154,9 +155,10 @@ def judge(
     audit = read_audit(receipts) if receipts else None
     beside = read_audit(control) if control else None
     chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))
+    judged = open_run(run) if run else None
     verdict = gate.judge(
         chosen,
-        open_run(run) if run else None,
+        judged,
         against=open_run(against) if against else None,
         audit=audit,
     )
@@ -176,7 +178,8 @@ def judge(
     if as_json:
         emit_json(verdict.as_json())
     else:
-        emit_verdict(verdict)
+        asked = arguments(judged.manifest) if judged else None
+        emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts})
         emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
     status = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
     if status != verdict.status:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from lab.formatting import without_credentials
+from lab.formatting import CONTROL, visible, without_credentials
 from lab.progress import Passing
 from lab.report.tables import folded, text_table, width
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 # Number of findings of a kind to print.
 SHOWN = 20
-# Characters that control a terminal, and marks that change the direction of a line.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 # Workflow commands of GitHub Actions: at the start of a line, or in the older form anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 # Verdicts: at the start of a line, and alone in a cell of a table.
@@ -51,15 +49,12 @@ def escape_controls(text: str) -> str:
     Ids, notes, labels and messages of other programs are untrusted. Line breaks and tabs stay. A lone surrogate, which
     a terminal cannot show, becomes a question mark.
     """
-    text = text.encode("utf-8", "replace").decode()
-    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\u{ord(match[0][-1]):04x}", text)
+    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\u{ord(match[0][-1]):04x}", visible(text))
 
 
 def emit_json(value: Any) -> None:
     """Print one JSON object. It starts with a brace, so a CI log cannot take it for a command."""
-    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
-    _write(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    _write(visible(json.dumps(value, ensure_ascii=False)))
 
 
 def emit(text: str = "") -> None:
@@ -164,7 +159,7 @@ def report_to_ci(verdicts: Sequence[Verdict]) -> None:
         raise cannot_write(Path(step_summary), error) from error
     for verdict in verdicts:
         for command in workflow_commands(verdict):
-            sys.stderr.write(_CONTROL.sub("?", command) + "\n")
+            sys.stderr.write(CONTROL.sub("?", command) + "\n")
     sys.stderr.flush()
 
 

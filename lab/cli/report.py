@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from lab.cli import completion, options
-from lab.cli.output import Json, emit, emit_json
+from lab.cli.output import Json, emit, emit_folded, emit_json
+from lab.cli.verdict_tables import emit_action
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,13 +45,17 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write report.html, report.md and figures/ into a run."""
-    from lab.report.build import build_report
+    from lab.report.build import write_report
     from lab.runs.directory import open_run
 
-    files = build_report(
+    built = write_report(
         open_run(run, allow_failed=allow_failed), baseline, candidate, with_text=with_text, turns=turns
     )
     if as_json:
-        emit_json({"files": [str(file) for file in files]})
+        emit_json({"files": [str(file) for file in built.files]})
     else:
-        emit(f"Open {files[0]}")
+        found = built.opening
+        judged = f"{found.word} (policy {found.policy}): {found.why}" if found.policy else found.means
+        emit_folded(f"{judged[0].upper()}{judged[1:]}{'' if judged.endswith('.') else '.'}")
+        emit_action(found.action, {"DIR": run})
+        emit(f"Open {built.files[0]}")

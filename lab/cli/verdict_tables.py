@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import quote, split
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lab.cli.output import emit, emit_folded, emit_notes, emit_table
 from lab.formatting import counted, interval, signed
 
 if TYPE_CHECKING:
+    from lab.gate.action import Action
     from lab.gate.line import Line
     from lab.gate.verdict import Verdict
 
+# Characters of a command on one line.
+WIDTH = 72
 
-def emit_verdict(verdict: Verdict) -> None:
-    """Print the verdict, what to do, the reasons if it is not a pass, and all figures."""
-    from lab.gate.outputs import by_reason, gravest_first, headline, notes, rollback
+
+def emit_action(action: Action, named: Mapping[str, Path | None]) -> None:
+    """Print what to do and its command; ``named`` are the paths for the names in it, such as DIR."""
+    emit_folded(action.sentence)
+    if action.command:
+        _emit_command([quote(_placed(word, named)) for word in split(action.command)])
+
+
+def _placed(word: str, named: Mapping[str, Path | None]) -> str:
+    name, colon, rest = word.partition(":")
+    return f"{path}{colon}{rest}" if (path := named.get(name)) else word
+
+
+def _emit_command(words: Sequence[str]) -> None:
+    """Print a command that can be copied, with a backslash where a line continues."""
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) + 1 > WIDTH:
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    emit("  " + " \\\n      ".join(lines))
+
+
+def emit_verdict(
+    verdict: Verdict,
+    asked: Mapping[str, object] | None = None,
+    named: Mapping[str, Path | None] = MappingProxyType({}),
+) -> None:
+    """Print the verdict, what to do, the reasons if it is not a pass, and all figures.
+
+    ``asked`` are the arguments of the judged run; ``named`` see :func:`emit_action`.
+    """
+    from lab.gate.action import action_of
+    from lab.gate.outputs import by_reason, gravest_first, headline, notes
     from lab.gate.policy import DIFFERENCES
 
     emit_folded(headline(verdict))
     emit_notes(notes(verdict))
-    if action := rollback(verdict):
-        emit_folded(action)
+    emit_action(action_of(verdict, asked), named)
     if audit := verdict.audit:
         period = f", {audit['first_time']} to {audit['last_time']}" if audit["first_time"] else ""
         emit_folded(f"{counted(audit['receipts'], 'receipt')}, {audit['answered']} with an answer{period}")

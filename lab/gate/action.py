@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lab.formatting import counted
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import finding, rollback
+from lab.gate.policy import DIFFERENCES
 from lab.gate.verdict import Verdict
 from lab.replay.command import portable, replay_command
 
@@ -116,10 +117,22 @@ def action_of(
         if turn and verdict.candidate:
             seen = join(["lab", "explain", folder, turn, "--arm", verdict.candidate, "--with-text"])
             return Action(f"{keep} Then look at a turn that became worse.", seen)
-        return Action(f"{keep} Then look at the rules that fail.", _judge(verdict, folder))
+        return _turns_of(keep, verdict, failing, folder)
     if verdict.status == INCONCLUSIVE:
         return _after_inconclusive(verdict, asked, folder)
     return Action("Give the gate what it lacks.", _command_of(verdict, folder))
+
+
+def _turns_of(keep: str, verdict: Verdict, failing: Sequence[Line], folder: str) -> Action:
+    """Return how to see the turns at which a failing rule became worse, or what changed since another run."""
+    is_shown = any(line.kind in DIFFERENCES and line.slice is None for line in failing)
+    if not is_shown or not verdict.candidate or not verdict.baseline:
+        return Action(f"{keep} Then look at the rules that fail.", _judge(verdict, folder))
+    if verdict.against:
+        arms = ["--baseline", f"DIR2:{verdict.candidate}", "--candidate", verdict.candidate, "--all"]
+        return Action(f"{keep} Then look at what changed.", join(["lab", "compare", folder, *arms]))
+    arms = ["--baseline", verdict.baseline, "--candidate", verdict.candidate]
+    return Action(f"{keep} Then look at the turns that became worse.", join(["lab", "report", folder, *arms]))
 
 
 def _after_pass(verdict: Verdict, folder: str) -> Action:
@@ -178,4 +191,5 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
 def _judge(verdict: Verdict, folder: str) -> str:
     """Return the command that gives this verdict."""
     file = verdict.evidence.policy_file if verdict.evidence else None
-    return join(["lab", "gate", folder, "--policy", Path(file).name if file else verdict.policy])
+    judged = [folder] if verdict.run else ["--receipts", "AUDIT"]
+    return join(["lab", "gate", *judged, "--policy", Path(file).name if file else verdict.policy])

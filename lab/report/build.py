@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.files import dump_json, write_atomically
@@ -33,7 +33,7 @@ from lab.report.drawings import CAPTIONS, TIMELINE, drawings, gather
 from lab.report.flipped import SHOWN, flipped
 from lab.report.lead import alone, sentence
 from lab.report.material import busiest
-from lab.report.opening import opening_of
+from lab.report.opening import Opening, opening_of
 from lab.report.pair import choose_pair
 from lab.report.reproduce import configs, hashes, versions
 from lab.report.sections import (
@@ -54,7 +54,7 @@ from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
 from lab.runs.trial import trial_line, trial_of
 
-__all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render"]
+__all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render", "write_report"]
 
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
 # Longer lists are cut; the manifest has the rest.
@@ -66,6 +66,13 @@ MOST_RISEN = 3
 WITH_GOLD = "probes with gold"
 
 
+class Built(NamedTuple):
+    """The files of a report, HTML first, and its first screen."""
+
+    files: list[Path]
+    opening: Opening
+
+
 def build_report(
     run: RunDirectory,
     baseline: str | None = None,
@@ -74,7 +81,19 @@ def build_report(
     with_text: bool | None = None,
     turns: int = SHOWN,
 ) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.json`` and the figures; return their paths, HTML first.
+    """Write a report and return its files; see :func:`write_report`."""
+    return write_report(run, baseline, candidate, with_text=with_text, turns=turns).files
+
+
+def write_report(
+    run: RunDirectory,
+    baseline: str | None = None,
+    candidate: str | None = None,
+    *,
+    with_text: bool | None = None,
+    turns: int = SHOWN,
+) -> Built:
+    """Write ``report.html``, ``report.md``, ``report.json`` and the figures.
 
     Up to ``turns`` turns of each kind of change are shown: where a harm rose, and where a hit was lost or gained.
     ``with_text`` includes the texts of turns and memories; by default, those of sets that the project ships.
@@ -138,7 +157,7 @@ def build_report(
     }
     for path, content in outputs.items():
         write_atomically(path, content)
-    return [*outputs, *(file for files in drawn.values() for file in files)]
+    return Built([*outputs, *(file for files in drawn.values() for file in files)], model["opening"])
 
 
 def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, Any]:

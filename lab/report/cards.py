@@ -97,7 +97,7 @@ def groups_of(
         note = f"{candidate} is worse at {counted(total, 'turn')} and better at {harm.better}."
         name = f"{harm.measure} worse than {harm.baseline}: {counted(total, 'turn')}"
         found = [card for card in cards if card]
-        groups.append(Group(f"worse-{len(groups) + 1}", name, note, found, total, _list(harm.measure, pair)))
+        groups.append(Group(f"worse-{len(groups) + 1}", name, note, found, total, _all(comparison, total)))
     pair = comparison.baseline, candidate
     for side in sorted(flips.sides if flips else (), key=lambda side: side.name != "Lost"):
         cards = [reader.card(flip.turn, pair, flip.sides) for flip in side.turns]
@@ -112,9 +112,10 @@ def _side(arm: str, key: str) -> Side:
     return Side(arm, None, join(["lab", "explain", "DIR", key, "--arm", arm, "--with-text"]))
 
 
-def _list(measure: str, pair: tuple[str, str]) -> str:
-    arms = ["--baseline", pair[0], "--candidate", pair[1]]
-    return join(["lab", "compare", "DIR", *arms, "--primary", measure, "--json"])
+def _all(comparison: Comparison, total: int) -> str:
+    """Return the command that shows all turns of a group, because no table lists the turns of a harm."""
+    arms = ["--baseline", comparison.baseline, "--candidate", comparison.candidate]
+    return join(["lab", "report", "DIR", *arms, "--turns", str(total)])
 
 
 class _Reader:

@@ -1,4 +1,4 @@
-"""The first screen of a report: the verdict, why, what to do, how sure, and what it rests on."""
+"""The first screen of a report: the verdict, why, what to do, the evidence, and what it rests on."""
 
 from __future__ import annotations
 

@@ -114,17 +114,38 @@ def test_gate_prints_critical_rules_before_advisory_ones(lab: Lab, six: Path) ->
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[2].startswith("Judged@6: tier_quota_v1 0.")
-    assert [*lines[:2], *lines[3:5]] == [
+    assert [*lines[:2], *lines[3:7]] == [
         "PASS: mine, tier_quota_v1 against tier_first_v1 [trial: embedder hashing, which",
         "is for tests]",
+        "Try tier_quota_v1 on a live engine for a limited time, and judge its receipts.",
+        "  lab gate --receipts AUDIT --policy stage-b",
         "Every critical rule passes: Success@6, R@6.",
         "Advisory rules, which do not affect the verdict:",
     ]
-    assert lines[5].startswith("- (fail): Success@6: ")
-    assert lines[7].split()[-3:] == ["90", "%", "interval"]
+    assert lines[7].startswith("- (fail): Success@6: ")
+    assert lines[9].split()[-3:] == ["90", "%", "interval"]
     closer = f"level = 0.025\n{rules}"
     done = lab("gate", "run", "--policy", policy(place, closer), cwd=place)
     assert "95 % interval" in done.stdout
+
+
+def test_gate_and_report_say_what_to_do_with_the_folder_of_the_run(lab: Lab, six: Path) -> None:
+    pair = '[comparison]\nbaseline = "tier_quota_v1"\ncandidate = "tier_first_v1"\n'
+    gate = lab("gate", "run", "--policy", policy(six, pair + GUARD.replace("Success@6", "RepeatRate")), cwd=six)
+    assert gate.returncode == 1, gate.stderr
+    lines = gate.stdout.splitlines()
+    at = lines.index("Keep tier_quota_v1. Then look at the turns that became worse.")
+    assert lines[at + 1] == "  lab report run --baseline tier_quota_v1 --candidate tier_first_v1"
+    report = lab(*lines[at + 1].split()[1:], cwd=six)
+    assert report.stdout.splitlines() == [
+        "FAIL (policy mine): 68% of the injected items are repeats, against 53%",
+        "(RepeatRate).",
+        "Keep tier_quota_v1. Then look at a turn that became worse.",
+        "  lab explain run attic/s02/t01 --arm tier_first_v1 --with-text",
+        "Open run/report.html",
+    ]
+    explain = lab(*report.stdout.splitlines()[3].split()[1:], cwd=six)
+    assert explain.returncode == 0, explain.stderr
 
 
 def test_gate_without_subcommand_is_gate_judge(lab: Lab, place: Path, tmp_path: Path) -> None:

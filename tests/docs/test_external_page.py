@@ -41,7 +41,8 @@ def test_every_command_of_the_page_runs_in_its_order(page: str, tmp_path: Path) 
         # With two conversations a comparison is inconclusive.
         assert done.returncode in ((0, 3) if words[0] == "compare" else (0,)), (line, done.stderr)
         printed[line] = done.stdout
-    assert len(printed) == 8
+    assert len(printed) == 9
+    assert printed["lab cache answers --stderr mine"] == "mine: its host wrote nothing to stderr\n"
     assert "mine  words   1.0" in printed["lab cache answers"]
     assert (tmp_path / "again" / "receipts").is_dir()
     stored = [path for path in (tmp_path / "kept" / "writes").glob("*.parquet") if path.stat().st_size]

@@ -72,9 +72,21 @@ def test_action_after_a_failure_keeps_the_baseline_and_shows_a_turn() -> None:
         "Keep old. Then look at a turn that became worse.",
         "lab explain DIR den/s01/t01 --arm new --with-text",
     )
-    assert action_of(VERDICT).command == "lab gate DIR --policy rollout"
+    assert action_of(VERDICT).command == "lab report DIR --baseline old --candidate new"
+    since = replace(VERDICT, against="/home/me/before")
+    assert action_of(since).command == "lab compare DIR --baseline DIR2:new --candidate new --all"
+
+
+def test_action_after_a_broken_limit_shows_the_rules() -> None:
+    broken = replace(VERDICT, lines=(Line("limit", "Future", FAIL, True, "Future: 1; at most 0"),))
+    assert action_of(broken).command == "lab gate DIR --policy rollout"
     own = Inputs("0", None, {}, "/home/me/mine.toml")
-    assert action_of(replace(VERDICT, evidence=own)).command == "lab gate DIR --policy mine.toml"
+    assert action_of(replace(broken, evidence=own)).command == "lab gate DIR --policy mine.toml"
+    live = replace(broken, run=None, policy="stage-b")
+    assert action_of(live).command == "lab gate --receipts AUDIT --policy stage-b"
+
+
+def test_action_after_a_failure_rolls_back_or_does_not_roll_out() -> None:
     assert action_of(replace(VERDICT, rollback="set it back")).sentence == "Roll back: set it back."
     assert action_of(replace(VERDICT, against="/home/me/before")).sentence.startswith("Do not roll this change out.")
 

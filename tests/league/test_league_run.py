@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.api import replay, score
-from lab.errors import CannotMeasure, UnusableInput
+from lab.errors import CannotMeasure, NotARun, UnusableInput
 from lab.league import league as module
 from lab.league.league import League
 from lab.league.table import OVERALL
@@ -154,6 +154,24 @@ def test_set_without_judgements_is_refused(tmp_path: Path) -> None:
     recording.write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(UnusableInput, match=r"set 'a': .* has no probe with relevant memories"):
         run(tmp_path / "out", sets=[f"{recording}:lab"])
+
+
+def test_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(UnusableInput, match="out: has files and is not the folder of a league"):
+        run(tmp_path / "out", ("none",))
+    assert [child.name for child in (tmp_path / "out").iterdir()] == ["notes.txt"]
+
+
+def test_unusable_option_of_a_set_names_the_set(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match="set 'one': unknown recall turns 'al'"):
+        run(tmp_path / "out", ("none",), ["one=shipped:operators:limit=1:recall-turns=al"])
+
+
+def test_folder_of_a_league_is_no_run_and_names_one(league: League, folder: Path) -> None:
+    with pytest.raises(NotARun, match=r"it is a league, whose runs are runs/SET/ARM, such as .*out/runs/one/bm25"):
+        open_run(folder / "out")
 
 
 def test_request_of_the_runs_can_be_remade(league: League, folder: Path) -> None:

@@ -16,9 +16,10 @@ from lab.errors import CannotMeasure
 from lab.files import dump_json, sha256_bytes
 from lab.golden.model import Probe
 from lab.replay.loop import Answered
-from lab.systems.external.answers import KIND, held, remove
+from lab.systems.external.answers import KIND, held, last_errors, remove
 from lab.systems.external.arm import ExternalArm, make
 from lab.systems.spec import RECORDED, ArmSpec
+from tests.commands import run_here
 from tests.systems.external.hosting import TEXTS, answers_of, faulty, reasons
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -168,6 +169,19 @@ def test_end_of_stderr_is_recorded(cache: Path) -> None:
     answers_of(faulty("stderr"))
     (file,) = files(cache)
     assert file.read_text("utf-8").splitlines()[0].count("rye bread") > 1000
+
+
+def test_stderr_is_shown_by_key_and_by_name_with_or_without_a_budget(cache: Path) -> None:
+    answers_of(faulty("stderr"))
+    answers_of(faulty())
+    quiet, loud = sorted(held(), key=lambda one: last_errors([one]) is not None)
+    for word in (loud.key, "live", "live@256"):
+        shown = run_here("cache", "answers", "--stderr", word)
+        assert (shown.returncode, {*shown.stdout.splitlines()}) == (0, {"rye bread"}), shown.stderr
+    shown = run_here("cache", "answers", "--stderr", quiet.key)
+    assert shown.stdout == f"{quiet.key}: its host wrote nothing to stderr\n"
+    refused = run_here("cache", "answers", "--stderr", "lively")
+    assert (refused.returncode, refused.stderr) == (2, "error: --stderr lively: no such arm or key; known: live\n")
 
 
 def test_probe_after_the_end_is_recorded(no_process: Callable[[], None]) -> None:
