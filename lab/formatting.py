@@ -39,11 +39,19 @@ def free_of_credentials(value: Any) -> Any:
     return [free_of_credentials(element) for element in value] if isinstance(value, list | tuple) else value
 
 
+# Characters that control a terminal or a mail client, and marks that change the direction of a line.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 # A function that takes a line of progress.
 Announce = Callable[[str], None]
 _MARKDOWN = str.maketrans(
     {mark: f"\\{mark}" for mark in "\\`*_|[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
 )
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with characters that control a terminal as visible escapes; line breaks and tabs stay."""
+    text = text.encode("utf-8", "replace").decode()
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def silent(text: str) -> None:

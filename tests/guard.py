@@ -14,7 +14,7 @@ from lab.embedding.embedder import SentenceTransformerEmbedder
 
 HERE = Path(__file__).parent
 # Folders whose tests are of commands, pages and whole runs.
-SLOW = ("benchmarks", "cli", "docs", "mutants", "nightly", "peers", "report", "sweep")
+SLOW = ("benchmarks", "cli", "docs", "mutants", "nightly", "peers", "recipes", "report", "sweep")
 # The shipped and the public recordings are replayed, which is no unit.
 BY_FIXTURE = {
     **dict.fromkeys(("operators", "realmem", "locomo"), "slow"),

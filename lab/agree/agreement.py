@@ -13,6 +13,7 @@ from lab.agree.ranks import overlap, ranks, tau_b
 from lab.agree.recorded import Deletions, History, Recorded, deletions, history, over_time, stored_by_tools
 from lab.errors import NotComparable, UnusableInput
 from lab.formatting import Announce, silent
+from lab.progress import Progress
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
 from lab.replay.config_notes import missing_notes
@@ -249,9 +250,10 @@ def _compare(plan: Plan, source: str, recorded: History, deleted: Deletions, ann
         if each.kind == "injected"
     }
     automatics: dict[str, Answer] = {}
+    progress = Progress(len(recordings))
     for recording in recordings:
-        announce(f"{recording.conversation}: replaying it")
         automatics |= {each.turn: each.answer for each in automatic(plan, recording, sources, injected)}
+        announce(progress.next(f"{recording.conversation}: replayed"))
     gone = deleted.ids if plan.request.memories_from is None else {}
     searches = Searches(arm, sources, plan.request.store, memories, gone)
     searches.prepare([each.event.query.strip() for each in recorded.recalls if isinstance(each.event, ToolEvent)])

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import dump_json
 from lab.formatting import Announce, silent
+from lab.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.config_notes import embedder_notes
 from lab.replay.loop import Answered, replay
@@ -104,7 +105,7 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     """
     if request.config is None:
         raise UnusableInput("rollback: needs the configuration to switch; name it with --config FILE")
-    _require_accepted(Path(request.config))
+    require_accepted(Path(request.config))
     plan = make_plan(replace(request, arms=("engine",)), judged=False)
     arm = plan.arms[0]
     if not isinstance(arm, FlowArm):
@@ -117,13 +118,14 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     result = Rollback(
         recall_turns=plan.recall_turns, trial=trial_of_replay(resolved, asked), notes=embedder_notes(resolved)
     )
+    progress = Progress(len(plan.recordings))
     for recording in plan.recordings:
-        announce(f"{recording.conversation}: replaying it switched and not switched")
         _compare(plan, recording, arm, result, announce)
+        announce(progress.next(f"{recording.conversation}: replayed switched and not switched"))
     return result
 
 
-def _require_accepted(path: Path) -> None:
+def require_accepted(path: Path) -> None:
     """Raise :class:`UnusableInput` for a complete configuration that its host refuses: no engine starts with it."""
     value = read_value(path)
     host = host_of(value)

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli import options
+from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.nightly.baselines import Approved
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a baseline.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=completion.baselines, help="The name of a baseline.")
+]
 SHOWN = 12
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
@@ -49,8 +50,15 @@ def stat(embedder: Models = None, as_json: Json = False) -> None:
         emit_json({"folder": str(root), "bytes": total, "parts": [part._asdict() for part in parts]})
         return
     emit(f"{root}: {_size(total)}")
-    if parts:
-        emit_table(["kind", "key", "made by", "entries", "files", "size", "used"], list(map(_row, parts)), left=3)
+    # Parts of other versions are many, and nothing else is known of them.
+    nameless = [part for part in parts if part.present is False and part.made_by is None]
+    rows = [_row(part) for part in parts if part not in nameless]
+    kinds = dict.fromkeys(part.kind for part in nameless)
+    rows += [_together([part for part in nameless if part.kind == kind]) for kind in kinds]
+    if rows:
+        emit_table(["kind", "key", "made by", "entries", "files", "size", "used"], rows, left=3)
+    if any(part.present is False for part in parts):
+        emit_folded("lab cache gc --other-models removes what is not in use.")
 
 
 def collect(
@@ -266,6 +274,21 @@ def _row(part: Held) -> list[object]:
     words = [part.made_by or "unknown", part.version, "not in use"] if part.present is False else [part.made_by]
     made_by = ", ".join(word for word in words if word) or None
     return [part.kind, part.key[:8], made_by, part.entries, part.files, _size(part.bytes), part.used]
+
+
+def _together(parts: Sequence[Held]) -> list[object]:
+    """Return one row for parts of one kind whose maker is not known."""
+    total = sum(part.bytes for part in parts)
+    entries, files = sum(part.entries or 0 for part in parts), sum(part.files for part in parts)
+    return [
+        parts[0].kind,
+        f"{len(parts)} keys" if len(parts) > 1 else parts[0].key[:8],
+        "others, not in use",
+        entries,
+        files,
+        _size(total),
+        max(part.used for part in parts),
+    ]
 
 
 def _size(count: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli import options
+from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_json
 from lab.errors import UnusableInput
 
@@ -28,10 +28,16 @@ def add_to(app: typer.Typer) -> None:
 def compare(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     baseline: Annotated[
-        str | None, typer.Option(help="An arm of DIR, or DIR2:ARM. [default: the first arm of DIR]")
+        str | None,
+        typer.Option(
+            autocompletion=completion.arms, help="An arm of DIR, or DIR2:ARM. [default: the first arm of DIR]"
+        ),
     ] = None,
     candidate: Annotated[
-        str | None, typer.Option(help="An arm of DIR, or DIR2:ARM. [default: the second arm of DIR]")
+        str | None,
+        typer.Option(
+            autocompletion=completion.arms, help="An arm of DIR, or DIR2:ARM. [default: the second arm of DIR]"
+        ),
     ] = None,
     primary: Annotated[
         list[str] | None,
@@ -144,7 +150,9 @@ def explain(
     turn: Annotated[
         str, typer.Argument(metavar="TURN", help="A turn (<conversation>/<session>/<turn>) or a probe of the run.")
     ],
-    arm: Annotated[str | None, typer.Option(help="An arm of the run. [default: the first]")] = None,
+    arm: Annotated[
+        str | None, typer.Option(autocompletion=completion.arms, help="An arm of the run. [default: the first]")
+    ] = None,
     with_text: Annotated[bool, typer.Option("--with-text", help="Show the texts of the turn and of memories.")] = False,
     full: Annotated[
         bool,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ def add_to(app: typer.Typer) -> None:
 
 def conformance(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of vector files, or one of them.")],
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Also write the results as JUnit XML.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check the engine against recorded plugin behaviour.
@@ -32,6 +35,11 @@ def conformance(
     from lab.conformance.run import conformance as check
 
     result = check(path)
+    if junit is not None:
+        from lab.conformance.junit import junit as junit_of
+        from lab.files import write_atomically
+
+        write_atomically(junit, junit_of(result))
     if as_json:
         emit_json(result.as_json())
     else:
@@ -41,7 +49,7 @@ def conformance(
             for reason, count in file.reasons.items():
                 emit(f"{file.name}: {count} skipped: {reason}")
         if result.lancedb is not None:
-            emit(_lancedb_line(result.lancedb))
+            emit_folded(_lancedb_line(result.lancedb))
         for file in result.files:
             if file.first_failure:
                 _show(file.name, file.first_failure)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from lab.cli import self_test
+from lab.cli import completion, self_test
 from lab.cli.output import Json, announce, emit, emit_json, emit_table, report_to_ci
 from lab.cli.verdict_tables import emit_verdict
 from lab.errors import UnusableInput
@@ -23,7 +23,9 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse ``lab gate DIR`` as ``lab gate judge DIR``."""
-        return super().parse_args(ctx, args if args and args[0] in self.commands else [JUDGE, *args])
+        # A shell that completes the first word may want a subcommand.
+        is_named = args[0] in self.commands if args else ctx.resilient_parsing
+        return super().parse_args(ctx, args if is_named else [JUDGE, *args])
 
 
 class Judge(TyperCommand):
@@ -47,7 +49,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def policies(
-    show: Annotated[str | None, typer.Option(help="Print this policy as TOML, to copy and edit.")] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(autocompletion=completion.policies, help="Print this policy as TOML, to copy and edit."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the shipped policies."""
@@ -98,8 +103,9 @@ def judge(
     policy: Annotated[
         str | None,
         typer.Option(
+            autocompletion=completion.policies,
             help="A shipped policy (see lab gate policies), or a TOML file. "
-            "[default: stage-b with --receipts, else rollout]"
+            "[default: stage-b with --receipts, else rollout]",
         ),
     ] = None,
     receipts: Annotated[

@@ -170,13 +170,17 @@ def make_app(page: JudgePage, port: int, secret: str) -> ASGIApp:
     def failed(_: Request, error: Exception) -> Response:
         return PlainTextResponse(f"{error}\n", 500)
 
+    def not_saved(_: Request, error: Exception) -> Response:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        return PlainTextResponse(f"The decision is not saved: {reason}. The next one saves both.\n", 500)
+
     app = Starlette(
         routes=[
             Route("/", show),
             Route("/press", press, methods=["POST"]),
             *static_routes("view.css", "judge.js"),
         ],
-        exception_handlers={LabError: failed},
+        exception_handlers={LabError: failed, OSError: not_saved},
     )
     return Guard(app, port, ("GET", "HEAD", "POST"))
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
+
 from lab.cli.judge_help import CAPTURE_HELP, HELP, KEPT, NAMES
 from lab.cli.judge_lines import (
     Line,
@@ -27,6 +29,7 @@ from lab.formatting import counted
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import GLOBAL, Memory, Recording, Turn
+from lab.runs.keys import shortened
 
 # Prefix of pasted text.
 PASTED = "text:"
@@ -301,7 +304,9 @@ class Desk:
         )
         left = f"{self.position + 1}/{len(self._turns)}, {progress['done']} done"
         left += f", {progress['skipped']} skipped" if progress["skipped"] else ""
-        return bar(f"{left}  {turn.key}  {turn.scope}{state}", columns)
+        room = columns - cell_len(f"{left}    {turn.scope}{state} ")
+        key = shortened(self._turns, room)[turn.key]
+        return bar(f"{left}  {key}  {turn.scope}{state}", columns)
 
     def _menu(self, columns: int) -> list[Line]:
         lines = [f"  {letter}  {name:<23} {TYPES[name]}" for letter, name in zip(LETTERS, self.types, strict=False)]

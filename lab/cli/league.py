@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli import options
+from lab.cli import completion, options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.errors import CannotMeasure
 
@@ -34,6 +34,7 @@ def league(
         list[str] | None,
         typer.Option(
             "--arm",
+            autocompletion=completion.systems,
             help="A system; NAME=FILE for one with its own configuration; NAME=exec:COMMAND, NAME=http:URL or "
             "NAME=plugin:FOLDER for a live one. Repeat for more. [default: the systems of the lab]",
         ),

@@ -27,9 +27,11 @@ from lab.cli import (
     gate,
     golden,
     governance,
+    home,
     latency,
     league,
     memory,
+    message,
     migrate,
     missed,
     nightly,
@@ -46,7 +48,8 @@ from lab.cli import (
     trec,
     view,
 )
-from lab.cli.output import OutputClosed, complain
+from lab.cli.examples import add_examples
+from lab.cli.output import OutputClosed, complain, end_progress
 from lab.errors import LabError, UnusableInput, describe_unexpected
 from lab.files import DISK_FULL
 from lab.processes import set_up
@@ -58,7 +61,6 @@ UNUSABLE_PATH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 app = typer.Typer(
     name="lab",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Replay recorded conversations through memory systems of AI agents and measure what they recall.",
@@ -79,6 +81,7 @@ for command in (
     ablate,
     saturation,
     governance,
+    home,
     scale,
     league,
     silence,
@@ -88,6 +91,7 @@ for command in (
     recordings,
     golden,
     memory,
+    message,
     config,
     conformance,
     receipts,
@@ -100,6 +104,7 @@ for command in (
     checks,
 ):
     command.add_to(app)
+add_examples(app)
 
 
 def _print_version(version: bool) -> None:
@@ -138,6 +143,7 @@ def main() -> None:
     set_up()
     try:
         code = app(standalone_mode=False)
+        end_progress()
         sys.stdout.flush()
     except LabError as error:
         complain(str(error))
@@ -153,6 +159,7 @@ def main() -> None:
             complain(f"{describe_unexpected(error)}; {_save_traceback(error)}")
         sys.exit(LabError.exit_code)
     except typer.TyperException as error:
+        end_progress()
         # A usage error prints itself with the usage of its command; any other has only a message.
         show = getattr(error, "show", None)
         show() if show else complain(error.format_message())

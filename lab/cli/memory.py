@@ -243,7 +243,7 @@ def _show_stats(counts: dict[str, Any], table: dict[str, Any]) -> None:
         rows.append(("missing plugin columns", ", ".join(absent)))
     rows.append(("running gateway", table["gateway"] or "none detected"))
     rows.append(("writer", table["writer"] or "none"))
-    emit_table(("", "value"), rows)
+    emit_table(("", "value"), rows, left=2)
     if absent:
         emit_folded(
             "The table lacks columns of the plugin, so it is only read, and backfill cannot add them: export it, and "

@@ -60,4 +60,4 @@ def missed(
     emit()
     for cause in known:
         emit_folded(f"{cause}: {CAUSES[cause]}.")
-    emit(f"Every missed memory: {run / FILE}; chart: {files[1]}")
+    emit_folded(f"Every missed memory: {run / FILE}; chart: {files[1]}")

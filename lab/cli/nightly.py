@@ -93,7 +93,7 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
             emit_folded(f"{result.name}: {advisory} advisory rules did not pass (see the page)")
     if nightly_run.approve_all:
         emit(f"all sets at once: {nightly_run.approve_all}")
-    emit(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
+    emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
 
 
 def trend(

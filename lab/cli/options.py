@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli import completion
 from lab.errors import UnusableInput
 from lab.set_registry import golden_at, is_shipped, recordings_at
 
@@ -44,13 +45,17 @@ Recordings = Annotated[
     typer.Argument(
         metavar="PATH",
         parser=recordings_at,
+        autocompletion=completion.sets,
         help="A recording, a folder of recordings, or a shipped set: shipped:operators.",
     ),
 ]
 GoldenSet = Annotated[
     Path,
     typer.Argument(
-        metavar="PATH", parser=golden_at, help="A golden set: a file, a folder of files, or shipped:operators."
+        metavar="PATH",
+        parser=golden_at,
+        autocompletion=completion.sets,
+        help="A golden set: a file, a folder of files, or shipped:operators.",
     ),
 ]
 AllowFailed = Annotated[
@@ -64,6 +69,7 @@ Format = Annotated[
     str,
     typer.Option(
         "--format",
+        autocompletion=completion.formats,
         # A default in the signature could not stand before arguments without one.
         default_factory=str,
         show_default=False,
@@ -77,6 +83,7 @@ Golden = Annotated[
     typer.Option(
         parser=golden_at,
         metavar="PATH",
+        autocompletion=completion.sets,
         help="Golden set in the lab's format. [default: golden/NAME beside datasets/NAME]",
     ),
 ]

@@ -8,22 +8,34 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
+from rich.cells import cell_len, set_cell_size
 
-from lab.formatting import without_credentials
-from lab.report.tables import folded, text_table
+from lab.formatting import CONTROL, visible, without_credentials
+from lab.progress import Passing
+from lab.report.tables import folded, text_table, width
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
 
 # Number of findings of a kind to print.
 SHOWN = 20
-# Characters that control a terminal, and marks that change the direction of a line.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 # Workflow commands of GitHub Actions: at the start of a line, or in the older form anywhere.
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
+# Verdicts: at the start of a line, and alone in a cell of a table.
+_COLOURS = {"pass": "32", "ok": "32", "go": "32", "fail": "31", "no-go": "31", "error": "35", "inconclusive": "33"}
+_COLOURS |= {"no-go yet": "33", "warning": "33"}
+_VERDICT = re.compile(
+    r"^(?:GO|NO-GO YET|NO-GO|PASS|FAIL|INCONCLUSIVE|ERROR|error|warning)(?=[: ])"
+    r"|(?<=^- )(?:pass|fail|inconclusive|error)(?=:)"
+    r"|(?<=  )(?:pass|fail|inconclusive|error|ok)(?=  |$)",
+    re.MULTILINE,
+)
+_CLEARED = "\r\x1b[2K"
+# The passing line of progress that is on the terminal.
+_passing: list[str] = []
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -37,23 +49,21 @@ def escape_controls(text: str) -> str:
     Ids, notes, labels and messages of other programs are untrusted. Line breaks and tabs stay. A lone surrogate, which
     a terminal cannot show, becomes a question mark.
     """
-    text = text.encode("utf-8", "replace").decode()
-    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\u{ord(match[0][-1]):04x}", text)
+    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\u{ord(match[0][-1]):04x}", visible(text))
 
 
 def emit_json(value: Any) -> None:
     """Print one JSON object. It starts with a brace, so a CI log cannot take it for a command."""
-    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
-    _write(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    _write(visible(json.dumps(value, ensure_ascii=False)))
 
 
 def emit(text: str = "") -> None:
     """Print a line, escaped by :func:`escape_controls`."""
-    _write(escape_controls(text))
+    _write(painted(escape_controls(text), sys.stdout))
 
 
 def _write(text: str) -> None:
+    end_progress()
     try:
         sys.stdout.write(text + "\n")
     except BrokenPipeError:
@@ -88,9 +98,42 @@ def emit_list(kind: str, lines: Sequence[str]) -> None:
 
 
 def announce(text: str) -> None:
-    """Print a line of progress to stderr."""
-    sys.stderr.write(escape_controls(without_credentials(text)) + "\n")
+    """Print a line of progress to stderr; on a terminal, folded, and a passing line where the last one stood."""
+    line = escape_controls(without_credentials(text))
+    if not is_terminal(sys.stderr):
+        sys.stderr.write(line + "\n")
+    elif isinstance(text, Passing):
+        end_progress()
+        shown = set_cell_size(line, width() - 1).rstrip() if cell_len(line) >= width() else line
+        sys.stderr.write(shown)
+        _passing.append(shown)
+    else:
+        end_progress()
+        sys.stderr.write("\n".join(painted(folded(part), sys.stderr) for part in line.split("\n")) + "\n")
     sys.stderr.flush()
+
+
+def end_progress() -> None:
+    """Remove the passing line of progress, if there is one, so that other output begins at the left."""
+    if _passing:
+        _passing.clear()
+        sys.stderr.write(_CLEARED)
+        sys.stderr.flush()
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str, stream: TextIO) -> str:
+    """Return a text with its verdicts in colour, if the stream is a terminal and ``NO_COLOR`` is not set.
+
+    Colours only repeat what the words say. See https://no-color.org.
+    """
+    if os.environ.get("NO_COLOR") or not is_terminal(stream):
+        return text
+    return _VERDICT.sub(lambda match: f"\x1b[{_COLOURS[match[0].lower()]}m{match[0]}\x1b[0m", text)
 
 
 def announce_folded(text: str) -> None:
@@ -116,13 +159,20 @@ def report_to_ci(verdicts: Sequence[Verdict]) -> None:
         raise cannot_write(Path(step_summary), error) from error
     for verdict in verdicts:
         for command in workflow_commands(verdict):
-            sys.stderr.write(_CONTROL.sub("?", command) + "\n")
+            sys.stderr.write(CONTROL.sub("?", command) + "\n")
     sys.stderr.flush()
 
 
 def complain(text: str) -> None:
-    """Print an error message to stderr, on one line."""
-    sys.stderr.write(escape_controls(without_credentials(f"error: {' '.join(text.split())}")) + "\n")
+    """Print an error message to stderr: on one line, or folded on a terminal, with a command to copy on its own."""
+    end_progress()
+    line = escape_controls(without_credentials(f"error: {' '.join(text.split())}"))
+    if is_terminal(sys.stderr):
+        said, colon, command = line.partition(": lab ")
+        line = painted(folded(said + colon.rstrip(" ")), sys.stderr)
+        if command:
+            line += f"\n  lab {command}"
+    sys.stderr.write(line + "\n")
 
 
 def emit_table(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli import options
+from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.errors import CheckFailed
 from lab.formatting import counted
@@ -30,7 +30,10 @@ def add_to(app: typer.Typer) -> None:
 
 
 def list_sets(
-    format: Annotated[str | None, typer.Argument(metavar="[FORMAT]", help="Show this format in detail.")] = None,  # noqa: A002 - the name of the argument
+    format: Annotated[  # noqa: A002 - the name of the argument
+        str | None,
+        typer.Argument(metavar="[FORMAT]", autocompletion=completion.formats, help="Show this format in detail."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the formats that can be read.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from lab.cli import options
+from lab.cli import completion, options
 
 
 class Option(NamedTuple):
@@ -127,7 +127,7 @@ def _arm_option(default: str) -> Any:
         "An arm; NAME=FILE for one with its own configuration; NAME=exec:COMMAND or NAME=http:URL for an external "
         f"system; NAME=plugin:FOLDER for an OpenClaw plugin. Repeat for more.{shown}"
     )
-    return Annotated[list[str] | None, typer.Option("--arm", help=about)]
+    return Annotated[list[str] | None, typer.Option("--arm", autocompletion=completion.systems, help=about)]
 
 
 def _plain(value: Any, *, many: bool) -> Any:

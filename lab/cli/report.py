@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli import options
+from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_folded, emit_json
 from lab.cli.verdict_tables import emit_action
 
@@ -21,10 +21,17 @@ def report(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     baseline: Annotated[
         str | None,
-        typer.Option(help="The arm to compare with. [default: tier_first_v1 if the run has it, else the first]"),
+        typer.Option(
+            autocompletion=completion.arms,
+            help="The arm to compare with. [default: tier_first_v1 if the run has it, else the first]",
+        ),
     ] = None,
     candidate: Annotated[
-        str | None, typer.Option(help="The arm to compare. [default: tier_quota_v1 if the run has it, else the second]")
+        str | None,
+        typer.Option(
+            autocompletion=completion.arms,
+            help="The arm to compare. [default: tier_quota_v1 if the run has it, else the second]",
+        ),
     ] = None,
     turns: Annotated[int, typer.Option(min=0, help="Number of turns to show of each kind of change.")] = 12,
     with_text: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -24,15 +23,16 @@ def add_to(app: typer.Typer) -> None:
 def measures(as_json: Json = False) -> None:
     """List every measure with its definition, range and source."""
     from lab.measures.catalogue import CATALOGUE
+    from lab.report.tables import folded
 
     if as_json:
         emit_json({"measures": [measure.as_json() for measure in CATALOGUE]})
         return
-    emit(f"{'measure':21}{'better':9}{'per':14}{'range':8}source")
-    emit("─" * 80)
+    rows: list[list[str]] = []
     for measure in CATALOGUE:
-        emit(f"{measure.title:21}{measure.better:9}{measure.unit:14}{measure.range:8}{measure.source}")
-        emit(fill(measure.definition, 80, initial_indent="    ", subsequent_indent="    "))
+        rows.append([measure.title, measure.better, measure.unit, str(measure.range), measure.source])
+        rows.append([folded(measure.definition, "    ")])
+    emit_table(["measure", "better", "per", "range", "source"], rows, left=5)
 
 
 def export(

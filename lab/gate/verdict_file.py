@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lab.errors import LabError, UnusableInput
 from lab.files import read_json
@@ -17,7 +18,11 @@ VERDICT = "verdict.json"
 
 def read_verdict(path: Path) -> Verdict:
     """Read a verdict; raise :class:`UnusableInput` if the file is not a verdict of this version."""
-    data = read_json(path)
+    return verdict_of(read_json(path), str(path))
+
+
+def verdict_of(data: Any, path: str) -> Verdict:
+    """Return a verdict from the JSON values that it was written as; ``path`` names them in messages."""
     try:
         if data["schema"] != SCHEMA:
             raise UnusableInput(f"{path}: not a verdict of this version; run `lab gate` again")

@@ -21,6 +21,7 @@ from lab.latency.bench import Sample
 from lab.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
 from lab.latency.work import Job, Measured, measure, measure_cold
 from lab.processes import worker_pool
+from lab.progress import Progress
 from lab.replay.sources import open_sources, prepare
 from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
@@ -133,12 +134,14 @@ def _measured(job: Job) -> Measured:
     # A system's own table cannot be reopened in another process.
     arms = [number for number, arm in enumerate(job.measurement.plan.arms) if arm.name not in about["alone"]]
     residents: list[dict[str, Any]] = []
+    progress = Progress(asked.cold)
     for turn in range(asked.cold):
-        job.announce(f"{job.cell.value} memories: fresh processes, {turn + 1} of {asked.cold} for each arm")
+        job.announce(progress.begin(f"{job.cell.value} memories: fresh processes of each arm"))
         for arm in arms if turn % 2 == 0 else reversed(arms):
             cold, noted = _apart(measure_cold, job, arm, turn)
             samples += cold
             residents.append({"arm": job.measurement.plan.arms[arm].name, **noted["resident"]})
+        progress.next("")
     return Measured(samples, about | {"cold": residents})
 
 

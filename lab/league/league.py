@@ -15,6 +15,7 @@ from lab.league.contest import Contest, contest
 from lab.league.sets import LeagueSet
 from lab.league.table import DECISIVE, OVERALL, Measured, Row, measured, overall
 from lab.league.times import PromptTimes, Times, prompt_times, times_of
+from lab.progress import Progress
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import KIND as ADMISSION_KIND
 from lab.replay.admission import Admission, about, admit, claims_of, ground_of
@@ -121,14 +122,16 @@ def run_league(
         figures: dict[tuple[str, str], list[Measured]] = {}
         times: list[Times] = []
         runs: list[RunDirectory] = []
+        progress = Progress(len(sets) * sum(standings[entry.entrant.name].status != "failed" for entry in seeded))
         for league_set in sets:
             prompts = prompt_times(plans[league_set.name], _ensured(out / TIMES) / f"{league_set.folder}.json")
             for entry in seeded:
                 name = entry.entrant.name
                 if standings[name].status == "failed":
                     continue
-                announce(f"{league_set.name}: {name}")
+                announce(progress.begin(f"{league_set.name}: {name}"))
                 run, reason = _replayed(league_set, entry.entrant, budgets, shared, out, jobs, announce)
+                progress.next(name)
                 if run is None:
                     standings[name] = standings[name]._replace(status="failed", reason=f"{league_set.name}: {reason}")
                     announce(f"{league_set.name}: {name} failed: {reason}")

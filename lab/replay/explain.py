@@ -17,6 +17,7 @@ from lab.replay.plan import Plan, plan_of
 from lab.replay.recall_points import RecallPoint
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.directory import RunDirectory
+from lab.runs.keys import is_short_for
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Explains, Recall
 
 UNBORN, FORGOTTEN = "unborn", "forgotten"
@@ -56,6 +57,7 @@ def explain(
 ) -> Explanation:
     """Explain the recall of the arm ``arm_name`` at the turn or probe ``key``.
 
+    ``key`` may be shortened (:func:`lab.runs.keys.is_short_for`), if it then stands for one recall point of the run.
     ``plan`` is the plan of the run; by default it is made again. ``opened`` are its sources, for those who explain many
     recalls. Raises :class:`UnusableInput` if there is no such arm or recall point, or the recording has changed, and
     :class:`CannotMeasure` if the recall fails.
@@ -76,9 +78,9 @@ def explain(
         play = replace(play, recall_points=[point])
     calls: list[RecallCall] = []
     with closing(replay(play, [arm], on_recall=calls.append)) as answers:
-        answered = next(answer for answer in answers if answer.point.key == key)
+        answered = next(answer for answer in answers if answer.point.key == point.key)
         if answered.failure:
-            raise CannotMeasure(f"{key}: arm {arm_name} fails: {answered.failure}")
+            raise CannotMeasure(f"{point.key}: arm {arm_name} fails: {answered.failure}")
         return explanation_of(play.memories, answered, calls[-1], info, detail or Detail())
 
 
@@ -88,14 +90,19 @@ def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:
         known = {point.key: point for point in plan.recall_points_of(recording)}
         if key in known:
             return recording, known[key]
+    meant: list[tuple[Recording, RecallPoint]] = []
     similar: list[str] = []
     others: list[str] = []
     for recording in plan.recordings:
         known = {point.key: point for point in plan.recall_points_of(recording)}
         if key in known:
             return recording, known[key]
+        meant += [(recording, point) for other, point in known.items() if key and is_short_for(key, other)]
         similar += [other for other in known if key and other.startswith(key)]
         others += list(known)[:1]
+    if len(meant) == 1:
+        return meant[0]
+    similar = [point.key for _, point in meant] or similar
     raise UnusableInput(
         f"no recall happened at {key!r}; recall points are, for instance, {', '.join((similar or others)[:3])}"
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.processes import worker_pool
+from lab.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.explain import explanation_of
 from lab.replay.loop import RecallCall, replay
@@ -120,8 +121,9 @@ def missed(
             present[arm][0] += len(relevant)
             present[arm][1] += len(found.injected.intersection(relevant))
             present[arm][2] += len(found.pinned.intersection(relevant) - found.injected)
-    for number, part in enumerate(_each(todo, jobs), 1):
-        announce(f"{number} of {len(todo)} conversations")
+    progress = Progress(len(todo))
+    for part in _each(todo, jobs):
+        announce(progress.next("conversations"))
         rows += part
     return rows, {arm: _counts(arm, numbers, rows) for arm, numbers in present.items()}
 

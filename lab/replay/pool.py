@@ -17,6 +17,7 @@ from lab.files import digest
 from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
+from lab.progress import Progress
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import Library, read_library
 from lab.replay.haystack import fill
@@ -94,6 +95,7 @@ def make_pool(request: ReplayRequest, depth: int, chosen: Chosen, announce: Anno
     sources = open_sources(plan)
     prepare(plan, recordings, sources, announce)
     turns: list[PooledTurn] = []
+    progress = Progress(len(recordings))
     for recording in recordings:
         ranks: dict[str, dict[str, dict[str, int]]] = {key: {} for key in keys[recording.conversation]}
         for answer in replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms):
@@ -103,7 +105,7 @@ def make_pool(request: ReplayRequest, depth: int, chosen: Chosen, announce: Anno
                 for rank, item in enumerate(answer.recall.items[:depth], 1):
                     ranks[answer.point.key].setdefault(item.id, {})[answer.arm] = rank
         turns += [PooledTurn(key, _shuffled(key, items, request.seed)) for key, items in ranks.items()]
-        announce(f"{recording.conversation}: {counted(len(ranks), 'turn')} pooled")
+        announce(progress.next(f"{recording.conversation}: {counted(len(ranks), 'turn')} pooled"))
     return _pool(plan, depth, turns)
 
 

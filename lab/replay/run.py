@@ -9,6 +9,7 @@ from pathlib import Path
 from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_atomically
 from lab.formatting import free_of_credentials
+from lab.progress import Progress
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
@@ -97,11 +98,12 @@ def _replay_into(
     with workers_for(len(waiting), jobs, dask) as workers:
         uncached = [recording for recording in waiting if not (use_cache and is_cached(plan, recording))]
         embedded = prepare(plan, uncached, sources, announce)
+        progress = Progress(len(assigned), len(skipped))
         for conversation, result in replay_each(plan, waiting, sources, workers, use_cache=use_cache):
             problem = _keep(run, conversation, result)
             if problem is None:
                 done.append(conversation)
-                announce(f"{conversation}: done ({len(skipped) + len(done)} of {len(assigned)})")
+                announce(progress.next(f"{conversation}: done"))
             else:
                 problems[conversation] = problem
                 announce(f"{conversation}: failed: {problem}")

@@ -7,12 +7,15 @@ from textwrap import wrap
 from typing import Any
 
 from lab.replay.explain import Explanation
+from lab.runs.keys import shortened
 from lab.runs.records import to_json
 from lab.systems.contract import Item, Standing
 from lab.utf16 import js_length
 
 NOWHERE = Standing()
 WIDTH = 80
+# Columns before the key of a memory.
+HEAD = 50
 # Relevant memories with a reason that fit on one screen.
 MAX_REASONS = 4
 
@@ -35,8 +38,11 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
     lines += [*details.head, "", f"injected {recall.injected}, {js_length(recall.context)} characters"]
     if recall.injected:
         lines.append("   # decision      tier     score text  vec gold memory")
+    listed = [item.id for item in recall.items[: recall.injected]]
+    # The columns before a key take those of _ranked and of a grade.
+    named = shortened([*listed, *details.runners_up], WIDTH if full else WIDTH - HEAD)
     for rank, item in enumerate(recall.items[: recall.injected], 1):
-        lines.append(f"{_ranked(rank, item)} {_grade(grades, item.id)} {item.id}")
+        lines.append(f"{_ranked(rank, item)} {_grade(grades, item.id)} {named[item.id]}")
         lines += [details.below[item.id]] if item.id in details.below else []
         lines += _text(explanation, item.id, with_text)
     lines += details.suppressed
@@ -50,14 +56,16 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
                 place = details.standings.get(key, NOWHERE)
                 head = f"     candidate {place.rank or 0:<4}{place.tier or '':<7} {place.score or 0.0:6.4f}"
                 head = f"{head} {_rank(place.fts)} {_rank(place.vec)}"
-            lines.append(f"{head} {_grade(grades, key)} {key}")
+            lines.append(f"{head} {_grade(grades, key)} {named[key]}")
             lines += _text(explanation, key, with_text)
     if grades:
         injected = {item.id for item in recall.items[: recall.injected]}
         lines += ["", f"relevant {len(grades)}, injected {sum(key in injected for key in grades)}"]
         reasons = list(details.reasons.items())
+        missed = shortened(details.reasons, WIDTH - 2)
         for key, reason in reasons if full else reasons[:MAX_REASONS]:
-            lines += [f"  {key}", *wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")]
+            lines.append(f"  {key if full else missed[key]}")
+            lines += wrap(reason, WIDTH, initial_indent="    ", subsequent_indent="    ")
             lines += _text(explanation, key, with_text)
         if len(reasons) > MAX_REASONS and not full:
             lines.append(f"  and {len(reasons) - MAX_REASONS} more: --full")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from html import escape
-from textwrap import fill
+from textwrap import fill, wrap
+
+from rich.cells import cell_len
 
 from lab.formatting import markdown, number
 
@@ -27,47 +32,73 @@ _LATEX = str.maketrans(
 )
 
 
+# Columns of a table are apart by this many blanks.
+GAP = 2
+WIDTH = 80
+# Lines are broken after a slash, and beside a Chinese character.
+_CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"
+_PIECES = re.compile(rf"[{_CJK}]|[^/ \t\n{_CJK}]*/|[^/ \t\n{_CJK}]+")
+# Where there is little room, after a hyphen within words as well.
+_HYPHENED = re.compile(rf"[{_CJK}]|[^/ \t\n{_CJK}]*?(?:/|(?<=[a-z])-(?=[a-z0-9]))|[^/ \t\n{_CJK}]+?(?=[ \t\n{_CJK}]|$)")
+# A number and its unit stay on one line.
+_JOINED = "\u00a0"
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|ms|min|h|MB|GB)(?!\w))")
+
+
+def width() -> int:
+    """Return the columns of the terminal, or 80 where the output is none; ``COLUMNS`` overrides both."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH
+    except (OSError, ValueError, AttributeError):
+        return WIDTH
+
+
 def folded(text: str, indent: str = "") -> str:
-    """Return a text wrapped at 80 columns, every line with the indent."""
-    return fill(
-        text, 80, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    """Return a text wrapped at 80 columns, or at those of a narrower terminal, every line with the indent.
+
+    Nothing is broken inside a word, or between a number and its unit.
+    """
+    filled = fill(
+        _UNIT.sub(_JOINED, text),
+        min(WIDTH, width()),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+    return _parted(filled)
+
+
+def _parted(text: str) -> str:
+    """Return a text with a plain blank between each number and its unit."""
+    return re.sub(rf"(?<=\d){_JOINED}(?=[%smhMG])", " ", text)
 
 
 def text_table(
     headers: Sequence[str], rows: Sequence[Sequence[object]], left: int = 1, *, whole_keys: bool = False
 ) -> str:
-    """Return a table for a terminal, at most as wide as the terminal.
+    """Return a table for a terminal, at most as wide as the terminal, with no word and no number broken.
 
     The first ``left`` columns are aligned left, the others right; None is a dash. A row of one cell is a heading of the
-    rows below it, across all columns. Empty headers take no line. With more
-    than three columns, or with ``whole_keys``, the first column is not wrapped unless it would take more than half of
-    the width; rich cuts what does not fit.
+    rows below it, across all columns. Empty headers take no line. Cells are wrapped between words, and paths after a
+    slash; with more than three columns, or with ``whole_keys``, the first column last. What still does not fit becomes
+    several tables, or a list of rows.
     """
-    from rich import box
-    from rich.cells import cell_len
-    from rich.console import Console, JustifyMethod
-    from rich.table import Table
-
-    # Without styles, so that the lab's output contains no escape sequences.
-    console = Console(highlight=False, markup=False, emoji=False, color_system=None)
-    longest = max((cell_len(show(row[0])) for row in rows if len(row) > 1), default=0)
-    no_wrap = (whole_keys or len(headers) > 3) and longest <= console.width // 2
-    has_no_header = not any(headers)
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, show_header=not has_no_header
-    )
-    for column, header in enumerate(headers):
-        side: JustifyMethod = "left" if column < left else "right"
-        table.add_column(header, justify=side, overflow="fold", no_wrap=column == 0 and no_wrap)
-    headings = [show(row[0]) for row in rows if len(row) == 1]
-    for row in rows:
-        table.add_row(*(show(cell) for cell in row) if len(row) > 1 else ())
-    with console.capture() as captured:
-        console.print(table)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    # rich has no cells across columns, so a heading takes the place of an empty row.
-    return "\n".join(line or headings.pop(0) for line in lines) if headings else "\n".join(lines)
+    cells = _cells(rows)
+    room = width()
+    for keeps_keys, pieces in ((True, _PIECES), (False, _PIECES), (False, _HYPHENED)):
+        widths = _fit(headers, cells, room, (whole_keys or len(headers) > 3) and keeps_keys, pieces)
+        if widths:
+            return _drawn(headers, cells, widths, left)
+    named = left if _columns(headers, cells, range(left)) <= room * 0.6 else 1
+    names = [row[:named] for row in cells if len(row) > 1]
+    groups = _groups(headers, cells, named, room)
+    if groups is None or any(name in names[:at] for at, name in enumerate(names)):
+        return _listed(headers, cells, room)
+    return "\n\n".join(_drawn(*_part(headers, cells, group), left) for group in groups)
 
 
 def text_tables(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -75,23 +106,153 @@ def text_tables(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
     Each of them begins with the first column.
     """
-    from rich.cells import cell_len
-    from rich.console import Console
+    cells = _cells(rows)
+    groups = _groups(headers, cells, 1, width())
+    if groups is None:
+        return text_table(headers, rows)
+    return "\n\n".join(_drawn(*_part(headers, cells, group), 1) for group in groups)
 
-    columns = [list(cells) for cells in zip(headers, *rows, strict=True)]
-    widths = [max(cell_len(show(cell)) for cell in cells) for cells in columns]
+
+def _cells(rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    """Return the texts of cells; a number is joined to its unit, so that both stay on one line."""
+    return [[_UNIT.sub(_JOINED, show(cell)) for cell in row] for row in rows]
+
+
+def _natural(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of every column without any wrapping."""
+    return [
+        max(cell_len(line) for row in (headers, *cells) if len(row) > 1 for line in row[column].split("\n"))
+        for column in range(len(headers))
+    ]
+
+
+def _shortest(headers: Sequence[str], cells: Sequence[Sequence[str]], pieces: re.Pattern[str]) -> list[int]:
+    """Return the least width of every column: its longest word, or part of a path outside the first column."""
+    full = [row for row in (headers, *cells) if len(row) > 1]
+    return [
+        max((cell_len(piece) for row in full for piece in _pieces(row[column], column, pieces)), default=0)
+        for column in range(len(headers))
+    ]
+
+
+def _pieces(text: str, column: int, pieces: re.Pattern[str]) -> list[str]:
+    """Return the parts of a cell that are not broken; a key is broken at blanks and, if it must be, after a slash."""
+    if column:
+        return pieces.findall(text)
+    return re.split("[ \t\n]+", text) if pieces is _PIECES else _PIECES.findall(text)
+
+
+def _columns(headers: Sequence[str], cells: Sequence[Sequence[str]], chosen: Iterable[int]) -> int:
+    widths = _natural(headers, cells)
+    return sum(widths[column] + GAP for column in chosen)
+
+
+def _fit(
+    headers: Sequence[str], cells: Sequence[Sequence[str]], room: int, whole_keys: bool, pieces: re.Pattern[str]
+) -> list[int] | None:
+    """Return widths that fit into the room, taking from the widest columns first; None if there are none."""
+    widths, least = _natural(headers, cells), _shortest(headers, cells, pieces)
+    if whole_keys and widths[0] <= room // 2:
+        least[0] = widths[0]
+    over = sum(widths) + GAP * (len(widths) - 1) - room
+    while over > 0:
+        wide = max(range(len(widths)), key=lambda column: (widths[column] > least[column], widths[column]))
+        if widths[wide] <= least[wide]:
+            return None
+        widths[wide] -= 1
+        over -= 1
+    return widths
+
+
+def _groups(
+    headers: Sequence[str], cells: Sequence[Sequence[str]], named: int, room: int
+) -> list[tuple[list[int], list[int]]] | None:
+    """Return columns and their widths for each of several tables; None if a column does not fit beside the names."""
+    widths = _natural(headers, cells)
+    first = list(range(named))
+    taken = sum(widths[column] + GAP for column in first)
     groups: list[list[int]] = []
-    room = 0
-    for column in range(1, len(widths)):
-        if widths[column] + 2 > room:
-            groups.append([0])
-            room = Console().width - widths[0]
+    left_over = 0
+    for column in range(named, len(widths)):
+        if widths[column] + taken > room:
+            return None
+        if not groups or widths[column] + GAP > left_over:
+            groups.append([*first])
+            left_over = room - taken + GAP
         groups[-1].append(column)
-        room -= widths[column] + 2
-    return "\n\n".join(
-        text_table([headers[column] for column in group], [[row[column] for column in group] for row in rows])
-        for group in groups
-    )
+        left_over -= widths[column] + GAP
+    return [(group, [widths[column] for column in group]) for group in groups]
+
+
+def _part(
+    headers: Sequence[str], cells: Sequence[Sequence[str]], group: tuple[list[int], list[int]]
+) -> tuple[list[str], list[list[str]], list[int]]:
+    columns, widths = group
+    rows = [[row[column] for column in columns] if len(row) > 1 else [*row] for row in cells]
+    return [headers[column] for column in columns], rows, widths
+
+
+def _listed(headers: Sequence[str], cells: Sequence[Sequence[str]], room: int) -> str:
+    """Return every row as its first cell and, indented below it, the others with their headers."""
+    lines = []
+    for row in cells:
+        lines += wrap(row[0], room, break_long_words=False, break_on_hyphens=False) if len(row) > 1 else [row[0]]
+        for header, cell in zip(headers[1:], row[1:], strict=False):
+            text = f"{header}: {cell}" if header else cell
+            lines += wrap(
+                text,
+                room,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return _parted("\n".join(lines))
+
+
+def _drawn(headers: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int], left: int) -> str:
+    """Return a table with columns of these widths."""
+    lines = []
+    if any(headers):
+        lines += _row(headers, widths, left)
+        lines.append("─" * (sum(widths) + GAP * (len(widths) - 1)))
+    for row in cells:
+        lines += _row(row, widths, left) if len(row) > 1 else [row[0]]
+    return _parted("\n".join(lines))
+
+
+def _row(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
+    """Return the lines of a row."""
+    parts = [_wrapped(cell, room, column) for column, (cell, room) in enumerate(zip(row, widths, strict=True))]
+    lines = []
+    for at in range(max(map(len, parts))):
+        line = [part[at] if at < len(part) else "" for part in parts]
+        padded = [
+            text + " " * (room - cell_len(text)) if column < left else " " * (room - cell_len(text)) + text
+            for column, (text, room) in enumerate(zip(line, widths, strict=True))
+        ]
+        lines.append((" " * GAP).join(padded).rstrip())
+    return lines
+
+
+def _wrapped(text: str, room: int, column: int) -> list[str]:
+    """Return a cell on lines of at most ``room`` columns, broken between words and, outside keys, after a slash."""
+    if cell_len(text) <= room and "\n" not in text:
+        return [text]
+    lines = [""]
+    for word in re.split("[ \t\n]+", text.strip(" ")):
+        pieces = [word]
+        for rule in (_PIECES, _HYPHENED) if column else (_PIECES,):
+            if max(map(cell_len, pieces)) > room:
+                pieces = rule.findall(word)
+        for at, piece in enumerate(pieces):
+            joined = lines[-1] + (" " if lines[-1] and not at else "") + piece
+            if cell_len(joined) <= room or not lines[-1]:
+                lines[-1] = joined
+            else:
+                lines.append(piece)
+    # The blanks before a word are an indent.
+    return [text[: len(text) - len(text.lstrip())] + lines[0], *lines[1:]]
 
 
 def show(value: object) -> str:

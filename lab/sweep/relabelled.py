@@ -18,6 +18,7 @@ from lab.measures.definitions.success import success
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
 from lab.processes import worker_pool
+from lab.progress import Progress
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan
@@ -90,8 +91,9 @@ def relabelled(
     """
     prepare(plan, plan.recordings, open_sources(plan), announce)
     tallies: dict[Key, list[Tally]] = {}
-    for number, part in enumerate(_each([(plan, recording, assignments) for recording in plan.recordings], jobs), 1):
-        announce(f"{number} of {len(plan.recordings)} conversations")
+    progress = Progress(len(plan.recordings))
+    for part in _each([(plan, recording, assignments) for recording in plan.recordings], jobs):
+        announce(progress.next("conversations"))
         for key, tally in part.items():
             tallies.setdefault(key, []).append(tally)
     return tallies

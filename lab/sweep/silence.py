@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.draw import draw
 from lab.errors import CannotMeasure, NotComparable, UnusableInput
+from lab.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -123,9 +124,10 @@ def collect(
     sources = open_sources(plan)
     prepare(plan, plan.recordings, sources, announce)
     answers: list[Answer] = []
-    for number, recording in enumerate(plan.recordings, 1):
+    progress = Progress(len(plan.recordings))
+    for recording in plan.recordings:
         answers.extend(_conversation(plan, recording, sources, signals))
-        announce(f"{recording.conversation} ({number} of {len(plan.recordings)})")
+        announce(progress.next(recording.conversation))
     return answers
 
 

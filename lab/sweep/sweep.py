@@ -20,6 +20,7 @@ from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, describe
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import free_of_credentials
 from lab.processes import worker_pool
+from lab.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.config_notes import other_embedders
@@ -150,9 +151,10 @@ def _sweep_into(out: Path, plan: Plan, grid: Grid, draws: Sequence[Draw], jobs: 
     if waiting:
         recordings = {job.recording.conversation: job.recording for job in waiting}
         prepare(plan, list(recordings.values()), open_sources(plan), announce)
-    for done, job in enumerate(_each(waiting, jobs), total - len(waiting) + 1):
+    progress = Progress(total, total - len(waiting))
+    for job in _each(waiting, jobs):
         draw_text = "" if job.draw.share is None else f", {job.draw.mode} {job.draw.share:.2f}"
-        announce(f"{job.recording.conversation}{draw_text}: {len(grid)} configurations ({done} of {total})")
+        announce(progress.next(f"{job.recording.conversation}{draw_text}: {len(grid)} configurations"))
 
 
 def part_of(out: Path, conversation: str, draw: Draw) -> Path:

@@ -67,10 +67,14 @@ def _model(comparison: Comparison) -> dict[str, Any]:
         for difference in comparison.differences
         if difference not in primary and difference.measure.partition("@")[2] in cut
     ]
+    conversations = max((difference.conversations for difference in primary or others), default=0)
     return {
+        "conversations": conversations,
+        "family": comparison.family,
         "lines": [_line(difference, comparison) for difference in (*primary, *others)],
         "first": first_line(comparison),
-        "notes": notes(comparison, primary),
+        # Without the legend, which explains columns of another table, and what is said of one of those.
+        "notes": [note for note in notes(comparison, primary)[1:] if "deff" not in note],
         "gains": gains(comparison),
         "gained": len(comparison.gained),
         "lost": len(comparison.lost),

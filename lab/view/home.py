@@ -32,9 +32,9 @@ def home_model(state: State, pair: Pair) -> dict[str, Any]:
     arms = [*pair.arms, *(arm for arm in index.arms if arm not in pair.arms)]
     probes = int(index.judged.sum())
     facts = {
-        "conversations": len(index.read),
-        "turns": len(index.turns),
-        "probes": f"{probes}, of which {probes - int(index.with_gold().sum())} need nothing" if probes else "none",
+        "conversations": f"{len(index.read):,}",
+        "turns": f"{len(index.turns):,}",
+        "probes": f"{probes:,}, of which {probes - int(index.with_gold().sum()):,} need nothing" if probes else "none",
         "memories": resolved.memories,
         "labels": run.labels,
         "haystack": run.haystack,
@@ -49,6 +49,9 @@ def home_model(state: State, pair: Pair) -> dict[str, Any]:
         "given": [arm for arm in arms if arm not in index.runs.contenders],
         "rows": [_row(name, means, arms) for name, means in state.values.summary.items()],
         "over": state.values.conversations,
+        "has_intervals": any(
+            mean.low is not None for means in state.values.summary.values() for mean in means.values()
+        ),
         "computing": not state.values.is_done,
         "no_values": state.values.problem,
         "failed": failed,

@@ -351,6 +351,6 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": formatted, "signed": signed}
+    made.filters |= {"number": formatted, "signed": signed, "thousands": "{:,}".format}
     made.globals["signs"] = SIGNS
     return made

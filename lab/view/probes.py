@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import UnusableInput
+from lab.runs.gold import Gold
 from lab.view.causes import NAMES, words
 from lab.view.facts import NOT_RANKED
 from lab.view.index import Pair
@@ -90,9 +91,10 @@ class ProbeTable:
         self._state, self._index = state, state.index
         golds = [self._index.gold.get(probe or "") for probe in self._index.probes]
         labels = sorted({label for gold in golds if gold for label in gold.visible.values()})
+        self._own = _slices(state, golds)
         values: dict[str, set[str]] = {}
-        for gold in golds:
-            for name, value in gold.slices.items() if gold else ():
+        for own in self._own:
+            for name, value in own.items():
                 values.setdefault(name, set()).add(value)
         self._slices = {name: sorted(known) for name, known in sorted(values.items()) if len(known) <= MOST_VALUES}
         self._labels = labels
@@ -105,7 +107,7 @@ class ProbeTable:
         )
         self._places = {
             name: np.fromiter(
-                (known.index(gold.slices[name]) if gold and name in gold.slices else -1 for gold in golds),
+                (known.index(own[name]) if name in own else -1 for own in self._own),
                 np.int64,
                 len(golds),
             )
@@ -167,7 +169,7 @@ class ProbeTable:
                     number,
                     index.conversations[index.conversation_of[number]],
                     index.turns[number],
-                    [gold.slices.get(name, "") for name in self._slices],
+                    [self._own[number].get(name, "") for name in self._slices],
                     ", ".join(sorted(set(gold.visible.values()))),
                     len(gold.grades),
                     [_rank(int(index.first[arm][number])) if graded else "" for arm in pair.arms],
@@ -219,6 +221,18 @@ class ProbeTable:
                 raise UnusableInput("bounds need a measure; choose one")
             if bound and not _is_number(bound):
                 raise UnusableInput(f"{bound!r} is not a number")
+
+
+def _slices(state: State, golds: Sequence[Gold | None]) -> list[dict[str, str]]:
+    """Return the slices of each turn by name, with the language of its recording if the recordings have several."""
+    index = state.index
+    slices = [dict(gold.slices) if gold else {} for gold in golds]
+    languages = state.recorded[0].languages()
+    if len(set(languages.values())) > 1:
+        for own, gold, conversation in zip(slices, golds, index.conversation_of.tolist(), strict=True):
+            if gold and index.conversations[conversation] in languages:
+                own.setdefault("language", languages[index.conversations[conversation]])
+    return slices
 
 
 def _arms(pair: Pair, which: str) -> tuple[str, ...]:

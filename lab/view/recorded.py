@@ -56,6 +56,12 @@ class Recorded:
         with suppress(LabError):
             self.plan()
 
+    def languages(self) -> dict[str, str]:
+        """Return the language of each conversation; none if the recordings cannot be read."""
+        with suppress(LabError):
+            return {recording.conversation: recording.language for recording in self.plan().recordings}
+        return {}
+
     def conversation(self, name: str) -> RecordedConversation:
         """Return one conversation."""
         with self._lock:

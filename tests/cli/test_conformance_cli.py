@@ -7,8 +7,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+import xmlschema
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 Write = Callable[[Path, list[dict[str, Any]]], Path]
@@ -80,3 +82,22 @@ def test_conformance_without_records_is_refused(lab: Lab, tmp_path: Path, name: 
     done = lab("conformance", name, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {name}: {message}")
+
+
+def test_junit_has_a_case_for_each_file_and_no_values(lab: Lab, folder: Path, write_lines: Write) -> None:
+    write_lines(folder / "vectors" / "scope_extract.jsonl", [{**LINES[0], "output": "wombat"}])
+    write_lines(folder / "vectors" / "of_ours.jsonl", [{"id": "x", "input": {}, "output": 1}])
+    done = lab("conformance", "vectors", "--junit", "out/conformance.xml", cwd=folder)
+    assert done.returncode == 1
+    data = (folder / "out" / "conformance.xml").read_bytes()
+    assert b"wombat" not in data
+    root = ElementTree.fromstring(data)
+    xmlschema.XMLSchema(Path(__file__).parents[1] / "gate" / "junit.xsd").validate(root)
+    (suite,) = root
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3", "failures": "1", "errors": "0", "skipped": "1"
+    }  # fmt: skip
+    found = {case.get("name"): [(child.tag, child.get("message")) for child in case] for case in suite}
+    assert found["skip_prompt"] == []
+    assert found["scope_extract"] == [("failure", "1 of 1 records differ; the first: s, line 1 at output")]
+    assert found["of_ours"][0][0] == "skipped"

@@ -123,6 +123,23 @@ def test_judge_page_unknown_key_or_turn_changes_nothing(client: Any, judging: Ju
     assert judging.decisions == []
 
 
+def test_judge_page_full_disk_is_reported_and_made_up_for(
+    client: Any, judging: Judging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lab.golden.judging.write_atomically", full)
+        answer = client.post("/press", data={"turn": FIRST, "key": "2", "memory": PORT_KEY})
+    assert answer.status_code == 500
+    assert "not saved" in answer.text
+    assert "No space left on device. The next one saves both." in answer.text
+    _press(client, "f", memory=OLD)
+    again = open_judging(POOL, judging.out, "ann")
+    assert again.sheet(FIRST).marks == {PORT_KEY: "2", OLD: "f"}
+
+
 def test_judge_page_escapes_every_text(client: Any) -> None:
     _press(client, "note", memory=OLD, typed=EVIL)
     _press(client, "reason", typed=EVIL)

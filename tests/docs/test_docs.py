@@ -50,7 +50,7 @@ def _commands(text: str) -> Iterator[list[str]]:
         except ValueError:
             continue
         while words:
-            end = next((index for index, word in enumerate(words) if word in ("|", "&&", ">", ";")), len(words))
+            end = next((index for index, word in enumerate(words) if word in ("|", "&&", "||", ">", ";")), len(words))
             command, words = words[:end], words[end + 1 :]
             if len(command) > 1 and (command[0] == "lab" or command[0].endswith("/lab")):
                 yield command[1:]

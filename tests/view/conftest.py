@@ -17,6 +17,7 @@ from lab.runs.directory import RunDirectory, open_run
 # Texts and names that would run, close or hide something if they stood in a page as they are.
 EVIL = '<script>document.title="run"</script><img src=x onerror=alert(1)>"\'></pre></bdi> 山 \u202e'
 NAME = 'shop & "<b>co<b>"'
+EVIL_SLICE = 'kind"><script>'
 LONG = "long" * 40
 LABELS = ("must_remember", "nice_to_have", "nice_to_have", "unknown")
 
@@ -54,6 +55,7 @@ def _golden(name: str, sessions: int) -> list[dict[str, Any]]:
             "turn": f"{name}/s{number:02}/t3",
             "relevant": [{"memory": f"{name}/s{number - 1:02}/t1#1", "grade": 2}] if number % 3 else [],
             "forbidden": [{"memory": f"{name}/s{number - 1:02}/t1#0"}],
+            "slices": {EVIL_SLICE: f"{number % 2}{EVIL}"},
         }
         for number in range(1, sessions)
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
@@ -27,6 +27,7 @@ from lab.view.app import Guard
 from lab.view.facts import NEEDLESS, facts_of
 from lab.view.index import FILTERS, PAIR_FILTERS, Index
 from lab.view.recorded import KEPT, Recorded, _recently_used
+from tests.view.conftest import EVIL, EVIL_SLICE
 
 MakeClient = Callable[..., Any]
 NAME = 'shop & "<b>co<b>"'
@@ -226,7 +227,9 @@ def test_missed_relevant_memory_is_shown_with_its_text(
 
 
 def test_markup_is_escaped_everywhere(telling: Any, index: Index) -> None:
-    pages = ["/conversations", "/probes", "/rows/turns", f"/turns?conversation={quote(NAME)}"]
+    sliced = {"measure": "R@6", "sort": f"slice.{EVIL_SLICE}", f"slice.{EVIL_SLICE}": f"1{EVIL}"}
+    pages = ["/conversations", "/probes", f"/probes?{urlencode(sliced)}", "/rows/probes", "/rows/turns"]
+    pages += [f"/turns?conversation={quote(NAME)}"]
     pages += [turn_address(index, 3, arm="tier_first_v1", full="1")]
     pages += [
         "/conversations?q=<script>alert(1)</script>",

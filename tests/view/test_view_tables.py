@@ -30,6 +30,7 @@ from lab.view.pages import Viewer
 from lab.view.probes import ProbeTable, Query
 from lab.view.runs import Runs, open_runs
 from lab.view.strip import strip
+from tests.view.missed_on_page import missed_on_page
 
 MakeClient = Callable[..., Any]
 FIRST, QUOTA, REPEAT = "tier_first_v1", "tier_quota_v1", "quota_repeat"
@@ -159,18 +160,9 @@ def test_every_missed_memory_has_the_cause_that_explain_says(live: Live, walked:
         assert {key: explained.causes[key] for key in causes} == causes
         other = next(name for name in walked.arms if name != arm)
         page = viewer.turn({"conversation": conversation, "turn": probe, "base": arm, "cand": other})
-        side = page.partition(f'aria-label="{arm}"')[2].partition("</section>")[0]
-        items = side.partition("Relevant, not injected")[2].partition("</ul>")[0].split("<li>")[1:]
-        shown = {}
-        for item in items:
-            key = re.search(r'<bdi class="key">(.*?)</bdi>', item)
-            cause, reason = re.search(r'cause">(.*?)<', item), re.search(r'why"><bdi>(.*?)</bdi>', item)
-            assert key
-            if cause:
-                assert reason
-                shown[unescape(key[1])] = cause[1]
-                assert unescape(reason[1]) == explained.reasons[unescape(key[1])]
-        assert shown == causes
+        shown = missed_on_page(page, arm)
+        assert {key: cause for key, (cause, _) in shown.items()} == causes
+        assert all(reason == explained.reasons[key] for key, (_, reason) in shown.items())
         turn = state.index.number_of(conversation, probe)
         assert {NAMES[bit] for bit in range(len(NAMES)) if int(state.causes.bits(arm)[turn]) >> bit & 1} == {
             *causes.values()

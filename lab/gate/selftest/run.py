@@ -19,6 +19,7 @@ from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
 from lab.gate.selftest.sandbox import Sandbox
 from lab.gate.selftest.trial import LAYERS, Clean, Trial, clean_run, try_fault
+from lab.progress import Progress
 
 SCHEMA = "lab.selftest.v1"
 WANTED = 0.95
@@ -168,6 +169,7 @@ def _try_all(
     announce: Announce,
 ) -> list[Trial]:
     trials: dict[str, Trial] = {}
+    progress = Progress(len(faults))
     # Child processes do the work; each thread starts one and waits for it.
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -179,7 +181,7 @@ def _try_all(
                 trial = done.result()
                 trials[trial.fault.name] = trial
                 result = ", ".join(trial.layers) or "survived"
-                announce(f"{len(trials)} of {len(faults)}: {trial.fault.name}: {trial.problem or result}")
+                announce(str(progress.next(f"{trial.fault.name}: {trial.problem or result}")))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -1,0 +1,102 @@
+"""One example for each command, shown at the end of its ``--help``.
+
+Each is a command that can be typed as it stands in a folder where ``lab demo`` has run, with an OpenClaw in the home
+folder. A test parses all of them, and runs those that need little time.
+"""
+
+from __future__ import annotations
+
+import typer
+
+EXAMPLES = {
+    "demo": "lab demo",
+    "replay": "lab replay shipped:operators --arm tier_quota_v1 --arm hybrid \\\n"
+    "    --scope recorded --out reports/runs/mine",
+    "merge": "lab merge reports/runs/all reports/runs/part1 reports/runs/part2",
+    "score": "lab score reports/demo --slices",
+    "compare": "lab compare reports/demo --baseline hybrid --candidate tier_quota_v1",
+    "explain": "lab explain reports/demo choir-tour/s08/t03 --arm tier_quota_v1",
+    "report": "lab report reports/demo",
+    "view": "lab view reports/demo --open",
+    "diff": "lab diff reports/demo reports/runs/mine",
+    "acceptance": "lab acceptance shipped:operators",
+    "nightly": "lab nightly --plan shipped:operators",
+    "message": "lab message reports/demo --as slack",
+    "trend": "lab trend --measure Success@6 --all",
+    "ablate": "lab ablate shipped:operators --out reports/ablation",
+    "saturation": "lab saturation shipped:operators --out reports/saturation",
+    "governance": "lab governance shipped:operators --out reports/governance",
+    "scale": "lab scale shipped:operators --out reports/scale",
+    "league": "lab league shipped:operators --out reports/league",
+    "silence": "lab silence shipped:operators --out reports/silence",
+    "sweep": "lab sweep shipped:operators --out reports/sweep",
+    "missed": "lab missed reports/demo",
+    "latency": "lab latency shipped:operators --out reports/latency",
+    "conformance": "lab conformance vectors",
+    "agree": "lab agree ~/.openclaw --format openclaw \\\n"
+    "    --memories-from ~/.openclaw/memory/lancedb --config openclaw.json",
+    "rollback": "lab rollback shipped:operators --config openclaw.json",
+    "measures": "lab measures",
+    "export": "lab export reports/demo --out reports/trec",
+    "import": "lab import --qrels reports/trec/qrels.txt --run reports/trec/hybrid.run",
+    "migrate": "lab migrate reports/old reports/new",
+    "doctor": "lab doctor",
+    "home": "lab home ~/.openclaw",
+    "gate judge": "lab gate reports/demo --policy rollout",
+    "gate policies": "lab gate policies --show stage-b",
+    "gate schema": "lab gate schema verdict",
+    "gate self-test": "lab gate self-test --list",
+    "baseline approve": 'lab baseline approve reports/demo --name demo --note "as released"',
+    "baseline list": "lab baseline list",
+    "baseline show": "lab baseline show demo",
+    "baseline rm": "lab baseline rm demo",
+    "recordings list": "lab recordings list openclaw",
+    "recordings import": "lab recordings import ~/Downloads/locomo10.json --format locomo \\\n"
+    "    --out datasets/locomo",
+    "recordings validate": "lab recordings validate ~/.openclaw --format openclaw",
+    "recordings convert": "lab recordings convert ~/.openclaw --format openclaw --out converted",
+    "recordings schema": "lab recordings schema",
+    "golden pool": "lab golden pool ~/.openclaw --format openclaw --out pool.jsonl",
+    "golden judge": "lab golden judge pool.jsonl --out gold.jsonl",
+    "golden lint": "lab golden lint shipped:operators",
+    "golden diff": "lab golden diff shipped:operators gold.jsonl",
+    "golden split": "lab golden split shipped:operators --out split",
+    "golden agree": "lab golden agree ann.jsonl bob.jsonl",
+    "memory store": 'lab memory store notes "The fair opens on 3 May."',
+    "memory recall": 'lab memory recall notes "when does the fair open"',
+    "memory forget": 'lab memory forget notes --query "fair"',
+    "memory list": "lab memory list notes",
+    "memory stats": "lab memory stats notes",
+    "memory export": "lab memory export notes notes.jsonl",
+    "memory import": "lab memory import copy notes.jsonl",
+    "memory docs-ingest": "lab memory docs-ingest notes --root handbook",
+    "memory docs-search": 'lab memory docs-search notes "opening hours"',
+    "memory backfill": "lab memory backfill notes --dry-run",
+    "memory compact": "lab memory compact notes",
+    "config show": "lab config show openclaw.json --profile upstream",
+    "config check": "lab config check openclaw.json",
+    "receipts audit": "lab receipts audit gateway.log --out audit.json",
+    "receipts show": "lab receipts show gateway.log --last 3",
+    "runs list": "lab runs list reports",
+    "runs rm": "lab runs rm reports/runs/mine",
+    "runs schema": "lab runs schema",
+    "cache stat": "lab cache stat",
+    "cache gc": "lab cache gc --other-models --dry-run",
+    "cache verify": "lab cache verify",
+    "cache answers": "lab cache answers",
+}
+
+
+def add_examples(app: typer.Typer, *words: str) -> None:
+    """Set the example of every command as the end of its help.
+
+    ``words`` are the names of the groups that the app is in. Raises :class:`KeyError` for a command without an example.
+    """
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            add_examples(group.typer_instance, *words, str(group.name))
+    for command in app.registered_commands:
+        if not command.hidden:
+            # \b keeps the lines as they are.
+            lines = "\n".join(f"  {line}" for line in EXAMPLES[" ".join((*words, str(command.name)))].splitlines())
+            command.epilog = f"\b\nExample:\n{lines}"

@@ -1,0 +1,68 @@
+"""``lab message``: a verdict as a message to a channel or a mailbox."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.output import Json, emit, emit_json
+from lab.errors import UnusableInput
+
+FORMS = ("text", "slack", "email")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("message")(message)
+
+
+def message(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="The folder of a nightly run, of a judged run or of a verdict; or a file with what lab gate, "
+            "lab nightly or lab acceptance printed with --json.",
+        ),
+    ],
+    form: Annotated[str, typer.Option("--as", metavar="FORM", help="text, slack or email.")] = "text",
+    to: Annotated[
+        list[str] | None, typer.Option("--to", metavar="ADDRESS", help="Who gets the e-mail. Repeat for more.")
+    ] = None,
+    sender: Annotated[
+        str | None, typer.Option("--from", metavar="ADDRESS", help="Who sends the e-mail. [default: left to sendmail]")
+    ] = None,
+    link: Annotated[
+        str | None, typer.Option("--link", metavar="URL", help="Where readers find the page. [default: its path]")
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="Standard error of the command, for a message if it ended without a verdict."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a verdict as a message: text, Slack or e-mail.
+
+    It says what was decided, why, and what to do, in names, keys and numbers, with
+    no text of a turn or a memory. Sends nothing: pipe it into sendmail -t or curl.
+    Exit code 0 whatever the verdict is.
+    """
+    from lab.report.message import message_at
+    from lab.report.message_forms import as_email, as_slack, as_text
+
+    if form not in FORMS:
+        raise UnusableInput(f"--as: unknown form {form!r}; known: {', '.join(FORMS)}")
+    if form != "email" and (to or sender):
+        raise UnusableInput("--to, --from: are for --as email")
+    made = message_at(path, link, log)
+    if as_json:
+        emit_json(made.as_json())
+    elif form == "slack":
+        emit_json(as_slack(made))
+    elif form == "email":
+        sys.stdout.write(as_email(made, to or (), sender).decode("ascii"))
+    else:
+        emit(as_text(made).rstrip("\n"))

@@ -1,0 +1,45 @@
+"""Lines of progress: how many parts are done, and how long the others take."""
+
+from __future__ import annotations
+
+import time
+
+from lab.formatting import duration
+
+# Below this many seconds the time left is not worth reading.
+SHORT = 5.0
+
+
+class Passing(str):
+    """A line of progress that the next one replaces where the output is a terminal."""
+
+    __slots__ = ()
+
+
+class Progress:
+    """Counts the parts of a task that are done.
+
+    ``total`` is the number of parts, ``done`` those that an earlier process finished. The time left assumes that parts
+    take the same time; it is estimated from those of this process.
+    """
+
+    def __init__(self, total: int, done: int = 0) -> None:
+        self._total = total
+        self._before = self._done = done
+        self._began = time.perf_counter()
+
+    def next(self, what: str) -> Passing:
+        """Count a part as done; return the line ``WHAT (3 of 24, 40 s left)``."""
+        self._done += 1
+        return self._line(what, self._done)
+
+    def begin(self, what: str) -> str:
+        """Return a line that stays, for a part that begins now; :meth:`next` counts it when it is done."""
+        return str(self._line(what, self._done + 1))
+
+    def _line(self, what: str, number: int) -> Passing:
+        part = f"{number} of {self._total}"
+        done = self._done - self._before
+        elapsed = time.perf_counter() - self._began
+        left = elapsed / done * (self._total - self._done) if done else 0.0
+        return Passing(f"{what} ({part}, {duration(left)} left)" if left >= SHORT else f"{what} ({part})")

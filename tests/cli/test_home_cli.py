@@ -1,0 +1,92 @@
+"""``lab home`` on the recorded home of a live host: before judging, after it, and on what is no home."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Lab = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def home(shared: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``openclaw``, the home of a host of release 2026.9.6, and a key in its configuration."""
+    folder = tmp_path_factory.mktemp("host")
+    host = folder / "openclaw"
+    shutil.copytree(shared("live", "sessions-2026.9.6", "agents"), host / "agents")
+    shutil.copytree(shared("live", "lancedb", "engine-2026.9.6"), host / "memory" / "lancedb")
+    shutil.copy(shared("live", "logs", "gateway-2026.9.6.log"), host / "gateway.log")
+    config = json.loads(shared("live", "config", "openclaw-2026.9.6.json").read_text("utf-8"))
+    config["plugins"]["entries"]["openclaw-mem-engine"]["config"]["embedding"]["apiKey"] = "sk-wombat"
+    (host / "openclaw.json").write_text(json.dumps(config), "utf-8")
+    return folder
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_home_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
+    before = _files(home / "openclaw")
+    words = ("home", "openclaw", "--embedder", "hashing", "--turns", "10")
+    done = lab(*words, cwd=home)
+    out = home / "reports" / "home"
+    assert (done.returncode, done.stderr.count("error:")) == (3, 0)
+    assert "── live receipts ──\nNO-GO YET (inconclusive): stage-b" in done.stdout
+    assert done.stdout.endswith("  lab golden judge reports/home/pool.jsonl --out reports/home/golden.jsonl\n")
+    assert "tier_quota_v1 -> tier_first_v1" in done.stderr
+    changed = out / "tier_first_v1.json"
+    assert changed.stat().st_mode & 0o077 == 0
+    assert json.loads(changed.read_text("utf-8"))["autoRecall"]["selectionMode"] == "tier_first_v1"
+    assert (out / "run" / "report.html").is_file()
+
+    # As a judge would who finds the first memory of each turn relevant.
+    turns = [json.loads(line) for line in (out / "pool.jsonl").read_text("utf-8").splitlines()[1:]]
+    probes = [
+        {
+            "kind": "probe", "turn": turn["turn"], "type": "decision", "reason": "judged",
+            "relevant": [{"memory": turn["items"][0]["memory"], "grade": 2, "reason": "judged"}],
+            "irrelevant": [item["memory"] for item in turn["items"][1:]],
+        }
+        for turn in turns
+    ]  # fmt: skip
+    (out / "golden.jsonl").write_text("".join(json.dumps(probe) + "\n" for probe in probes), "utf-8")
+    done = lab(*words, "--json", cwd=home)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["status"], found["next"]) == (3, "inconclusive", None)
+    change = found["verdicts"]["change"]
+    assert (change["baseline"], change["candidate"], change["status"]) == ("engine", "new", "inconclusive")
+    # The host injects at most five memories, so hits are counted among as many.
+    assert not any("@6" in line["measure"] for line in change["lines"])
+    assert "error" not in {line["status"] for line in change["lines"]}
+    run = Path(found["run"])
+    assert run.name.startswith("judged-")
+    said = lab("message", str(run), cwd=home).stdout
+    assert said.startswith("? INCONCLUSIVE: gate rollout, new against engine [trial: ")
+
+    assert _files(home / "openclaw") == before
+    written = {name: data for name, data in _files(home).items() if not name.startswith("openclaw/")}
+    assert [name for name, data in written.items() if b"sk-wombat" in data] == []
+
+
+def test_home_without_a_configuration_is_unusable(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = lab("home", "empty", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: empty: has no openclaw.json; name the folder of an OpenClaw host\n"
+
+
+def test_home_whose_host_refuses_its_configuration_is_unusable(
+    lab: Lab, shared: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "host").mkdir()
+    shutil.copy(shared("live", "config", "refused-frac.json"), tmp_path / "host" / "openclaw.json")
+    done = lab("home", "host", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "lab config check host/openclaw.json lists all" in done.stderr
+    assert not (tmp_path / "reports").exists()
