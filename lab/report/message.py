@@ -197,7 +197,7 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
         _harmless(_after_night(status, [verdict for _, verdict, _ in verdicts])),
         (
             *((f"set {name}", _line(_changed(entry))) for name, _, entry in sets),
-            ("commit", str(data.get("commit") or "no repository")[:12]),
+            ("commit", str(data["commit"])[:12] if data.get("commit") else "no repository"),
             ("lab", str(data["lab"])),
         ),
         _page(folder, NIGHTLY_PAGE, link),
