@@ -26,6 +26,8 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ROOT_COMMAND: Any = typer.main.get_command(app)
 EXAMPLES = {"README.md", "extending.md"}
+# Options of `lab` itself; the last two are those of Typer for shells that it knows.
+ALONE = ("--help", "--version", "--install-completion", "--show-completion")
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -64,7 +66,7 @@ def _problem(words: list[str]) -> str | None:
         command = command.commands[rest.pop(0)]
     if hasattr(command, "commands"):
         if JUDGE not in command.commands:
-            return None if not rest or rest[0] in ("--help", "--version") else f"no command {rest[0]}"
+            return None if not rest or rest[0] in ALONE else f"no command {rest[0]}"
         command = command.commands[JUDGE]
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     for word in rest:
