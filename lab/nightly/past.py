@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE
-from lab.nightly.nightly_folder import KIND, RESULT
+from lab.nightly.nightly_folder import KIND, PAGE, RESULT
 from lab.nightly.trend import Point, Series, history, moved_between, read_store, step_record
 
 # What a page shows of a long history: the last nightly runs.
@@ -69,7 +69,7 @@ def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] 
         link, failing = None, []
         if date in folders:
             at, known = folders[date]
-            link = Path(os.path.relpath(at / "nightly.html", folder)).as_posix()
+            link = Path(os.path.relpath(at / PAGE, folder)).as_posix()
             status, failing = known["status"], _failing(known)
         commit = next((point.commit for point in mine), None)
         begun = [number for number, step in enumerate(steps) if step["first"] == date]
