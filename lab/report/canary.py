@@ -199,7 +199,7 @@ def _bar(line: Line, other: float | None, *, is_share: bool) -> str:
     if line.low is not None and line.high is not None:
         parts.append(f'<line class="bound" x1="{at(line.low)}" x2="{at(line.high)}" y1="11" y2="11"/>')
     if other is not None:
-        parts.append(f'<circle class="ring" cx="{at(other)}" cy="11" r="5"/>')
+        parts.append(f'<circle class="ring" cx="{at(other)}" cy="11" r="7"/>')
     parts.append(f'<circle class="dot" cx="{at(line.candidate)}" cy="11" r="4"/>')
     said = escape(f"canary {line.candidate:.4g}" + (f", control {other:.4g}" if other is not None else ""))
     return f'<svg role="img" aria-label="{said}">{"".join(parts)}</svg>'

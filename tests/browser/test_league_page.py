@@ -98,6 +98,9 @@ def test_league_page_has_no_overflow(browser: Any, page: Path, width: int, dark:
     assert browser.ask(beyond) == []
     names = browser.ask("[...document.querySelectorAll('thead button')].filter(one => !one.textContent.trim()).length")
     assert names == 0
+    # On a narrow screen each cell is named by its column.
+    unnamed = browser.ask("[...document.querySelectorAll('.wide td')].filter(one => !one.dataset.head).length")
+    assert (browser.ask("document.querySelectorAll('.wide td').length") > 0, unnamed) == (True, 0)
 
 
 def test_league_tables_are_whole_without_the_script(browser: Any, page: Path) -> None:
