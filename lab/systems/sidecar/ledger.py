@@ -61,7 +61,7 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
         raise UnusableInput(f"{path}: no such file; make a ledger with lab ledger ingest")
     if new:
         _create_private(path)
-    with translated(path):
+    with _translated(path):
         connection = sqlite3.connect(_address(path, write or new), uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             if write or new:
@@ -112,7 +112,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def _translated(path: Path) -> Iterator[None]:
     """Raise the errors of SQLite as the lab's own, with the file's name and what to do."""
     try:
         yield

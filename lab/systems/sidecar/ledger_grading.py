@@ -56,7 +56,7 @@ def grade(
     """
     at = stamp(now or datetime.now(UTC))
     grades, unreadable, changed, seen = Grades(), 0, 0, 0
-    with ledger.open_ledger(path, write=write) as connection, ledger.translated(path):
+    with ledger.open_ledger(path, write=write) as connection:
         observations = ledger.observations(connection)
         while rows := list(islice(observations, BATCH)):
             changes = []

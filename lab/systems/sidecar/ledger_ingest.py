@@ -103,7 +103,7 @@ def ingest(
     new = not path.exists()
     opened = nullcontext() if new and not write else ledger.open_ledger(path, write=write, new=new)
     with file, opened as connection:
-        source = _source(connection, file, log)
+        source = source_of(connection, file, log)
         hashed, end = _digest(file, source.position), source.position
         clock: datetime | None = None
         done.already = source.lines
@@ -114,13 +114,17 @@ def ingest(
             end = last.position + last.length
             if write and connection is not None:
                 after = source._replace(position=end, lines=last.number, digest=hashed.hexdigest())
-                with ledger.translated(path), ledger.transaction(connection):
+                with ledger.transaction(connection):
                     ids = _write(connection, source, after, rows)
                 source = after
                 done.first, done.last = done.first or ids.start, ids.stop - 1
             done.inserted += len(rows)
             if announce:
                 announce(last.number)
+        if write and connection is not None and source.digest:
+            # A log that was moved is found at its new place from now on.
+            with ledger.transaction(connection):
+                connection.execute("UPDATE lab_sources SET path = ? WHERE id = ?", (source.path, source.id))
         done.tail = log.stat().st_size - end
     return done
 
@@ -180,10 +184,9 @@ def sources(connection: sqlite3.Connection) -> Iterator[Source]:
         yield from map(Source._make, connection.execute("SELECT * FROM lab_sources ORDER BY id"))
 
 
-def _source(connection: sqlite3.Connection | None, file: BinaryIO, log: Path) -> Source:
+def source_of(connection: sqlite3.Connection | None, file: BinaryIO, log: Path) -> Source:
     """Return the source that a log continues, by what was read of it; a new one, without a digest, if there is none."""
-    file.seek(0)
-    head = hashlib.sha256(file.readline(LONGEST).rstrip(b"\r\n")).hexdigest()
+    head = first_line(file)
     size, here = log.stat().st_size, str(log.resolve())
     known = list(sources(connection)) if connection else []
     same = [source for source in known if source.head == head]
@@ -197,6 +200,12 @@ def _source(connection: sqlite3.Connection | None, file: BinaryIO, log: Path) ->
                 "To take all its lines as new, ingest a copy of it"
             )
     return Source(max((source.id for source in known), default=0) + 1, here, head, 0, 0, "", None)
+
+
+def first_line(file: BinaryIO) -> str:
+    """Return the digest of a log's first line, or of its beginning."""
+    file.seek(0)
+    return hashlib.sha256(file.readline(LONGEST).rstrip(b"\r\n")).hexdigest()
 
 
 def _digest(file: BinaryIO, length: int) -> Any:
