@@ -31,8 +31,8 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     ledger = typer.Typer(
         no_args_is_help=True,
-        help="Capture, search and grade the sidecar's ledger. It is an SQLite file of observations. Commands that change a "
-        "file need --write.",
+        help="Capture, search and grade the sidecar's ledger. It is an SQLite file of observations. Commands that "
+        "change a file need --write.",
     )
     ledger.command("capture")(capture)
     ledger.command("ingest")(ingest)
