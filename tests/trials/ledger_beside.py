@@ -17,6 +17,7 @@ import random
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 
 from lab.systems.sidecar.heuristic import grade_observation
@@ -41,11 +42,11 @@ for line in sys.stdin:
 
 
 def write_log(path: Path, observations: int, words: list[str], draw: random.Random) -> None:
-    """Write the log, unless it is there."""
-    weights = [1 / (rank + 1) for rank in range(len(words))]
+    """Write the log."""
+    weights = list(accumulate(1 / (rank + 1) for rank in range(len(words))))
     with path.open("w", encoding="utf-8") as file:
         for number in range(observations):
-            text = " ".join(draw.choices(words, weights, k=draw.randint(6, 24)))
+            text = " ".join(draw.choices(words, cum_weights=weights, k=draw.randint(6, 24)))
             if number % 10 == 0:
                 text = "".join(draw.choices(HAN, k=draw.randint(4, 12))) + " " + text
             observation = {
@@ -123,10 +124,7 @@ def main() -> None:
         began = clocks()
         command = [str(options.sidecar.with_name("openclaw-mem")), "--db", str(theirs), "ingest", "--file", str(log)]
         subprocess.run([*command, "--importance-scorer", "heuristic-v1", "--json"], check=True, stdout=subprocess.PIPE)
-        seconds = time.perf_counter() - began
-        print(
-            f"sidecar: ingested in {seconds:.1f} s, {options.observations / seconds:.0f} rows/s, {size(theirs):.0f} MB"
-        )
+        print(f"sidecar: {since(began, options.observations)}, {size(theirs):.0f} MB", flush=True)
     if options.sidecar:
         program = subprocess.Popen(
             [str(options.sidecar), "-c", DRIVER, str(theirs)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
