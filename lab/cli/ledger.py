@@ -1,0 +1,371 @@
+"""``lab ledger``: capture, ingest, search and grade the observations that the sidecar governs; rotate their logs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.errors import CheckFailed, UnusableInput
+from lab.formatting import counted
+from lab.progress import Passing
+
+if TYPE_CHECKING:
+    from lab.systems.sidecar.ledger import Observation
+
+Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
+Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
+Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
+Profile = Annotated[str, typer.Option(help="seed, or upstream to do as the public sidecar does.")]
+Ids = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observations.")]
+# Width of a text in a table.
+SHOWN = 70
+DRY_RUN = "Nothing was written; add --write to do it."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    ledger = typer.Typer(
+        no_args_is_help=True,
+        help="Capture, search and grade the sidecar's ledger. It is an SQLite file of observations. Commands that "
+        "change a file need --write.",
+    )
+    ledger.command("capture")(capture)
+    ledger.command("ingest")(ingest)
+    ledger.command("search")(search)
+    ledger.command("timeline")(timeline)
+    ledger.command("get")(get)
+    ledger.command("grade")(grade)
+    ledger.command("archive")(archive)
+    app.add_typer(ledger, name="ledger")
+
+
+def capture(
+    sessions: Annotated[Path, typer.Argument(metavar="SESSIONS", help="A home, agent or transcript of OpenClaw.")],
+    log: Log,
+    messages: Annotated[bool, typer.Option("--messages", help="Capture what users and assistants say, too.")] = False,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Append what tools returned in OpenClaw's sessions to a log.
+
+    Each result is appended once, however often the command runs. Secrets are replaced, and summaries cut at 200
+    characters, before anything is written.
+    """
+    from lab.systems.sidecar.ledger_capture import capture as run
+
+    receipt = run(sessions, log, messages=messages, write=write).receipt()
+    if as_json:
+        emit_json(receipt)
+        return
+    emit(
+        f"{counted(receipt['captured'], 'observation')} {'appended to' if write else 'for'} {log}: "
+        f"{counted(receipt['tool_results'], 'tool result')}, {counted(receipt['messages'], 'message')}; "
+        f"{receipt['captured_before']} captured before."
+    )
+    emit(f"Redacted: {receipt['redacted']}. Cut: {receipt['cut']}.")
+    if receipt["skipped"]:
+        emit_folded(f"Sessions that could not be read: {', '.join(receipt['skipped'])}.")
+    if not write:
+        emit(DRY_RUN)
+
+
+def ingest(
+    ledger: Ledger,
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs of observations, one JSON object a line.")],
+    graded: Annotated[bool, typer.Option("--grade", help="Grade observations that have no importance.")] = False,
+    profile: Profile = "seed",
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Insert the observations of logs into a ledger, each line once.
+
+    A log is known by its content: one that has grown is read on from where it was left, and one that was rotated or
+    copied is not read again. Malformed lines are counted and skipped. A killed run is finished by the same command.
+    """
+    from lab.systems.sidecar.heuristic import grade_observation
+    from lab.systems.sidecar.ledger_ingest import ingest as run
+
+    receipts = []
+    for log in logs:
+        done = run(
+            ledger,
+            log,
+            write=write,
+            scorer=grade_observation if graded else None,
+            upstream=_is_upstream(profile),
+            announce=partial(_announce_lines, log),
+        )
+        receipts.append({"log": str(log), **done.receipt()})
+    if as_json:
+        emit_json({"ingests": receipts})
+        return
+    for receipt in receipts:
+        _emit_ingest(receipt)
+    if not write:
+        emit(DRY_RUN)
+
+
+def _announce_lines(log: Path, lines: int) -> None:
+    announce(Passing(f"{log}: {lines} lines"))
+
+
+def _emit_ingest(receipt: dict[str, Any]) -> None:
+    ids = f" (ids {receipt['ids'][0]} to {receipt['ids'][1]})" if receipt["ids"] else ""
+    new = "inserted" if receipt["written"] else "to insert"
+    before = receipt["lines_ingested_before"]
+    emit(f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} lines ingested before.")
+    emit(f"Labels: {_labels(receipt)}. Graded: {receipt['graded_filled']}.")
+    for reason, number in receipt["malformed"].items():
+        lines = ", ".join(map(str, receipt["malformed_lines"][reason]))
+        emit(f"Malformed, skipped: {number} {reason} (first: line {lines}).")
+    for name, text in (
+        ("scorer_errors", "observations that the scorer failed on, ingested without a grade"),
+        ("cut_tail_bytes", "bytes of a last line that is not complete yet, left for the next run"),
+        ("without_time", "observations without a time, which got that of this run"),
+        ("clock_back", "observations that are older than the one before"),
+    ):
+        if receipt[name]:
+            emit(f"{receipt[name]} {text}.")
+
+
+def search(
+    ledger: Ledger,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a query in the syntax of FTS5.")],
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of results.")] = 20,
+    scope: Annotated[str | None, typer.Option(help="Only observations of this scope.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
+    by: Annotated[
+        str, typer.Option(help="composite (relevance, importance, age, use and state) or relevance alone.")
+    ] = "composite",
+    now: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: today]"),
+    ] = None,
+    profile: Profile = "seed",
+    as_json: Json = False,
+) -> None:
+    """Search a ledger by words."""
+    from datetime import UTC
+
+    from lab.systems.sidecar.ledger import open_ledger
+    from lab.systems.sidecar.ledger_search import search as run
+
+    if by not in ("composite", "relevance"):
+        raise UnusableInput(f"--by {by}: expected composite or relevance")
+    day = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
+    with open_ledger(ledger) as connection:
+        found = run(
+            connection,
+            query,
+            now=day,
+            limit=limit,
+            scope=scope,
+            include_archived=archived,
+            composite=by == "composite",
+            upstream=_is_upstream(profile),
+        )
+    if as_json:
+        results = [
+            {
+                **_row(hit.row),
+                "score": hit.score,
+                "lanes": list(hit.lanes),
+                **({"factors": hit.factors._asdict(), "final_score": hit.factors.score} if hit.factors else {}),
+            }
+            for hit in found.hits
+        ]
+        emit_json({"receipt": found.receipt, "results": results})
+        return
+    _emit_rows([hit.row for hit in found.hits])
+    hits = ", ".join(f"{name} {number}" for name, number in found.receipt["lane_hits"].items() if number)
+    emit(f"{counted(len(found.hits), 'result')}. Candidates by lane: {hits or 'none'}.")
+
+
+def timeline(
+    ledger: Ledger,
+    ids: Ids,
+    window: Annotated[int, typer.Option(min=0, max=1000, help="Number of ids before and after each.")] = 4,
+    as_json: Json = False,
+) -> None:
+    """Show what was ingested around observations."""
+    from lab.systems.sidecar.ledger import get as rows_of
+    from lab.systems.sidecar.ledger import open_ledger
+
+    around = {near for number in ids for near in range(number - window, number + window + 1)}
+    with open_ledger(ledger) as connection:
+        rows = rows_of(connection, around)
+    if as_json:
+        emit_json({"observations": [_row(row) for row in rows]})
+    else:
+        _emit_rows(rows)
+    _require(ids, rows)
+
+
+def get(
+    ledger: Ledger,
+    ids: Ids,
+    raw: Annotated[bool, typer.Option("--raw", help="Also show the line of the log that each came from.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show observations with all fields and where they came from."""
+    from lab.systems.sidecar.ledger import get as rows_of
+    from lab.systems.sidecar.ledger import open_ledger
+    from lab.systems.sidecar.ledger_archive import pointer
+
+    with open_ledger(ledger) as connection:
+        rows = rows_of(connection, ids)
+        pointers = {row.id: pointer(connection, row.id) for row in rows}
+    shown = []
+    for row in rows:
+        place = pointers[row.id]
+        source: dict[str, Any] | None = None
+        if place is not None:
+            source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
+            source |= {"raw": place.read()} if raw else {}
+        shown.append({**_row(row), "detail": row.detail, "source": source})
+    if as_json:
+        emit_json({"observations": shown})
+    else:
+        for fields in shown:
+            for name, value in fields.items():
+                emit(f"{name}: {'-' if value is None else value}")
+            emit()
+    _require(ids, rows)
+
+
+def grade(
+    ledger: Annotated[Path | None, typer.Argument(metavar="[LEDGER]", help="The SQLite file of the ledger.")] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option("--benchmark", metavar="FILE", help="Grade judged cases (JSON Lines) instead of a ledger."),
+    ] = None,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Grade observations without an importance by heuristic-v1.
+
+    An importance that is there is never changed. With --benchmark, compare the grader with judged cases: exit code 1 if
+    a label or a score is not as expected.
+    """
+    from lab.systems.sidecar.ledger_grading import grade as run
+
+    if (ledger is None) == (cases is None):
+        raise UnusableInput("give either a ledger or --benchmark FILE")
+    if cases is not None:
+        _benchmark(cases, as_json)
+        return
+    if ledger is not None:
+        graded = run(ledger, write=write, announce=lambda rows: announce(Passing(f"{rows} observations")))
+        receipt = graded.receipt()
+        if as_json:
+            emit_json(receipt)
+            return
+        emit(
+            f"{counted(receipt['graded_filled'], 'observation')} {'graded' if write else 'to grade'}; "
+            f"{receipt['skipped_existing']} have an importance."
+        )
+        emit(f"Labels: {_labels(receipt)}.")
+        for name, text in (
+            ("scorer_errors", "observations that the scorer failed on"),
+            ("unreadable", "observations whose detail is no JSON object, left alone"),
+            ("changed_meanwhile", "observations that another program changed meanwhile; run the command again"),
+        ):
+            if receipt[name]:
+                emit(f"{receipt[name]} {text}.")
+        if not write:
+            emit(DRY_RUN)
+
+
+def _benchmark(cases: Path, as_json: bool) -> None:
+    from lab.systems.sidecar.ledger_grading import benchmark
+
+    receipt = benchmark(cases)
+    figures, metrics = receipt["benchmark"], receipt["metrics"]
+    if as_json:
+        emit_json(receipt)
+    else:
+        labels = list(figures["confusion_matrix"])
+        emit_table(
+            ["judged as", *labels],
+            [[label, *figures["confusion_matrix"][label].values()] for label in labels],
+        )
+        emit(
+            f"{counted(figures['total_cases'], 'case')}: agreement {_share(figures['label_agreement'])}, precision of "
+            f"must_remember {_share(metrics['must_remember_precision'])}, of ignore "
+            f"{_share(metrics['ignore_precision'])}; scores out of bounds: {figures['out_of_bounds']}."
+        )
+    if receipt["failed"]:
+        first = receipt["failed"][0]
+        raise CheckFailed(
+            f"{cases}: {counted(len(receipt['failed']), 'case')} not as expected; first: {first['id']} "
+            f"(judged {first['expected']}, graded {first['graded']}, score {first['score']})"
+        )
+
+
+def archive(
+    ledger: Ledger,
+    log: Log,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FOLDER", help="Where to. [default: archive beside LOG]")
+    ] = None,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Rotate a log whose every line is ingested.
+
+    lab ledger get --raw still finds its lines.
+    """
+    from lab.systems.sidecar.ledger_archive import archive as run
+
+    receipt = run(ledger, log, folder=to, write=write)
+    if as_json:
+        emit_json(receipt)
+        return
+    moved = "is now" if receipt["written"] else "would become"
+    emit(f"{log} ({counted(receipt['lines'], 'line')}, {receipt['bytes']} bytes) {moved} {receipt['archived']}")
+    if receipt["bytes_to_ingest"]:
+        emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']}. Ingest the archived log again.")
+    if not receipt["written"]:
+        emit(DRY_RUN)
+
+
+def _is_upstream(profile: str) -> bool:
+    if profile not in ("seed", "upstream"):
+        raise UnusableInput(f"--profile {profile}: expected seed or upstream")
+    return profile == "upstream"
+
+
+def _require(ids: list[int], rows: list[Observation]) -> None:
+    """Raise :class:`UnusableInput` if the ledger lacks one of the ids."""
+    if missing := sorted(set(ids) - {row.id for row in rows}):
+        raise UnusableInput(f"the ledger has no observation {', '.join(map(str, missing[:5]))}")
+
+
+def _row(row: Observation) -> dict[str, Any]:
+    fields = row._asdict()
+    del fields["detail_json"]
+    return fields
+
+
+def _emit_rows(rows: list[Observation]) -> None:
+    emit_table(
+        ["id", "time", "kind", "tool", "summary"],
+        [
+            [row.id, row.ts, row.kind or "-", row.tool_name or "-", " ".join((row.summary or "").split())[:SHOWN]]
+            for row in rows
+        ],
+        left=5,
+    )
+
+
+def _labels(receipt: dict[str, Any]) -> str:
+    return ", ".join(f"{label} {number}" for label, number in receipt["label_counts"].items())
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
