@@ -43,10 +43,11 @@ class Past(NamedTuple):
     left_out: int = 0
 
 
-def past_of(store: Path | None, plan: str, folder: Path) -> Past:
+def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] | None = None) -> Past:
     """Return the history of a plan, from the store and from the folders beside ``folder``.
 
-    The store has the measures; an error has none, so it is found by its folder alone.
+    ``result`` is that of the nightly run in ``folder``, as in nightly.json. The store has the measures; an error has
+    none, so it is found by its folder alone.
     """
     points = [point for point in _points(store) if point.plan == plan]
     series = history(points) if points else []
@@ -58,6 +59,8 @@ def past_of(store: Path | None, plan: str, folder: Path) -> Past:
     for point in points:
         by_date.setdefault(point.date, []).append(point)
     folders = _folders(plan, folder)
+    if result is not None:
+        folders[result["date"]] = (folder.absolute(), result)
     nights: list[Night] = []
     before: list[Point] = []
     for date in sorted(by_date.keys() | folders.keys()):
@@ -65,9 +68,9 @@ def past_of(store: Path | None, plan: str, folder: Path) -> Past:
         status = min((point.verdict for point in mine), key=GRAVITY.index, default=ERROR)
         link, failing = None, []
         if date in folders:
-            at, result = folders[date]
+            at, known = folders[date]
             link = Path(os.path.relpath(at / "nightly.html", folder)).as_posix()
-            status, failing = result["status"], _failing(result)
+            status, failing = known["status"], _failing(known)
         commit = next((point.commit for point in mine), None)
         begun = [number for number, step in enumerate(steps) if step["first"] == date]
         nights.append(Night(date, status, link, commit, failing, _moved(before, mine), begun))

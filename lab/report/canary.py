@@ -96,7 +96,8 @@ def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, A
         "state": verdict.status,
         "word": WORDS[verdict.status],
         "means": MEANS[verdict.status],
-        "why": f"{clause[0].upper()}{clause[1:]}.",
+        # The name of a figure keeps its case.
+        "why": f"{clause if '.' in clause.split()[0] else clause[0].upper() + clause[1:]}.",
         "action": Action(action.sentence, COMMANDS[verdict.status]),
         "sure": sure,
         "beside": _differs(verdict.lines, control),

@@ -47,7 +47,7 @@ def write_pages(nightly_run: NightlyRun, store: Path | None = None) -> list[Path
     ``store`` is the folder of the history, which the HTML page shows together with the nightly runs beside this one.
     """
     trial = trial_line(nightly_run.trial)
-    past = past_of(store, nightly_run.plan, nightly_run.folder)
+    past = past_of(store, nightly_run.plan, nightly_run.folder, nightly_run.as_json())
     history = history_model(past, nightly_run.date)
     model = {
         "title": f"Nightly run of {nightly_run.date}: {nightly_run.status}" + (f" ({trial})" if trial else ""),
