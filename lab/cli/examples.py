@@ -80,6 +80,7 @@ EXAMPLES = {
     "ledger get": "lab ledger get ledger.sqlite 2 --raw",
     "ledger grade": "lab ledger grade ledger.sqlite",
     "ledger archive": "lab ledger archive ledger.sqlite observations.jsonl",
+    "ledger writeback": "lab ledger writeback ledger.sqlite ~/.openclaw/memory/lancedb",
     "config show": "lab config show openclaw.json --profile upstream",
     "config check": "lab config check openclaw.json",
     "receipts audit": "lab receipts audit gateway.log --out audit.json",
