@@ -83,7 +83,7 @@ def incoming(row: Observation, detail: Mapping[str, Any], *, upstream: bool) -> 
         "importance_label": label,
         "scope": scope,
         "category": category,
-        "trust_tier": _trust(detail),
+        "trust_tier": trust_of(detail),
     }
     return {name: value for name, value in fields.items() if value not in (None, "")}
 
@@ -126,7 +126,7 @@ def _number(value: Any) -> float | None:
     return max(0.0, min(1.0, number))
 
 
-def _trust(detail: Mapping[str, Any]) -> str | None:
+def trust_of(detail: Mapping[str, Any]) -> str | None:
     """Return the trust tier that a detail or its provenance names; None for an unknown one."""
     provenance = detail.get("provenance")
     for source in (detail, provenance if isinstance(provenance, Mapping) else {}):
