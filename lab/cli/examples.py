@@ -26,6 +26,7 @@ EXAMPLES = {
     "ablate": "lab ablate shipped:operators --out reports/ablation",
     "saturation": "lab saturation shipped:operators --out reports/saturation",
     "governance": "lab governance shipped:operators --out reports/governance",
+    "retention": "lab retention reports/demo --rule 90/30",
     "scale": "lab scale shipped:operators --out reports/scale",
     "league": "lab league shipped:operators --out reports/league",
     "silence": "lab silence shipped:operators --out reports/silence",

@@ -158,8 +158,8 @@ def decay(
 
 def _show(receipt: dict[str, Any], write: bool) -> None:
     emit_folded(
-        f"{counted(receipt['count'], 'observation')} {'archived' if write else 'to archive'}; {receipt['protected_p0']} "
-        "are P0, which is never archived."
+        f"{counted(receipt['count'], 'observation')} {'archived' if write else 'to archive'}; "
+        f"{receipt['protected_p0']} are P0, which is never archived."
     )
     for name in ("priority", "importance", "trust"):
         counts = ", ".join(f"{key} {count}" for key, count in receipt[f"by_{name}"].items() if count)
