@@ -84,6 +84,7 @@ EXAMPLES = {
     "ledger writeback": "lab ledger writeback ledger.sqlite ~/.openclaw/memory/lancedb",
     "ledger lifecycle": "lab ledger lifecycle ledger.sqlite 2 --to stale --reason outdated",
     "ledger used": "lab ledger used ledger.sqlite 2",
+    "ledger drift": "lab ledger drift ledger.sqlite --by week --most-unknown 0.2",
     "ledger decay": "lab ledger decay ledger.sqlite --p1 90 --p2 30",
     "config show": "lab config show openclaw.json --profile upstream",
     "config check": "lab config check openclaw.json",

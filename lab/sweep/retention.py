@@ -85,9 +85,9 @@ class Life:
 class Loss(NamedTuple):
     """What one rule archives and loses under one arm, of one priority or of ``all``.
 
-    ``relevant`` counts pairs of a probe and a memory that is relevant to it and exists then; ``lost`` those whose memory
-    was archived by then. ``found`` and ``lost_found`` are the pairs among them in which the memory was injected: what
-    the rule would have taken from the prompt. ``lost_memories`` counts distinct memories.
+    ``relevant`` counts pairs of a probe and a memory that is relevant to it and exists then; ``lost`` those whose
+    memory was archived by then. ``found`` and ``lost_found`` are the pairs among them in which the memory was injected:
+    what the rule would have taken from the prompt. ``lost_memories`` counts distinct memories.
     """
 
     arm: str

@@ -121,7 +121,7 @@ def run(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirecto
 def test_lives_agree_with_the_receipts(run: RunDirectory) -> None:
     found = lives(run)
     gold, plan = read_gold(run), plan_of(run)
-    included = {arm: 0 for arm in ARMS}
+    included = dict.fromkeys(ARMS, 0)
     last: dict[tuple[str, str], int] = {}
     for recording in plan.recordings:
         times = {turn.key: turn.time_ms for turn in recording.turns}
