@@ -96,7 +96,8 @@ def kernels(session: nox.Session) -> None:
 def peers(session: nox.Session) -> None:
     """Live plugins beside the lab's own systems: ``nox -s peers -- FOLDER``; FOLDER holds openclaw-mem-engine.
 
-    It installs Node and the other plugins by npm. Without FOLDER, the comparison with that engine is left out.
+    It installs Node and the other plugins by npm, and the public sidecar by pip. Without FOLDER, the comparison with
+    that engine is left out.
     """
     if shutil.which("npm") is None:
         session.skip("no npm here, which installs Node and the plugins")
@@ -107,6 +108,7 @@ def peers(session: nox.Session) -> None:
     place = Path(session.create_tmp()).resolve() / "plugins"
     session.run("python", "tests/peers/install.py", str(place))
     env = OFFLINE | {"LAB_PLUGINS": str(place), "LAB_NODE": str(place / "node_modules" / "node" / "bin" / "node")}
+    env["LAB_SIDECAR"] = str(place / "sidecar" / "bin" / "openclaw-mem")
     if folder:
         env["LAB_PLUGIN"] = str(Path(folder).expanduser().resolve())
     session.run("pytest", "-n", "0", "tests/peers", env=env)

@@ -32,8 +32,8 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     ledger = typer.Typer(
         no_args_is_help=True,
-        help="Capture, ingest, search and grade a ledger: the SQLite file of observations that the sidecar governs. "
-        "Commands that change a file need --write.",
+        help="Capture, search and grade the sidecar's ledger. It is an SQLite file of observations. Commands that "
+        "change a file need --write.",
     )
     ledger.command("capture")(capture)
     ledger.command("ingest")(ingest)
@@ -216,7 +216,7 @@ def get(
     raw: Annotated[bool, typer.Option("--raw", help="Also show the line of the log that each came from.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show observations with all their fields, and where they came from."""
+    """Show observations with all fields and where they came from."""
     from lab.systems.sidecar.ledger import get as rows_of
     from lab.systems.sidecar.ledger import open_ledger
     from lab.systems.sidecar.ledger_archive import pointer
@@ -251,7 +251,7 @@ def grade(
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """Grade the observations that have no importance, with heuristic-v1.
+    """Grade observations without an importance by heuristic-v1.
 
     An importance that is there is never changed. With --benchmark, compare the grader with judged cases: exit code 1 if
     a label or a score is not as expected.
@@ -320,7 +320,10 @@ def archive(
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """Rotate a log whose every line is ingested; lab ledger get --raw still finds its lines."""
+    """Rotate a log whose every line is ingested.
+
+    lab ledger get --raw still finds its lines.
+    """
     from lab.systems.sidecar.ledger_archive import archive as run
 
     receipt = run(ledger, log, folder=to, write=write)

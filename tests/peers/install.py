@@ -1,4 +1,4 @@
-"""Install Node and the plugins from their registry: ``python install.py FOLDER``. Imports only the standard library.
+"""Install Node, the plugins and the sidecar: ``python install.py FOLDER``. Imports only the standard library.
 
 What is there already is kept. Nothing is built: mem0's native SQLite is replaced by Node's own (EX-32).
 """
@@ -15,6 +15,8 @@ from pathlib import Path
 NODE = "node@24"
 MEM0 = ("@mem0/openclaw-mem0@1.0.16", "mem0ai@3.0.7")
 OPENCLAW = "openclaw@2026.3.13"
+# The public sidecar, in an environment of its own. The package openclaw-mem is another project.
+SIDECAR = "openclaw-context-pack==2.0.0"
 # The plugin within the package, which has it as TypeScript, without its packages.
 LANCEDB = "package/extensions/memory-lancedb/"
 
@@ -33,6 +35,10 @@ def install(place: Path) -> None:
     if not (plugin / "node_modules").is_dir():
         unpack(place, plugin)
         npm(plugin, "install", "--omit=dev", "--ignore-scripts")
+    sidecar = place / "sidecar"
+    if not (sidecar / "bin" / "openclaw-mem").is_file():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(sidecar)], check=True)
+        subprocess.run([str(sidecar / "bin" / "pip"), "install", "--quiet", SIDECAR], check=True)
 
 
 def unpack(place: Path, plugin: Path) -> None:

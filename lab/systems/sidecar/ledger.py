@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 @contextmanager
 def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterator[sqlite3.Connection]:
-    """Yield a connection to a ledger; with ``new``, a missing file is created. Without ``write`` nothing is changed.
+    """Yield a connection to a ledger; with ``new``, it may be missing or empty. Without ``write`` nothing is changed.
 
     A connection to write is in WAL mode and commits by :func:`transaction` alone. Raises :class:`UnusableInput` for a
     file that is no ledger or is damaged, :class:`InUse` while another process writes it, :class:`CannotWrite` if the

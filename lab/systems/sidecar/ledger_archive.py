@@ -45,6 +45,8 @@ def archive(path: Path, log: Path, *, folder: Path | None = None, write: bool = 
     :class:`UnusableInput` if lines are not ingested yet, or another file has the new name.
     """
     require_finite(log)
+    # Of a link, the file is moved.
+    log = log.resolve()
     with ledger.open_ledger(path, write=write) as connection:
         if not log.exists():
             return _moved_before(connection, log)
@@ -82,7 +84,7 @@ def _receipt(source: Source, left: int, write: bool) -> dict[str, Any]:
 
 def _moved_before(connection: sqlite3.Connection, log: Path) -> dict[str, Any]:
     """Return the receipt of a log that an earlier run moved."""
-    here = str(log.resolve())
+    here = str(log)
     for source in reversed(list(sources(connection))):
         if source.path == here and source.archived and Path(source.archived).exists():
             return _receipt(source, Path(source.archived).stat().st_size - source.position, True)

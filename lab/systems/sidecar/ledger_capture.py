@@ -176,9 +176,10 @@ def _append(log: Path, data: bytes) -> None:
     try:
         handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-                data = b"\n" + data
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    data = b"\n" + data
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

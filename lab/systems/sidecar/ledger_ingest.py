@@ -100,8 +100,8 @@ def ingest(
         raise UnusableInput(f"{log}: cannot be read: {error.strerror}") from None
     done = Ingested(log, write)
     at = stamp(now or datetime.now(UTC))
-    new = not path.exists()
-    opened = nullcontext() if new and not write else ledger.open_ledger(path, write=write, new=new)
+    missing = not path.exists() or path.stat().st_size == 0
+    opened = nullcontext() if missing and not write else ledger.open_ledger(path, write=write, new=write)
     with file, opened as connection:
         source = source_of(connection, file, log)
         hashed, end = _digest(file, source.position), source.position

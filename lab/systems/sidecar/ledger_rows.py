@@ -36,7 +36,7 @@ _KINDS = (
         "plan",
         0.90,
         re.compile(
-            r"\b(?:plan(?:ned)? to|planning to|intend to|will|todo)\b|計畫|计划|打算|預計|预计|將會|将会|待辦|待办",
+            r"\b(?:(?:plan|planned|planning) to|intend to|will|todo)\b|計畫|计划|打算|預計|预计|將會|将会|待辦|待办",
             _FLAGS,
         ),
     ),

@@ -70,7 +70,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     names = tables(connection)
     if not names:
-        raise UnusableInput(f"{path}: is an empty database, not a ledger; fill one with lab ledger ingest")
+        raise UnusableInput(f"{path}: is an empty database, not a ledger; fill it with lab ledger ingest --write")
     if "observations" not in names:
         shown = ", ".join(sorted(names)[:5])
         raise UnusableInput(f"{path}: is not a ledger: it has no table observations (tables: {shown})")

@@ -21,8 +21,8 @@ RECEIPT = "recall-lab.ledger.search.v1"
 COMPOSITE_DEPTH = 4
 # Profile upstream ranks only so many rows, the oldest that match.
 UPSTREAM_CAP, UPSTREAM_CAP_PER_RESULT = 512, 32
-# How much deeper each attempt searches, until enough results pass the filters.
-DEEPER = 8
+# How much deeper each attempt searches, until enough results pass the filters, and the depth at which it ends.
+DEEPER, DEEPEST = 8, 50_000
 # A best BM25 below this calls for substrings, if there are too few results.
 WEAK = 0.25
 MOST_TERMS = 16
@@ -80,9 +80,10 @@ def search(
         fused = _fused(list(lanes.values()), depth)
         rows = {row.id: row for row in ledger.get(connection, (number for number, _ in fused))}
         kept = _kept([rows[number] for number, _ in fused if number in rows], scope, include_archived)
-        if upstream or len(kept) >= wanted or all(len(found) < depth for found in lanes.values()):
+        complete = all(len(found) < depth for found in lanes.values())
+        if upstream or complete or len(kept) >= wanted or depth >= DEEPEST:
             break
-        depth *= DEEPER
+        depth = min(depth * DEEPER, DEEPEST)
     scores = dict(fused)
     names = {number: tuple(name for name, found in lanes.items() if number in dict(found)) for number in scores}
     hits = [Hit(row, scores[row.id], None, names[row.id]) for row in kept[:wanted]]

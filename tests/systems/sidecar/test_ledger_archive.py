@@ -98,6 +98,19 @@ def test_another_file_in_the_archive_is_kept(tmp_path: Path) -> None:
     assert archive(path, log, folder=tmp_path / "b", write=True)["archived"].startswith(str(tmp_path / "b"))
 
 
+def test_of_a_link_the_file_is_rotated(tmp_path: Path) -> None:
+    path, log = tmp_path / "l.sqlite", write_log(tmp_path / "o.jsonl", [{"summary": "one"}])
+    (tmp_path / "link.jsonl").symlink_to(log)
+    ingest(path, tmp_path / "link.jsonl")
+    archived = Path(archive(path, tmp_path / "link.jsonl", write=True)["archived"])
+    assert (archived.is_symlink(), archived.parent, log.exists(), raw(path, 1)) == (
+        False,
+        tmp_path / "archive",
+        False,
+        "one",
+    )
+
+
 @pytest.mark.parametrize("step", ["before", "after"])
 def test_a_kill_between_the_ledger_and_the_move_is_mended(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch

@@ -99,7 +99,7 @@ def test_a_log_is_known_by_its_content(tmp_path: Path, batch: int, monkeypatch: 
 def test_a_changed_log_is_refused(tmp_path: Path) -> None:
     path, log = tmp_path / "l.sqlite", write_log(tmp_path / "o.jsonl", [POTS, {"summary": "second"}])
     ingest(path, log)
-    log.write_text(log.read_text().replace("second", "secund"))
+    log.write_text(log.read_text().replace("second", "zweite"))
     with pytest.raises(UnusableInput, match="first 2 lines changed after they were ingested"):
         ingest(path, log)
     log.write_text(log.read_text().splitlines()[0] + "\n")

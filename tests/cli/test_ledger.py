@@ -1,0 +1,126 @@
+"""``lab ledger`` as it is typed: progressive recall, dry runs, exit codes and messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import run_here
+from tests.systems.sidecar.ledgers import filled, rows, write_log
+
+POTS = {"kind": "decision", "tool_name": "chat", "summary": "We decided to use clay pots for the basil"}
+TIMEOUT = {"kind": "tool", "tool_name": "exec", "summary": "gateway timeout", "detail": {"scope": "ops"}}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return filled(tmp_path / "l.sqlite", [POTS, TIMEOUT, {"summary": "thanks"}])
+
+
+def said(*words: str | Path) -> Any:
+    done = run_here("ledger", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_search_then_timeline_then_get(ledger: Path) -> None:
+    found = run_here("ledger", "search", ledger, "gateway")
+    assert "gateway timeout" in found.stdout
+    assert "1 result. Candidates by lane: fts_original 1" in found.stdout
+    (hit,) = said("search", ledger, "gateway", "--scope", "ops", "--now", "2026-11-23")["results"]
+    assert (hit["id"], hit["factors"]["importance"], set(hit) & {"detail_json", "detail"}) == (2, 1.0, set())
+    around = said("timeline", ledger, "2", "--window", "1")["observations"]
+    assert [row["id"] for row in around] == [1, 2, 3]
+    (item,) = said("get", ledger, "2", "--raw")["observations"]
+    assert item["detail"]["scope"] == "ops"
+    assert json.loads(item["source"]["raw"])["summary"] == "gateway timeout"
+    assert said("search", ledger, "gateway", "--by", "relevance", "--profile", "upstream")["results"][0]["id"] == 2
+
+
+def test_commands_that_write_need_the_option(ledger: Path, tmp_path: Path) -> None:
+    log = write_log(tmp_path / "more.jsonl", [{"summary": "more"}])
+    before = rows(ledger)
+    for words in (("ingest", ledger, log), ("grade", ledger), ("archive", ledger, tmp_path / "l.jsonl")):
+        done = run_here("ledger", *words)
+        assert (done.returncode, "Nothing was written; add --write to do it." in done.stdout) == (0, True)
+    assert (rows(ledger), (tmp_path / "archive").exists()) == (before, False)
+    done = run_here("ledger", "ingest", ledger, log, "--grade", "--write")
+    assert "1 observation inserted (ids 4 to 4); 0 lines ingested before." in done.stdout
+    assert "3 observations graded; 1 have an importance." in run_here("ledger", "grade", ledger, "--write").stdout
+    assert said("archive", ledger, log, "--write")["lines"] == 1
+    assert not log.exists()
+
+
+def test_ingest_names_what_it_could_not_take(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "o.jsonl", [POTS])
+    with log.open("ab") as file:
+        file.write(b'nope\n{"summary": "no time"}\n{"summary": "cut')
+    done = run_here("ledger", "ingest", tmp_path / "l.sqlite", log, "--write")
+    assert done.returncode == 0
+    assert "Malformed, skipped: 1 not JSON (first: line 2)." in done.stdout
+    assert "16 bytes of a last line that is not complete yet" in done.stdout
+    assert "1 observations without a time" in done.stdout
+
+
+def test_benchmark_fails_with_code_1(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"id": "a", "obs": {"summary": "thanks"}, "expect": {"label": "ignore"}}\n')
+    assert "1 case: agreement 1.00" in run_here("ledger", "grade", "--benchmark", cases).stdout
+    cases.write_text('{"id": "a", "obs": {"summary": "thanks"}, "expect": {"label": "must_remember"}}\n')
+    done = run_here("ledger", "grade", "--benchmark", cases)
+    assert done.returncode == 1
+    assert "1 case not as expected; first: a (judged must_remember, graded ignore, score 0.05" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("search", "LEDGER", " "), "the query is blank"),
+        (("search", "LEDGER", "x", "--by", "luck"), "--by luck: expected composite or relevance"),
+        (("search", "LEDGER", "x", "--profile", "mine"), "--profile mine: expected seed or upstream"),
+        (("search", "none.sqlite", "x"), "no such file"),
+        (("get", "LEDGER", "1", "99"), "the ledger has no observation 99"),
+        (("timeline", "LEDGER", "77"), "the ledger has no observation 77"),
+        (("grade",), "give either a ledger or --benchmark FILE"),
+        (("ingest", "LEDGER", "none.jsonl"), "cannot be read: No such file"),
+        (("archive", "LEDGER", "none.jsonl"), "no such file"),
+        (("capture", "none", "o.jsonl"), "no such file or folder"),
+        (("ingest", "LEDGER", "/dev/zero"), "is a device"),
+    ],
+)
+def test_bad_input_is_one_line_with_code_2(ledger: Path, words: tuple[str, ...], message: str) -> None:
+    done = run_here("ledger", *(str(ledger) if word == "LEDGER" else word for word in words), cwd=ledger.parent)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("kilobytes", [40, 120, 300, 700])
+def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path, kilobytes: int) -> None:
+    many = [{"summary": f"basil and {number} other words of a long text"} for number in range(12_000)]
+    log, path = write_log(tmp_path / "o.jsonl", many), tmp_path / "l.sqlite"
+
+    def limit() -> None:
+        # Writing beyond this size fails as on a full disk, without a signal.
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes << 10, kilobytes << 10))
+
+    command = [sys.executable, "-m", "lab", "ledger", "ingest", str(path), str(log), "--write"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, env=os.environ)
+    assert done.returncode == 4, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    assert "l.sqlite" in errors[0]
+    assert "Traceback" not in done.stderr
+    again = run_here("ledger", "ingest", path, log, "--write")
+    assert again.returncode == 0, again.stderr
+    assert [row.summary for row in rows(path)] == [item["summary"] for item in many]
