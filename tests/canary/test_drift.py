@@ -158,4 +158,3 @@ def test_command_fails_when_the_newest_period_exceeds_a_limit(
     app([*command, "--most-unknown", "1", "--most-change", "1", "--json"], standalone_mode=False)
     value = json.loads(capsys.readouterr().out)
     assert value["change"]["distance"] == 1.0
-    assert "x" not in {key for part in value["periods"] for key in part["labels"]}

@@ -4,9 +4,9 @@
     python tests/trials/writeback_figures.py DATA/realmem --format realmem
 
 A share of the memories is stored without an importance, so that their label is unknown; the others are stored with the
-grade of heuristic-v1. Then the sidecar grades all of them and writes back. Under ``upstream fill`` the label unknown is a
-value and stays; under ``seed fill`` it is replaced by the grade. Recall depends on the label alone, so ``upstream fill``
-recalls what it recalls without any writeback. The last table has the share of memories from each threshold on.
+grade of heuristic-v1. Then the sidecar grades all of them and writes back. Under ``upstream fill`` the label unknown is
+a value and stays; under ``seed fill`` it is replaced by the grade. Recall depends on the label alone, so an ``upstream
+fill`` recalls what is recalled without any writeback. The last table has the share of memories from each threshold on.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ class GovernedTable(LanceTable):
 
         def read() -> list[dict[str, Any]]:
             self._table.checkout_latest()
-            found = self._table.search().where(among(ids)).select(["id", *names])
-            return list(found.limit(len(self.rows()) + 1).to_list())
+            return list(self._table.search().where(among(ids)).select(["id", *names]).to_list())
 
         found: dict[str, dict[str, Any]] = {}
         for row in self._read(read) if ids else ():
