@@ -77,7 +77,8 @@ def test_decay_archives_and_lifecycle_revives(lab: Terminal, tmp_path: Path) -> 
     assert "0 observations to archive" in lab(*command)
     assert json.loads(lab(*revive, "--write", "--json"))["transitions"][0]["changed"]
     assert "0 observations to archive" in lab(*command)
-    assert "1 observation to archive" in lab("ledger", "decay", ledger, "--at", "2026-12-23")
+    # By then the second was not used for 30 days either.
+    assert "2 observations to archive" in lab("ledger", "decay", ledger, "--at", "2026-12-23")
 
 
 def test_used_delays_decay(lab: Terminal, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def main() -> None:
                 sys.exit(f"round {rounds}: not the state of an unbroken run")
             shutil.rmtree(folder)
         print(
-            f"{kills} kills in {rounds} rounds ({partly} left a part done): {options.rows} rows each, none lost, doubled"
+            f"{kills} kills in {rounds} rounds ({partly} left a part done): {options.rows} rows each, none lost"
         )
 
 

@@ -16,8 +16,8 @@ from lab.errors import UnusableInput
 from lab.recordings.model import LABELS, MUST
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_grades import label_of
-from lab.systems.sidecar.ledger_lifecycle import ACTIVE, CONSOLIDATED, SOFT_ARCHIVED, STALE, Step, lifecycle_of, moved
-from lab.systems.sidecar.ledger_score import state_of, used_count
+from lab.systems.sidecar.ledger_lifecycle import CONSOLIDATED, STALE, Step, lifecycle_of, moved
+from lab.systems.sidecar.ledger_score import ACTIVE, SOFT_ARCHIVED, state_of, used_count
 from lab.systems.sidecar.ledger_times import moment, stamp
 from lab.systems.sidecar.writeback_fields import TRUSTS, trust_of
 
