@@ -43,7 +43,7 @@ def retention(
     ] = 0.01,
     as_json: Json = False,
 ) -> None:
-    """Say what a retention rule would archive, and the relevant memories it would lose.
+    """Say what a retention rule would archive and lose.
 
     A memory is archived once it was not used for the days of its priority; P0 never is. Relevant memories of a probe
     that were archived by then are lost. Writes retention.parquet into DIR: when each memory was last retrieved and last

@@ -185,7 +185,7 @@ def _lives(
 
 
 def losses(found: Sequence[Life], rules: Iterable[Rule], signal: str = "included") -> list[Loss]:
-    """Return what each rule archives and loses: for each arm and rule the priorities P0 to P2, then all."""
+    """Return what each rule archives and loses (RT-8): for each arm and rule the priorities P0 to P2, then all."""
     if signal not in SIGNALS:
         raise UnusableInput(f"--used {signal}: expected {', '.join(SIGNALS)}")
     by_arm: dict[str, list[Life]] = {}

@@ -22,7 +22,7 @@ CAPABILITY = re.compile(r"(?<![\w.-])00[0-4]-\d{2,3}(?![\w-])")
 DOCUMENT = re.compile(r"\b[Ss]eed (\d{3})\b")
 # References to sections of a text that is not in the repository.
 PRIVATE = re.compile(r"\bspec \d|\bspec, Appendix|§|engine-spec|\.\./seeds", re.IGNORECASE)
-PATHS = re.compile(r"`((?:lab|tests|docs|golden|datasets)/[^`\s]*|\w+\.(?:txt|toml|md))(?:::(\w+))?`")
+PATHS = re.compile(r"`((?:lab|tests|docs|golden|datasets)/[^`\s:]*|\w+\.(?:txt|toml|md))(?:::(\w+))?`")
 STATES = ("done", "partly", "missing")
 
 

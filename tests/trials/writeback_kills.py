@@ -136,9 +136,7 @@ def main() -> None:
             if state(folder) != after:
                 sys.exit(f"round {rounds}: not the state of an unbroken run")
             shutil.rmtree(folder)
-        print(
-            f"{kills} kills in {rounds} rounds ({partly} left a part done): {options.rows} rows each, none lost"
-        )
+        print(f"{kills} kills in {rounds} rounds ({partly} left a part done): {options.rows} rows each, none lost")
 
 
 if __name__ == "__main__":
