@@ -1,4 +1,4 @@
-"""Open, read and change a ledger: the SQLite file of observations that the sidecar governs (LD-1, LD-2)."""
+"""Open, read and change a ledger: the SQLite file of observations that the sidecar governs (LD-1, LD-2, LD-11)."""
 
 from __future__ import annotations
 
