@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.cli import ledger_drift, ledger_life, ledger_writeback
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
@@ -41,6 +42,9 @@ def add_to(app: typer.Typer) -> None:
     ledger.command("get")(get)
     ledger.command("grade")(grade)
     ledger.command("archive")(archive)
+    ledger_writeback.add_to(ledger)
+    ledger_life.add_to(ledger)
+    ledger_drift.add_to(ledger)
     app.add_typer(ledger, name="ledger")
 
 

@@ -15,14 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 DESIGN = ROOT / "docs" / "design"
 SOURCES = (".py", ".toml", ".md", ".j2", ".yml")
 # Prefixes of the rules of each page of docs/design: the engine, rsclaw, auto_recall, the host's own memory, external
-# systems, the league and the ledger.
-PREFIXES = ("E", "RS", "AR", "HB", "EX", "LG", "LD")
+# systems, the league, the ledger, writeback and retention.
+PREFIXES = ("E", "RS", "AR", "HB", "EX", "LG", "LD", "WB", "RT")
 RULE = re.compile(rf"\b(?:{'|'.join(PREFIXES)})-[1-9]\d*\b")
 CAPABILITY = re.compile(r"(?<![\w.-])00[0-4]-\d{2,3}(?![\w-])")
 DOCUMENT = re.compile(r"\b[Ss]eed (\d{3})\b")
 # References to sections of a text that is not in the repository.
 PRIVATE = re.compile(r"\bspec \d|\bspec, Appendix|§|engine-spec|\.\./seeds", re.IGNORECASE)
-PATHS = re.compile(r"`((?:lab|tests|docs|golden|datasets)/[^`\s]*|\w+\.(?:txt|toml|md))(?:::(\w+))?`")
+PATHS = re.compile(r"`((?:lab|tests|docs|golden|datasets)/[^`\s:]*|\w+\.(?:txt|toml|md))(?:::(\w+))?`")
 STATES = ("done", "partly", "missing")
 
 

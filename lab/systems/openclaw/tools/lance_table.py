@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import cannot_write
@@ -229,7 +229,7 @@ class LanceTable(LanceReader):
         finally:
             self._lock.release()
 
-    def __enter__(self) -> LanceTable:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,219 @@
+"""How the labels of memories change over time (RT-10): of a ledger, of a store, or of a replay.
+
+A growing share of ``unknown`` means that grading or writeback has stopped; a growing share of must_remember means that
+grading alone will fill recall.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import UnusableInput
+from lab.recordings.model import GLOBAL, LABELS, UNKNOWN
+from lab.replay.plan import plan_of
+from lab.runs.directory import RunDirectory, open_run
+from lab.systems.openclaw.tools.lance_schema import TABLE
+from lab.systems.openclaw.tools.lance_table import LanceTable
+from lab.systems.sidecar import ledger
+from lab.systems.sidecar.ledger_grades import label_of
+from lab.systems.sidecar.ledger_times import moment
+
+KIND = "recall-lab.drift.v1"
+PERIODS = ("day", "week")
+# Draws of the permutation test.
+DRAWS = 2000
+SEED = 20261123
+
+
+class Labelled(NamedTuple):
+    """One memory: its time in epoch milliseconds (None: it has none that can be read), its scope and its label."""
+
+    time_ms: float | None
+    scope: str
+    label: str
+
+
+class Source(NamedTuple):
+    """What was read: ``ledger``, ``store`` or ``run``, and its memories."""
+
+    kind: str
+    rows: list[Labelled]
+
+
+@dataclass(slots=True)
+class Part:
+    """The labels of one period, of one scope, or of one scope in one period."""
+
+    name: str
+    labels: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """The number of memories."""
+        return self.labels.total()
+
+    def share(self, label: str) -> float:
+        """Return the share of a label; a part is never empty."""
+        return self.labels[label] / self.total
+
+    def describe(self) -> dict[str, Any]:
+        """Return the counts and shares in JSON."""
+        return {
+            "name": self.name,
+            "memories": self.total,
+            "labels": {label: self.labels[label] for label in LABELS},
+            "unknown": self.share(UNKNOWN),
+        }
+
+
+class Change(NamedTuple):
+    """How far the labels of the newest period are from those of all before.
+
+    ``distance`` is the total variation distance: the share of memories that would need another label, from 0 to 1.
+    ``p`` is the share of random splits of the same memories with at least this distance.
+    """
+
+    distance: float
+    p: float
+
+
+class Drift(NamedTuple):
+    """Labels by period (oldest first), by scope (largest first), and by both; ``undated`` memories have no time."""
+
+    kind: str
+    by: str
+    periods: list[Part]
+    scopes: list[Part]
+    parts: list[tuple[str, Part]]
+    undated: int
+    change: Change | None
+
+    def describe(self) -> dict[str, Any]:
+        """Return the receipt. No text of a memory is in it."""
+        return {
+            "kind": KIND,
+            "source": self.kind,
+            "by": self.by,
+            "periods": [part.describe() for part in self.periods],
+            "scopes": [part.describe() for part in self.scopes],
+            "parts": [{"period": period, **part.describe()} for period, part in self.parts],
+            "undated": self.undated,
+            "change": None if self.change is None else self.change._asdict(),
+        }
+
+
+def read(path: Path, *, arm: str | None = None, tool: str | None = None) -> Source:
+    """Return the memories of a ledger (a file), a store (a folder with a table) or a run.
+
+    Of a run they are the memories of its recordings at their time of birth; with ``arm``, what that arm injected at
+    each recall turn. ``tool`` selects the observations of one tool. Raises :class:`UnusableInput` for anything else.
+    """
+    if path.is_dir() and (path / f"{TABLE}.lance").is_dir():
+        kind, rows = "store", _of_store(path)
+    elif path.is_dir():
+        kind, rows = "run", list(_of_run(open_run(path), arm))
+    else:
+        kind, rows = "ledger", list(_of_ledger(path, tool))
+    for name, value, only in (("--arm", arm, "run"), ("--tool", tool, "ledger")):
+        if value is not None and kind != only:
+            raise UnusableInput(f"{name} is for a {only}; {path} is a {kind}")
+    return Source(kind, rows)
+
+
+def _of_ledger(path: Path, tool: str | None) -> Iterator[Labelled]:
+    where, values = ("tool_name = ?", (tool,)) if tool is not None else ("", ())
+    with ledger.open_ledger(path) as connection:
+        for row in ledger.observations(connection, where=where, values=values):
+            detail, time = row.detail, moment(row.ts)
+            scope = str(detail.get("scope") or "").strip() or GLOBAL
+            yield Labelled(time.timestamp() * 1000 if time else None, scope, label_of(detail))
+
+
+def _of_store(folder: Path) -> list[Labelled]:
+    with LanceTable(folder, read_only=True) as table:
+        return [Labelled(row.created_at or None, row.scope, row.importance_label or UNKNOWN) for row in table.rows()]
+
+
+def _of_run(run: RunDirectory, arm: str | None) -> Iterator[Labelled]:
+    plan = plan_of(run)
+    if arm is not None and arm not in run.arms:
+        raise UnusableInput(f"{run.path}: has no arm {arm!r}; its arms are {', '.join(run.arms)}")
+    if arm is not None:
+        run.require_done()
+    for recording in plan.recordings:
+        if arm is None:
+            for memory in plan.memories_of(recording):
+                yield Labelled(memory.created_at, memory.scope, memory.label or UNKNOWN)
+            continue
+        times = {turn.key: turn.time_ms for turn in recording.turns}
+        columns = ("arm", "turn", "is_recall_turn", "injected", "scope", "item_label")
+        for row in run.read_receipts(recording.conversation, columns).to_pylist():
+            if row["arm"] == arm and row["is_recall_turn"] and row["turn"] not in run.left_out:
+                for label in row["item_label"][: row["injected"]]:
+                    yield Labelled(times[row["turn"]], row["scope"], label or UNKNOWN)
+
+
+def drift(source: Source, by: str = "day") -> Drift:
+    """Return the labels of memories by day or ISO week (UTC) and by scope; raise :class:`UnusableInput` without any."""
+    if by not in PERIODS:
+        raise UnusableInput(f"--by {by}: expected {' or '.join(PERIODS)}")
+    if not source.rows:
+        raise UnusableInput(f"the {source.kind} has no memories")
+    dated = [(name, row) for row in source.rows if (name := _period(row.time_ms, by)) is not None]
+    periods = _counted((name, row.label) for name, row in dated)
+    scopes = _counted((row.scope, row.label) for row in source.rows)
+    both = _counted(((name, row.scope), row.label) for name, row in dated)
+    ordered = [Part(name, periods[name]) for name in sorted(periods)]
+    return Drift(
+        source.kind,
+        by,
+        ordered,
+        sorted((Part(name, labels) for name, labels in scopes.items()), key=lambda part: (-part.total, part.name)),
+        [(period, Part(scope, labels)) for (period, scope), labels in sorted(both.items())],
+        len(source.rows) - len(dated),
+        change_of(ordered),
+    )
+
+
+def _counted(rows: Iterable[tuple[Any, str]]) -> dict[Any, Counter[str]]:
+    counts: dict[Any, Counter[str]] = {}
+    for name, label in rows:
+        counts.setdefault(name, Counter())[label] += 1
+    return counts
+
+
+def _period(time_ms: float | None, by: str) -> str | None:
+    """Return the day or ISO week of a time; None for one that no calendar has."""
+    if time_ms is None:
+        return None
+    try:
+        day = datetime.fromtimestamp(time_ms / 1000, UTC).date()
+    except (OverflowError, OSError, ValueError):
+        return None
+    year, week, _ = day.isocalendar()
+    return day.isoformat() if by == "day" else f"{year:04d}-W{week:02d}"
+
+
+def change_of(periods: Sequence[Part]) -> Change | None:
+    """Return the change from all earlier periods to the newest; None if there is only one."""
+    import numpy as np
+
+    if len(periods) < 2:
+        return None
+    newest = np.array([periods[-1].labels[label] for label in LABELS])
+    before = np.array([sum(part.labels[label] for part in periods[:-1]) for label in LABELS])
+    pooled, size = newest + before, int(newest.sum())
+
+    def distance(drawn: Any) -> Any:
+        rest = pooled - drawn
+        return 0.5 * np.abs(drawn / size - rest / before.sum()).sum(axis=-1)
+
+    found = float(distance(newest))
+    draws = np.random.default_rng(SEED).multivariate_hypergeometric(pooled, size, DRAWS, method="marginals")
+    reached = int((distance(draws) >= found - 1e-12).sum())
+    return Change(found, (1 + reached) / (1 + DRAWS))

@@ -1,0 +1,178 @@
+"""``lab ledger lifecycle``, ``used`` and ``decay``: states, uses and soft archival of observations."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.errors import CannotMeasure, UnusableInput
+from lab.formatting import counted
+from lab.progress import Passing
+
+Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
+Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
+At = Annotated[
+    datetime | None,
+    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], help="The time (UTC). [default: now]"),
+]
+DRY_RUN = "Nothing was written; add --write to do it."
+# Rows of a table that are printed; --json has all.
+SHOWN = 20
+
+
+def add_to(ledger: typer.Typer) -> None:
+    """Register the commands."""
+    ledger.command("lifecycle")(lifecycle)
+    ledger.command("used")(used)
+    ledger.command("decay")(decay)
+
+
+def lifecycle(
+    ledger: Ledger,
+    ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observations.")],
+    to: Annotated[
+        str, typer.Option("--to", help="captured, categorized, active, consolidated, stale or soft-archived.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why, as a short code without texts of memories.")],
+    actor: Annotated[str, typer.Option(help="Who.")] = "operator",
+    at: At = None,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Change the state of observations: archive them softly, or revive them.
+
+    A soft-archived observation is not found by searches and is never deleted. States change only along the allowed
+    transitions; if one observation may not, none changes.
+    """
+    from lab.systems.sidecar.ledger_lifecycle import move
+
+    done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=_utc(at))
+    if as_json:
+        emit_json({"written": write, "transitions": done.receipts, "changed_meanwhile": done.changed_meanwhile})
+    else:
+        emit_table(
+            ["observation", "from", "to", "changed"],
+            [
+                [one["observation_id"], one["from"], one["to"], "yes" if one["changed"] else "no"]
+                for one in done.receipts
+            ],
+            left=4,
+        )
+        if not write:
+            emit(DRY_RUN)
+    if done.changed_meanwhile:
+        ids_ = ", ".join(map(str, done.changed_meanwhile))
+        raise CannotMeasure(f"{ledger}: another program changed {ids_} meanwhile; run the command again")
+
+
+def used(
+    ledger: Ledger,
+    ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observations.")],
+    retrieved: Annotated[
+        bool, typer.Option("--retrieved", help="They were candidates only, not part of the final context.")
+    ] = False,
+    at: At = None,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Record that observations were used: they were part of the context of a request.
+
+    Sets last_used_at and counts the use, which delays decay; with --retrieved only last_retrieved_at. State and trust
+    stay as they are. At most 64 observations at once.
+    """
+    from lab.systems.sidecar.ledger_use import MOST_REFS, use
+
+    if len(set(ids)) > MOST_REFS:
+        raise UnusableInput(f"{len(set(ids))} observations at once; one context cites at most {MOST_REFS}")
+    receipt = use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=_utc(at))
+    if as_json:
+        emit_json(receipt)
+    else:
+        refreshed, missing = (receipt["selection"][f"{name}_record_refs"] for name in ("refreshed", "missing"))
+        emit(f"{counted(len(refreshed), 'observation')} {'refreshed' if write else 'to refresh'}.")
+        if missing:
+            emit_folded(f"Not in the ledger: {', '.join(missing)}.")
+        if not write:
+            emit(DRY_RUN)
+
+
+def decay(
+    ledger: Ledger,
+    p1_days: Annotated[int, typer.Option("--p1", min=1, help="Days without use after which P1 is archived.")] = 90,
+    p2_days: Annotated[int, typer.Option("--p2", min=1, help="Days without use after which P2 is archived.")] = 30,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Look at this many newest observations. [default: all; upstream 1000]")
+    ] = None,
+    scope: Annotated[str | None, typer.Option(help="Only observations of this scope.")] = None,
+    at: At = None,
+    profile: Annotated[str, typer.Option(help="seed, or upstream to recommend as the public sidecar does.")] = "seed",
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Archive observations softly that were not used for long.
+
+    P0 is never archived, P1 after 90 days without use, P2 after 30. P0 is must_remember, or what lifecycle.priority
+    names; P1 are preferences, decisions, facts, learnings, plans and entities; all others are P2. An archived
+    observation is revived by lab ledger lifecycle --to active.
+    """
+    from lab.systems.sidecar.ledger_use import decay as run
+
+    if profile not in ("seed", "upstream"):
+        raise UnusableInput(f"--profile {profile}: expected seed or upstream")
+    upstream = profile == "upstream"
+    done = run(
+        ledger,
+        days={"P1": p1_days, "P2": p2_days},
+        limit=limit or (1000 if upstream else None),
+        scope=scope,
+        upstream=upstream,
+        write=write,
+        now=_utc(at),
+        announce=lambda rows: announce(Passing(f"{rows} observations")),
+    )
+    receipt = done.receipt()
+    if as_json:
+        items = [
+            {"recordRef": f"obs:{one.row.id}", "priority": one.priority, "unused_days": one.days}
+            | {"last_used_at": one.last_used_at}
+            for one in done.unused
+        ]
+        emit_json({**receipt, "items": items})
+        return
+    _show(receipt, write)
+    if done.unused:
+        emit_table(
+            ["observation", "priority", "kind", "days without use"],
+            [[one.row.id, one.priority, one.row.kind or "-", one.days] for one in done.unused[:SHOWN]],
+            left=3,
+        )
+    if len(done.unused) > SHOWN:
+        emit(f"… and {len(done.unused) - SHOWN} more; --json lists all.")
+    if not write:
+        emit(DRY_RUN)
+
+
+def _show(receipt: dict[str, Any], write: bool) -> None:
+    emit_folded(
+        f"{counted(receipt['count'], 'observation')} {'archived' if write else 'to archive'}; "
+        f"{receipt['protected_p0']} are P0, which is never archived."
+    )
+    for name in ("priority", "importance", "trust"):
+        counts = ", ".join(f"{key} {count}" for key, count in receipt[f"by_{name}"].items() if count)
+        if counts:
+            emit_folded(f"By {name}: {counts}.")
+    for name, text in (
+        ("without_time", "have no time that can be read, left alone"),
+        ("unreadable", "have a detail that is no JSON object, left alone"),
+        ("changed_meanwhile", "were changed by another program meanwhile; run the command again"),
+    ):
+        if receipt[name]:
+            emit_folded(f"{counted(receipt[name], 'observation')} {text}.")
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return at.replace(tzinfo=UTC) if at else None

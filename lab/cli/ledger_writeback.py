@@ -1,0 +1,110 @@
+"""``lab ledger writeback``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.cli.memory_options import AllowGateway, Wait
+from lab.cli.output import Json, announce_folded, emit, emit_folded, emit_json
+from lab.errors import UnusableInput
+from lab.files import dump_json, write_atomically
+from lab.formatting import counted
+
+# Ids of missing memories that are printed; the receipt has all.
+SHOWN = 5
+
+
+def add_to(ledger: typer.Typer) -> None:
+    """Register the command."""
+    ledger.command("writeback")(writeback)
+
+
+def writeback(
+    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")],
+    store: Annotated[Path, typer.Argument(metavar="FOLDER", help="The LanceDB folder that contains memories.lance.")],
+    limit: Annotated[int, typer.Option(min=1, help="Number of newest observations of memory_store to inspect.")] = 50,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="Number of observations per commit.")] = 25,
+    force: Annotated[
+        bool, typer.Option("--force", "--overwrite", help="Overwrite values, instead of only filling empty fields.")
+    ] = False,
+    force_fields: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELDS",
+            help="What --force overwrites, separated by commas. [default: importance,importance_label,scope,category; "
+            "trust_tier only if named]",
+        ),
+    ] = None,
+    profile: Annotated[str, typer.Option(help="seed, or upstream to do as the public sidecar does.")] = "seed",
+    write: Annotated[
+        bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")
+    ] = False,
+    despite_gateway: AllowGateway = False,
+    wait: Wait = 10.0,
+    receipt_file: Annotated[
+        Path | None, typer.Option("--receipt", metavar="FILE", help="Write the receipt to FILE, as JSON.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only what an operator should look at.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write what the ledger says of memories to the table of the engine.
+
+    Importance, label, scope, category and trust are filled where the table has none. In profile seed a label unknown
+    counts as none; for the public sidecar it is a value, so that only --force ever replaces it. A killed run is
+    finished by the same command.
+    """
+    from lab.systems.sidecar.writeback import Options, forced_fields
+    from lab.systems.sidecar.writeback import writeback as run
+
+    if profile not in ("seed", "upstream"):
+        raise UnusableInput(f"--profile {profile}: expected seed or upstream")
+    options = Options(
+        limit=limit,
+        batch=batch,
+        forced=forced_fields(force, force_fields),
+        upstream=profile == "upstream",
+        write=write,
+        despite_gateway=despite_gateway,
+        wait_seconds=wait,
+    )
+    done = run(ledger, store, options)
+    receipt = done.receipt(ledger, store)
+    if receipt_file is not None:
+        write_atomically(receipt_file, dump_json(receipt))
+    if quiet and not done.missing:
+        return
+    for note in done.notes:
+        announce_folded(note)
+    if as_json:
+        emit_json(receipt)
+    else:
+        _show(receipt)
+
+
+def _show(receipt: dict[str, Any]) -> None:
+    would = "would be updated" if receipt["dryRun"] else "updated"
+    fields = ", ".join(f"{name} {count}" for name, count in receipt["updatedFields"].items())
+    emit_folded(
+        f"{counted(receipt['checked'], 'observation')} checked: {counted(receipt['updated'], 'memory')} "
+        f"{would}{f' ({fields})' if fields else ''}, {receipt['skipped']} skipped, "
+        f"{receipt['missing']} not in the table."
+    )
+    if receipt["overwritten"]:
+        emit(f"Overwritten: {receipt['overwrittenFields']} fields of {receipt['overwritten']} memories.")
+    for name, text in (
+        ("withoutId", "name no memory"),
+        ("older", "are older than another of the same memory"),
+        ("notInspected", "are older than the newest that were inspected; raise --limit to inspect them"),
+    ):
+        if receipt[name]:
+            emit_folded(f"{counted(receipt[name], 'observation')} of memory_store {text}.")
+    if receipt["missing"]:
+        more = ", …" if receipt["missing"] > SHOWN else ""
+        emit_folded(f"Not in the table: {', '.join(receipt['missingIds'][:SHOWN])}{more}")
+    unknown = receipt["unknown"]
+    emit(f"Memories labelled unknown: {unknown['before']} before, {unknown['after']} after.")
+    if receipt["dryRun"]:
+        emit("Nothing was written; add --write to do it.")

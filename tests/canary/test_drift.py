@@ -1,0 +1,160 @@
+"""Label drift of a ledger, a store and a run (RT-10)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.canary.drift import Labelled, Source, drift, read
+from lab.cli.main import app
+from lab.errors import CheckFailed, UnusableInput
+from lab.recordings.model import LABELS
+from lab.replay.plan import ReplayRequest, plan_of
+from lab.replay.run import run_replay
+from lab.report.drift import MARK, write_page
+from lab.systems.openclaw.tools.lance_table import LanceTable
+from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry
+from tests.systems.sidecar.ledgers import filled
+
+DAY = 24 * 3600 * 1000
+START = 1_767_571_200_000  # 5 January 2026, a Monday
+MUST, NICE, IGNORE, UNKNOWN = LABELS
+
+
+def source(*days: dict[str, int], scope: str = "global") -> Source:
+    """Return memories with so many of each label a day."""
+    rows = [
+        Labelled(START + n * DAY, scope, label)
+        for n, day in enumerate(days)
+        for label, c in day.items()
+        for _ in range(c)
+    ]
+    return Source("ledger", rows)
+
+
+def test_periods_are_days_or_iso_weeks_in_utc() -> None:
+    rows = [Labelled(START - 1, "a", MUST), Labelled(START, "a", UNKNOWN), Labelled(START + 7 * DAY - 1, "b", UNKNOWN)]
+    rows += [Labelled(None, "b", NICE), Labelled(1e300, "b", NICE)]
+    found = drift(Source("store", rows), "week")
+    assert [(part.name, part.total, part.share(UNKNOWN)) for part in found.periods] == [
+        ("2026-W01", 1, 0.0),
+        ("2026-W02", 2, 1.0),
+    ]
+    assert found.undated == 2
+    assert [(part.name, part.total) for part in found.scopes] == [("b", 3), ("a", 2)]
+    assert [(period, part.name, part.total) for period, part in found.parts] == [
+        ("2026-W01", "a", 1),
+        ("2026-W02", "a", 1),
+        ("2026-W02", "b", 1),
+    ]
+    assert [part.name for part in drift(Source("store", rows)).periods] == ["2026-01-04", "2026-01-05", "2026-01-11"]
+
+
+def test_change_is_the_share_that_would_need_another_label() -> None:
+    found = drift(source({MUST: 50, NICE: 50}, {MUST: 50, NICE: 50}, {MUST: 25, NICE: 50, UNKNOWN: 25}))
+    assert found.change is not None
+    assert found.change.distance == pytest.approx(0.25)
+    assert found.change.p < 0.01
+    same = drift(source({MUST: 50, NICE: 50}, {MUST: 5, NICE: 5}))
+    assert same.change is not None
+    assert same.change == (0.0, 1.0)
+    assert drift(source({MUST: 3})).change is None
+
+
+def test_small_difference_of_few_memories_is_no_evidence() -> None:
+    found = drift(source({MUST: 5, NICE: 5}, {MUST: 3, NICE: 1}))
+    assert found.change is not None
+    assert found.change.distance == pytest.approx(0.25)
+    assert found.change.p > 0.3
+
+
+def test_ledger_counts_observations_by_scope_and_tool(tmp_path: Path) -> None:
+    path = filled(
+        tmp_path / "l.sqlite",
+        [
+            {"ts": "2026-01-05T01:00:00Z", "tool_name": "memory_store", "summary": "a", "detail": {"importance": 0.9}},
+            {"ts": "2026-01-05T01:00:00+02:00", "tool_name": "chat", "summary": "b", "detail": {"scope": "home"}},
+            {"ts": "no time", "tool_name": "chat", "summary": "c"},
+        ],
+    )
+    found = drift(read(path))
+    assert [(part.name, dict(part.labels)) for part in found.periods] == [
+        ("2026-01-04", {UNKNOWN: 1}),
+        ("2026-01-05", {MUST: 1}),
+    ]
+    assert [(part.name, part.total) for part in found.scopes] == [("global", 2), ("home", 1)]
+    assert found.undated == 1
+    assert len(read(path, tool="memory_store").rows) == 1
+    with pytest.raises(UnusableInput, match="--arm is for a run"):
+        read(path, arm="x")
+
+
+def test_store_counts_stored_labels(tmp_path: Path) -> None:
+    blank = entry(2)
+    blank = replace(blank, row=replace(blank.row, importance_label="", importance=None, scope="home"))
+    with LanceTable(tmp_path, create=DIMENSION) as table:
+        table.add([entry(1), blank])
+    found = drift(read(tmp_path))
+    assert (found.kind, [(part.name, part.total) for part in found.scopes]) == ("store", [("global", 1), ("home", 1)])
+    assert found.periods[0].labels == {NICE: 1, UNKNOWN: 1}
+
+
+def test_run_counts_memories_and_what_an_arm_injected(operators: Path, tmp_path: Path) -> None:
+    request = ReplayRequest(
+        str(operators), "lab", ("tier_quota_v1",), embedder="hashing", conversation=("harbor-release",)
+    )
+    run = run_replay(request, tmp_path / "run").run
+    found = drift(read(run.path), "week")
+    (recording,) = plan_of(run).recordings
+    assert sum(part.total for part in found.periods) == len(recording.memories)
+    injected = drift(read(run.path, arm="tier_quota_v1"), "week")
+    assert sum(part.total for part in injected.periods) > len(recording.turns)
+    assert all(part.labels[IGNORE] == 0 for part in injected.periods)
+    with pytest.raises(UnusableInput, match="has no arm 'x'; its arms are tier_quota_v1"):
+        read(run.path, arm="x")
+
+
+def test_source_without_memories_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match="the ledger has no memories"):
+        drift(Source("ledger", []))
+    with pytest.raises(UnusableInput, match="expected day or week"):
+        drift(source({MUST: 1}), "month")
+    with pytest.raises(UnusableInput):
+        read(tmp_path / "none")
+
+
+def test_page_shows_shares_and_no_text(tmp_path: Path) -> None:
+    found = drift(source({MUST: 1, UNKNOWN: 3}, {UNKNOWN: 4}, scope="<b>&home"))
+    page = write_page(found, "l.sqlite", tmp_path / "drift.html").read_text("utf-8")
+    assert "2026-01-06" in page
+    assert "87.5\N{NO-BREAK SPACE}%" in page
+    assert "<b>" not in page
+    assert "&lt;b&gt;&amp;home" in page
+    write_page(found, "l.sqlite", tmp_path / "drift.html")
+    (tmp_path / "mine.html").write_text("mine")
+    with pytest.raises(UnusableInput, match="is not a page"):
+        write_page(found, "l.sqlite", tmp_path / "mine.html")
+    assert MARK.decode() in page
+
+
+def test_command_fails_when_the_newest_period_exceeds_a_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"ts": f"2026-01-0{5 + n // 40}T00:00:00Z", "summary": "x", "detail": {"importance": 0.9} if n < 40 else {}}
+        for n in range(80)
+    ]
+    path = filled(tmp_path / "l.sqlite", rows)
+    command = ["ledger", "drift", str(path), "--page", str(tmp_path / "d.html")]
+    app(command, standalone_mode=False)
+    assert "2026-01-06" in capsys.readouterr().out
+    for options in (("--most-unknown", "0.99"), ("--most-change", "0.5")):
+        with pytest.raises(CheckFailed, match="2026-01-06"):
+            app([*command, *options], standalone_mode=False)
+    capsys.readouterr()
+    app([*command, "--most-unknown", "1", "--most-change", "1", "--json"], standalone_mode=False)
+    value = json.loads(capsys.readouterr().out)
+    assert value["change"]["distance"] == 1.0
