@@ -151,11 +151,12 @@ def _stage(place: Path, part: Path, folder: Path, manifest: Manifest) -> None:
         raise UnusableInput(f"{error.filename}: went away while it was copied; nothing was changed") from error
     if problem := difference(copied.files, manifest.files):
         raise UnusableInput(f"{place / DATA}: {problem}; the tag is damaged or was edited; nothing was changed")
-    if getattr(os, "geteuid", lambda: None)() == 0:
-        # The gateway of another user must be able to write what root restores.
-        owner = folder.stat()
-        for path in (part / DATA).rglob("*"):
-            os.chown(path, owner.st_uid, owner.st_gid)
+    # Who may read and write the folder may read and write what is restored, also if root restores it.
+    about = folder.stat()
+    for path in (part / DATA).rglob("*"):
+        path.chmod(about.st_mode & (0o777 if path.is_dir() else 0o666))
+        if getattr(os, "geteuid", lambda: None)() == 0:
+            os.chown(path, about.st_uid, about.st_gid)
 
 
 def _back_up(folder: Path, root: Path, now: datetime) -> str:

@@ -35,8 +35,9 @@ def contents_of(table: Any) -> Contents:
     schema = table.schema
     columns = [name for name in schema.names if _is_vector(schema.field(name).type)]
     names, rows = [name for name in schema.names if name not in columns], 0
-    # One hash for the rows and one a column of vectors, so that the size of a batch does not matter.
-    plain, vectors = hashlib.sha256(), {name: hashlib.sha256() for name in columns}
+    # Separate hashes of the rows and, for a column of vectors, of which are null and of the numbers of the others: what
+    # is in a batch must not matter.
+    plain, vectors = hashlib.sha256(), {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
     times: list[float] = []
     for batch in table.search().select(list(schema.names)).to_batches(_BATCH):
         for row in batch.select(names).to_pylist():
@@ -45,11 +46,11 @@ def contents_of(table: Any) -> Contents:
                 rows += 1
                 times += [float(row["createdAt"])] if row.get("createdAt") else []
         for name in columns:
-            _add_vectors(vectors[name], batch.column(name))
+            _add_vectors(*vectors[name], batch.column(name))
     ordered = sorted(times)
     oldest, newest = (iso_time(ordered[at]) if ordered else "" for at in (0, -1))
     parts = [[name, str(schema.field(name).type)] for name in schema.names]
-    sha256 = digest([parts, plain.hexdigest(), [hashed.hexdigest() for hashed in vectors.values()]])
+    sha256 = digest([parts, plain.hexdigest(), [[part.hexdigest() for part in both] for both in vectors.values()]])
     return Contents(int(table.version), rows, oldest, newest, sha256)
 
 
@@ -72,9 +73,9 @@ def _is_vector(kind: Any) -> bool:
     return bool(pa.types.is_fixed_size_list(kind))
 
 
-def _add_vectors(sha256: Any, column: Any) -> None:
-    """Add which vectors there are, and their numbers."""
+def _add_vectors(present: Any, numbers: Any, column: Any) -> None:
+    """Add which vectors are there to one hash, and their numbers to another."""
     import numpy as np
 
-    sha256.update(column.is_valid().to_numpy(zero_copy_only=False).tobytes())
-    sha256.update(np.ascontiguousarray(column.drop_null().flatten().to_numpy(zero_copy_only=False)).tobytes())
+    present.update(column.is_valid().to_numpy(zero_copy_only=False).tobytes())
+    numbers.update(np.ascontiguousarray(column.drop_null().flatten().to_numpy(zero_copy_only=False)).tobytes())

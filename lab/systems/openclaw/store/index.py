@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isqrt
 from typing import Any, NamedTuple
@@ -34,6 +34,10 @@ class Thresholds:
     unindexed: float = 0.1
     fragments: int = 32
     vector_rows: int = 10_000
+
+    def receipt(self) -> dict[str, Any]:
+        """Return the thresholds as receipts show them."""
+        return {"unindexedShare": self.unindexed, "smallFragments": self.fragments, "vectorRows": self.vector_rows}
 
 
 class Index(NamedTuple):
@@ -222,14 +226,14 @@ def receipt_of(op: str, table: LanceTable, done: Done | Status, started: int, *,
         "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
     if isinstance(done, Status):
-        about |= {**done.receipt(), "thresholds": asdict(done.thresholds)}
+        about |= {**done.receipt(), "thresholds": done.thresholds.receipt()}
     else:
         about |= {
             "dryRun": dry_run,
             "changed": list(done.changed),
             "before": done.before.receipt(),
             "after": done.after.receipt(),
-            "thresholds": asdict(done.after.thresholds),
+            "thresholds": done.after.thresholds.receipt(),
         }
         if done.agreement is not None:
             about["vectorAgreement"] = round(done.agreement, 4)
@@ -253,7 +257,7 @@ def _index(config: Any, counts: Any, rows: int, thresholds: Thresholds) -> Index
         tuple(config.columns),
         int(counts.num_indexed_rows) if counts else 0,
         unindexed,
-        config.created_at.astimezone(UTC).isoformat(timespec="seconds") if config.created_at else "",
+        config.created_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if config.created_at else "",
         int(config.size_bytes or 0),
         bool(unindexed) and unindexed >= thresholds.unindexed * rows,
         str(details.get("base_tokenizer") or ""),
