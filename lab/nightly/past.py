@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE
-from lab.nightly.nightly_folder import KIND, RESULT
+from lab.nightly.nightly_folder import KIND, PAGE, RESULT
 from lab.nightly.trend import Point, Series, history, moved_between, read_store, step_record
 
 # What a page shows of a long history: the last nightly runs.
 SHOWN = 60
 
 
-class Night(NamedTuple):
+class PastRun(NamedTuple):
     """One nightly run of a plan.
 
     ``link`` is the path of its page from the folder of the page that shows it, ``failing`` are the rules that decided
@@ -37,16 +37,17 @@ class Night(NamedTuple):
 class Past(NamedTuple):
     """The history of a plan, oldest first: nightly runs, series of the primary measures, and their steps."""
 
-    nights: Sequence[Night]
+    nights: Sequence[PastRun]
     series: Sequence[Series]
     steps: Sequence[dict[str, Any]]
     left_out: int = 0
 
 
-def past_of(store: Path | None, plan: str, folder: Path) -> Past:
+def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] | None = None) -> Past:
     """Return the history of a plan, from the store and from the folders beside ``folder``.
 
-    The store has the measures; an error has none, so it is found by its folder alone.
+    ``result`` is that of the nightly run in ``folder``, as in nightly.json. The store has the measures; an error has
+    none, so it is found by its folder alone.
     """
     points = [point for point in _points(store) if point.plan == plan]
     series = history(points) if points else []
@@ -58,19 +59,21 @@ def past_of(store: Path | None, plan: str, folder: Path) -> Past:
     for point in points:
         by_date.setdefault(point.date, []).append(point)
     folders = _folders(plan, folder)
-    nights: list[Night] = []
+    if result is not None:
+        folders[result["date"]] = (folder.absolute(), result)
+    nights: list[PastRun] = []
     before: list[Point] = []
     for date in sorted(by_date.keys() | folders.keys()):
         mine = by_date.get(date, [])
         status = min((point.verdict for point in mine), key=GRAVITY.index, default=ERROR)
         link, failing = None, []
         if date in folders:
-            at, result = folders[date]
-            link = Path(os.path.relpath(at / "nightly.html", folder)).as_posix()
-            status, failing = result["status"], _failing(result)
+            at, known = folders[date]
+            link = Path(os.path.relpath(at / PAGE, folder)).as_posix()
+            status, failing = known["status"], _failing(known)
         commit = next((point.commit for point in mine), None)
         begun = [number for number, step in enumerate(steps) if step["first"] == date]
-        nights.append(Night(date, status, link, commit, failing, _moved(before, mine), begun))
+        nights.append(PastRun(date, status, link, commit, failing, _moved(before, mine), begun))
         before = mine or before
     return Past(nights[-SHOWN:], series, steps, max(0, len(nights) - SHOWN))
 

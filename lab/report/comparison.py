@@ -8,7 +8,7 @@ from itertools import groupby
 
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, smallest_p
-from lab.formatting import counted, interval, number, p_value, signed
+from lab.formatting import counted, interval, number, p_value, sentence, signed
 from lab.measures.catalogue import entry_of, widest
 from lab.report.tables import folded, html_table, text_table
 from lab.runs.trial import trial_line
@@ -116,7 +116,7 @@ def notes(
     )
     if has_mde:
         legend += " MDE: minimum detectable effect, the smallest true difference detected with 80 % power."
-    alike = [f"{comparison.apart[0].upper()}{comparison.apart[1:]}."] if comparison.apart else []
+    alike = [sentence(comparison.apart)] if comparison.apart else []
     lines = [legend, *alike, *(_harms(comparison) if has_harms else [])]
     if comparison.sampled_labels:
         lines.append(f"{drawn(comparison.sampled_labels)}.")
@@ -198,17 +198,15 @@ def _harms(comparison: Comparison) -> list[str]:
 
 
 def gains(comparison: Comparison) -> str:
-    """Return how many probes gained and lost a hit, per 1,000 and as counts."""
+    """Return how many probes gained and lost a hit, as counts and per 1,000."""
     gained, lost = len(comparison.gained), len(comparison.lost)
     if not comparison.probes:
         return f"No probe has a hit at {comparison.cutoff} to gain or lose."
+    text = f"{gained} of {counted(comparison.probes, 'probe')} gained and {lost} lost a hit at {comparison.cutoff}"
     if comparison.probes < FEW_PROBES:
-        return f"{gained} of {counted(comparison.probes, 'probe')} gained and {lost} lost a hit at {comparison.cutoff}."
+        return f"{text}."
     per = 1000 / comparison.probes
-    return (
-        f"Of 1,000 probes {gained * per:.0f} gained and {lost * per:.0f} lost a hit at {comparison.cutoff} "
-        f"({gained} and {lost} of {comparison.probes})."
-    )
+    return f"{text}: {gained * per:.0f} and {lost * per:.0f} of 1,000."
 
 
 def judged(comparison: Comparison) -> str:

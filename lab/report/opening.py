@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.compare.paired import Comparison
-from lab.formatting import counted
+from lab.formatting import counted, sentence
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
+from lab.gate.policy import DIFFERENCES, read_policy
 from lab.gate.verdict import Verdict
 from lab.replay.command import arguments
 from lab.report.contrasts import Changed
@@ -59,7 +60,7 @@ def opening_of(
     basis = _basis(run, verdict, comparison, probes)
     if verdict is None:
         about = f"{candidate} against {baseline}" if baseline else f"{candidate} alone"
-        act = Action("Let a policy judge this run.", "lab gate DIR --policy rollout")
+        act = _unjudged(run)
         return Opening(NOT_JUDGED, *_names(NOT_JUDGED), about, "", "", act, _sure([], comparison), (), basis)
     turn = first.worse[0] if first and first.worse else None
     about = _subject(verdict) or candidate
@@ -67,7 +68,7 @@ def opening_of(
     clause = why(verdict)
     judged = verdict.judged or {}
     beside = [
-        *([_sentence(in_percent(verdict.control.sentence))] if verdict.control else []),
+        *([sentence(in_percent(verdict.control.sentence))] if verdict.control else []),
         *(["The arms are not judged alike: see Judged in the table of arms."] if judged.get("apart") else []),
     ]
     act = action_of(verdict, arguments(run.manifest), turn)
@@ -77,7 +78,7 @@ def opening_of(
         *_names(verdict.status),
         about,
         policy,
-        _sentence(clause),
+        sentence(clause),
         act,
         _sure(deciding, comparison),
         beside,
@@ -85,12 +86,20 @@ def opening_of(
     )
 
 
+def _unjudged(run: RunDirectory) -> Action:
+    """Return what to do with a run that no gate has judged; policy rollout needs its two arms."""
+    if run.manifest.failed:
+        names = " and ".join(run.manifest.failed)
+        return Action(f"Mend {names}, and replay again: a gate judges no run with failed recalls.")
+    policy = read_policy("rollout")
+    if {policy.baseline, policy.candidate} <= set(run.arms):
+        return Action("Let a policy judge this run.", "lab gate DIR --policy rollout")
+    write = "Write a policy for these arms, starting from the one that this command shows, and judge the run by it."
+    return Action(write, "lab gate policies --show rollout")
+
+
 def _names(state: str) -> tuple[str, str]:
     return WORDS[state], MEANS[state]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _subject(verdict: Verdict) -> str:
@@ -105,12 +114,12 @@ def _subject(verdict: Verdict) -> str:
 def in_percent(text: str) -> str:
     """Return a sentence of the gate with the shares in it in percent."""
 
-    def told(found: re.Match[str]) -> str:
-        values = [float(found[place].replace(",", "")) for place in (3, 4)]
-        shown = " against ".join(mean_of(found[1], value) for value in values)
-        return f"{found[1]}{found[2] or ''} ({shown})"
+    def in_unit(match: re.Match[str]) -> str:
+        values = [float(match[group].replace(",", "")) for group in (3, 4)]
+        shown = " against ".join(mean_of(match[1], value) for value in values)
+        return f"{match[1]}{match[2] or ''} ({shown})"
 
-    return _NUMBERS.sub(told, text)
+    return _NUMBERS.sub(in_unit, text)
 
 
 def _sure(lines: Sequence[Line], comparison: Comparison | None) -> str:
@@ -125,19 +134,21 @@ def _sure(lines: Sequence[Line], comparison: Comparison | None) -> str:
     conversations = max((line.conversations or 0 for line in lines), default=0)
     if parts:
         return f"Over {counted(conversations, 'conversation')}: {'; '.join(parts)}."
+    compared = [line for line in lines if line.kind in DIFFERENCES]
+    if compared and all(" identical at all " in f" {line.reason}" for line in compared):
+        return f"{counted(conversations, 'conversation')}: both arms have the same value wherever they were compared."
     if lines or comparison is None:
         few = f"{counted(conversations, 'conversation')}: " if conversations else ""
         return f"{few}no interval decides this." if few else "No interval decides this."
-    shown = [one for one in comparison.differences if one.p_holm is not None]
-    if not shown:
+    first = next((difference for difference in comparison.differences if difference.p_holm is not None), None)
+    if first is None:
         return "No primary measure has values in both arms."
-    one = shown[0]
-    if one.estimate.low is None:
-        return f"{counted(one.conversations, 'conversation')} are too few for an interval."
+    over = counted(first.conversations, "conversation")
+    if first.estimate.low is None:
+        return f"{over} {'is' if first.conversations == 1 else 'are'} too few for an interval."
     return (
-        f"Over {counted(one.conversations, 'conversation')}: {one.measure} changed by "
-        f"{change_of(one.measure, one.estimate.mean, unit=True)} "
-        f"(95 % interval {span_of(one.measure, one.estimate.low, one.estimate.high)})."
+        f"Over {over}: {first.measure} changed by {change_of(first.measure, first.estimate.mean, unit=True)} "
+        f"(95 % interval {span_of(first.measure, first.estimate.low, first.estimate.high)})."
     )
 
 

@@ -61,7 +61,7 @@ def test_control_stands_beside_and_decides_nothing(audit: dict[str, Any], tmp_pa
     page = write_page(verdict, broken, tmp_path, audit)
     text = page.read_text("utf-8")
     assert '<th scope="col">control</th>' in text
-    row = next(row for row in text.split("<tr>") if ">errors.rate" in row)
+    row = next(row for row in text.split("<tr>") if ">errors.rate<" in row)
     assert re.findall(r'data-value="([^"]+)">', row) == ["0.1", "0.0"]
     assert 'aria-label="canary 0.1, control 0"' in row
     assert "The control breaks these limits as well" not in text
