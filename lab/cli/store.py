@@ -86,7 +86,9 @@ def list_versions(
     check: Annotated[bool, typer.Option("--check", help="Compare every file with its digest.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the tags of a folder, newest first, and the backups that checkouts made.
+    """List tags and backups, newest first.
+
+    A checkout makes the backups.
 
     Exit code 1: --check found a damaged tag.
     """
