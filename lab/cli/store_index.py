@@ -121,9 +121,10 @@ def optimize(
     wait: Wait = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Merge files and bring the indexes up to date, if a threshold is reached.
+    """Merge files and update the indexes, if that is due.
 
-    Builds no index. Versions with a tag stay, however old.
+    It is due if a threshold is reached. Builds no index. Versions with a tag
+    stay, however old.
     """
     from lab.systems.openclaw.store import index
 
