@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,14 +92,6 @@ def set_read_only(folder: Path) -> None:
     """Take away the right to write from a folder and everything in it, also as a sign to root."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o500 if path.is_dir() else 0o400)
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with everything in it, also a read-only one, if this user owns it."""
-    for path in (folder, *folder.rglob("*")):
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o700)
-    shutil.rmtree(folder)
 
 
 def as_json(files: Sequence[FileDigest]) -> list[dict[str, Any]]:

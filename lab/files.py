@@ -96,11 +96,19 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def remove_leftover_folders(parent: Path, name: str) -> None:
-    """Remove the temporary folders of this name that killed processes left (:func:`atomic_folder`)."""
-    for old in parent.glob(f".{glob.escape(name)}.*.part"):
+def remove_leftover_folders(parent: Path, name: str | None = None) -> None:
+    """Remove the temporary folders that killed processes left (:func:`atomic_folder`), of this name or of all."""
+    for old in parent.glob(".*.part" if name is None else f".{glob.escape(name)}.*.part"):
         if old.is_dir() and _orphaned(old.name.split(".")[-2]):
-            shutil.rmtree(old)
+            remove_folder(old)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with everything in it, also a read-only one, if this user owns it."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+    shutil.rmtree(folder)
 
 
 def flush_folder(folder: Path) -> None:

@@ -123,7 +123,7 @@ def test_version_tag_from_the_command_line(folder: Path) -> None:
         (("checkout", "FOLDER", "day9"), "has no tag day9; there is none"),
         (("checkout", "FOLDER", "..", "--yes"), "expected 1 to 64 letters"),
         (("index", "status", "nowhere"), "nowhere: is not a LanceDB folder"),
-        (("index", "build", "FOLDER", "--words", "greek"), "--words greek: expected simple or icu"),
+        (("index", "build", "FOLDER", "--words", "greek"), "--words greek: expected simple, ngram or icu"),
         (("index", "build", "FOLDER/memories.lance", "--yes"), "give the folder that contains it"),
     ],
     ids=str,

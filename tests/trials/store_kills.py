@@ -143,6 +143,8 @@ def main() -> None:
                 sys.exit(f"checkout {tries}: the table is not the one that was restored")
             if left := [path.name for path in folder.iterdir() if path.name.startswith(".checkout")]:
                 sys.exit(f"checkout {tries}: {left} is left")
+            if left := [path.name for path in (root / BACKUPS).glob(".*")]:
+                sys.exit(f"checkout {tries}: {left} is left among the backups")
             backups = list_tags(root, backups=True, check=True)
             if wrong := [backup.problem for backup in backups if backup.manifest is None]:
                 sys.exit(f"checkout {tries}: {wrong[0]}")

@@ -17,7 +17,7 @@ SCHEMA = "lab.store.index.v1"
 TEXT, BITMAP, BTREE, FTS, IVF_FLAT = "text", "bitmap", "btree", "fts", "ivf_flat"
 # Columns that a recall filters by, and the time. The kinds are those of LanceDB.
 SCALARS = (("scope", BITMAP), ("importance_label", BITMAP), ("category", BITMAP), ("createdAt", BTREE))
-WORDS = ("simple", "icu")
+WORDS = ("simple", "ngram", "icu")
 # Stored vectors that are searched with and without the vector index after it was built, and hits of each search.
 SAMPLE, TOP = 50, 10
 
@@ -283,21 +283,16 @@ def _create(table: LanceTable, column: str, rows: int, words: str) -> None:
 
 
 def text_options(words: str) -> dict[str, Any]:
-    """Return LanceDB's options for a text index.
+    """Return LanceDB's options for a text index (IX-4).
 
-    ``simple`` is what every LanceDB knows: runs of letters and digits, lower case, accents folded, English stems,
-    LanceDB's stop words. ``icu`` is how profile ``seed`` splits texts (E-9), Chinese ones into words; a LanceDB that
-    does not know it cannot search the index.
+    ``simple``: runs of letters and digits, lower case, accents folded, English stems, LanceDB's stop words. ``ngram``:
+    every two and three characters that follow each other, which finds Chinese and parts of words. ``icu``: as profile
+    ``seed`` splits texts (E-9).
     """
     if words == "icu":
         return TextSettings().options()
-    return {
-        "base_tokenizer": "simple",
-        "language": "English",
-        "lower_case": True,
-        "ascii_folding": True,
-        "stem": True,
-        "remove_stop_words": True,
-        "with_position": False,
-        "max_token_length": 40,
-    }
+    shared = {"lower_case": True, "ascii_folding": True, "with_position": False, "max_token_length": 40}
+    if words == "ngram":
+        lengths = {"ngram_min_length": 2, "ngram_max_length": 3}
+        return {"base_tokenizer": "ngram", **lengths, "stem": False, "remove_stop_words": False, **shared}
+    return {"base_tokenizer": "simple", "language": "English", "stem": True, "remove_stop_words": True, **shared}

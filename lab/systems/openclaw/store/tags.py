@@ -16,11 +16,18 @@ from lab.file_digests import (
     copy_folder,
     difference,
     digests_of,
-    remove_folder,
     set_read_only,
     total_digest,
 )
-from lab.files import atomic_folder, cannot_write, flush_folder, only_writer, private_folder, remove_leftover_folders
+from lab.files import (
+    atomic_folder,
+    cannot_write,
+    flush_folder,
+    only_writer,
+    private_folder,
+    remove_folder,
+    remove_leftover_folders,
+)
 from lab.systems.openclaw.store.contents import Contents, contents_in, contents_of
 from lab.systems.openclaw.store.manifest import (
     BACKUPS,
@@ -70,6 +77,10 @@ def writing(root: Path) -> Iterator[None]:
         except OSError as error:
             raise cannot_write(root, error) from error
     with only_writer(root):
+        try:
+            remove_leftover_folders(root)
+        except OSError as error:
+            raise cannot_write(root, error) from error
         yield
 
 
@@ -185,7 +196,7 @@ def list_tags(root: Path, *, backups: bool = False, check: bool = False) -> list
 
 def delete_tag(place: Path, table: LanceTable | None) -> None:
     """Delete a tag: its folder at once, and its name in the table if it is a version there."""
-    with only_writer(place.parent):
+    with writing(place.parent):
         tag = place.name
         if table is not None and tag in table.ask(lambda opened: opened.tags.list()):
             table.change(
@@ -194,7 +205,6 @@ def delete_tag(place: Path, table: LanceTable | None) -> None:
             )
         gone = place.with_name(f".{place.name}.{os.getpid()}.part")
         try:
-            remove_leftover_folders(place.parent, place.name)
             place.rename(gone)
             flush_folder(place.parent)
             remove_folder(gone)

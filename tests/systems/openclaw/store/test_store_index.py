@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lancedb.query import MatchQuery
 
 from lab.errors import UnusableInput
 from lab.retrieval.quiet import quiet_lance
@@ -21,7 +22,6 @@ from lab.systems.openclaw.store.index import (
     optimize,
     receipt_of,
     status,
-    text_options,
 )
 from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table
@@ -124,18 +124,29 @@ def test_rebuild_takes_the_words_that_are_given(folder: Path) -> None:
         assert words(table) == "icu/split"
 
 
-def test_icu_index_splits_chinese_and_simple_does_not(tmp_path: Path) -> None:
+def test_words_of_the_index_decide_what_is_found(tmp_path: Path) -> None:
     found = {}
-    for words in ("simple", "icu"):
+    for words in ("none", "simple", "ngram", "icu"):
         folder = tmp_path / words
         folder.mkdir()
-        plugin_table(folder, 1, 2, texts=("客戶偏好藍色的瓷磚", "the tiles are blue"))
+        plugin_table(folder, 1, 2, texts=("客戶偏好藍色的瓷磚", "The tiles were BLUE"))
         with LanceTable(folder) as table:
-            build(table, DEFAULT, words=words)
-            hits = table.ask(lambda opened: opened.search("瓷磚", query_type="fts").limit(5).to_list())
-        found[words] = [row["createdAt"] for row in hits]
-    assert found == {"simple": [], "icu": [1_760_000_000_001]}
-    assert "stem" in text_options("simple")
+            if words != "none":
+                build(table, DEFAULT, words=words)
+
+            def hits(query: str, table: LanceTable = table) -> list[int]:
+                search = MatchQuery(query, "text")
+                rows = table.ask(lambda opened: opened.search(search, query_type="fts").limit(5).to_list())
+                return [int(row["createdAt"]) - 1_760_000_000_000 for row in rows]
+
+            found[words] = [hits("瓷磚"), hits("blue"), hits("tile")]
+    # Chinese, another case, another ending.
+    assert found == {
+        "none": [[], [], []],
+        "simple": [[], [2], [2]],
+        "ngram": [[1], [2], [2]],
+        "icu": [[1], [2], [2]],
+    }
 
 
 def many(folder: Path, count: int, *, zero: int = 0) -> None:

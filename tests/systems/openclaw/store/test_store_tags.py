@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.file_digests import remove_folder
+from lab.files import remove_folder
 from lab.retrieval.quiet import quiet_lance
 from lab.systems.openclaw.store import tags
 from lab.systems.openclaw.store.contents import contents_in, contents_of
@@ -244,6 +245,20 @@ def test_deleted_tag_is_gone_at_once(folder: Path, root: Path) -> None:
     assert list(root.iterdir()) == []
     with pytest.raises(UnusableInput, match="has no tag day1; there is none"):
         tags.place_of(root, "day1")
+
+
+@pytest.mark.process
+def test_what_killed_commands_left_is_removed_by_the_next(folder: Path, root: Path) -> None:
+    tags.create_tag(folder, "day1", root, now=NOW)
+    # A deletion that was killed after its first step: the folder is still write-protected.
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (root / "day1").rename(root / f".day1.{ended.pid}.part")
+    (root / f".day2.{ended.pid}.part").mkdir()
+    (root / f".day3.{os.getpid()}.part").mkdir()
+    assert tags.list_tags(root) == []
+    tags.create_tag(folder, "day4", root, now=NOW)
+    assert sorted(path.name for path in root.iterdir()) == [f".day3.{os.getpid()}.part", "day4"]
 
 
 def test_version_tag_survives_compactions_and_keeps_newer_versions(folder: Path, root: Path) -> None:
