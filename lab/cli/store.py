@@ -92,9 +92,12 @@ def list_versions(
 
     Exit code 1: --check found a damaged tag.
     """
-    from lab.systems.openclaw.store.tags import list_tags, root_of
+    from lab.systems.openclaw.store.tags import list_tags, require_table, root_of
 
     started, tags = time.perf_counter_ns(), root_of(folder, root)
+    if not tags.is_dir():
+        # A name that was mistyped has no tags either.
+        require_table(folder)
     found, backups = (list_tags(tags, backups=backups, check=check) for backups in (False, True))
     if as_json:
         lists = {"tags": [_listed(one) for one in found], "backups": [_listed(one) for one in backups]}

@@ -120,6 +120,7 @@ def test_version_tag_from_the_command_line(folder: Path) -> None:
         (("tag", "nowhere", "day1"), "nowhere: is not a LanceDB folder"),
         (("tag", "FOLDER", "a/b"), "expected 1 to 64 letters"),
         (("tag", "FOLDER", "day1", "--root", "FOLDER/tags"), "is inside the LanceDB folder"),
+        (("list", "nowhere"), "nowhere: is not a LanceDB folder"),
         (("checkout", "FOLDER", "day9"), "has no tag day9; there is none"),
         (("checkout", "FOLDER", "..", "--yes"), "expected 1 to 64 letters"),
         (("index", "status", "nowhere"), "nowhere: is not a LanceDB folder"),

@@ -1,12 +1,13 @@
 """Kill checkouts of a table of memories at random moments, and check that the table is the old one or the new one.
 
-    python tests/trials/store_kills.py --kills 100 [--seed N] [--without-exchange]
+    python tests/trials/store_kills.py --kills 100 [--seed N] [--seconds S] [--without-exchange]
 
-Two tables, of 300 and 200 memories, have a tag each. A checkout of the one that is not there runs in a process
-of its own and is killed with SIGKILL; then the table must be one of the two, byte for byte, or, where the system cannot
-exchange folders, absent and put back by the next checkout. All the while another process looks for the table, as a
-gateway that starts would. Every tenth checkout, and the last, is not killed: then the new table is there byte for byte,
-nothing temporary is left, and no backup that was complete is gone or damaged.
+Two tables, of 300 and 200 memories, have a tag each. A worker restores the one and the other in turns, and deletes all
+but the last three backups, until it is killed with SIGKILL, at a moment drawn from the first S seconds. Then the table
+must be one of the two, byte for byte, and the one that was restored last if nothing was under way; where the system
+cannot exchange folders it may be absent, and is put back by the next checkout. No tag and no backup may be damaged, and
+not one backup of a checkout that ended may be missing but those deleted. All the while another process looks for the
+table, as a gateway that starts would. At the end one checkout is not killed: nothing temporary is left.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -26,8 +26,9 @@ from pathlib import Path
 
 State = dict[str, bytes]
 SIZES = {"many": 300, "few": 200}
+KEPT = 3
 READ = """
-import sys
+import sys, time
 from pathlib import Path
 table = Path(sys.argv[1]) / "memories.lance" / "_versions"
 absent = looks = 0
@@ -36,6 +37,7 @@ try:
     while True:
         looks += 1
         absent += not table.exists()
+        time.sleep(0.001)
 except KeyboardInterrupt:
     print(absent, looks)
 """
@@ -53,18 +55,28 @@ def make(folder: Path, count: int) -> None:
             table.add([Entry(row, [1.0] + [0.0] * 63, "tool", "trial", "en") for row in rows[start : start + 20]])
 
 
-def work(folder: Path, root: Path, tag: str, *, exchange: bool) -> None:
-    """Restore a tag."""
+def work(folder: Path, root: Path, tag: str, *, exchange: bool, once: bool) -> None:
+    """Restore the two tags in turns, beginning with ``tag``, and print what begins and ends."""
     from lab.retrieval.quiet import import_lancedb
     from lab.systems.openclaw.store import swap
-    from lab.systems.openclaw.store.checkout import check_out
+    from lab.systems.openclaw.store.checkout import check_out, wall_clock
+    from lab.systems.openclaw.store.manifest import BACKUPS
+    from lab.systems.openclaw.store.tags import delete_tag, list_tags
 
     import_lancedb()
     if not exchange:
         swap.exchange = lambda *_: False  # type: ignore[assignment]
     print("ready", flush=True)
-    check_out(folder, root / tag, root, now=datetime.now(UTC), write=True)
-    print("done", flush=True)
+    while True:
+        print(f"try {tag}", flush=True)
+        done = check_out(folder, root / tag, root, now=wall_clock(), write=True)
+        print(f"ok {tag} {done.backup or '-'}", flush=True)
+        if once:
+            return
+        for backup in list_tags(root, backups=True)[KEPT:]:
+            print(f"delete {backup.tag}", flush=True)
+            delete_tag(root / BACKUPS / backup.tag, None)
+        tag = next(other for other in SIZES if other != tag)
 
 
 def state(folder: Path) -> State:
@@ -73,99 +85,121 @@ def state(folder: Path) -> State:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def start(words: list[str]) -> subprocess.Popen[bytes]:
-    """Start a process, and return when it is ready."""
-    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    if process.stdout.readline() != b"ready\n":
-        sys.exit(f"a worker did not start: {process.communicate()[1].decode()}")
+def start(words: list[str], out: Path) -> subprocess.Popen[bytes]:
+    """Start a process that prints to a file, and return when it is ready."""
+    with out.open("wb") as file, out.with_suffix(".err").open("wb") as errors:
+        process = subprocess.Popen([sys.executable, *words], stdout=file, stderr=errors)
+    while not out.stat().st_size:
+        if process.poll() is not None:
+            sys.exit(f"a worker did not start: {out.with_suffix('.err').read_text()}")
+        time.sleep(0.01)
     return process
+
+
+class Trial:
+    """Two tagged tables, a folder, and what is known of its state."""
+
+    def __init__(self, home: Path, *, exchange: bool) -> None:
+        from lab.systems.openclaw.store.tags import create_tag
+
+        self.home, self.folder, self.root, self.exchange = home, home / "lancedb", home / "tags", exchange
+        self.tables: dict[str, State] = {}
+        for tag, count in SIZES.items():
+            make(home / tag, count)
+            create_tag(home / tag, tag, self.root, now=datetime.now(UTC))
+            self.tables[tag] = state(home / tag)
+        self.counts, self.present, self.backups = Counter[str](), "few", set[str]()
+
+    def run(self, *, kill_after: float | None) -> None:
+        """Run a worker, killed or once to its end, and check what it leaves."""
+        tag = next(other for other in SIZES if other != self.present)
+        words = [__file__, "--worker", str(self.folder), str(self.root), tag]
+        words += [] if self.exchange else ["--without-exchange"]
+        out = self.home / "out.txt"
+        process = start([*words, *(["--once"] if kill_after is None else [])], out)
+        if kill_after is not None:
+            time.sleep(kill_after)
+            process.send_signal(signal.SIGKILL)
+        if process.wait(900) != (0 if kill_after is None else -signal.SIGKILL):
+            sys.exit(f"a worker ended with {process.returncode}: {out.with_suffix('.err').read_text()}")
+        data = out.read_text()
+        self.check([line.split() for line in data[: data.rfind("\n")].splitlines()[1:]])
+
+    def check(self, said: list[list[str]]) -> None:
+        """Compare the folder with what a worker said; exit with the difference."""
+        from lab.systems.openclaw.store.tags import list_tags
+
+        before, gone = self.present, set[str]()
+        for word, name, *more in said:
+            if word == "ok":
+                before = name
+                self.backups |= {*more} - {"-"}
+                self.counts["checkouts that ended"] += 1
+            elif word == "delete":
+                gone.add(name)
+        under_way = said[-1] if said else ["nothing"]
+        found = state(self.folder)
+        present = next((name for name, table in self.tables.items() if table == found), "")
+        if not present and (found or self.exchange) and self.counts["checkouts that ended"]:
+            sys.exit("the table is neither the old one nor the new one")
+        if present and present != before and under_way != ["try", present]:
+            sys.exit(f"the table is {present}, after {said}")
+        if present:
+            self.present = present
+        left = any(self.folder.glob(".checkout.*"))
+        self.counts[f"ended during {'a checkout' if under_way[0] == 'try' else under_way[0]}"] += 1
+        self.counts["ended with something temporary there"] += left
+        if under_way[0] == "try":
+            table = "no" if not present else "the new" if present != before else "the old"
+            self.counts[f"ended during a checkout, {table} table there"] += 1
+        lists = list_tags(self.root, check=True), list_tags(self.root, backups=True, check=True)
+        if wrong := [one.problem for part in lists for one in part if one.manifest is None]:
+            sys.exit(wrong[0])
+        names = {one.tag for one in lists[1]}
+        if lost := self.backups - names - gone:
+            sys.exit(f"a backup is gone: {lost}")
+        self.backups = names
 
 
 def main() -> None:
     """Kill, check, and print counts."""
     from lab.systems.openclaw.store.manifest import BACKUPS
-    from lab.systems.openclaw.store.tags import create_tag, list_tags
 
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--without-exchange", action="store_true")
+    parser.add_argument("--once", action="store_true")
     parser.add_argument("--worker", nargs=3, metavar=("FOLDER", "ROOT", "TAG"))
     given = parser.parse_args()
+    exchange = not given.without_exchange
     if given.worker:
         folder, root, tag = given.worker
-        work(Path(folder), Path(root), tag, exchange=not given.without_exchange)
+        work(Path(folder), Path(root), tag, exchange=exchange, once=given.once)
         return
-    draw, counts = random.Random(given.seed), Counter[str]()
-    started = time.monotonic()
+    draw, started = random.Random(given.seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="store-kills-") as home:
-        folder, root = Path(home) / "lancedb", Path(home) / "tags"
-        tables: dict[str, State] = {}
-        for tag, count in SIZES.items():
-            make(Path(home) / tag, count)
-            create_tag(Path(home) / tag, tag, root, now=datetime.now(UTC))
-            tables[tag] = state(Path(home) / tag)
-        words = [__file__, *(["--without-exchange"] if given.without_exchange else [])]
-        seconds, tag, kills, tries, before = 0.0, "few", 0, 0, 0
-        reader: subprocess.Popen[bytes] | None = None
-        whole = True
-        while kills < given.kills or not whole:
-            # The first two make the table, and tell how long a checkout takes.
-            whole = tries < 2 or tries % 10 == 0 or kills >= given.kills
-            tries += 1
-            tag = "few" if state(folder) == tables["many"] else "many"
-            process = start([*words, "--worker", str(folder), str(root), tag])
-            begun = time.monotonic()
-            killer = threading.Timer(
-                900 if whole else draw.uniform(0.0, seconds), process.send_signal, (signal.SIGKILL,)
-            )
-            killer.start()
-            assert process.stdout is not None
-            process.stdout.readline()
-            # A process takes its time to end.
-            took = time.monotonic() - begun
-            _, errors = process.communicate()
-            killer.cancel()
-            if process.returncode == -signal.SIGKILL:
-                kills += 1
-                found = state(folder)
-                names = [name for name, table in tables.items() if table == found]
-                if not names and not (given.without_exchange and not found):
-                    sys.exit(f"after kill {kills} the table is neither the old one nor the new one")
-                counts[f"killed with the {('new' if names[0] == tag else 'old') if names else 'no'} table there"] += 1
-                counts["killed with something temporary there"] += any(folder.glob(".checkout.*"))
-                continue
-            if process.returncode:
-                sys.exit(f"a checkout ended with {process.returncode}: {errors.decode()}")
-            seconds = took
-            if state(folder) != tables[tag]:
-                sys.exit(f"checkout {tries}: the table is not the one that was restored")
-            if left := [path.name for path in folder.iterdir() if path.name.startswith(".checkout")]:
-                sys.exit(f"checkout {tries}: {left} is left")
-            if left := [path.name for path in (root / BACKUPS).glob(".*")]:
-                sys.exit(f"checkout {tries}: {left} is left among the backups")
-            backups = list_tags(root, backups=True, check=True)
-            if wrong := [backup.problem for backup in backups if backup.manifest is None]:
-                sys.exit(f"checkout {tries}: {wrong[0]}")
-            if len(backups) < before:
-                sys.exit(f"checkout {tries}: a backup is gone")
-            before = len(backups)
-            if reader is None and not given.without_exchange:
-                reader = start(["-c", READ, str(folder)])
-        if reader is not None:
-            reader.send_signal(signal.SIGINT)
-            absent, looks = map(int, reader.communicate()[0].split())
-            if absent:
-                sys.exit(f"a reader found no table {absent} times of {looks}")
-            counts["looks of another process, each of which found a table"] = looks
-        counts["backups, all undamaged"] = len(list((root / BACKUPS).glob("*/manifest.json")))
+        trial = Trial(Path(home), exchange=exchange)
+        trial.run(kill_after=None)
+        reader = start(["-c", READ, str(trial.folder)], Path(home) / "reader.txt")
+        for _ in range(given.kills):
+            trial.run(kill_after=draw.uniform(0.0, given.seconds))
+        trial.run(kill_after=None)
+        reader.send_signal(signal.SIGINT)
+        reader.wait()
+        absent, looks = map(int, (Path(home) / "reader.txt").read_text().split()[1:])
+        if absent and exchange:
+            sys.exit(f"another process found no table {absent} times of {looks}")
+        for place, pattern in ((trial.folder, ".checkout*"), (trial.root, ".*"), (trial.root / BACKUPS, ".*")):
+            if left := [path.name for path in place.glob(pattern)]:
+                sys.exit(f"{place}: {left} is left")
     print(
-        f"{kills} kills in {tries} checkouts and {time.monotonic() - started:.0f} s "
-        f"(load {os.getloadavg()[0]:.1f}, a checkout takes {seconds:.2f} s): "
-        "every table was the old one or the new one, byte for byte"
+        f"{given.kills} kills in {time.monotonic() - started:.0f} s (load {os.getloadavg()[0]:.1f}): "
+        "every table was the old one or the new one, byte for byte, and no backup was lost or damaged"
     )
-    for name, count in sorted(counts.items()):
+    print(f"  looks of another process: {looks}, without a table: {absent}")
+    for name, count in sorted(trial.counts.items()):
         print(f"  {name}: {count}")
 
 

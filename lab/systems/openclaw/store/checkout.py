@@ -17,7 +17,15 @@ from lab.files import cannot_write
 from lab.systems.openclaw.store.contents import Contents, contents_in, contents_of
 from lab.systems.openclaw.store.manifest import BACKUPS, DATA, Manifest
 from lab.systems.openclaw.store.swap import put_back, replace_folder
-from lab.systems.openclaw.store.tags import check_tag, copy_table, create_version_tag, open_for_tags, stamp, writing
+from lab.systems.openclaw.store.tags import (
+    check_tag,
+    copy_table,
+    create_version_tag,
+    open_for_tags,
+    require_no_link,
+    stamp,
+    writing,
+)
 from lab.systems.openclaw.tools.gateway import gateway_using
 from lab.systems.openclaw.tools.lance_lock import WriterLock
 from lab.systems.openclaw.tools.lance_schema import TABLE
@@ -60,6 +68,7 @@ def check_out(
     """
     if why := refusal(folder, None if despite_gateway else gateway_using(folder)):
         raise UnusableInput(f"{folder}: nothing {'was' if write else 'would be'} written, because {why}")
+    require_no_link(folder)
     manifest = check_tag(place)
     if manifest.lance_tag:
         return _restore_version(

@@ -88,7 +88,7 @@ def place_of(root: Path, tag: str, *, backup: bool = False) -> Path:
     """Return the folder of a tag, or of a backup. Raises :class:`UnusableInput` if there is none."""
     require_tag(tag)
     place = root / BACKUPS / tag if backup else root / tag
-    if not (place / NAME).is_file():
+    if place not in _places(place.parent):
         names = [listed.tag for listed in list_tags(root, backups=backup)]
         known = f"; there {'are' if len(names) > 1 else 'is'} {', '.join(names[:5])}" if names else "; there is none"
         raise UnusableInput(f"{root}: has no {'backup' if backup else 'tag'} {tag}{known}")
@@ -221,12 +221,18 @@ def open_for_tags(folder: Path, what: str, *, despite_gateway: bool, wait: float
 def require_table(folder: Path) -> None:
     """Raise :class:`UnusableInput` unless a folder has a table that can be copied."""
     table = folder / f"{TABLE}.lance"
-    if table.is_symlink():
-        raise UnusableInput(f"{table}: is a symbolic link; give the folder that it points into")
+    require_no_link(folder)
     if not table.is_dir():
         inside = folder.name == table.name
         hint = f"; give the folder that contains it, {folder.parent}" if inside else ""
         raise UnusableInput(f"{folder}: is not a LanceDB folder with a table {TABLE!r}{hint}")
+
+
+def require_no_link(folder: Path) -> None:
+    """Raise :class:`UnusableInput` if the table is a symbolic link, in whose place a checkout would put a folder."""
+    table = folder / f"{TABLE}.lance"
+    if table.is_symlink():
+        raise UnusableInput(f"{table}: is a symbolic link; give the folder that it points into")
 
 
 def require_new(root: Path, tag: str) -> None:
@@ -257,7 +263,7 @@ def _places(root: Path) -> Iterator[Path]:
         yield from (
             path
             for path in sorted(root.iterdir())
-            if path.name[0] != "." and path.name != BACKUPS and (path / NAME).exists()
+            if path.name[0] != "." and path.name != BACKUPS and not path.is_symlink() and (path / NAME).exists()
         )
 
 

@@ -170,6 +170,14 @@ def test_write_protected_folder_is_refused(folder: Path) -> None:
             restore(folder, write=write)
 
 
+def test_table_that_is_a_link_is_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "memories.lance").rename(tmp_path / "elsewhere.lance")
+    (folder / "memories.lance").symlink_to(tmp_path / "elsewhere.lance")
+    with pytest.raises(UnusableInput, match="is a symbolic link"):
+        restore(folder)
+    assert (folder / "memories.lance").is_symlink()
+
+
 def test_folder_of_a_running_gateway_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkout, "gateway_using", lambda _: "process 7 (node), a running gateway")
     with pytest.raises(UnusableInput, match="a running gateway uses it"):

@@ -219,6 +219,15 @@ def test_damage_is_found(folder: Path, root: Path, name: str) -> None:
     assert message in listed.problem
 
 
+def test_link_to_a_tag_is_no_tag(folder: Path, root: Path, tmp_path: Path) -> None:
+    tags.create_tag(folder, "day1", tmp_path / "other", now=NOW)
+    root.mkdir()
+    (root / "day1").symlink_to(tmp_path / "other" / "day1")
+    assert tags.list_tags(root) == []
+    with pytest.raises(UnusableInput, match="has no tag day1"):
+        tags.place_of(root, "day1")
+
+
 def test_renamed_tag_is_refused(folder: Path, root: Path) -> None:
     tags.create_tag(folder, "day1", root, now=NOW)
     (root / "day1").rename(root / "day2")
