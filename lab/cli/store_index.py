@@ -26,7 +26,8 @@ Fragments = Annotated[
     int, typer.Option("--max-fragments", min=2, help="Number of small files from which they are merged.")
 ]
 VectorRows = Annotated[
-    int, typer.Option("--vector-from", min=256, help="Number of rows from which vectors get an index.")
+    int | None,
+    typer.Option("--vector-from", min=256, help="Number of rows from which vectors get an index. [default: never]"),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without it, nothing is changed.")]
 # A vector index that finds less than this share of the nearest rows is worth a warning.
@@ -47,7 +48,7 @@ def status(
     folder: Folder,
     unindexed: Unindexed = 0.1,
     fragments: Fragments = 32,
-    vector_rows: VectorRows = 10_000,
+    vector_rows: VectorRows = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if an index is missing or stale.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -79,7 +80,7 @@ def build(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Build the indexes anew that are there.")] = False,
     unindexed: Unindexed = 0.1,
     fragments: Fragments = 32,
-    vector_rows: VectorRows = 10_000,
+    vector_rows: VectorRows = None,
     yes: Yes = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
@@ -87,9 +88,9 @@ def build(
 ) -> None:
     """Build the indexes that are missing.
 
-    They are on text, scope, importance_label, category and createdAt, and from
-    --vector-from rows on on the vectors. A text index changes what a gateway
-    finds, and one of vectors may: tag the table first.
+    They are on text, scope, importance_label, category and createdAt, and with
+    --vector-from on the vectors. An index of texts changes what a gateway finds,
+    and one of vectors loses some: tag the table first.
     """
     from lab.systems.openclaw.store import index
 
@@ -122,7 +123,7 @@ def optimize(
     keep: Annotated[float, typer.Option(min=0.0, help="Days for which older versions stay; 0 deletes them all.")] = 7.0,
     unindexed: Unindexed = 0.1,
     fragments: Fragments = 32,
-    vector_rows: VectorRows = 10_000,
+    vector_rows: VectorRows = None,
     yes: Yes = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
@@ -183,7 +184,7 @@ def _table(
     return table
 
 
-def _thresholds(unindexed: float, fragments: int, vector_rows: int) -> Thresholds:
+def _thresholds(unindexed: float, fragments: int, vector_rows: int | None) -> Thresholds:
     from lab.systems.openclaw.store.index import Thresholds
 
     return Thresholds(unindexed, fragments, vector_rows)

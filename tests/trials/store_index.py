@@ -37,7 +37,7 @@ from lab.systems.openclaw.tools.table import Entry
 
 WORDS, SCOPES, LIMIT, WARM = 5_000, 8, 24, 10
 LABELS = ("must_remember", "nice_to_have", "unknown", "ignore")
-NEVER = Thresholds(vector_rows=1 << 40)
+NEVER = Thresholds()
 
 
 class Drawn:

@@ -27,13 +27,13 @@ class Thresholds:
     """From when a table needs upkeep.
 
     ``unindexed``: an index is stale if this share of the rows, or more, is not in it. ``fragments``: files are merged
-    from so many small ones. ``vector_rows``: below so many rows a vector index is not missing, because comparing every
-    row is as fast and exact.
+    from so many small ones. ``vector_rows``: from so many rows on vectors need an index; None: they never do, because
+    comparing every row is exact.
     """
 
     unindexed: float = 0.1
     fragments: int = 32
-    vector_rows: int = 10_000
+    vector_rows: int | None = None
 
     def receipt(self) -> dict[str, Any]:
         """Return the thresholds as receipts show them."""
@@ -139,7 +139,7 @@ def status(table: LanceTable, thresholds: Thresholds) -> Status:
     indexes = tuple(_index(config, counts, rows, thresholds) for config, counts in found)
     indexed = {column for index in indexes for column in index.columns}
     wanted = [*SCALARS, (TEXT, FTS)]
-    if rows >= thresholds.vector_rows:
+    if thresholds.vector_rows is not None and rows >= thresholds.vector_rows:
         wanted.append((VECTOR, IVF_FLAT))
     return Status(
         version,
