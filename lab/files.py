@@ -51,7 +51,7 @@ def atomic_file(path: Path, *, durable: bool = True, private: bool = False) -> I
         os.chmod(part, 0o600 if private else 0o644)
         os.replace(part, path)
         if durable:
-            _flush(path.parent)
+            flush_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; the old file is kept") from error
     finally:
@@ -81,9 +81,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-            if old.is_dir() and _orphaned(old.name.split(".")[-2]):
-                shutil.rmtree(old)
+        remove_leftover_folders(path.parent, path.name)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         part.mkdir()
     except OSError as error:
@@ -91,14 +89,29 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, path)
-        _flush(path.parent)
+        flush_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; nothing was written") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _flush(folder: Path) -> None:
+def remove_leftover_folders(parent: Path, name: str | None = None) -> None:
+    """Remove the temporary folders that killed processes left (:func:`atomic_folder`), of this name or of all."""
+    for old in parent.glob(".*.part" if name is None else f".{glob.escape(name)}.*.part"):
+        if old.is_dir() and _orphaned(old.name.split(".")[-2]):
+            remove_folder(old)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with everything in it, also a read-only one, if this user owns it."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+def flush_folder(folder: Path) -> None:
     """Flush a folder's entries to disk: fsync of a file does not flush its name."""
     handle = os.open(folder, os.O_RDONLY)
     try:

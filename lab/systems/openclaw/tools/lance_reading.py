@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -92,14 +93,18 @@ class LanceReader:
 
         return [Near(row_of(values), float(values["_distance"])) for values in self._read(search)]
 
+    def ask(self, question: Callable[[Any], T]) -> T:
+        """Return the answer of the newest version of the table (of ``lancedb``) to a question that only reads."""
+
+        def answer() -> T:
+            self._table.checkout_latest()
+            return question(self._table)
+
+        return self._read(answer)
+
     def count(self, where: str) -> int:
         """Return the number of rows that fulfil an SQL condition."""
-
-        def count() -> int:
-            self._table.checkout_latest()
-            return int(self._table.count_rows(where))
-
-        return self._read(count)
+        return self.ask(lambda table: int(table.count_rows(where)))
 
     def _all_rows(self) -> list[Row]:
         names = [name for name in self.columns if name != VECTOR]
@@ -172,6 +177,20 @@ class LanceReader:
             f"{self.folder}: table {TABLE!r} cannot be read ({type(error).__name__}): a file of it is damaged or "
             "missing; restore the folder from a backup"
         )
+
+
+def age_of_oldest_tag(table: Any) -> timedelta:
+    """Return how long ago the oldest version with a tag was made, and a minute more; zero without tags.
+
+    LanceDB refuses to delete old versions if one of them has a tag.
+    """
+    tagged = {int(tag["version"]) for tag in table.tags.list().values()}
+    if not tagged:
+        return timedelta()
+    times = [made["timestamp"] for made in table.list_versions() if made["version"] in tagged]
+    # LanceDB gives local times without a zone.
+    ages = [datetime.now(UTC) - time.astimezone(UTC) for time in times]
+    return max(ages, default=timedelta()) + timedelta(minutes=1)
 
 
 def among(ids: Sequence[str]) -> str:

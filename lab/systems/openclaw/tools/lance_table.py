@@ -22,7 +22,7 @@ from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.memory import is_hard_rule
 from lab.systems.openclaw.tools.gateway import gateway_using
 from lab.systems.openclaw.tools.lance_lock import WriterLock
-from lab.systems.openclaw.tools.lance_reading import LanceReader, among, embedded
+from lab.systems.openclaw.tools.lance_reading import LanceReader, age_of_oldest_tag, among, embedded
 from lab.systems.openclaw.tools.lance_schema import (
     ADDED,
     BOOTSTRAP,
@@ -100,7 +100,7 @@ class LanceTable(LanceReader):
         gateway = gateway_using(folder)
         self.read_only_reason = "it was opened read-only" if read_only else ""
         if not read_only:
-            self.read_only_reason = _refusal(folder, None if despite_gateway else gateway)
+            self.read_only_reason = refusal(folder, None if despite_gateway else gateway)
         # A reader in the gateway may need files of older versions for as long as it runs.
         keep = max(self.settings.keep_seconds, KEEP_SECONDS) if gateway else self.settings.keep_seconds
         self._keep = timedelta(seconds=keep)
@@ -178,15 +178,22 @@ class LanceTable(LanceReader):
         require_writable(self._schema, self.folder)
         self.require_readable()
 
-    def compact(self) -> None:
-        """Merge fragments, and delete versions older than the settings keep them.
+    def change(self, change: Callable[[Any], object], done: Callable[[], bool]) -> None:
+        """Make a change to the table (of ``lancedb``) in one commit; ``done`` says whether it was made (E-95)."""
+        self._require_writable()
+        self._commit(lambda: change(self._table), done)
+        self._cache = None
 
-        Another writer may be faster; then the next compaction merges what this one could not.
+    def compact(self) -> None:
+        """Merge fragments, update indexes, and delete versions older than the settings keep them (IX-6).
+
+        A version with a tag is kept, with every newer one. Another writer may be faster; then the next compaction
+        merges what this one could not.
         """
         self._pending = 0
         try:
             with quiet_lance():
-                self._table.optimize(cleanup_older_than=self._keep)
+                self._table.optimize(cleanup_older_than=max(self._keep, age_of_oldest_tag(self._table)))
             self.compactions += 1
         except Exception as error:
             if not _is_conflict(error):
@@ -319,11 +326,11 @@ class LanceTable(LanceReader):
 
 def require_permitted(folder: Path, *, despite_gateway: bool) -> None:
     """Raise :class:`UnusableInput` if a change of this folder would be refused, for a dry run."""
-    if why := _refusal(folder, None if despite_gateway else gateway_using(folder)):
+    if why := refusal(folder, None if despite_gateway else gateway_using(folder)):
         raise UnusableInput(f"{folder}: nothing would be written, because {why}")
 
 
-def _refusal(folder: Path, gateway: str | None) -> str:
+def refusal(folder: Path, gateway: str | None) -> str:
     """Return why a folder is only read; blank if it may be written."""
     if protected := write_protected(folder):
         return f"{protected} is write-protected (chmod u+w permits it)"

@@ -1,0 +1,81 @@
+"""What a version of a table contains, as one digest (IX-9)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import UnusableInput
+from lab.files import digest
+from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.systems.openclaw.tools.admin import iso_time
+from lab.systems.openclaw.tools.lance_schema import BOOTSTRAP, TABLE
+
+_BATCH = 4096
+
+
+class Contents(NamedTuple):
+    """The version of a table, its number of memories, the oldest and newest ``createdAt`` (ISO), and a sha256 (hex).
+
+    The digest covers every column of every row in table order, and nothing of how the table keeps them on disk: a
+    compaction and an index do not change it.
+    """
+
+    version: int
+    rows: int
+    oldest: str
+    newest: str
+    sha256: str
+
+
+def contents_of(table: Any) -> Contents:
+    """Return the contents of an open table of ``lancedb``, at the version that it is set to."""
+    schema = table.schema
+    columns = [name for name in schema.names if _is_vector(schema.field(name).type)]
+    names, rows = [name for name in schema.names if name not in columns], 0
+    # Separate hashes of the rows and, for a column of vectors, of which are null and of the numbers of the others: what
+    # is in a batch must not matter.
+    plain, vectors = hashlib.sha256(), {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
+    times: list[float] = []
+    for batch in table.search().select(list(schema.names)).to_batches(_BATCH):
+        for row in batch.select(names).to_pylist():
+            plain.update(json.dumps(row, sort_keys=True, default=repr).encode())
+            if row.get("id") != BOOTSTRAP:
+                rows += 1
+                times += [float(row["createdAt"])] if row.get("createdAt") else []
+        for name in columns:
+            _add_vectors(*vectors[name], batch.column(name))
+    ordered = sorted(times)
+    oldest, newest = (iso_time(ordered[at]) if ordered else "" for at in (0, -1))
+    parts = [[name, str(schema.field(name).type)] for name in schema.names]
+    sha256 = digest([parts, plain.hexdigest(), [[part.hexdigest() for part in both] for both in vectors.values()]])
+    return Contents(int(table.version), rows, oldest, newest, sha256)
+
+
+def contents_in(folder: Path) -> Contents:
+    """Return the contents of the table in a LanceDB folder; raise :class:`UnusableInput` if it cannot be read."""
+    try:
+        with quiet_lance():
+            return contents_of(import_lancedb().connect(str(folder)).open_table(TABLE))
+    except Exception as error:
+        # LanceDB's messages name internal files and lines of its source; only the type of the error helps.
+        raise UnusableInput(
+            f"{folder}: table {TABLE!r} cannot be read ({type(error).__name__}): it is damaged, or a newer LanceDB "
+            "wrote it"
+        ) from error
+
+
+def _is_vector(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_fixed_size_list(kind))
+
+
+def _add_vectors(present: Any, numbers: Any, column: Any) -> None:
+    """Add which vectors are there to one hash, and their numbers to another."""
+    import numpy as np
+
+    present.update(column.is_valid().to_numpy(zero_copy_only=False).tobytes())
+    numbers.update(np.ascontiguousarray(column.drop_null().flatten().to_numpy(zero_copy_only=False)).tobytes())
