@@ -76,12 +76,16 @@ def test_refused_yaml_names_line_and_reason(text: str, message: str) -> None:
         ('{"a": 1', "conf"),
         ("// note\n{a: 1", "conf"),
         ("only words", "conf"),
-        ("", "conf"),
     ],
 )
 def test_text_that_is_meant_as_json_has_the_json_error(text: str, where: str) -> None:
     with pytest.raises(UnusableInput, match=r"neither JSON nor JSON5"):
         parse_config(text, where)
+
+
+def test_empty_text_is_said_to_be_empty() -> None:
+    with pytest.raises(UnusableInput, match=r"^conf:1: is empty"):
+        parse_config("", "conf")
 
 
 @pytest.mark.parametrize(

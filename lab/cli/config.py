@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 
 STDIN = "-"
@@ -112,7 +112,9 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
             emit_folded(f"note: {note}")
         _emit_missing(report.missing)
         if not report.problems:
-            emit("ok" if checked_host is None else "ok (meta and plugins; openclaw config validate checks the rest)")
+            emit_folded(
+                "ok" if checked_host is None else "ok (meta and plugins; openclaw config validate checks the rest)"
+            )
     if report.problems:
         count = len(report.problems)
         raise CheckFailed(f"{where}: {count} {'problem' if count == 1 else 'problems'} {by}")

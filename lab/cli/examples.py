@@ -44,7 +44,7 @@ EXAMPLES = {
     "import": "lab import --qrels reports/trec/qrels.txt --run reports/trec/hybrid.run",
     "migrate": "lab migrate reports/old reports/new",
     "doctor": "lab doctor",
-    "home": "lab home ~/.openclaw",
+    "init": "lab init ~/.openclaw",
     "gate judge": "lab gate reports/demo --policy rollout",
     "gate policies": "lab gate policies --show stage-b",
     "gate schema": "lab gate schema verdict",

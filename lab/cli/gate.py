@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from lab.cli import completion, self_test
-from lab.cli.output import Json, announce, emit, emit_json, emit_table, report_to_ci
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, report_to_ci
 from lab.cli.verdict_tables import emit_verdict
 from lab.errors import UnusableInput
 
@@ -112,6 +112,14 @@ def judge(
         Path | None,
         typer.Option(metavar="AUDIT", help="The file of lab receipts audit --out, if the policy needs one."),
     ] = None,
+    control: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="AUDIT2",
+            help="Another audit to show beside AUDIT on canary.html: of the window before, or of a gateway that was "
+            "not switched. It has no influence on the verdict.",
+        ),
+    ] = None,
     against: Annotated[
         Path | None,
         typer.Option(metavar="DIR2", help="Compare the candidate with the arm of the same name in this run."),
@@ -128,8 +136,8 @@ def judge(
     """Judge a run, an audit of live receipts, or both, by a policy.
 
     Exit codes: 0 pass, 1 fail, 2 unusable policy or input, 3 inconclusive, 4 could not measure. Writes verdict.json,
-    verdict.xml (JUnit) and verdict.prom (OpenMetrics), and a GitHub step summary if GITHUB_STEP_SUMMARY is set. If a
-    folder shares its name with a command below, write ./NAME.
+    verdict.xml (JUnit) and verdict.prom (OpenMetrics), with --receipts also canary.html, and a GitHub step summary if
+    GITHUB_STEP_SUMMARY is set. If a folder shares its name with a command below, write ./NAME.
     """
     from lab.gate import verdict as gate
     from lab.gate.line import INCONCLUSIVE
@@ -137,17 +145,22 @@ def judge(
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit
     from lab.replay.command import arguments
+    from lab.report.canary import write_page
     from lab.runs.directory import open_run
 
     if inconclusive_as not in KEPT:
         raise UnusableInput(f"--inconclusive-as: unknown value {inconclusive_as!r}; known: {', '.join(KEPT)}")
+    if control and not receipts:
+        raise UnusableInput("--control: there is no audit to show it beside; add --receipts AUDIT")
+    audit = read_audit(receipts) if receipts else None
+    beside = read_audit(control) if control else None
     chosen = read_policy(policy or ("stage-b" if receipts else "rollout"))
     judged = open_run(run) if run else None
     verdict = gate.judge(
         chosen,
         judged,
         against=open_run(against) if against else None,
-        audit=read_audit(receipts) if receipts else None,
+        audit=audit,
     )
     if run and not against and any(rule.kind == "exact" for rule in chosen.rules):
         announce(
@@ -159,13 +172,15 @@ def judge(
     files = write_verdict(verdict, folder)
     if before not in (None, verdict.policy):
         announce(f"{folder}: replaced the verdict of policy {before}; give --out to keep both")
+    if audit is not None:
+        files.append(write_page(verdict, audit, folder, beside))
     report_to_ci([verdict])
     if as_json:
         emit_json(verdict.as_json())
     else:
         asked = arguments(judged.manifest) if judged else None
         emit_verdict(verdict, asked, {"DIR": run, "DIR2": against, "AUDIT": receipts})
-        emit(f"{files[0]}, {files[1].name}, {files[2].name}")
+        emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
     status = inconclusive_as if verdict.status == INCONCLUSIVE and inconclusive_as != "keep" else verdict.status
     if status != verdict.status:
         announce(

@@ -41,10 +41,10 @@ def judge(
         bool, typer.Option("--json", help="Print the progress as one JSON object and judge nothing.")
     ] = False,
 ) -> None:
-    """Judge a pool in the terminal or in a browser: grade, forbid and annotate memories.
+    """Judge a pool in the terminal or in a browser.
 
-    Every decision is saved at once. Press ? for the keys. Both ways write the same files, so that a judge can change
-    from one to the other.
+    Grade, forbid and annotate memories. Every decision is saved at once. Press ? for the keys. Both ways write the
+    same files, so that a judge can change from one to the other.
     """
     from lab.files import only_writer, remove_leftovers
     from lab.golden.judging import open_judging

@@ -49,7 +49,7 @@ def nightly(
     nightly_run = run_nightly(
         read_plan(plan), out, date=date or today(), baselines=folder, store=store, jobs=jobs, announce=announce
     )
-    files = [*write_pages(nightly_run), *write_nightly(nightly_run)]
+    files = [*write_pages(nightly_run, store), *write_nightly(nightly_run)]
     report_to_ci([result.verdict for result in nightly_run.sets])
     if as_json:
         emit_json(nightly_run.as_json() | {"folder": str(nightly_run.folder)})

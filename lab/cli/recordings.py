@@ -60,7 +60,7 @@ def list_sets(
             for form in formats
         ]
         emit_table(["format", "licence", "good for"], rows, left=3, whole_keys=True)
-        emit("`lab recordings list FORMAT` shows the origin and checksums of one.")
+        emit_folded("`lab recordings list FORMAT` shows the origin and checksums of one.")
     else:
         (form,) = formats
         entry = known.get(form.name)

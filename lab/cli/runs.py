@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.output import SHOWN, Json, announce, emit, emit_json, emit_table
+from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.formatting import counted
 
 # Figures that commands other than `lab report` may write into a run.
@@ -76,9 +76,9 @@ def list_runs(
         return
     emit_table(["run", "status", "done", "arms"], rows, left=4)
     if approved:
-        emit(f"not listed: {approved} approved; see `lab baseline list`")
+        emit_folded(f"not listed: {approved} approved; see `lab baseline list`")
     if of_nightly_runs:
-        emit(f"not listed: {of_nightly_runs} of nightly runs; give the folder of a nightly run to list them")
+        emit_folded(f"not listed: {of_nightly_runs} of nightly runs; give the folder of a nightly run to list them")
 
 
 def remove(

@@ -7,7 +7,7 @@ runs may write to one store.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,23 +179,26 @@ def step_record(series: Series, step: Step) -> dict[str, Any]:
         "first": first.date,
         "before": step.before,
         "after": step.after,
-        "moved": _moved(last._asdict(), first._asdict()),
+        "moved": moved_between(last, first),
     }
 
 
-def _moved(last: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+def moved_between(last: Point, first: Point) -> list[str]:
+    """Return what differs between two nightly runs of an arm that could explain another value."""
     changes = [
-        f"{name} {_short(last[name])} -> {_short(first[name])}"
-        for name in ("lab", "commit", "code")
-        if last[name] != first[name]
+        f"{name} {_short(old)} -> {_short(new)}"
+        for name, old, new in (
+            ("lab", last.lab, first.lab),
+            ("commit", last.commit, first.commit),
+            ("code", last.code, first.code),
+        )
+        if old != new
     ]
-    versions = first["versions"].split("; ")
-    changes += [
-        f"{old} -> {new}" for old, new in zip(last["versions"].split("; "), versions, strict=False) if old != new
-    ]
-    if last["arm_key"] != first["arm_key"]:
+    versions = zip(last.versions.split("; "), first.versions.split("; "), strict=False)
+    changes += [f"{old} -> {new}" for old, new in versions if old != new]
+    if last.arm_key != first.arm_key:
         changes.append("the arm's configuration")
-    if last["comparable_key"] != first["comparable_key"]:
+    if last.comparable_key != first.comparable_key:
         changes.append("recordings, gold or labels")
     return changes
 

@@ -258,7 +258,7 @@ def _findings(
         "groups": groups,
         "problem": flips.problem if flips else None,
         "with_text": with_text,
-        "script": Path(__file__).with_name("templates").joinpath("page.js").read_text("utf-8"),
+        "script": page_script(),
     }
 
 
@@ -363,6 +363,11 @@ def render(template: str, model: dict[str, Any]) -> bytes:
     environment.filters["markdown"] = markdown
     environment.filters["rows"] = lambda table, left=1: markdown_table(table.headers, table.rows, left)
     return environment.get_template(template).render(model).encode()
+
+
+def page_script() -> str:
+    """Return the script of the pages: sorting, copying, and opening what a link points to."""
+    return Path(__file__).with_name("templates").joinpath("page.js").read_text("utf-8")
 
 
 def _digest(script: str) -> str:

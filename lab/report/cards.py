@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from lab.compare.paired import Comparison
-from lab.formatting import counted
 from lab.replay.recall_points import RecallPoint
 from lab.replay.receipts import ITEM_FIELDS, listed
 from lab.replay.safety_checks import SafetyChecks
@@ -94,14 +93,15 @@ def groups_of(
         pair = harm.baseline, candidate
         cards = [reader.card(key, pair, [_side(arm, key) for arm in pair]) for key in harm.worse[:most]]
         total = len(harm.worse)
-        note = f"{candidate} is worse at {counted(total, 'turn')} and better at {harm.better}."
-        name = f"{harm.measure} worse than {harm.baseline}: {counted(total, 'turn')}"
+        turns = f"{total:,} turn{'' if total == 1 else 's'}"
+        note = f"{candidate} is worse at {turns} and better at {harm.better:,}."
+        name = f"{harm.measure} worse than {harm.baseline}: {turns}"
         found = [card for card in cards if card]
         groups.append(Group(f"worse-{len(groups) + 1}", name, note, found, total, _all(comparison, total)))
     pair = comparison.baseline, candidate
     for side in sorted(flips.sides if flips else (), key=lambda side: side.name != "Lost"):
         cards = [reader.card(flip.turn, pair, flip.sides) for flip in side.turns]
-        name = f"{side.name} hits: {counted(side.total, 'probe')}"
+        name = f"{side.name} hits: {side.total:,} probe{'' if side.total == 1 else 's'}"
         if side.total:
             found = [card for card in cards if card]
             groups.append(Group(side.name.lower(), name, "", found, side.total, side.command))

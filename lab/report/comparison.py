@@ -198,17 +198,15 @@ def _harms(comparison: Comparison) -> list[str]:
 
 
 def gains(comparison: Comparison) -> str:
-    """Return how many probes gained and lost a hit, per 1,000 and as counts."""
+    """Return how many probes gained and lost a hit, as counts and per 1,000."""
     gained, lost = len(comparison.gained), len(comparison.lost)
     if not comparison.probes:
         return f"No probe has a hit at {comparison.cutoff} to gain or lose."
+    text = f"{gained} of {counted(comparison.probes, 'probe')} gained and {lost} lost a hit at {comparison.cutoff}"
     if comparison.probes < FEW_PROBES:
-        return f"{gained} of {counted(comparison.probes, 'probe')} gained and {lost} lost a hit at {comparison.cutoff}."
+        return f"{text}."
     per = 1000 / comparison.probes
-    return (
-        f"Of 1,000 probes {gained * per:.0f} gained and {lost * per:.0f} lost a hit at {comparison.cutoff} "
-        f"({gained} and {lost} of {comparison.probes})."
-    )
+    return f"{text}: {gained * per:.0f} and {lost * per:.0f} of 1,000."
 
 
 def judged(comparison: Comparison) -> str:

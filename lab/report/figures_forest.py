@@ -94,7 +94,8 @@ def _axis(rows: Sequence[charts.Row]) -> charts.Axis:
     """Return an axis in points, or percent, that holds every interval and 0."""
     ends = [0.0, *(end for row in rows for end in (row.mean, row.low, row.high) if end is not None)]
     axis = charts.nice_axis(min(ends), max(ends), most=7)
-    return axis._replace(ticks=[(value, f"{100 * value:+.3g}".replace("+0", "0")) for value, _ in axis.ticks])
+    texts = [f"{100 * value:+.3g}".replace("+0", "0").replace("-", units.MINUS) for value, _ in axis.ticks]
+    return axis._replace(ticks=[(value, text) for (value, _), text in zip(axis.ticks, texts, strict=True)])
 
 
 @styled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +135,13 @@ def _page(folder: Path, name: str, link: str | None) -> str | None:
 
 def _rules(lines: Sequence[Line], of: str = "") -> list[str]:
     """Return the critical rules that did not pass, most severe first; those with one reason are one entry."""
-    deciding = [line for line in gravest_first(lines) if line.critical]
+    deciding = [replace(line, reason=_without_name(line)) for line in gravest_first(lines) if line.critical]
     return [_line(f"{of}{status}: {text}") for status, text in by_reason(deciding)]
+
+
+def _without_name(line: Line) -> str:
+    """Return the reason of a line without the arm and the measure, which a nightly run puts first."""
+    return line.reason.removeprefix(f"{line.measure.replace(' ', ': ', 1)}: ")
 
 
 def _of_gate(data: Mapping[str, Any], where: str, folder: Path, link: str | None) -> Message:
@@ -197,7 +202,7 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
         _harmless(_after_night(status, [verdict for _, verdict, _ in verdicts])),
         (
             *((f"set {name}", _line(_changed(entry))) for name, _, entry in sets),
-            ("commit", str(data.get("commit") or "no repository")[:12]),
+            ("commit", str(data["commit"])[:12] if data.get("commit") else "no repository"),
             ("lab", str(data["lab"])),
         ),
         _page(folder, NIGHTLY_PAGE, link),

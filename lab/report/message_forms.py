@@ -23,6 +23,8 @@ MOST_HEADER, MOST_SECTION = 150, 3000
 # What Slack takes for control characters, wherever they are: a mention such as <!channel> begins with one.
 _SLACK = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _COLOURS = {PASS: "#1a7f37", FAIL: "#b3261e", INCONCLUSIVE: "#8a5a00", ERROR: "#5b3aa8"}
+# A long command is folded rather than cut, also on a phone.
+_WRAPPED = "white-space:pre-wrap;overflow-wrap:anywhere"
 _ADDRESS = re.compile(r"(?:[^<>@,;\x00-\x1f\x7f]* <[^\s<>@,;]+@[^\s<>@,;]+>|[^\s<>@,;]+@[^\s<>@,;]+)")
 # Names of the parts, for all forms.
 RULES, NEXT, PAGE = "What decides", "What to do", "Page"
@@ -119,9 +121,11 @@ def as_email(message: Message, to: Sequence[str], sender: str | None = None) -> 
 
 def _html(message: Message) -> str:
     rules = "".join(f"<li>{escape(rule)}</li>" for rule in _rules(message))
-    command = f"<pre>{escape(message.action.command)}</pre>" if message.action.command else ""
+    command = f"<pre style='{_WRAPPED}'>{escape(message.action.command)}</pre>" if message.action.command else ""
     facts = [*message.facts, *([(PAGE, message.page)] if message.page else [])]
-    rows = "".join(f"<tr><th align='left'>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts)
+    rows = "".join(
+        f"<tr valign='top'><th align='left'>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts
+    )
     return (
         "<!doctype html><html lang='en'><body style='font-family:sans-serif;max-width:44em'>"
         f"<h2 style='color:{_COLOURS[message.status]}'>{escape(message.headline)}</h2>"

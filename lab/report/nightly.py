@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lab.files import write_atomically
-from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
+from lab.formatting import counted
+from lab.gate.action import Action
+from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import deciding_first, reason
 from lab.nightly.nightly_run import NightlyRun, SetResult
-from lab.report.build import render
+from lab.nightly.past import past_of
+from lab.report.build import page_script, render
+from lab.report.opening import WORDS
+from lab.report.past import history_model
+from lab.report.units import mean_of
 from lab.runs.trial import trial_line
 
 SUMMARIES = {
@@ -24,14 +31,30 @@ FAILURES = {
     "improve": "A measure is shown not to be better.",
 }
 BEYOND = "A limit is violated."
+MEANS = {
+    PASS: "as approved",
+    FAIL: "not as approved",
+    INCONCLUSIVE: "nothing to compare with",
+    ERROR: "something was not measured",
+}
+# Reasons that the first screen gives.
+MOST_REASONS = 2
 
 
-def write_pages(nightly_run: NightlyRun) -> list[Path]:
-    """Write ``nightly.html`` and ``nightly.md``; return their paths, HTML first."""
+def write_pages(nightly_run: NightlyRun, store: Path | None = None) -> list[Path]:
+    """Write ``nightly.html`` and ``nightly.md``; return their paths, HTML first.
+
+    ``store`` is the folder of the history, which the HTML page shows together with the nightly runs beside this one.
+    """
     trial = trial_line(nightly_run.trial)
+    past = past_of(store, nightly_run.plan, nightly_run.folder, nightly_run.as_json())
+    history = history_model(past, nightly_run.date)
     model = {
         "title": f"Nightly run of {nightly_run.date}: {nightly_run.status}" + (f" ({trial})" if trial else ""),
         "sentence": _summary(nightly_run),
+        "plan": nightly_run.plan,
+        "opening": _opening(nightly_run),
+        "trial": nightly_run.trial,
         "facts": {
             "plan": nightly_run.plan,
             "the plan requires": nightly_run.about,
@@ -39,6 +62,9 @@ def write_pages(nightly_run: NightlyRun) -> list[Path]:
         },
         "approve": nightly_run.approve_all,
         "sets": [_set(result) for result in nightly_run.sets],
+        "contents": _contents(nightly_run, history),
+        "script": page_script(),
+        **history,
     }
     files = {
         nightly_run.folder / "nightly.html": render("nightly.html.j2", model),
@@ -49,11 +75,96 @@ def write_pages(nightly_run: NightlyRun) -> list[Path]:
     return list(files)
 
 
-def _summary(nightly_run: NightlyRun) -> str:
-    lines = [
-        line for result in nightly_run.sets for line in result.verdict.lines if line.critical and line.status == FAIL
+def _contents(nightly_run: NightlyRun, history: dict[str, Any]) -> list[tuple[str, str]]:
+    sets = [(f"set-{number}", result.name) for number, result in enumerate(nightly_run.sets, 1)]
+    parts = [("history", "nights", "History"), ("steps", "steps", "Steps"), ("levels", "levels", "Levels")]
+    return [*sets, *((name, heading) for name, key, heading in parts if history[key]), ("run", "Nightly run")]
+
+
+def _deciding(nightly_run: NightlyRun) -> list[tuple[str, Line]]:
+    """Return the critical lines that give the nightly run its status, each with the name of its set."""
+    return [
+        (result.name, line)
+        for result in nightly_run.sets
+        for line in result.verdict.lines
+        if line.critical and line.status == nightly_run.status
     ]
-    failed = {FAILURES.get(line.kind, BEYOND) for line in lines}
+
+
+def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
+    status, deciding = nightly_run.status, _deciding(nightly_run)
+    turns = sum(result.again.turns for result in nightly_run.sets if result.again)
+    passing = sum(result.verdict.status == PASS for result in nightly_run.sets)
+    why = _summary(nightly_run)
+    if status != PASS:
+        many = len(nightly_run.sets) > 1
+        parts = [f"{f'{name}: ' if many else ''}{_short(line)}" for name, line in deciding[:MOST_REASONS]]
+        more = len(deciding) - MOST_REASONS
+        causes = [cause for result in nightly_run.sets if result.exact for cause in result.exact.moved[:MOST_REASONS]]
+        why = "; ".join([*parts, *([f"and {counted(more, 'more rule')}"] if more > 0 else [])])
+        if status == FAIL and causes:
+            why += f". What else changed: {', '.join(dict.fromkeys(causes))}"
+    compared = sum(result.exact.turns for result in nightly_run.sets if result.exact)
+    changed = sum(result.exact.changed for result in nightly_run.sets if result.exact)
+    sure = (
+        f"{compared:,} receipts compared with the baselines bit for bit, {changed:,} differ. No chance is involved."
+        if compared
+        else f"{turns:,} receipts replayed twice; none was compared with a baseline."
+    )
+    unstable = sum(result.again.changed for result in nightly_run.sets if result.again)
+    if unstable:
+        sure = f"{unstable:,} of {turns:,} receipts differ between two replays of the same code."
+    return {
+        "subject": nightly_run.date,
+        "state": status,
+        "word": WORDS[status],
+        "means": MEANS[status],
+        "why": f"{why.rstrip('.')}.",
+        "action": _action(nightly_run, [line for _, line in deciding]),
+        "sure": sure,
+        "beside": [],
+        "basis": [
+            ("sets that pass", f"{passing} of {len(nightly_run.sets)}"),
+            ("receipts, each made twice", f"{turns:,}"),
+            ("arms", f"{len({arm for result in nightly_run.sets for arm in result.means})}"),
+            ("commit", (nightly_run.commit or "no repository")[:12]),
+        ],
+    }
+
+
+def _action(nightly_run: NightlyRun, deciding: Sequence[Line]) -> Action:
+    status = nightly_run.status
+    settles = next((line.settles for line in deciding if line.settles), None)
+    if status == PASS:
+        return Action("Nothing has to be done.")
+    if status == ERROR:
+        for result in nightly_run.sets:
+            if result.again and result.again.changed:
+                differs = f"lab diff {result.again.before} {result.again.after}"
+                return Action("Find what differs between the two replays. Nothing else was judged.", differs)
+        return Action("Remove the cause, and run the same command again: finished replays are kept.")
+    if status == INCONCLUSIVE:
+        approve = nightly_run.approve_all or (settles or "").partition(" (if ")[0]
+        return Action("Look at this run. To make it the baseline of later ones:", approve or None)
+    for result in nightly_run.sets:
+        first = result.exact.first(1) if result.exact else []
+        if first and first[0]["explain"]:
+            return Action(
+                "Look at the first turn that changed. If the change was intended, approve the run; if not, undo it.",
+                first[0]["explain"][-1],
+            )
+    return Action("Look at the rules that fail. If the change was intended, approve the run; if not, undo it.")
+
+
+def _short(line: Line) -> str:
+    """Return the reason of a line without its list of turns, and with its arm."""
+    arm = f" of {line.measure.removesuffix(' receipts')}" if line.kind == "exact" else ""
+    said = line.reason.partition(" (")[0].partition("; nothing else")[0]
+    return said.replace(" receipts changed", f" receipts{arm} changed") if arm else said
+
+
+def _summary(nightly_run: NightlyRun) -> str:
+    failed = {FAILURES.get(line.kind, BEYOND) for _, line in _deciding(nightly_run)}
     # In a fixed order, independent of the order of the sets.
     sentences = " ".join(sentence for sentence in (*FAILURES.values(), BEYOND) if sentence in failed)
     return sentences if nightly_run.status == FAIL else SUMMARIES[nightly_run.status]
@@ -63,7 +174,7 @@ def _set(result: SetResult) -> dict[str, Any]:
     lines = deciding_first(result.verdict.lines)
     shown = {
         critical: [
-            {"status": line.status, "name": line.name, "why": reason(line)}
+            {"status": line.status, "name": _rule(line), "why": reason(line), "settles": None}
             for line in lines
             if line.critical == critical
         ]
@@ -77,8 +188,17 @@ def _set(result: SetResult) -> dict[str, Any]:
         "approved": result.approved[:12] if result.approved else "–",
         "lines": shown[True],
         "advisory": shown[False],
+        "counted": counted(len(shown[False]), "advisory rule"),
         "moved": list(result.exact.moved) if result.exact and result.exact.changed else [],
         "first": result.exact.first() if result.exact else [],
         "columns": list(result.primary),
-        "table": [[arm, *(means.get(name) for name in result.primary)] for arm, means in result.means.items()],
+        "table": [
+            (arm, [(means.get(name), mean_of(name, means.get(name))) for name in result.primary])
+            for arm, means in result.means.items()
+        ],
     }
+
+
+def _rule(line: Line) -> str:
+    """Return the name of a rule, in words for the comparison of the two replays."""
+    return "two replays" if line.kind == AGAIN else line.name

@@ -11,6 +11,7 @@ from lab.compare.paired import Comparison
 from lab.formatting import counted
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
+from lab.gate.policy import DIFFERENCES, read_policy
 from lab.gate.verdict import Verdict
 from lab.replay.command import arguments
 from lab.report.contrasts import Changed
@@ -59,7 +60,7 @@ def opening_of(
     basis = _basis(run, verdict, comparison, probes)
     if verdict is None:
         about = f"{candidate} against {baseline}" if baseline else f"{candidate} alone"
-        act = Action("Let a policy judge this run.", "lab gate DIR --policy rollout")
+        act = _unjudged(run)
         return Opening(NOT_JUDGED, *_names(NOT_JUDGED), about, "", "", act, _sure([], comparison), (), basis)
     turn = first.worse[0] if first and first.worse else None
     about = _subject(verdict) or candidate
@@ -83,6 +84,18 @@ def opening_of(
         beside,
         basis,
     )
+
+
+def _unjudged(run: RunDirectory) -> Action:
+    """Return what to do with a run that no gate has judged; policy rollout needs its two arms."""
+    if run.manifest.failed:
+        names = " and ".join(run.manifest.failed)
+        return Action(f"Mend {names}, and replay again: a gate judges no run with failed recalls.")
+    policy = read_policy("rollout")
+    if {policy.baseline, policy.candidate} <= set(run.arms):
+        return Action("Let a policy judge this run.", "lab gate DIR --policy rollout")
+    own = "Write a policy for these arms, from the one shown by this command, and judge the run by it."
+    return Action(own, "lab gate policies --show rollout")
 
 
 def _names(state: str) -> tuple[str, str]:
@@ -125,6 +138,9 @@ def _sure(lines: Sequence[Line], comparison: Comparison | None) -> str:
     conversations = max((line.conversations or 0 for line in lines), default=0)
     if parts:
         return f"Over {counted(conversations, 'conversation')}: {'; '.join(parts)}."
+    compared = [line for line in lines if line.kind in DIFFERENCES]
+    if compared and all(" identical at all " in f" {line.reason}" for line in compared):
+        return f"{counted(conversations, 'conversation')}: both arms have the same value wherever they were compared."
     if lines or comparison is None:
         few = f"{counted(conversations, 'conversation')}: " if conversations else ""
         return f"{few}no interval decides this." if few else "No interval decides this."

@@ -51,11 +51,12 @@ def test_nightly_page_has_no_overflow_and_keeps_names_visible(browser: Any, page
             const name = one.querySelector('tbody th');
             return {
                 beyond: one.scrollLeft, left: name.getBoundingClientRect().left - one.getBoundingClientRect().left,
-                share: name.offsetWidth / one.clientWidth,
+                share: name.offsetWidth / one.clientWidth, is_rules: !!one.querySelector('.reasons'),
                 shade: getComputedStyle(one).backgroundImage.split('linear-gradient').length - 1,
             };
         })"""
     )
     assert [(one["left"], one["shade"]) for one in tables] == [(0, 4)] * 4
-    assert all(one["share"] < 0.6 for one in tables)
+    # On a phone every rule is a block of its own, and nothing scrolls.
+    assert all(one["share"] < 0.6 for one in tables if not (one["is_rules"] and width == 390))
     assert any(one["beyond"] for one in tables) == (width == 390)

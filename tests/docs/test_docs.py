@@ -64,7 +64,8 @@ def _problem(words: list[str]) -> str | None:
         command = command.commands[rest.pop(0)]
     if hasattr(command, "commands"):
         if JUDGE not in command.commands:
-            return None if not rest or rest[0] in ("--help", "--version") else f"no command {rest[0]}"
+            known = {"--help", *(name for parameter in command.params for name in parameter.opts)}
+            return None if not rest or rest[0] in known else f"no command {rest[0]}"
         command = command.commands[JUDGE]
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     for word in rest:

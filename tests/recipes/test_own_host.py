@@ -26,8 +26,8 @@ def test_sessions_of_a_host_lead_to_a_verdict(
     shutil.copy(shared("live", "config", "openclaw-2026.9.6.json"), host / "openclaw.json")
     said = machine.ok(boxes["Own host"])
     assert "NO-GO YET (inconclusive): stage-b" in said
-    assert said.endswith("lab golden judge reports/home/pool.jsonl --out reports/home/golden.jsonl\n")
-    out = machine.home / "lab" / "reports" / "home"
+    assert said.endswith("lab golden judge reports/init/pool.jsonl --out reports/init/golden.jsonl\n")
+    out = machine.home / "lab" / "reports" / "init"
     lines = []
     for turn in map(json.loads, (out / "pool.jsonl").read_text("utf-8").splitlines()[1:]):
         relevant = [{"memory": turn["items"][0]["memory"], "grade": 2, "reason": "judged"}]

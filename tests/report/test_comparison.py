@@ -115,7 +115,7 @@ def test_row_never_shows_a_p_of_zero() -> None:
 
 
 def test_gains_are_per_thousand_probes(found: Comparison) -> None:
-    assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."
+    assert gains(found) == "1 of 400 probes gained and 3 lost a hit at 6: 2 and 8 of 1,000."
     assert gains(replace(found, probes=0)) == "No probe has a hit at 6 to gain or lose."
 
 
@@ -185,4 +185,4 @@ def test_notes_name_sampled_labels(found: Comparison) -> None:
 
 def test_gains_of_few_probes_are_counts(found: Comparison) -> None:
     assert gains(replace(found, probes=9)) == "1 of 9 probes gained and 3 lost a hit at 6."
-    assert gains(found) == "Of 1,000 probes 2 gained and 8 lost a hit at 6 (1 and 3 of 400)."
+    assert gains(found) == "1 of 400 probes gained and 3 lost a hit at 6: 2 and 8 of 1,000."

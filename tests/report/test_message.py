@@ -166,6 +166,7 @@ def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> No
     )
     assert dict(made.facts)["commit"] == "0123456789ab"
     assert message_at(_nightly(tmp_path, passed)).action.sentence == "Nothing has to be done."
+    assert dict(message_at(_nightly(tmp_path, passed, commit=None)).facts)["commit"] == "no repository"
     first = replace(passed, status=INCONCLUSIVE, lines=(Line("baseline", "b", INCONCLUSIVE, True, "none", approve),))
     assert message_at(_nightly(tmp_path, first)).action.command == approve
 

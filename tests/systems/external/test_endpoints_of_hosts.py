@@ -64,7 +64,7 @@ def test_endpoint_that_goes_down_fails_all_later_recalls(server: Server) -> None
     ("status", "message"),
     [
         (401, "http_401 in hello; name the variable with its key under key_env in the arm's file"),
-        (500, "http_500 in hello"),
+        (500, "http_500 in hello; see the log of the endpoint"),
     ],
 )
 def test_endpoint_that_refuses_hello_is_reported_before_the_run(status: int, message: str, server: Server) -> None:

@@ -1,4 +1,4 @@
-"""``lab home`` on the recorded home of a live host: before judging, after it, and on what is no home."""
+"""``lab init`` on the recorded home of a live host: before judging, after it, and on what is no home."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_home_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
+def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     before = _files(home / "openclaw")
-    words = ("home", "openclaw", "--embedder", "hashing", "--turns", "10")
+    words = ("init", "openclaw", "--embedder", "hashing", "--turns", "10")
     done = lab(*words, cwd=home)
-    out = home / "reports" / "home"
+    out = home / "reports" / "init"
     assert (done.returncode, done.stderr.count("error:")) == (3, 0)
     assert "── live receipts ──\nNO-GO YET (inconclusive): stage-b" in done.stdout
-    assert done.stdout.endswith("  lab golden judge reports/home/pool.jsonl --out reports/home/golden.jsonl\n")
+    assert done.stdout.endswith("  lab golden judge reports/init/pool.jsonl --out reports/init/golden.jsonl\n")
     assert "tier_quota_v1 -> tier_first_v1" in done.stderr
     changed = out / "tier_first_v1.json"
     assert changed.stat().st_mode & 0o077 == 0
@@ -74,19 +74,19 @@ def test_home_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert [name for name, data in written.items() if b"sk-wombat" in data] == []
 
 
-def test_home_without_a_configuration_is_unusable(lab: Lab, tmp_path: Path) -> None:
+def test_init_without_a_configuration_is_unusable(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = lab("home", "empty", cwd=tmp_path)
+    done = lab("init", "empty", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: empty: has no openclaw.json; name the folder of an OpenClaw host\n"
 
 
-def test_home_whose_host_refuses_its_configuration_is_unusable(
+def test_init_of_a_home_whose_host_refuses_its_configuration_is_unusable(
     lab: Lab, shared: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "host").mkdir()
     shutil.copy(shared("live", "config", "refused-frac.json"), tmp_path / "host" / "openclaw.json")
-    done = lab("home", "host", cwd=tmp_path)
+    done = lab("init", "host", cwd=tmp_path)
     assert done.returncode == 2
     assert "lab config check host/openclaw.json lists all" in done.stderr
     assert not (tmp_path / "reports").exists()

@@ -1,4 +1,4 @@
-"""``lab home``: from the home of a live host to a verdict, in one command before judging and the same one after."""
+"""``lab init``: from the home of a live host to a verdict, in one command before judging and the same one after."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ if TYPE_CHECKING:
 # Names of the arms: the host as it is, the other selection policy, and the control of the policy.
 LIVE, NEW, CONTROL = "engine", "new", "hybrid"
 POLICIES = ("tier_first_v1", "tier_quota_v1")
+OUT = Path("reports/init")
 # Turns in a pool, and memories of each arm at a turn.
 TURNS, DEPTH = 30, 6
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
-    app.command("home")(home)
+    app.command("init")(init)
 
 
-def home(
+def init(
     folder: Annotated[
         Path, typer.Argument(metavar="HOME", help="The folder of an OpenClaw host, such as ~/.openclaw.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for runs, pool and verdicts.")] = Path("reports/home"),
+    out: Annotated[Path, typer.Option("--out", help="Folder for runs, pool and verdicts.")] = OUT,
     new: Annotated[
         Path | None,
         typer.Option(

@@ -1,0 +1,226 @@
+"""The page of a canary: the verdict on an audit of live receipts, and each figure beside that of a control window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.files import write_atomically
+from lab.formatting import counted, number
+from lab.gate.action import Action, action_of, why
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
+from lab.gate.outputs import deciding_first, gravest_first, reason
+from lab.gate.receipts import ANSWERED, figure
+from lab.gate.verdict import Verdict
+from lab.report.build import page_script, render
+from lab.report.units import percent
+
+FILE = "canary.html"
+WORDS = {PASS: "GO", FAIL: "NO-GO", INCONCLUSIVE: "NO-GO YET", ERROR: "NO-GO"}
+# What to type next. A rollback is an edit of the gateway's configuration, so it has no command.
+COMMANDS = {
+    PASS: None,
+    FAIL: None,
+    INCONCLUSIVE: "lab receipts audit LOG --out AUDIT && lab gate --receipts AUDIT",
+    ERROR: "lab receipts audit LOG --out AUDIT",
+}
+MEANS = {
+    PASS: "every critical rule is shown to hold",
+    FAIL: "fail: a critical rule is shown to be broken",
+    INCONCLUSIVE: "inconclusive: too little evidence to decide",
+    ERROR: "error: something was not measured",
+}
+
+
+def write_page(verdict: Verdict, audit: Mapping[str, Any], folder: Path, control: Mapping[str, Any] | None) -> Path:
+    """Write ``canary.html``; return its path.
+
+    ``audit`` is what the verdict judges. ``control`` is the audit of another window, such as the one before the switch
+    or that of a gateway that was not switched: shown beside it, and without influence on the verdict.
+    """
+    lines = [line for line in verdict.lines if line.kind == "receipts"]
+    shown = [_row(line, control) for line in deciding_first(lines) if line.status != SKIPPED]
+    model = {
+        "title": f"Canary: {WORDS[verdict.status]} ({verdict.policy})",
+        "policy": verdict.policy,
+        "opening": _opening(verdict, audit, control),
+        "trial": verdict.trial,
+        "groups": [
+            ("decide", "Rules that decide", [row for row in shown if row["critical"]]),
+            ("advisory", "Advisory rules", [row for row in shown if not row["critical"]]),
+        ],
+        "reasons": _reasons(verdict.lines),
+        "skipped": [f"{line.label}: {line.reason}" for line in verdict.lines if line.status == SKIPPED],
+        "has_control": control is not None,
+        "windows": [_window("canary", audit), *([_window("control", control)] if control else [])],
+        "script": page_script(),
+    }
+    path = folder / FILE
+    if path.exists() and b"<!-- canary page of lab gate -->" not in path.read_bytes():
+        raise UnusableInput(f"{path}: exists and is not a page of `lab gate`; choose another --out")
+    write_atomically(path, render("canary.html.j2", model))
+    return path
+
+
+def _reasons(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return why rules did not pass, those with the same reason together, and advisory ones in brackets."""
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for line in gravest_first(lines):
+        said = reason(line).removeprefix(f"{line.label}: ").removeprefix(f"{line.measure}: ")
+        groups.setdefault((line.status, said), []).append(line)
+    return [
+        {
+            "name": ", ".join(line.label if line.critical else f"({line.label})" for line in group),
+            "status": status,
+            "why": said,
+            "settles": None,
+        }
+        for (status, said), group in groups.items()
+    ]
+
+
+def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, Any] | None) -> dict[str, Any]:
+    action = action_of(verdict)
+    answered = int(audit["recalls"]["answered"])
+    deciding = [line for line in verdict.lines if line.critical and line.status != SKIPPED]
+    bounded = [line for line in deciding if line.low is not None]
+    sure = f"{counted(answered, 'answered recall')}; {len(bounded)} of {counted(len(deciding), 'critical rule')} "
+    sure += f"{'has' if len(bounded) == 1 else 'have'} exact one-sided bounds, if recalls are independent."
+    clause = why(verdict)
+    first, last = audit.get("first_time"), audit.get("last_time")
+    return {
+        "subject": "Live receipts",
+        "state": verdict.status,
+        "word": WORDS[verdict.status],
+        "means": MEANS[verdict.status],
+        # The name of a figure keeps its case.
+        "why": f"{clause if '.' in clause.split()[0] else clause[0].upper() + clause[1:]}.",
+        "action": Action(action.sentence, COMMANDS[verdict.status]),
+        "sure": sure,
+        "beside": _differs(verdict.lines, control),
+        "basis": [
+            ("receipts", f"{audit['recalls']['receipts']:,}"),
+            ("answered", f"{answered:,}"),
+            ("from", str(first or "not stated")),
+            ("to", str(last or "not stated")),
+            ("control", f"{control['recalls']['answered']:,} answered" if control else "none given"),
+        ],
+    }
+
+
+def _differs(lines: Sequence[Line], control: Mapping[str, Any] | None) -> list[str]:
+    """Say which failing rules the control breaks as well, because the switch is then not their cause."""
+    if control is None:
+        return []
+    alike = [
+        line.measure
+        for line in lines
+        if line.kind == "receipts" and line.critical and line.status == FAIL and _breaks(line, control)
+    ]
+    return [f"The control breaks these limits as well: {', '.join(alike)}."] if alike else []
+
+
+def _breaks(line: Line, control: Mapping[str, Any]) -> bool:
+    """Return whether the control's value lies beyond the limit that the canary's value breaks."""
+    mine, other = line.candidate, _figure(control, line.measure)
+    low, high = _limits(line)
+    if mine is None or other is None:
+        return False
+    return (high is not None and mine > high and other > high) or (low is not None and mine < low and other < low)
+
+
+def _limits(line: Line) -> tuple[float | None, float | None]:
+    """Return the least and the most that the policy allows, read from the words of the rule's limit."""
+    least = most = None
+    for part in (line.limit or "").split(" and "):
+        words = part.rpartition(" ")
+        if words[0] == "at least":
+            least = float(words[2])
+        elif words[0] == "at most":
+            most = float(words[2])
+    return least, most
+
+
+def _figure(audit: Mapping[str, Any], path: str) -> float | None:
+    try:
+        return figure(audit, path, "audit")
+    except UnusableInput:
+        return None
+
+
+def _row(line: Line, control: Mapping[str, Any] | None) -> dict[str, Any]:
+    value = line.candidate
+    other = _figure(control, line.measure) if control else None
+    is_share = line.measure.rpartition(".")[2].endswith(("rate", "share", "met", "reached", "exceeded")) or (
+        value is not None and "window" in line.measure
+    )
+
+    def told(one: float | None) -> str:
+        return percent(one) if is_share else number(one) if one is None or one % 1 else f"{one:,.0f}"
+
+    low, high = _limits(line)
+    limit = " and ".join(
+        f"{words} {told(edge)}" for words, edge in (("at least", low), ("at most", high)) if edge is not None
+    )
+    bounds = f"{told(line.low)} to {told(line.high)}" if line.low is not None else ""
+    return {
+        "critical": line.critical,
+        "name": line.measure,
+        "status": line.status,
+        "value": told(value),
+        "order": value,
+        "bounds": bounds,
+        "n": f"{line.n:,}" if line.n else "",
+        "control": told(other),
+        "control_order": other,
+        "limit": limit or "–",
+        "chart": _bar(line, other, is_share=is_share),
+    }
+
+
+def _bar(line: Line, other: float | None, *, is_share: bool) -> str:
+    """Return the value with its bounds, the control as a ring, and the limits as dashed lines, from 0 on."""
+    low, high = _limits(line)
+    known = [one for one in (line.candidate, other, low, high, line.high) if one is not None]
+    if line.candidate is None or not known:
+        return ""
+    most = 1.0 if is_share and max(known) > 0.5 else max(known) * 1.15 or 1.0
+
+    def at(value: float) -> str:
+        return f"{100 * min(max(value / most, 0.0), 1.0):.2f}%"
+
+    parts = ['<line class="track" x1="0" x2="100%" y1="11" y2="11"/>']
+    parts += [
+        f'<line class="edge" x1="{at(edge)}" x2="{at(edge)}" y1="2" y2="20"/>'
+        for edge in (low, high)
+        if edge is not None
+    ]
+    if line.low is not None and line.high is not None:
+        parts.append(f'<line class="bound" x1="{at(line.low)}" x2="{at(line.high)}" y1="11" y2="11"/>')
+    if other is not None:
+        parts.append(f'<circle class="ring" cx="{at(other)}" cy="11" r="5"/>')
+    parts.append(f'<circle class="dot" cx="{at(line.candidate)}" cy="11" r="4"/>')
+    said = escape(f"canary {line.candidate:.4g}" + (f", control {other:.4g}" if other is not None else ""))
+    return f'<svg role="img" aria-label="{said}">{"".join(parts)}</svg>'
+
+
+def _window(name: str, audit: Mapping[str, Any]) -> dict[str, Any]:
+    modes = audit.get("selection_mode") or {}
+    policies = [
+        f"{mode} {part['count']}" for mode, part in modes.items() if isinstance(part, Mapping) and part.get("count")
+    ]
+    return {
+        "name": name,
+        "facts": {
+            "files": ", ".join(Path(str(entry["file"])).name for entry in audit["files"]) or "none",
+            "from": audit.get("first_time") or "not stated",
+            "to": audit.get("last_time") or "not stated",
+            "receipts": f"{audit['recalls']['receipts']:,}",
+            ANSWERED.rpartition(".")[2]: f"{audit['recalls']['answered']:,}",
+            "damaged lines": f"{audit['damage']['lines']:,}",
+            "selection": ", ".join(policies) or "none",
+        },
+    }

@@ -1,0 +1,108 @@
+"""The page of a canary: the decision, and each figure with its limit beside that of a control."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.files import dump_json
+from lab.gate.policy import read_policy
+from lab.gate.verdict import Verdict, judge
+from lab.report.canary import FILE, write_page
+from lab.shape import deep_merge
+from tests.commands import run_here
+
+TAGS = re.compile(r"<style>.*?</style>|<script>.*?</script>|<[^>]+>", re.DOTALL)
+
+
+def _judged(audit: dict[str, Any]) -> Verdict:
+    return judge(read_policy("stage-b"), audit=audit)
+
+
+def _words(page: Path) -> str:
+    return " ".join(unescape(TAGS.sub(" ", page.read_text("utf-8"))).split())
+
+
+def _failing(audit: dict[str, Any], rate: float) -> dict[str, Any]:
+    """The audit with a share of 400 attempts that failed; the policy allows 2 %."""
+    return deep_merge(audit, {"errors": {"attempts": 400, "rate": rate}})
+
+
+def _broken(audit: dict[str, Any]) -> dict[str, Any]:
+    return _failing(audit, 0.1)
+
+
+def test_page_says_the_decision_and_how_to_roll_back(audit: dict[str, Any], tmp_path: Path) -> None:
+    broken = _broken(audit)
+    verdict = _judged(broken)
+    assert verdict.status == "fail"
+    page = write_page(verdict, broken, tmp_path, None)
+    words = _words(page)
+    assert "NO-GO fail: a critical rule is shown to be broken" in words
+    assert "Roll back: set plugins.slots.memory back" in words
+    assert "errors.rate" in words
+    assert "10.0 %" in words
+    assert "at most 2.0 %" in words
+    assert '<div class="verdict fail">' in page.read_text("utf-8")
+    # Without a control there is no column of one, and the page says how to get it.
+    assert '<th scope="col">control</th>' not in page.read_text("utf-8")
+    assert "lab gate --receipts AUDIT --control AUDIT2" in words
+
+
+def test_control_stands_beside_and_decides_nothing(audit: dict[str, Any], tmp_path: Path) -> None:
+    broken = _broken(audit)
+    verdict = _judged(broken)
+    page = write_page(verdict, broken, tmp_path, audit)
+    text = page.read_text("utf-8")
+    assert '<th scope="col">control</th>' in text
+    row = next(row for row in text.split("<tr>") if ">errors.rate<" in row)
+    assert re.findall(r'data-value="([^"]+)">', row) == ["0.1", "0.0"]
+    assert 'aria-label="canary 0.1, control 0"' in row
+    assert "The control breaks these limits as well" not in text
+    assert "NO-GO" in _words(page)
+
+
+def test_limit_that_the_control_breaks_too_is_named(audit: dict[str, Any], tmp_path: Path) -> None:
+    broken = _broken(audit)
+    page = write_page(_judged(broken), broken, tmp_path, broken)
+    assert re.search(r"The control breaks these limits as well: [^.]*errors\.rate", _words(page))
+
+
+def test_sound_log_is_a_go(audit: dict[str, Any], tmp_path: Path) -> None:
+    words = _words(write_page(_judged(audit), audit, tmp_path, None))
+    assert "GO every critical rule is shown to hold" in words
+    assert "NO-GO" not in words
+
+
+def test_open_rule_is_inconclusive_and_says_how_many_more(audit: dict[str, Any], tmp_path: Path) -> None:
+    close = _failing(audit, 0.0175)
+    verdict = _judged(close)
+    assert verdict.status == "inconclusive"
+    words = _words(write_page(verdict, close, tmp_path, None))
+    assert "NO-GO YET inconclusive: too little evidence to decide" in words
+    assert re.search(r"Keep the window open: about \d+ more answered recalls", words)
+
+
+def test_page_of_something_else_is_not_replaced(audit: dict[str, Any], tmp_path: Path) -> None:
+    write_page(_judged(audit), audit, tmp_path, None)
+    write_page(_judged(audit), audit, tmp_path, None)
+    (tmp_path / FILE).write_text("<html>mine</html>")
+    with pytest.raises(UnusableInput, match=r"canary\.html: exists and is not a page"):
+        write_page(_judged(audit), audit, tmp_path, None)
+
+
+def test_gate_writes_the_page_and_refuses_a_control_alone(audit: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(dump_json(_broken(audit)))
+    (tmp_path / "b.json").write_bytes(dump_json(audit))
+    done = run_here("gate", "--receipts", "a.json", "--control", "b.json", "--json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (1, "fail")
+    assert (tmp_path / FILE).is_file()
+    alone = run_here("gate", "--control", "b.json", cwd=tmp_path)
+    assert alone.returncode == 2
+    assert "add --receipts AUDIT" in alone.stderr
