@@ -4,8 +4,8 @@
 
 The gateway is the process of tests/rollout with its own file, log and restart command. Each round runs a canary and
 kills it (SIGKILL) at a moment drawn over the time that a whole one takes. Then it recovers, and kills that as well,
-until a recovery ends by itself. The configuration must then be as before byte for byte, with its mode, the gateway must run
-under it, and nothing may be left beside it. In the rounds with a guard nothing is started after the kill: the guard
+until a recovery ends by itself. The configuration must then be as before byte for byte, with its mode, the gateway must
+run under it, and nothing may be left beside it. In the rounds with a guard nothing is started after the kill: the guard
 recovers by itself. The kills are counted by the step that the journal names.
 """
 
