@@ -121,9 +121,10 @@ def remove_value(text: str, path: Path) -> Edit | None:
         while end < len(text) and text[end].isspace():
             end += 1
     elif at:
-        # The last of several: the comma before it goes; one behind it, if any, then ends the object.
+        # The last of several: the comma before it goes; one behind it, if any, then ends the object. What is between
+        # may end with a comment, which needs its end of line.
         comma = _blank(text, members[at - 1].value.end)
-        return Edit(comma, text[comma:end], text[comma + 1 : start].rstrip())
+        return Edit(comma, text[comma:end], text[comma + 1 : start])
     else:
         comma = _blank(text, end)
         end = comma + 1 if text[comma] == "," else end

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli import completion
+from lab.cli import canary_plan, completion
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted, duration
@@ -37,6 +37,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Switch a live gateway for a limited time, and roll back.")
     group.command("run")(run)
     group.command("recover")(recover)
+    group.command("plan")(canary_plan.plan)
     app.add_typer(group, name="canary")
 
 
@@ -88,10 +89,13 @@ def run(
     """
     from lab.gate.policy import read_policy
     from lab.gate.verdict import EXIT
+    from lab.rollout.change import real
     from lab.rollout.journal import State
     from lab.rollout.run import Plan, require_unswitched, run_canary
     from lab.rollout.window import Tail, log_of
 
+    # An interrupted canary says more than what it left.
+    require_unswitched(State(real(config)))
     change = _change(config, slot, selection)
     found = log or log_of(change.value, change.config)
     if found is None:
@@ -112,8 +116,6 @@ def run(
         keep_edits=keep_edits,
         guard=guard,
     )
-    state = State(change.config)
-    require_unswitched(state)
     Tail(found).close()
     if not write:
         _emit_dry_run(plan, as_json)
