@@ -1,4 +1,4 @@
-"""``lab canary``: switch a live gateway for a limited time, judge it, and always roll back."""
+"""``lab canary``: switch a live gateway for a limited time, judge it, and always roll back (CN-2: if asked to)."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def recover(
     keep_edits: KeepEdits = False,
     write: Write = False,
     when_input_ends: Annotated[
-        bool, typer.Option("--when-input-ends", hidden=True, help="Wait for the end of standard input first.")
+        bool, typer.Option("--when-input-ends", help="Wait for the end of standard input first, as the guard does.")
     ] = False,
     as_json: Json = False,
 ) -> None:

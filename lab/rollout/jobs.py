@@ -179,7 +179,7 @@ def clock(minute: int) -> str:
 
 def in_utc(job: Job, zone: ZoneInfo, day: datetime) -> Job:
     """Return a job in UTC, by the offset of its time zone on a day."""
-    offset = day.replace(tzinfo=zone).utcoffset()
+    offset = day.astimezone(zone).utcoffset()
     minutes = round(offset.total_seconds() / 60) if offset is not None else 0
     shifted = [start - minutes for start in job.starts]
     weekday = job.weekday

@@ -85,13 +85,13 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """Return the gravest of the verdict, the golden check, and an error on the way."""
+        """Return the gravest of the verdict, the golden check, and an error on the way (CN-9)."""
         if self.stuck or self.problem or self.verdict is None:
             return ERROR
         return min([self.verdict.status, *([self.golden] if self.golden else [])], key=GRAVITY.index)
 
     def as_json(self, plan: Plan) -> dict[str, Any]:
-        """Return the receipt of the canary as plain values. It has no text of a memory and no key."""
+        """Return the receipt of the canary as plain values, with no text of a memory and no key (CN-10)."""
         done = self.rolled_back
         return {
             "schema": SCHEMA,

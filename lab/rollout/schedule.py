@@ -127,7 +127,7 @@ def _unit_quoted(command: str) -> str:
 
 
 def _github(jobs: Sequence[Job], head: Sequence[str], zone: ZoneInfo, folder: str, runner: str) -> str:
-    today = datetime.now(UTC).replace(tzinfo=None)
+    today = datetime.now(UTC)
     timed = [(job, cron_fields(in_utc(job, zone, today))) for job in jobs if job.starts]
     lines = [f"# {line}" for line in head]
     lines += ["# GitHub reads times in UTC: where clocks change, write the plan again. It needs a runner on the host."]
