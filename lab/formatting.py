@@ -66,6 +66,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
+def sentence(clause: str) -> str:
+    """Return a clause as a sentence, with a capital and a full stop.
+
+    A name with a dot or an underscore at the beginning, such as ``errors.rate``, stays as it is.
+    """
+    first = clause.partition(" ")[0].rstrip(".")
+    start = clause[:1] if "." in first or "_" in first else clause[:1].upper()
+    return f"{start}{clause[1:]}{'' if clause.endswith('.') else '.'}"
+
+
 def number(value: float | None, sign: str = "") -> str:
     """Return a value with three decimals, or with none from 100 on; a dash for None."""
     return "–" if value is None else f"{value:{sign},.{0 if abs(value) >= 100 else 3}f}"

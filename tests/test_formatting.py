@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.formatting import bracketed, counted, interval, markdown, milliseconds, number, p_value, signed
+from lab.formatting import bracketed, counted, interval, markdown, milliseconds, number, p_value, sentence, signed
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,17 @@ def test_markdown_escapes_markup() -> None:
 
 def test_counted_agrees_with_its_number() -> None:
     assert [counted(1, "memory"), counted(2, "memory"), counted(0, "probe")] == ["1 memory", "2 memories", "0 probes"]
+
+
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("two arms differ", "Two arms differ."),
+        ("Nothing changed.", "Nothing changed."),
+        ("errors.rate: 40 of 440 recalls", "errors.rate: 40 of 440 recalls."),
+        ("tier_quota_v1 lost two hits", "tier_quota_v1 lost two hits."),
+        ("done.", "Done."),
+    ],
+)
+def test_sentence_has_a_capital_and_a_full_stop_but_names_stay(clause: str, expected: str) -> None:
+    assert sentence(clause) == expected

@@ -10,6 +10,7 @@ import typer
 from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_folded, emit_json
 from lab.cli.verdict_tables import emit_action
+from lab.formatting import sentence
 
 
 def add_to(app: typer.Typer) -> None:
@@ -56,6 +57,6 @@ def report(
     else:
         found = built.opening
         judged = f"{found.word} (policy {found.policy}): {found.why}" if found.policy else found.means
-        emit_folded(f"{judged[0].upper()}{judged[1:]}{'' if judged.endswith('.') else '.'}")
+        emit_folded(sentence(judged))
         emit_action(found.action, {"DIR": run})
         emit(f"Open {built.files[0]}")

@@ -10,7 +10,7 @@ import typer
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.cli.replay_options import TURNS, takes_replay_options
 from lab.errors import CheckFailed, NotComparable
-from lab.formatting import counted
+from lab.formatting import counted, sentence
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -60,6 +60,6 @@ def rollback(
         if result.short:
             emit_folded(f"Left out, with fewer than 3 recalls: {counted(result.short, 'conversation')}.")
         emit(f"{result.verdict.upper()}: autoRecall.selectionMode switched back to tier_first_v1")
-        emit_folded(result.reason[0].upper() + result.reason[1:] + ".")
+        emit_folded(sentence(result.reason))
     if result.verdict != "pass":
         raise typer.Exit((CheckFailed if result.verdict == "fail" else NotComparable).exit_code)

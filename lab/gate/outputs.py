@@ -13,6 +13,7 @@ from lab.files import dump_json, read_text, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Verdict
+from lab.gate.verdict_file import VERDICT
 from lab.measures.catalogue import entry_of, in_words
 from lab.measures.model import SHARE, YES
 from lab.runs.trial import trial_line
@@ -34,7 +35,7 @@ def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
     Raises :class:`UnusableInput`, and writes nothing, if a file of one of these names is not a verdict.
     """
     files = {
-        folder / "verdict.json": dump_json(verdict.as_json()),
+        folder / VERDICT: dump_json(verdict.as_json()),
         folder / "verdict.xml": junit(verdict),
         folder / "verdict.prom": openmetrics(verdict).encode("utf-8", "replace"),
     }
@@ -48,7 +49,7 @@ def write_verdict(verdict: Verdict, folder: Path) -> list[Path]:
 
 def policy_of(folder: Path) -> str | None:
     """Return the policy of the verdict in a folder; None if there is no verdict."""
-    path = folder / "verdict.json"
+    path = folder / VERDICT
     return str(json.loads(read_text(path)).get("policy")) if path.exists() and _is_ours(path) else None
 
 

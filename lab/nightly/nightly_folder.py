@@ -9,7 +9,7 @@ from lab.files import read_json
 from lab.runs.directory import RunDirectory, file_name, open_run
 from lab.shape import field
 
-BEGUN, RESULT, KIND = "begun.json", "nightly.json", "lab.nightly.v1"
+BEGUN, RESULT, PAGE, KIND = "begun.json", "nightly.json", "nightly.html", "lab.nightly.v1"
 
 
 def is_nightly_run(folder: Path) -> bool:

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE
-from lab.nightly.nightly_folder import KIND, RESULT
+from lab.nightly.nightly_folder import KIND, PAGE, RESULT
 from lab.nightly.trend import Point, Series, history, moved_between, read_store, step_record
 
 # What a page shows of a long history: the last nightly runs.
 SHOWN = 60
 
 
-class Night(NamedTuple):
+class PastRun(NamedTuple):
     """One nightly run of a plan.
 
     ``link`` is the path of its page from the folder of the page that shows it, ``failing`` are the rules that decided
@@ -37,7 +37,7 @@ class Night(NamedTuple):
 class Past(NamedTuple):
     """The history of a plan, oldest first: nightly runs, series of the primary measures, and their steps."""
 
-    nights: Sequence[Night]
+    nights: Sequence[PastRun]
     series: Sequence[Series]
     steps: Sequence[dict[str, Any]]
     left_out: int = 0
@@ -61,7 +61,7 @@ def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] 
     folders = _folders(plan, folder)
     if result is not None:
         folders[result["date"]] = (folder.absolute(), result)
-    nights: list[Night] = []
+    nights: list[PastRun] = []
     before: list[Point] = []
     for date in sorted(by_date.keys() | folders.keys()):
         mine = by_date.get(date, [])
@@ -69,11 +69,11 @@ def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] 
         link, failing = None, []
         if date in folders:
             at, known = folders[date]
-            link = Path(os.path.relpath(at / "nightly.html", folder)).as_posix()
+            link = Path(os.path.relpath(at / PAGE, folder)).as_posix()
             status, failing = known["status"], _failing(known)
         commit = next((point.commit for point in mine), None)
         begun = [number for number, step in enumerate(steps) if step["first"] == date]
-        nights.append(Night(date, status, link, commit, failing, _moved(before, mine), begun))
+        nights.append(PastRun(date, status, link, commit, failing, _moved(before, mine), begun))
         before = mine or before
     return Past(nights[-SHOWN:], series, steps, max(0, len(nights) - SHOWN))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import write_atomically
-from lab.formatting import counted, number
+from lab.formatting import counted, number, sentence
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import deciding_first, gravest_first, reason
@@ -89,15 +89,13 @@ def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, A
     bounded = [line for line in deciding if line.low is not None]
     sure = f"{counted(answered, 'answered recall')}; {len(bounded)} of {counted(len(deciding), 'critical rule')} "
     sure += f"{'has' if len(bounded) == 1 else 'have'} exact one-sided bounds, if recalls are independent."
-    clause = why(verdict)
     first, last = audit.get("first_time"), audit.get("last_time")
     return {
         "subject": "Live receipts",
         "state": verdict.status,
         "word": WORDS[verdict.status],
         "means": MEANS[verdict.status],
-        # The name of a figure keeps its case.
-        "why": f"{clause if '.' in clause.split()[0] else clause[0].upper() + clause[1:]}.",
+        "why": sentence(why(verdict)),
         "action": Action(action.sentence, COMMANDS[verdict.status]),
         "sure": sure,
         "beside": _differs(verdict.lines, control),
@@ -158,23 +156,23 @@ def _row(line: Line, control: Mapping[str, Any] | None) -> dict[str, Any]:
         value is not None and "window" in line.measure
     )
 
-    def told(one: float | None) -> str:
-        return percent(one) if is_share else number(one) if one is None or one % 1 else f"{one:,.0f}"
+    def in_unit(figure: float | None) -> str:
+        return percent(figure) if is_share else number(figure) if figure is None or figure % 1 else f"{figure:,.0f}"
 
     low, high = _limits(line)
     limit = " and ".join(
-        f"{words} {told(edge)}" for words, edge in (("at least", low), ("at most", high)) if edge is not None
+        f"{words} {in_unit(edge)}" for words, edge in (("at least", low), ("at most", high)) if edge is not None
     )
-    bounds = f"{told(line.low)} to {told(line.high)}" if line.low is not None else ""
+    bounds = f"{in_unit(line.low)} to {in_unit(line.high)}" if line.low is not None else ""
     return {
         "critical": line.critical,
         "name": line.measure,
         "status": line.status,
-        "value": told(value),
+        "value": in_unit(value),
         "order": value,
         "bounds": bounds,
         "n": f"{line.n:,}" if line.n else "",
-        "control": told(other),
+        "control": in_unit(other),
         "control_order": other,
         "limit": limit or "–",
         "chart": _bar(line, other, is_share=is_share),
@@ -201,7 +199,7 @@ def _bar(line: Line, other: float | None, *, is_share: bool) -> str:
     if line.low is not None and line.high is not None:
         parts.append(f'<line class="bound" x1="{at(line.low)}" x2="{at(line.high)}" y1="11" y2="11"/>')
     if other is not None:
-        parts.append(f'<circle class="ring" cx="{at(other)}" cy="11" r="5"/>')
+        parts.append(f'<circle class="ring" cx="{at(other)}" cy="11" r="7"/>')
     parts.append(f'<circle class="dot" cx="{at(line.candidate)}" cy="11" r="4"/>')
     said = escape(f"canary {line.candidate:.4g}" + (f", control {other:.4g}" if other is not None else ""))
     return f'<svg role="img" aria-label="{said}">{"".join(parts)}</svg>'

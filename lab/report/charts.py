@@ -12,7 +12,6 @@ from itertools import pairwise
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
-from lab.report.style import COLOURS, OTHER
 from lab.report.units import unbroken
 
 # Marks of 10 by 10 pixels around (0, 0); colour is never the only encoding.
@@ -113,11 +112,6 @@ def _say(text: str) -> str:
 def ink(colour: str) -> str:
     """Return a colour of a slide as the page shows it."""
     return _THEMED.get(colour, colour)
-
-
-def arm_ink(arm: str) -> str:
-    """Return the colour of an arm."""
-    return ink(COLOURS.get(arm, OTHER))
 
 
 def nice_axis(low: float, high: float, label: str = "", *, share: bool = False, most: int = 5) -> Axis:

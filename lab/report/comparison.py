@@ -8,7 +8,7 @@ from itertools import groupby
 
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, smallest_p
-from lab.formatting import counted, interval, number, p_value, signed
+from lab.formatting import counted, interval, number, p_value, sentence, signed
 from lab.measures.catalogue import entry_of, widest
 from lab.report.tables import folded, html_table, text_table
 from lab.runs.trial import trial_line
@@ -116,7 +116,7 @@ def notes(
     )
     if has_mde:
         legend += " MDE: minimum detectable effect, the smallest true difference detected with 80 % power."
-    alike = [f"{comparison.apart[0].upper()}{comparison.apart[1:]}."] if comparison.apart else []
+    alike = [sentence(comparison.apart)] if comparison.apart else []
     lines = [legend, *alike, *(_harms(comparison) if has_harms else [])]
     if comparison.sampled_labels:
         lines.append(f"{drawn(comparison.sampled_labels)}.")

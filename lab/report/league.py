@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,7 @@ from lab.league.contest import Against, Contest
 from lab.league.league import League
 from lab.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row
 from lab.report import figures
-from lab.report.build import inline, render
+from lab.report.build import inline, page_script, render
 from lab.report.figures_league import curves_figure, front_figure, measures_figure, plural, sets_figure
 from lab.report.sections import Table
 from lab.runs.trial import trial_line
@@ -27,31 +25,6 @@ if TYPE_CHECKING:
 PAGE, TEXT = "league.html", "league.md"
 # Under a budget, a hit counts if the whole text of the memory is in the prompt; as configured, any hit does.
 HEADLINE, OWN_HEADLINE = WHOLE, "hit"
-# The only script of the page. It sorts a table by the column whose head is pressed; tables are whole without it.
-SCRIPT = """
-document.querySelectorAll('table.sortable').forEach(function (table) {
-  table.querySelectorAll('thead th').forEach(function (head, column) {
-    var button = document.createElement('button');
-    while (head.firstChild) button.appendChild(head.firstChild);
-    head.appendChild(button);
-    button.addEventListener('click', function () {
-      var down = head.getAttribute('aria-sort') !== 'descending';
-      table.querySelectorAll('thead th').forEach(function (other) { other.removeAttribute('aria-sort'); });
-      head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-      var body = table.tBodies[0];
-      var value = function (row) {
-        var text = row.cells[column].textContent, found = parseFloat(text.replace(/,/g, ''));
-        return isNaN(found) ? text : found;
-      };
-      Array.from(body.rows).sort(function (a, b) {
-        var one = value(a), other = value(b);
-        if (typeof one !== typeof other) return typeof one === 'number' ? -1 : 1;
-        return (one < other ? 1 : one > other ? -1 : 0) * (down ? 1 : -1);
-      }).forEach(function (row) { body.appendChild(row); });
-    });
-  });
-});
-"""
 MEANINGS = {
     "whole": "The whole text of a relevant memory is in the prompt. Only arms under a budget have it.",
     "hit": "A relevant memory is among the injected items.",
@@ -70,11 +43,7 @@ MEANINGS = {
 def write_page(league: League, folder: Path) -> list[Path]:
     """Write ``league.html``, ``league.md`` and the figures into the folder of a league; return their paths."""
     drawn = list(_figures(league, folder / "figures"))
-    model = model_of(league) | {
-        "figures": drawn,
-        "script": SCRIPT,
-        "policy": f"'sha256-{base64.b64encode(sha256(SCRIPT.encode()).digest()).decode()}'",
-    }
+    model = model_of(league) | {"figures": drawn, "script": page_script()}
     files = {folder / PAGE: render("league.html.j2", model), folder / TEXT: render("league.md.j2", model)}
     for path, content in files.items():
         write_atomically(path, content)

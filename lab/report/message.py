@@ -15,7 +15,7 @@ from typing import Any
 from lab.acceptance.verdict import SCHEMA as ACCEPTANCE
 from lab.errors import UnusableInput
 from lab.files import read_json, read_text
-from lab.formatting import counted, visible, without_credentials
+from lab.formatting import counted, sentence, visible, without_credentials
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import by_reason, gravest_first, judged_notes
@@ -23,7 +23,9 @@ from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import VERDICT, verdict_of
 from lab.nightly.nightly_folder import KIND as NIGHTLY
+from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
 from lab.nightly.nightly_folder import RESULT
+from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
 from lab.runs.trial import trial_line
 from lab.shape import field
 
@@ -31,8 +33,8 @@ from lab.shape import field
 MARKS = {PASS: "✔", FAIL: "✖", INCONCLUSIVE: "?", ERROR: "!"}
 # Rules in a message, and characters of each; the page has all of them.
 MOST_RULES, MOST_CHARACTERS = 8, 400
-# Names of pages beside a verdict.
-NIGHTLY_PAGE, ACCEPTANCE_PAGE, REPORT = "nightly.html", "acceptance.html", "report.html"
+# The page beside the verdict of a gate.
+REPORT = "report.html"
 _APPROVE = re.compile(r"^lab baseline approve .+?(?= \(if the change is intended\)$|$)")
 
 
@@ -150,15 +152,15 @@ def _of_gate(data: Mapping[str, Any], where: str, folder: Path, link: str | None
     if verdict.candidate:
         against = f" against {_short(verdict.baseline)}" if verdict.baseline else ""
         what += f", {verdict.candidate}{against}"
-    sentence = f"{why(verdict)}."
+    reasons = sentence(why(verdict))
     if verdict.control:
-        sentence += f" {verdict.control.sentence}."
+        reasons += f" {verdict.control.sentence}."
     rules = _rules(verdict.lines)
     facts = (*_receipts(verdict), *(("judged", note) for note in judged_notes(verdict)))
     return Message(
         verdict.status,
         _title(verdict.status, what, verdict.trial),
-        _sentence(sentence),
+        _line(reasons),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
         _harmless(action_of(verdict, folder=str(folder))),
@@ -178,10 +180,6 @@ def _short(arm: str) -> str:
     return f"{Path(path).name}:{name}" if colon else arm
 
 
-def _sentence(text: str) -> str:
-    return _line(f"{text[:1].upper()}{text[1:]}")
-
-
 def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | None) -> Message:
     sets = [
         (field(entry, "name", str, where), verdict_of(field(entry, "verdict", dict, where), where), entry)
@@ -189,17 +187,17 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
     ]
     status = field(data, "status", str, where)
     of_status = [name for name, verdict, _ in sets if verdict.status == status]
-    verdicts = sorted(sets, key=lambda one: GRAVITY.index(one[1].status))
+    verdicts = sorted(sets, key=lambda entry: GRAVITY.index(entry[1].status))
     rules = [rule for name, verdict, _ in verdicts for rule in _rules(verdict.lines, f"{name}: ")]
     words = {PASS: "passed", FAIL: "failed", INCONCLUSIVE: "inconclusive", ERROR: "not measured"}
-    sentence = f"{len(of_status)} of {counted(len(sets), 'set')} {words[status]}: {', '.join(of_status)}."
+    summary = f"{len(of_status)} of {counted(len(sets), 'set')} {words[status]}: {', '.join(of_status)}."
     return Message(
         status,
         _title(status, f"nightly run of {data['date']}, plan {data['plan']}", data.get("trial", ())),
-        _line(sentence),
+        _line(summary),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
-        _harmless(_after_night(status, [verdict for _, verdict, _ in verdicts])),
+        _harmless(_after_nightly_run(status, [verdict for _, verdict, _ in verdicts])),
         (
             *((f"set {name}", _line(_changed(entry))) for name, _, entry in sets),
             ("commit", str(data["commit"])[:12] if data.get("commit") else "no repository"),
@@ -210,7 +208,7 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
 
 
 def _changed(entry: Mapping[str, Any]) -> str:
-    """Return what became of a set, in numbers."""
+    """Return how many receipts of a set differ or changed."""
     again, exact = entry.get("reproduces"), entry.get("exact")
     parts = [str(entry["status"])]
     if again:
@@ -219,7 +217,7 @@ def _changed(entry: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _after_night(status: str, verdicts: Sequence[Verdict]) -> Action:
+def _after_nightly_run(status: str, verdicts: Sequence[Verdict]) -> Action:
     """Return what to do after a nightly run, with the first command that approves a set."""
     approve = next(
         (
@@ -246,14 +244,14 @@ def _of_acceptance(data: Mapping[str, Any], where: str, folder: Path, link: str 
         for result in field(data, "criteria", list, where)
         if result["applies"] and result["arm"] not in data["readings"]
     ]
-    open_ones = [result for result in results if result["status"] != PASS]
-    open_ones.sort(key=lambda result: GRAVITY.index(result["status"]))
+    unmet = [result for result in results if result["status"] != PASS]
+    unmet.sort(key=lambda result: GRAVITY.index(result["status"]))
     rules = [
-        _line(f"{one['status']}: {one['arm']}, {one['criterion']}. {one['title']}: {one['reason']}")
-        for one in open_ones
+        _line(f"{result['status']}: {result['arm']}, {result['criterion']}. {result['title']}: {result['reason']}")
+        for result in unmet
     ]
-    met = len(results) - len(open_ones)
-    settles = next((one["settles"] for one in open_ones if one["status"] == status and one["settles"]), None)
+    met = len(results) - len(unmet)
+    settles = next((result["settles"] for result in unmet if result["status"] == status and result["settles"]), None)
     return Message(
         status,
         _title(status, f"acceptance of {', '.join(data['candidates'])}", data.get("trial", ())),

@@ -11,6 +11,7 @@ from lab.formatting import counted
 from lab.gate.action import Action
 from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import deciding_first, reason
+from lab.nightly.nightly_folder import PAGE
 from lab.nightly.nightly_run import NightlyRun, SetResult
 from lab.nightly.past import past_of
 from lab.report.build import page_script, render
@@ -67,7 +68,7 @@ def write_pages(nightly_run: NightlyRun, store: Path | None = None) -> list[Path
         **history,
     }
     files = {
-        nightly_run.folder / "nightly.html": render("nightly.html.j2", model),
+        nightly_run.folder / PAGE: render("nightly.html.j2", model),
         nightly_run.folder / "nightly.md": render("nightly.md.j2", model),
     }
     for path, data in files.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.compare.paired import Comparison
-from lab.formatting import counted
+from lab.formatting import counted, sentence
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.policy import DIFFERENCES, read_policy
@@ -68,7 +68,7 @@ def opening_of(
     clause = why(verdict)
     judged = verdict.judged or {}
     beside = [
-        *([_sentence(in_percent(verdict.control.sentence))] if verdict.control else []),
+        *([sentence(in_percent(verdict.control.sentence))] if verdict.control else []),
         *(["The arms are not judged alike: see Judged in the table of arms."] if judged.get("apart") else []),
     ]
     act = action_of(verdict, arguments(run.manifest), turn)
@@ -78,7 +78,7 @@ def opening_of(
         *_names(verdict.status),
         about,
         policy,
-        _sentence(clause),
+        sentence(clause),
         act,
         _sure(deciding, comparison),
         beside,
@@ -94,16 +94,12 @@ def _unjudged(run: RunDirectory) -> Action:
     policy = read_policy("rollout")
     if {policy.baseline, policy.candidate} <= set(run.arms):
         return Action("Let a policy judge this run.", "lab gate DIR --policy rollout")
-    own = "Write a policy for these arms, from the one shown by this command, and judge the run by it."
-    return Action(own, "lab gate policies --show rollout")
+    write = "Write a policy for these arms, starting from the one that this command shows, and judge the run by it."
+    return Action(write, "lab gate policies --show rollout")
 
 
 def _names(state: str) -> tuple[str, str]:
     return WORDS[state], MEANS[state]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _subject(verdict: Verdict) -> str:
@@ -118,12 +114,12 @@ def _subject(verdict: Verdict) -> str:
 def in_percent(text: str) -> str:
     """Return a sentence of the gate with the shares in it in percent."""
 
-    def told(found: re.Match[str]) -> str:
-        values = [float(found[place].replace(",", "")) for place in (3, 4)]
-        shown = " against ".join(mean_of(found[1], value) for value in values)
-        return f"{found[1]}{found[2] or ''} ({shown})"
+    def in_unit(match: re.Match[str]) -> str:
+        values = [float(match[group].replace(",", "")) for group in (3, 4)]
+        shown = " against ".join(mean_of(match[1], value) for value in values)
+        return f"{match[1]}{match[2] or ''} ({shown})"
 
-    return _NUMBERS.sub(told, text)
+    return _NUMBERS.sub(in_unit, text)
 
 
 def _sure(lines: Sequence[Line], comparison: Comparison | None) -> str:
@@ -144,16 +140,15 @@ def _sure(lines: Sequence[Line], comparison: Comparison | None) -> str:
     if lines or comparison is None:
         few = f"{counted(conversations, 'conversation')}: " if conversations else ""
         return f"{few}no interval decides this." if few else "No interval decides this."
-    shown = [one for one in comparison.differences if one.p_holm is not None]
-    if not shown:
+    first = next((difference for difference in comparison.differences if difference.p_holm is not None), None)
+    if first is None:
         return "No primary measure has values in both arms."
-    one = shown[0]
-    if one.estimate.low is None:
-        return f"{counted(one.conversations, 'conversation')} are too few for an interval."
+    over = counted(first.conversations, "conversation")
+    if first.estimate.low is None:
+        return f"{over} {'is' if first.conversations == 1 else 'are'} too few for an interval."
     return (
-        f"Over {counted(one.conversations, 'conversation')}: {one.measure} changed by "
-        f"{change_of(one.measure, one.estimate.mean, unit=True)} "
-        f"(95 % interval {span_of(one.measure, one.estimate.low, one.estimate.high)})."
+        f"Over {over}: {first.measure} changed by {change_of(first.measure, first.estimate.mean, unit=True)} "
+        f"(95 % interval {span_of(first.measure, first.estimate.low, first.estimate.high)})."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.formatting import counted
 from lab.gate.line import PASS
-from lab.nightly.past import Night, Past
+from lab.nightly.past import Past, PastRun
 from lab.nightly.trend import Series
 from lab.report import charts
 from lab.report.style import COLOURS
@@ -23,7 +23,7 @@ MOST_PANELS, MOST_DATES = 12, 4
 def history_model(past: Past, date: str) -> dict[str, Any]:
     """Return what the template shows of the history; ``date`` is that of the page's own nightly run."""
     return {
-        "nights": [_night(night, date) for night in past.nights],
+        "nights": [_past_run(night, date) for night in past.nights],
         "left_out": past.left_out,
         "steps": [_step(number, step, past.series) for number, step in enumerate(past.steps)],
         "levels": [_level(line) for line in past.series if line.points],
@@ -31,7 +31,7 @@ def history_model(past: Past, date: str) -> dict[str, Any]:
     }
 
 
-def _night(night: Night, date: str) -> dict[str, Any]:
+def _past_run(night: PastRun, date: str) -> dict[str, Any]:
     about = [
         *([f"{counted(len(night.failing), 'rule')} did not pass"] if night.status != PASS and night.failing else []),
         *([f"{counted(len(night.steps), 'level')} changed"] if night.steps else []),

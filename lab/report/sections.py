@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.errors import UnusableInput
-from lab.formatting import counted, milliseconds, p_value
+from lab.formatting import counted, milliseconds, p_value, sentence
 from lab.gate.line import Line
 from lab.gate.measures import CLAIMS
 from lab.gate.outputs import by_status, clauses, deciding_first, headline, rollback
@@ -75,7 +75,7 @@ def _verdict_texts(verdict: Verdict) -> dict[str, Any]:
         "of": verdict,
         "status": verdict.status,
         "headline": headline(verdict),
-        "clauses": [f"{clause[0].upper()}{clause[1:]}." for clause in map(in_percent, clauses(verdict))],
+        "clauses": [sentence(in_percent(clause)) for clause in clauses(verdict)],
         "rollback": rollback(verdict),
         "by_status": by_status(verdict.lines),
         "has_slices": any(line.kind == "slice" for line in verdict.lines),

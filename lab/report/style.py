@@ -71,8 +71,16 @@ MOST_NAMES = 16
 # Characters per line at that size.
 TITLE_WIDTH, SUBTITLE_WIDTH, SOURCE_WIDTH = 66, 104, 150
 # Font families with Chinese characters, traditional forms first, and the names of their files.
-CHINESE = ("Noto Sans CJK TC", "Noto Sans CJK SC", "Noto Sans TC", "Noto Sans SC", "WenQuanYi Micro Hei", "PingFang TC")
-FILES = ("NotoSansCJK-", "NotoSansTC-", "NotoSansSC-", "wqy-microhei", "PingFang")
+CHINESE = (
+    "Noto Sans CJK TC",
+    "Noto Sans CJK SC",
+    "Noto Sans TC",
+    "Noto Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "PingFang TC",
+)
+FILES = ("NotoSansCJK-", "NotoSansTC-", "NotoSansSC-", "wqy-microhei", "wqy-zenhei", "PingFang")
 WEIGHTS = ("Regular", "Bold", "wqy", "PingFang")
 
 

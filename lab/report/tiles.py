@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lab.compare.paired import Comparison, Difference
-from lab.formatting import counted
+from lab.formatting import counted, sentence
 from lab.gate.line import FAIL
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction, in_words
@@ -96,7 +96,7 @@ def _tile(title: str, difference: Difference, contrast: Contrast | None, about: 
     clause = in_words(measure, difference.candidate, difference.baseline)
     means = f"{mean_of(measure, difference.candidate)} against {mean_of(measure, difference.baseline)}"
     side = "" if direction(measure) == "neither" else f", {direction(measure)} is better"
-    says = f"{clause[0].upper()}{clause[1:]}." if clause else f"{means}{side}."
+    says = sentence(clause) if clause else f"{means}{side}."
     interval = f"{counted(difference.conversations, 'conversation')}: no interval"
     if estimate.low is not None:
         interval = f"95 % interval {span_of(measure, estimate.low, estimate.high)}"

@@ -15,7 +15,14 @@ def quiet_lance() -> Iterator[None]:
     """Run a block of LanceDB calls that logs errors only and suppresses warnings.
 
     Lance reads ``LANCE_LOG`` when it is first loaded. A value set by the user is respected.
+
+    If the working directory is on Python's path, this project's folder ``datasets`` can be imported as a namespace
+    package; libraries that look for the package ``datasets``, such as Sentence Transformers, do so. LanceDB would take
+    it for that package and fail, so it is removed from ``sys.modules`` first.
     """
+    datasets = sys.modules.get("datasets")
+    if datasets is not None and getattr(datasets, "__file__", None) is None:
+        del sys.modules["datasets"]
     os.environ.setdefault("LANCE_LOG", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -23,14 +30,7 @@ def quiet_lance() -> Iterator[None]:
 
 
 def import_lancedb() -> Any:
-    """Import and return the module ``lancedb``.
-
-    If the working directory is on Python's path, this project's folder ``datasets`` can be imported as a namespace
-    package. LanceDB would take it for the package ``datasets`` and fail, so it is removed from ``sys.modules`` first.
-    """
-    datasets = sys.modules.get("datasets")
-    if datasets is not None and getattr(datasets, "__file__", None) is None:
-        del sys.modules["datasets"]
+    """Import and return the module ``lancedb``."""
     with quiet_lance():
         import lancedb
 

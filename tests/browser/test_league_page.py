@@ -78,6 +78,16 @@ def test_league_table_sorts_by_the_pressed_column(browser: Any, page: Path) -> N
     assert browser.ask(f"{table}.querySelectorAll('[aria-sort]').length") == 1
 
 
+def test_league_table_sorts_a_column_of_words(browser: Any, page: Path) -> None:
+    browser.open(page.as_uri())
+    table = "document.querySelector('#arms table')"
+    browser.ask(f"[...{table}.querySelectorAll('thead button')].find(one => one.textContent === 'takes part').click()")
+    column = f"[...{table}.tHead.rows[0].cells].findIndex(head => head.ariaSort)"
+    words = browser.ask(f"[...{table}.tBodies[0].rows].map(row => row.cells[{column}].textContent)")
+    assert len(set(words)) > 1
+    assert words == sorted(words, reverse=True)
+
+
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, False), (1280, True)])
 def test_league_page_has_no_overflow(browser: Any, page: Path, width: int, dark: bool) -> None:
     browser.open(page.as_uri(), width=width, dark=dark)
@@ -88,6 +98,9 @@ def test_league_page_has_no_overflow(browser: Any, page: Path, width: int, dark:
     assert browser.ask(beyond) == []
     names = browser.ask("[...document.querySelectorAll('thead button')].filter(one => !one.textContent.trim()).length")
     assert names == 0
+    # On a narrow screen each cell is named by its column.
+    unnamed = browser.ask("[...document.querySelectorAll('.wide td')].filter(one => !one.dataset.head).length")
+    assert (browser.ask("document.querySelectorAll('.wide td').length") > 0, unnamed) == (True, 0)
 
 
 def test_league_tables_are_whole_without_the_script(browser: Any, page: Path) -> None:

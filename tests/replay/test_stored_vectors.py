@@ -97,7 +97,8 @@ def test_stored_vectors_view_and_cli_explain_alike(vector_desk: Desk) -> None:
     key = vector_desk.rows(outcome)[-1]["turn"]
     printed = explanation_text(explain(outcome.run, key, "vector"), with_text=True)
     assert Recorded(outcome.run).explanation("c", key, "vector", with_text=True, full=False) == printed
-    assert printed.index(rows[7]["id"]) < printed.index(rows[5]["id"])
+    complete = explanation_text(explain(outcome.run, key, "vector"), with_text=True, full=True)
+    assert complete.index(rows[7]["id"]) < complete.index(rows[5]["id"])
 
 
 def test_stored_vectors_rows_with_equal_text_keep_their_vectors(vector_desk: Desk) -> None:

@@ -16,6 +16,7 @@ import pytest
 import typer
 
 from lab.cli.main import app
+from lab.cli.view import PORT
 from lab.compare.paired import compare_arms
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_atomically
@@ -121,7 +122,7 @@ def test_report_page_loads_nothing(html: str) -> None:
         (tag, name, value) for tag, name, value in page.attributes if name in LOADING and not value.startswith("#")
     ]
     # Links to the slides and to the viewer are allowed, because they load nothing.
-    known = ("figures/", "http://127.0.0.1:8642/turn?")
+    known = ("figures/", f"http://127.0.0.1:{PORT}/turn?")
     assert [one for one in loads if (one[0], one[1]) != ("a", "href") or not one[2].startswith(known)] == []
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     assert "@import" not in html

@@ -11,16 +11,17 @@ for (const table of document.querySelectorAll("table.sorts")) {
       const down = head.getAttribute("aria-sort") !== "descending";
       heads.forEach(other => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const value = row => {
-        const cell = row.cells[column];
-        return column ? parseFloat(cell.dataset.value ?? "NaN") : cell.textContent.trim();
-      };
       const rows = [...table.tBodies[0].rows];
+      // Names are compared as text; other cells by their number, if they have one, and those without come last.
+      const value = row => {
+        const cell = row.cells[column], text = cell.textContent.trim();
+        const number = cell.tagName === "TH" ? NaN : parseFloat(cell.dataset.value ?? text.replace(/,/g, ""));
+        return isNaN(number) ? text : number;
+      };
       rows.sort((a, b) => {
         const [x, y] = [value(a), value(b)];
-        if (!column) return down ? y.localeCompare(x) : x.localeCompare(y);
-        if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);
-        return down ? y - x : x - y;
+        if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;
+        return (typeof x === "number" ? x - y : x.localeCompare(y)) * (down ? -1 : 1);
       });
       table.tBodies[0].append(...rows);
     });

@@ -163,6 +163,11 @@ class LanceReader:
             return cannot_write(self.folder, error)
         if why := next((words for words in _DISK if words in str(error)), None):
             return CannotMeasure(f"{self.folder}: cannot write: {why}; what was acknowledged is kept")
+        if isinstance(error, ImportError):
+            return CannotMeasure(
+                f"{self.folder}: LanceDB cannot load a library ({error}); if that is a file of yours, run the "
+                "command in another folder"
+            )
         return UnusableInput(
             f"{self.folder}: table {TABLE!r} cannot be read ({type(error).__name__}): a file of it is damaged or "
             "missing; restore the folder from a backup"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.replay.memories_from import read_stored
 from lab.retrieval.quiet import import_lancedb
 from lab.systems.openclaw.tools.lance_schema import ADDED, PLUGIN, arrow_of, schema
@@ -285,3 +287,34 @@ def test_columns_of_the_plugin_come_first(tmp_path: Path) -> None:
     with LanceTable(tmp_path, create=DIMENSION) as table:
         assert table.columns == (*PLUGIN, *ADDED)
     assert os.stat(tmp_path / ".lab-memory.lock").st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder at the head of Python's path, while LanceDB has not seen the package ``datasets``."""
+    import_lancedb()
+    scannable = import_module("lancedb.scannable")
+    monkeypatch.setattr(scannable, "_registered_modules", scannable._registered_modules - {"datasets"})
+    # Set first, so that what a test imports is removed after it.
+    monkeypatch.setitem(sys.modules, "datasets", sys)
+    monkeypatch.delitem(sys.modules, "datasets")
+    folder = tmp_path / "path"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def test_add_beside_an_imported_folder_named_datasets_succeeds(tmp_path: Path, shadow: Path) -> None:
+    (shadow / "datasets").mkdir()
+    with LanceTable(tmp_path / "store", create=DIMENSION) as table:
+        import_module("datasets")
+        table.add([entry(1)])
+        assert [row.id for row in table.rows()] == [uuid(1)]
+
+
+def test_add_when_a_file_hides_a_library_names_that_file(tmp_path: Path, shadow: Path) -> None:
+    (shadow / "datasets.py").touch()
+    with LanceTable(tmp_path / "store", create=DIMENSION) as table:
+        import_module("datasets")
+        with pytest.raises(CannotMeasure, match=r"LanceDB cannot load a library .*datasets\.py"):
+            table.add([entry(1)])
