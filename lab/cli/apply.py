@@ -53,6 +53,7 @@ def apply(
                 "patch": patch.merge_patch(),
                 "lines": list(edited.lines) if edited else None,
                 "already": list(edited.already) if edited else None,
+                "refused": list(edited.refused) if edited else None,
             }
         )
         raise typer.Exit(verdict.exit_code)
@@ -69,4 +70,6 @@ def apply(
             emit(line)
         if edited.already:
             emit_folded(f"Set already: {together(edited.already)}.")
+        for problem in edited.refused:
+            emit_folded(f"warning: {problem}")
     raise typer.Exit(verdict.exit_code)

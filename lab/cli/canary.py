@@ -117,6 +117,8 @@ def run(
         guard=guard,
     )
     Tail(found).close()
+    if not found.exists():
+        announce(f"{found}: does not exist yet; without receipts in it there is no verdict")
     if not write:
         _emit_dry_run(plan, as_json)
         return

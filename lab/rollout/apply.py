@@ -19,6 +19,7 @@ from lab.runs.records import to_json
 from lab.systems.openclaw.config.file import ENTRY, locate
 from lab.systems.openclaw.config.table import PLUGIN
 from lab.systems.openclaw.select.policies import POLICIES
+from lab.systems.openclaw.upstream.host import check_host, host_of
 
 _CONFIG = SELECTION[:-2]
 # What the lab resolves for itself, and what decides where memories are and not which are recalled.
@@ -43,10 +44,15 @@ class Patch(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """What a patch would change in a file: the lines of each changed member, and the paths that it has already."""
+    """What a patch would change in a file.
+
+    ``lines`` shows each changed member, ``already`` are the paths that have their value. ``refused`` is what the host
+    would refuse after it, as the keys of profile ``seed`` that the plugin does not have.
+    """
 
     lines: tuple[str, ...]
     already: tuple[str, ...]
+    refused: tuple[str, ...]
 
 
 def verdict_at(path: Path) -> tuple[Verdict, Path]:
@@ -78,7 +84,7 @@ def patch_of(verdict: Verdict, folder: Path, before: Any = None) -> Patch:
         for path in differing(baseline, candidate)
         if path[0] in PLUGIN and path[0] not in _LEFT_OUT and at_path(candidate, path) is not MISSING
     }
-    names = f"{verdict.candidate} passed against {verdict.baseline}"
+    names = f"the candidate {verdict.candidate} passed against {verdict.baseline}"
     return Patch(values, names if values else f"{names}; both have one configuration, so there is nothing to set")
 
 
@@ -147,4 +153,7 @@ def applied(config: Path, patch: Patch) -> Applied:
         after = set_value(changed, path, new, str(config)).apply(changed)
         lines += [".".join(path), *edited_lines(changed, after, path)]
         changed = after
-    return Applied(tuple(lines), tuple(already))
+    _, result = read_edited(changed.encode(), str(config))
+    host = host_of(result)
+    refused = check_host(result, host, where=config.name).problems if host is not None and lines else ()
+    return Applied(tuple(lines), tuple(already), refused)

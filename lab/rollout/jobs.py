@@ -85,7 +85,7 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     writeback = Job(
         "writeback",
         "grades of the ledger are written into the memories",
-        f".venv/bin/lab ledger writeback {places.ledger} {places.store} --write",
+        f".venv/bin/lab ledger writeback {places.ledger} {places.store} --limit 1000 --quiet --write",
         tuple(start + 20 for start in every_4_hours),
         15,
         writes="the memories",

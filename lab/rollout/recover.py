@@ -55,7 +55,7 @@ def find(config: Path) -> Found | None:
     """Return what an earlier canary left beside a configuration, None if nothing; change nothing."""
     state = State(real(config))
     journal = state.read()
-    return None if journal is None else _found(state, journal)
+    return None if journal is None or journal.step == DONE else _found(state, journal)
 
 
 def _found(state: State, journal: Journal) -> Found:
@@ -76,7 +76,7 @@ def _found(state: State, journal: Journal) -> Found:
         name, differs = _edited(state, journal, data)
     untouched = journal.step == PREPARE or (journal.step == SWITCH and name == "original")
     restarts = not untouched if journal.restarts is None else journal.restarts
-    return Found(journal, name, differs, restarts and journal.step != DONE)
+    return Found(journal, name, differs, restarts)
 
 
 def _edited(state: State, journal: Journal, data: bytes) -> tuple[str, tuple[str, ...]]:
@@ -150,11 +150,8 @@ def recover(config: Path, *, keep_edits: bool = False, tell: Announce = silent) 
     with state.locked(), undisturbed():
         remove_parts(config)
         journal = state.read()
-        if journal is None:
-            # Killed before the first journal, or after the last.
-            state.clear()
-            return None
-        if journal.step == DONE:
+        if journal is None or journal.step == DONE:
+            # Killed before the first journal, or while it was removed.
             state.clear()
             return None
         done, journal = roll_back(state, journal, keep_edits=keep_edits, tell=tell)

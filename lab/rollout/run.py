@@ -244,8 +244,8 @@ def _make_out(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnusableInput(f"--out {out}: {error.strerror}") from None
-    if (out / RECEIPT).exists():
-        raise UnusableInput(f"--out {out}: holds another canary; choose another folder")
+    if any(out.iterdir()):
+        raise UnusableInput(f"--out {out}: is not empty; choose a new folder")
 
 
 @contextmanager
