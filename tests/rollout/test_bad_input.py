@@ -89,32 +89,38 @@ def test_misspelt_configuration_has_nothing_to_recover(tmp_path: Path) -> None:
     assert "no such file" in done.stderr
 
 
-@pytest.mark.parametrize("room", range(9))
+# New files of a canary up to its verdict, in order: journal, backup, its copy, journal, configuration, journal, journal,
+# receipts, journal, golden check, audit, verdict in three forms. Later ones are journals and the receipt of the canary,
+# without which all is done nevertheless.
+FILES = 14
+
+
+@pytest.mark.parametrize("room", range(FILES + 4))
 def test_full_disk_at_any_step_rolls_back(
     make_gateway: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """From one new file on, there is no room for another: on the disk of the configuration and of the output."""
     gateway = make_gateway()
-    made = 0
+    made, opened, temporary = 0, os.open, tempfile.TemporaryFile
 
-    def limited(call: Callable[..., Any], *, writes: Callable[..., bool]) -> Callable[..., Any]:
-        def counted(*arguments: Any, **named: Any) -> Any:
-            nonlocal made
-            if writes(*arguments, **named):
-                made += 1
-                if made > room:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return call(*arguments, **named)
+    def limited(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        nonlocal made
+        if flags & os.O_CREAT:
+            made += 1
+            if made > room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, flags, *more, **named)
 
-        return counted
+    def limited_temporary(*arguments: Any, **named: Any) -> Any:
+        if made > room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return temporary(*arguments, **named)
 
-    monkeypatch.setattr(tempfile, "mkstemp", limited(tempfile.mkstemp, writes=lambda *_, **__: True))
-    monkeypatch.setattr(
-        tempfile, "TemporaryFile", limited(tempfile.TemporaryFile, writes=lambda *_, **__: made >= room)
-    )
-    monkeypatch.setattr(os, "open", limited(os.open, writes=lambda _, flags, *__, **___: bool(flags & os.O_CREAT)))
+    monkeypatch.setattr(os, "open", limited)
+    monkeypatch.setattr(tempfile, "TemporaryFile", limited_temporary)
     done = run_here(*gateway.words("--write", "--no-guard", "--out", tmp_path / "out", "--golden", "true"))
     monkeypatch.undo()
-    assert done.returncode == 4, done.stdout
-    assert "No space left on device" in " ".join((done.stdout + done.stderr).split())
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == (4 if room < FILES else 0), said
+    assert ("No space left on device" in said) is (room < FILES)
     assert as_before(gateway)

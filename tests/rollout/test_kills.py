@@ -1,4 +1,4 @@
-"""A short run of the trial that kills canaries and recoveries; the figures of docs/canary-run.md are from a long one."""
+"""A short run of the trial that kills canaries and recoveries; docs/canary-run.md has the figures of a long one."""
 
 from __future__ import annotations
 
