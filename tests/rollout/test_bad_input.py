@@ -89,7 +89,7 @@ def test_misspelt_configuration_has_nothing_to_recover(tmp_path: Path) -> None:
     assert "no such file" in done.stderr
 
 
-# New files of a canary up to its verdict, in order: journal, backup, its copy, journal, configuration, journal, journal,
+# New files of a canary up to its verdict, in order: journal, backup, its copy, journal, configuration, two journals,
 # receipts, journal, golden check, audit, verdict in three forms. Later ones are journals and the receipt of the canary,
 # without which all is done nevertheless.
 FILES = 14
