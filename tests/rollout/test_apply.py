@@ -31,7 +31,9 @@ at_most = MOST
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("apply")
-    (folder / "wide.json").write_text('{"autoRecall": {"maxItems": 3, "quotas": {"mustMax": 1}}}', "utf-8")
+    (folder / "wide.json").write_text(
+        '{"lab": {"arm": "engine"}, "autoRecall": {"maxItems": 3, "quotas": {"mustMax": 1}}}', "utf-8"
+    )
     arms = ("tier_first_v1", "tier_quota_v1", "hybrid", "engine", f"wide={folder / 'wide.json'}")
     done = run_here(
         *("replay", "shipped:operators", "--conversation", "choir-tour", "--embedder", "hashing", "--haystack", "0"),

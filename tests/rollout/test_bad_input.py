@@ -26,7 +26,7 @@ Make = Callable[..., Gateway]
         ("", "is empty"),
         ("[1, 2]", "expected an object, found a list"),
         ("{}", "has no object 'plugins'"),
-        ("plugins:\n  slots:\n    memory: memory-lancedb\n", "not JSON"),
+        ("plugins:\n  slots:\n    memory: memory-lancedb\n", "neither JSON nor JSON5"),
         (CONFIG.replace("'memory-lancedb'", f"'{ENTRY}'"), f"plugins.slots.memory is '{ENTRY}' already"),
         (CONFIG.replace("'memory-lancedb'", "7"), "plugins.slots.memory is not a text"),
         (CONFIG.replace("logging:", "logs:"), "names no logging.file; name the gateway's log with --log"),
