@@ -27,8 +27,10 @@ def explanation_text(explanation: Explanation, *, with_text: bool, full: bool = 
     """
     recall, details, grades = explanation.recall, explanation.explained, explanation.grades
     pool = ", ".join(f"{label} {count}" for label, count in explanation.visible.items() if count)
+    arm, key, about = explanation.arm.name, explanation.point.key, f"  ({details.about})" if details.about else ""
+    turn = key if full else shortened([key], WIDTH - len(f"{arm} at {about}"))[key]
     lines = [
-        f"{explanation.arm.name} at {explanation.point.key}" + (f"  ({details.about})" if details.about else ""),
+        f"{arm} at {turn}{about}",
         f"visible {sum(explanation.visible.values())}: {pool or 'nothing'}",
     ]
     if with_text:

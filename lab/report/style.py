@@ -6,6 +6,7 @@ Sizes suit a 16:9 slide in a large room. Colour is never the only encoding.
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
@@ -99,6 +100,9 @@ def chinese_font() -> str | None:
     matplotlib's list of fonts may be out of date, so the font files are searched as well.
     """
     from matplotlib.font_manager import findSystemFonts, fontManager
+
+    # A family may lack a weight, and matplotlib would print a warning for each text that it draws with the next one.
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
     def known() -> str | None:
         families = {font.name for font in fontManager.ttflist}

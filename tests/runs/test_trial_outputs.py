@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -88,7 +89,9 @@ def test_trial_is_shown_on_pages(run: RunDirectory) -> None:
     build_report(run)
     markdown = (run.path / "report.md").read_text("utf-8")
     assert markdown.splitlines()[0] == f"# Recall report ({SAID})"
-    assert f"<h1>Recall report ({SAID})</h1>" in (run.path / "report.html").read_text("utf-8")
+    html = (run.path / "report.html").read_text("utf-8")
+    assert f"<title>Recall report ({SAID})" in html
+    assert f"<strong>Not evidence about an engine</strong>: {'; '.join(trial(run.manifest))}." in html
     assert json.loads((run.path / "report.json").read_bytes())["title"] == f"Recall report ({SAID})"
     page = Viewer(Live(Runs([run])), with_text=False).home({})
     assert SAID in page[: page.index("</header>")]
@@ -149,7 +152,7 @@ def test_labels_of_a_run_whose_arms_all_capture_are_not_sampled(sound: RunDirect
 def test_report_current_verdict_is_shown(run: RunDirectory) -> None:
     _judged(run)
     text = _pages(run)
-    assert "## INCONCLUSIVE: rollout" in text
+    assert re.search(r"^## INCONCLUSIVE: .*\(policy rollout\)$", text, re.MULTILINE)
     assert "stale" not in text
 
 
@@ -158,11 +161,11 @@ def test_report_verdict_on_older_contents_is_not_shown(run: RunDirectory, replay
     run.receipts(run.conversations[0]).unlink()
     again = run_replay(replay_request, run.path).run
     text = _pages(again)
-    assert "INCONCLUSIVE: rollout" not in text
+    assert "INCONCLUSIVE" not in text
     assert "verdict.json is stale and is not shown: the run has changed since" in text
     assert "Run lab gate again" in text
     _judged(again)
-    assert "INCONCLUSIVE: rollout" in _pages(again)
+    assert "(policy rollout)" in _pages(again)
 
 
 def test_report_verdict_of_another_run_is_not_shown(
@@ -178,7 +181,7 @@ def test_report_verdict_of_a_changed_policy_is_not_shown(run: RunDirectory, tmp_
     policy = tmp_path / "mine.toml"
     policy.write_bytes((SHIPPED / "rollout.toml").read_bytes().replace(b'name = "rollout"', b'name = "mine"'))
     _judged(run, str(policy))
-    assert "INCONCLUSIVE: mine" in _pages(run)
+    assert "(policy mine)" in _pages(run)
     policy.write_text(policy.read_text("utf-8").replace("margin = 0.02", "margin = 0.04", 1), "utf-8")
     assert "is not shown: policy mine has changed since" in _pages(run)
 
@@ -189,7 +192,7 @@ def test_report_verdict_against_a_changed_run_is_not_shown(
     shutil.copytree(sound.path, tmp_path / "base")
     base = open_run(tmp_path / "base")
     write_verdict(judge(read_policy("nightly"), run, against=base), run.path)
-    assert ": nightly, tier_quota_v1 against" in _pages(run).replace("\\", "")
+    assert "(policy nightly)" in _pages(run).replace("\\", "")
     base.receipts(base.conversations[0]).unlink()
     run_replay(replay_request, base.path)
     assert f"{base.path}, the run that it was compared with, has changed since" in _pages(run).replace("\\", "")

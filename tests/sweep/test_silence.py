@@ -96,7 +96,7 @@ def test_listen_on_the_shipped_set_has_both_languages_and_a_figure() -> None:
         assert falls == sorted(falls, reverse=True)
         assert falls[0] == 1.0
     alone = alt_text(silence_figure(points))
-    assert alone.startswith("Chosen on all probes to lose at most 0.02 of the hit rate, a threshold lowers FalseRecall")
+    assert alone.startswith("Chosen on all probes to lose at most 2 points of the hit rate, a threshold lowers")
     assert "All conversations are in every curve" in alone
     figure = silence_figure(points, "the source", chosen(answers, "hashing", Terms()))
     assert "; chosen on one half, on the other: to " in alt_text(figure)
