@@ -25,14 +25,17 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 @contextmanager
-def atomic_file(path: Path, *, durable: bool = True, private: bool = False) -> Iterator[Path]:
+def atomic_file(
+    path: Path, *, durable: bool = True, private: bool = False, like: os.stat_result | None = None
+) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on exit flush it to disk and rename it to ``path``.
 
     A reader sees the old file or the new one, never a part of it, even if the writer is killed. The cost is one fsync
     of the file and one of its folder. Without ``durable`` there is no fsync, so a file written just before a power
     failure may be lost or empty. Of two writers of one path, the last to rename wins. With ``private``, only the owner
-    can read the file and its folder. Raises :class:`CannotWrite` if the disk is full or read-only and
-    :class:`CannotMeasure` for any other error of the operating system.
+    can read the file and its folder. With ``like``, the file gets this mode, owner and group. Raises
+    :class:`CannotWrite` if the disk is full or read-only and :class:`CannotMeasure` for any other error of the
+    operating system.
     """
     try:
         if private:
@@ -48,7 +51,7 @@ def atomic_file(path: Path, *, durable: bool = True, private: bool = False) -> I
         if durable:
             with part.open("rb") as file:
                 os.fsync(file.fileno())
-        os.chmod(part, 0o600 if private else 0o644)
+        _give(part, like) if like else os.chmod(part, 0o600 if private else 0o644)
         os.replace(part, path)
         if durable:
             flush_folder(path.parent)
@@ -57,6 +60,17 @@ def atomic_file(path: Path, *, durable: bool = True, private: bool = False) -> I
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def _give(path: Path, like: os.stat_result) -> None:
+    """Give a file the mode, owner and group of another one. The owner comes first: changing it clears bits of the mode.
+
+    Only a privileged process may give a file away; any other has the owner already.
+    """
+    made = path.stat()
+    if (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
+        os.chown(path, like.st_uid, like.st_gid)
+    os.chmod(path, stat.S_IMODE(like.st_mode))
 
 
 def private_folder(folder: Path) -> None:
@@ -218,9 +232,11 @@ def alive(process: int) -> bool:
     return True
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True, private: bool = False) -> None:
+def write_atomically(
+    path: Path, data: bytes, *, durable: bool = True, private: bool = False, like: os.stat_result | None = None
+) -> None:
     """Write ``data`` through :func:`atomic_file`."""
-    with atomic_file(path, durable=durable, private=private) as part:
+    with atomic_file(path, durable=durable, private=private, like=like) as part:
         part.write_bytes(data)
 
 

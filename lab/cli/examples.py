@@ -36,6 +36,11 @@ EXAMPLES = {
     "conformance": "lab conformance vectors",
     "agree": "lab agree ~/.openclaw --format openclaw \\\n"
     "    --memories-from ~/.openclaw/memory/lancedb --config openclaw.json",
+    "canary run": "lab canary run ~/.openclaw/openclaw.json --slot openclaw-mem-engine \\\n"
+    "    --restart 'systemctl --user restart openclaw-gateway'",
+    "canary recover": "lab canary recover ~/.openclaw/openclaw.json",
+    "canary plan": "lab canary plan --stage A --as systemd",
+    "apply": "lab apply reports/demo",
     "rollback": "lab rollback shipped:operators --config openclaw.json",
     "measures": "lab measures",
     "export": "lab export reports/demo --out reports/trec",

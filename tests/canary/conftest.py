@@ -25,63 +25,62 @@ NO_FALLBACK: dict[str, Any] = {
 }
 
 
+def receipt_of(
+    ids: Sequence[str],
+    *,
+    candidates: tuple[int, int, int] = (3, 3, 3),
+    quota: tuple[int, int, int] | None = (2, 2, 1),
+    scope: str = "shop",
+    homes: dict[str, str] | None = None,
+    fallback: dict[str, Any] | None = None,
+    dropped: int = 0,
+) -> dict[str, Any]:
+    """Return a sound receipt of a recall that selected these ids; the first letter of an id is its tier."""
+    counts = [
+        TierCount(TIERS[letter], (LABELS[letter],), size, sum(identifier[0] == letter for identifier in ids))
+        for letter, size in zip("mnu", candidates, strict=True)
+    ]
+    held = None
+    if quota is not None:
+        must, nice, unknown = quota
+        kept = min(nice, len(ids), candidates[1])
+        most = min(must, max(0, len(ids) - kept), candidates[0])
+        rest = min(unknown, max(0, len(ids) - kept - most), candidates[2])
+        held = Quota(must, nice, unknown, len(ids) - kept - most - rest)
+    budget = {
+        "enabled": True,
+        "maxChars": 1800,
+        "minRecentSlots": 1,
+        "overflowAction": "truncate_oldest",
+        "beforeChars": 900 + 100 * dropped,
+        "afterChars": 900,
+        "droppedCount": dropped,
+        "droppedIds": list(ids[:dropped]),
+        "truncatedChars": 0,
+        "truncated": dropped > 0,
+    }
+    made = lifecycle_receipt(
+        ReceiptSettings(True, "high", 6),
+        scope=scope,
+        scope_mode="inferred",
+        mode="tier_first_v1" if quota is None else "tier_quota_v1",
+        rejected=["budget_cap"],
+        quota=held,
+        tier_counts=counts,
+        fts=[LaneHit(identifier, 1.0, 0.0) for identifier in ids[:2]],
+        vec=[LaneHit(identifier, 0.5, 1.0) for identifier in ids[:3]],
+        final=[Final(identifier, LABELS[identifier[0]], (homes or {}).get(identifier, scope)) for identifier in ids],
+        injected=len(ids) - dropped,
+        parts={"fallback": fallback or NO_FALLBACK, "budget": budget},
+    )
+    # A deep copy, as a parser would return it.
+    return copy.deepcopy(made)
+
+
 @pytest.fixture(scope="session")
 def receipt() -> Callable[..., dict[str, Any]]:
-    """Return a sound receipt of a recall that selected these ids; the first letter of an id is its tier."""
-
-    def make(
-        ids: Sequence[str],
-        *,
-        candidates: tuple[int, int, int] = (3, 3, 3),
-        quota: tuple[int, int, int] | None = (2, 2, 1),
-        scope: str = "shop",
-        homes: dict[str, str] | None = None,
-        fallback: dict[str, Any] | None = None,
-        dropped: int = 0,
-    ) -> dict[str, Any]:
-        counts = [
-            TierCount(TIERS[letter], (LABELS[letter],), size, sum(identifier[0] == letter for identifier in ids))
-            for letter, size in zip("mnu", candidates, strict=True)
-        ]
-        held = None
-        if quota is not None:
-            must, nice, unknown = quota
-            kept = min(nice, len(ids), candidates[1])
-            most = min(must, max(0, len(ids) - kept), candidates[0])
-            rest = min(unknown, max(0, len(ids) - kept - most), candidates[2])
-            held = Quota(must, nice, unknown, len(ids) - kept - most - rest)
-        budget = {
-            "enabled": True,
-            "maxChars": 1800,
-            "minRecentSlots": 1,
-            "overflowAction": "truncate_oldest",
-            "beforeChars": 900 + 100 * dropped,
-            "afterChars": 900,
-            "droppedCount": dropped,
-            "droppedIds": list(ids[:dropped]),
-            "truncatedChars": 0,
-            "truncated": dropped > 0,
-        }
-        made = lifecycle_receipt(
-            ReceiptSettings(True, "high", 6),
-            scope=scope,
-            scope_mode="inferred",
-            mode="tier_first_v1" if quota is None else "tier_quota_v1",
-            rejected=["budget_cap"],
-            quota=held,
-            tier_counts=counts,
-            fts=[LaneHit(identifier, 1.0, 0.0) for identifier in ids[:2]],
-            vec=[LaneHit(identifier, 0.5, 1.0) for identifier in ids[:3]],
-            final=[
-                Final(identifier, LABELS[identifier[0]], (homes or {}).get(identifier, scope)) for identifier in ids
-            ],
-            injected=len(ids) - dropped,
-            parts={"fallback": fallback or NO_FALLBACK, "budget": budget},
-        )
-        # A deep copy, as a parser would return it.
-        return copy.deepcopy(made)
-
-    return make
+    """Return :func:`receipt_of`."""
+    return receipt_of
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Runs one job of `lab canary plan`: job.sh NAME COMMAND…
+#
+# Silent if the command succeeds. Otherwise it sends a message, with the settings of nightly.env. Its exit code is that
+# of the command, and 75 if the job is still running. The output of the last time is in NAME.out and NAME.log.
+set -u
+cd "$(dirname "$0")" || exit 2
+FORM=text TO='' LINK='' SEND=cat LAB=.venv/bin/lab
+. ./nightly.env || exit 2
+export HF_HUB_OFFLINE=1
+name=$1
+shift
+
+# The lock lasts as long as this script and the command that it started, however they end.
+exec 9>"$name.lock"
+if ! flock --nonblock 9; then
+    echo "job.sh: $name is still running ($name.lock)" >&2
+    exit 75
+fi
+
+"$@" >"$name.out" 2>"$name.log"
+code=$?
+if [ "$code" -ne 0 ]; then
+    : >"$name.none"
+    if ! { "$LAB" message "$name.none" --log "$name.log" --as "$FORM" ${TO:+--to "$TO"} >message-"$name".out &&
+        sh -c "$SEND" <message-"$name".out; }; then
+        echo "job.sh: the message was not sent; it is in message-$name.out" >&2
+    fi
+fi
+exit "$code"

@@ -1,0 +1,275 @@
+"""``lab canary``: switch a live gateway for a limited time, judge it, and always roll back (CN-2: if asked to)."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli import canary_plan, completion
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json
+from lab.errors import CheckFailed, UnusableInput
+from lab.formatting import counted, duration
+
+if TYPE_CHECKING:
+    from lab.rollout.change import Change
+    from lab.rollout.recover import Found
+    from lab.rollout.run import Outcome, Plan
+
+INTERRUPTED = 130
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The gateway's openclaw.json (JSON5), or a link to it.")]
+Write = Annotated[bool, typer.Option("--write", help="Do it. [default: print what would happen]")]
+KeepEdits = Annotated[
+    bool,
+    typer.Option(
+        "--keep-edits", help="If CONFIG was edited meanwhile, set the one value back in it. [default: change nothing]"
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    group = typer.Typer(no_args_is_help=True, help="Switch a live gateway for a limited time, and roll back.")
+    group.command("run")(run)
+    group.command("recover")(recover)
+    group.command("plan")(canary_plan.plan)
+    app.add_typer(group, name="canary")
+
+
+def run(
+    config: Config,
+    *,
+    restart: Annotated[str, typer.Option("--restart", help="The command that restarts the gateway.")],
+    slot: Annotated[
+        str | None, typer.Option("--slot", help="Set plugins.slots.memory to this plugin, as openclaw-mem-engine.")
+    ] = None,
+    selection: Annotated[
+        str | None,
+        typer.Option("--selection", help="Set the engine's autoRecall.selectionMode to this policy instead."),
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option("--check", help="A command that succeeds once the gateway is up, such as curl -fsS URL."),
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option("--log", help="The gateway's log. [default: logging.file of CONFIG]")
+    ] = None,
+    recalls: Annotated[int, typer.Option("--recalls", min=1, help="Answered recalls that end the window.")] = 300,
+    period: Annotated[str, typer.Option("--for", help="The longest window: 90s, 30m, 4h.")] = "4h",
+    golden: Annotated[
+        str | None,
+        typer.Option("--golden", help="A command that runs while switched; exit codes 0 pass, 1 fail, 3 inconclusive."),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option("--policy", autocompletion=completion.policies, help="The gate policy for the receipts.")
+    ] = "stage-b",
+    timeout: Annotated[str, typer.Option("--timeout", help="The longest time of a restart with its check.")] = "2m",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for receipts, audit and verdict. [default: reports/canary/TIME]"),
+    ] = None,
+    keep_edits: KeepEdits = False,
+    guard: Annotated[
+        bool, typer.Option("--guard/--no-guard", help="Run a process that rolls back if this one is killed.")
+    ] = True,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Run a canary on a live gateway: Stage B of the rollout.
+
+    Backs up CONFIG, changes one value in it, restarts the gateway, waits for recalls, judges their receipts, and puts
+    CONFIG back byte for byte, whatever happened. A journal beside CONFIG is written before every step; if the canary
+    is killed, a guard rolls back, and lab canary recover does it at any later time. Without --write it prints what it
+    would do. Exit codes: 0 pass, 1 fail, 3 inconclusive, 2 unusable input, 4 no verdict, or not rolled back.
+    """
+    from lab.gate.policy import read_policy
+    from lab.gate.verdict import EXIT
+    from lab.rollout.change import real
+    from lab.rollout.journal import State
+    from lab.rollout.run import Plan, require_unswitched, run_canary
+    from lab.rollout.window import Tail, log_of
+
+    # An interrupted canary says more than what it left.
+    require_unswitched(State(real(config)))
+    change = _change(config, slot, selection)
+    found = log or log_of(change.value, change.config)
+    if found is None:
+        raise UnusableInput(f"{config}: names no logging.file; name the gateway's log with --log")
+    if not restart.strip():
+        raise UnusableInput("--restart: needs a command, such as 'systemctl --user restart openclaw-gateway'")
+    plan = Plan(
+        change,
+        found,
+        restart,
+        read_policy(policy),
+        out or Path("reports/canary") / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"),
+        check=check,
+        golden=golden,
+        recalls=recalls,
+        seconds=seconds_of(period, "--for"),
+        timeout=seconds_of(timeout, "--timeout"),
+        keep_edits=keep_edits,
+        guard=guard,
+    )
+    Tail(found).close()
+    if not found.exists():
+        announce(f"{found}: does not exist yet; without receipts in it there is no verdict")
+    if not write:
+        _emit_dry_run(plan, as_json)
+        return
+    outcome = run_canary(plan, tell=announce)
+    if as_json:
+        emit_json(outcome.as_json(plan))
+    else:
+        _emit_outcome(outcome, plan)
+    if outcome.interrupted and not outcome.stuck:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(EXIT[outcome.status])
+
+
+def _change(config: Path, slot: str | None, selection: str | None) -> Change:
+    from lab.rollout.change import selection_change, slot_change
+
+    if (slot is None) == (selection is None):
+        raise UnusableInput("name what to switch: either --slot PLUGIN or --selection POLICY")
+    return slot_change(config, slot) if slot is not None else selection_change(config, str(selection))
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds of a period such as ``90s``, ``30m``, ``4h`` or ``1d``."""
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([smhd])", text.strip())
+    if not match or not float(match[1]):
+        raise UnusableInput(f"{option} {text!r}: expected a period such as 90s, 30m, 4h or 1d")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def _emit_dry_run(plan: Plan, as_json: bool) -> None:
+    change = plan.change
+    if as_json:
+        emit_json(
+            {
+                "dry_run": True,
+                "config": str(change.config),
+                "path": list(change.path),
+                "before": change.before if isinstance(change.before, str) else None,
+                "after": change.after,
+                "lines": change.lines(),
+                "steps": plan.steps(),
+                "notes": list(change.notes),
+            }
+        )
+        return
+    emit("Dry run: nothing is written or restarted. With --write:")
+    emit()
+    for number, step in enumerate(plan.steps(), 1):
+        emit_folded(f"{number}. {step}")
+    emit()
+    emit(str(change.config))
+    for line in change.lines():
+        emit(line)
+    for note in change.notes:
+        emit_folded(f"warning: {note}")
+
+
+def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
+    """Print the decision, whether the gateway is as before, the reasons, and where everything is."""
+    from lab.gate.outputs import by_reason, gravest_first, headline
+
+    verdict, done = outcome.verdict, outcome.rolled_back
+    if outcome.stuck:
+        emit_folded(f"NOT ROLLED BACK: {outcome.stuck}")
+    if verdict:
+        emit_folded(headline(verdict))
+    if outcome.golden:
+        emit_folded(f"Golden check: {outcome.golden}.")
+    if outcome.problem:
+        emit_folded(f"No verdict: {outcome.problem}")
+    if not outcome.stuck:
+        again = ", and the gateway was restarted" if done and done.restarted else ""
+        emit_folded(f"Rolled back: {plan.change.config} is as before{again}.")
+    if verdict:
+        if outcome.status == "pass":
+            emit_folded("To switch for good, see what would change:")
+            emit(f"  lab apply {plan.out} --config {plan.change.config}")
+        audited = verdict.audit or {"receipts": 0, "answered": 0}
+        emit_folded(f"{counted(audited['receipts'], 'receipt')}, {audited['answered']} with an answer")
+        if not outcome.complete:
+            emit_folded(f"The window of {duration(plan.seconds)} ended before {plan.recalls} recalls were answered.")
+        for status, reason in by_reason(gravest_first(verdict.lines)):
+            if status != "pass":
+                emit_folded(f"- {status}: {reason}")
+    for note in (*plan.change.notes, *outcome.notes, *(done.notes if done else ())):
+        emit_folded(f"note: {note}")
+    emit(f"{plan.out}: {', '.join(sorted(path.name for path in plan.out.iterdir()))}")
+
+
+def recover(
+    config: Config,
+    *,
+    keep_edits: KeepEdits = False,
+    write: Write = False,
+    when_input_ends: Annotated[
+        bool, typer.Option("--when-input-ends", help="Wait for the end of standard input first, as the guard does.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Roll back a canary that was killed.
+
+    Puts CONFIG back byte for byte by the journal beside it, and restarts the gateway. If there is nothing to recover,
+    it says so; it can be repeated at any time. A configuration that somebody edited meanwhile is not overwritten.
+    Without --write it prints what it would do, with exit code 1 if a canary was left over.
+    """
+    from lab.rollout.change import read_config, real
+    from lab.rollout.journal import State
+    from lab.rollout.recover import find
+    from lab.rollout.recover import recover as roll_back
+
+    if when_input_ends:
+        while sys.stdin.buffer.read(1):
+            pass
+    state = State(real(config))
+    if not state.folder.is_dir():
+        # A misspelt name has no journal either.
+        read_config(state.config)
+        _emit_recovered(None, state.config, as_json)
+        return
+    if write:
+        done = roll_back(config, keep_edits=keep_edits, tell=announce)
+        if as_json:
+            emit_json({"recovered": done is not None, **(done._asdict() if done else {})})
+            return
+        if done is None:
+            _emit_recovered(None, state.config, as_json)
+            return
+        for note in done.notes:
+            emit_folded(f"note: {note}")
+        what = "put back" if done.wrote else "was not switched any more"
+        again = "; the gateway was restarted" if done.restarted else ""
+        emit_folded(f"Recovered: {state.config} {what}{again}.")
+        return
+    with state.locked():
+        found = find(config)
+    _emit_recovered(found, state.config, as_json)
+    if found is not None:
+        raise CheckFailed(f"{state.config}: a canary was left over: lab canary recover {state.config} --write")
+
+
+def _emit_recovered(found: Found | None, config: Path, as_json: bool) -> None:
+    if as_json:
+        shown = {"step": found.journal.step, "state": found.state, "differs": list(found.differs)} if found else {}
+        emit_json({"recovered": False, "left_over": found is not None, **shown})
+        return
+    if found is None:
+        emit_folded(f"Nothing to recover beside {config}.")
+        return
+    journal = found.journal
+    emit_folded(f"A canary of {journal.started} ended in step {journal.step!r}. {config} is {found.state}.")
+    if found.differs:
+        emit_folded(f"It differs from the backup in {', '.join(found.differs)}.")
+    if found.restarts:
+        emit_folded(f"The gateway would be restarted: {journal.restart}")

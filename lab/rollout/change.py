@@ -1,0 +1,151 @@
+"""What a canary switches: one value of a gateway's configuration, as an edit of its text (CN-1, CN-3)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
+from lab.errors import UnusableInput
+from lab.files import require_finite, sha256_bytes
+from lab.systems.openclaw.config.file import ENTRY
+from lab.systems.openclaw.select.policies import POLICIES
+from lab.systems.openclaw.upstream.host import check_host, host_of
+
+SLOT = ("plugins", "slots", "memory")
+SELECTION = ("plugins", "entries", ENTRY, "config", "autoRecall", "selectionMode")
+# The plugin's own default.
+DEFAULT_SELECTION = "tier_first_v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value of a configuration file, before and after.
+
+    ``before`` is :data:`lab.config_edit.MISSING` if the file does not set it. ``original`` and ``switched`` are the
+    bytes of the file. ``notes`` are the warnings of the host's check of the changed file.
+    """
+
+    config: Path
+    path: tuple[str, ...]
+    before: Any
+    after: str
+    edit: Edit
+    original: bytes
+    switched: bytes
+    value: Any
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return the path of the value with dots."""
+        return ".".join(self.path)
+
+    @property
+    def sentence(self) -> str:
+        """Return the change as ``plugins.slots.memory: "memory-lancedb" -> "openclaw-mem-engine"``."""
+        before = "not set" if self.before is MISSING else f'"{self.before}"'
+        return f'{self.name}: {before} -> "{self.after}"'
+
+    def lines(self) -> list[str]:
+        """Return the edited member before and after with its line, without anything else that the file holds."""
+        return edited_lines(self.original.decode(), self.switched.decode(), self.path)
+
+
+def edited_lines(before: str, after: str, path: tuple[str, ...]) -> list[str]:
+    """Return how a member of a text changed, as lines that begin with the line number and a sign."""
+    old = member_text(before, path)
+    shown = [f"{old[0]:>5} - {old[1]}"] if old else []
+    new = member_text(after, path)
+    return [*shown, *([f"{new[0]:>5} + {new[1]}"] if new else [])]
+
+
+def read_config(config: Path) -> bytes:
+    """Return the bytes of a gateway's configuration. Raises :class:`UnusableInput` if it cannot be read."""
+    require_finite(config)
+    try:
+        return config.read_bytes()
+    except FileNotFoundError:
+        raise UnusableInput(f"{config}: no such file") from None
+    except OSError as error:
+        raise UnusableInput(f"{config}: cannot be read: {error.strerror}") from None
+
+
+def real(config: Path) -> Path:
+    """Return the file behind symbolic links, so that a link is never replaced by a file."""
+    return Path(os.path.realpath(config))
+
+
+def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
+    """Return the change of a value of an openclaw.json.
+
+    Raises :class:`UnusableInput` if the file is no JSON5, is no openclaw.json, has the value already, or if its host
+    would refuse the changed file.
+    """
+    config = real(config)
+    original = read_config(config)
+    text, value = read_edited(original, str(config))
+    if not isinstance(value.get("plugins"), dict):
+        raise UnusableInput(f"{config}: has no object 'plugins'; name the openclaw.json of the gateway")
+    before = at_path(value, path)
+    if before is not MISSING and not isinstance(before, str):
+        raise UnusableInput(f"{config}: {'.'.join(path)} is not a text")
+    implied = DEFAULT_SELECTION if path == SELECTION else None
+    if after in (before, implied if before is MISSING else None):
+        raise UnusableInput(f"{config}: {'.'.join(path)} is {after!r} already; there is nothing to switch")
+    edit = set_value(text, path, after, str(config))
+    changed = edit.apply(text)
+    _, result = read_edited(changed.encode(), str(config))
+    # What the edit did, read back: nothing but the value may differ.
+    if [found[: len(path)] for found in differing(value, result)] != [_first_missing(value, path)]:
+        raise UnusableInput(f"{config}: {'.'.join(path)} cannot be changed alone; change it by hand")
+    return Change(config, path, before, after, edit, original, changed.encode(), value, _checked(result, config))
+
+
+def slot_change(config: Path, slot: str) -> Change:
+    """Return the change of the memory slot to a plugin."""
+    if not slot.strip():
+        raise UnusableInput("--slot: needs the id of a plugin, such as openclaw-mem-engine")
+    return change_of(config, SLOT, slot)
+
+
+def selection_change(config: Path, policy: str) -> Change:
+    """Return the change of the engine's selection policy."""
+    if policy not in POLICIES:
+        raise UnusableInput(f"--selection: unknown policy {policy!r}; known: {', '.join(POLICIES)}")
+    change = change_of(config, SELECTION, policy)
+    slot = at_path(change.value, SLOT)
+    if slot != ENTRY:
+        found = "not set" if slot is MISSING else repr(slot)
+        raise UnusableInput(
+            f"{config}: {'.'.join(SLOT)} is {found}, so its selection policy has no effect; switch the slot with --slot"
+        )
+    return change
+
+
+def _first_missing(value: Any, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path at which the edit begins: the value's own, or that of the first object that was missing."""
+    for depth in range(1, len(path)):
+        if at_path(value, path[:depth]) is MISSING:
+            return path[:depth]
+    return path
+
+
+def _checked(value: Any, config: Path) -> tuple[str, ...]:
+    """Return the warnings of the host's check; raise :class:`UnusableInput` for what the host refuses."""
+    host = host_of(value)
+    if host is None:
+        return ()
+    checked = check_host(value, host, where=config.name)
+    if checked.problems:
+        count = len(checked.problems)
+        more = f" (and {count - 1} more: lab config check {config})" if count > 1 else ""
+        raise UnusableInput(f"after the switch the gateway would not start: {checked.problems[0]}{more}")
+    return checked.warnings
+
+
+def fingerprint(data: bytes) -> str:
+    """Return the sha256 of a configuration's bytes, by which the journal knows it."""
+    return sha256_bytes(data)

@@ -1,0 +1,206 @@
+"""The jobs of Stage A and Stage C: when each runs, how long it may take, and which of them overlap (CN-12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from lab.errors import UnusableInput
+
+DAY, WEEK = 1440, 7 * 1440
+STAGES = ("A", "C")
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job: the minutes of the day at which it starts, on one day of the week (0 is Sunday) or on all of them.
+
+    ``longest`` is the number of minutes after which it is ended. ``command`` is what the shell runs in the folder of
+    the lab; ``writes`` names what it changes and ``reads`` what it reads. A job without ``starts`` runs all the time.
+    """
+
+    name: str
+    about: str
+    command: str
+    starts: tuple[int, ...]
+    longest: int
+    writes: str | None = None
+    reads: str | None = None
+    weekday: int | None = None
+
+    def at(self, minute: int) -> Job:
+        """Return the job with its first start at a minute of the day; further starts keep their distance."""
+        shift = minute - self.starts[0]
+        return replace(self, starts=tuple(sorted((start + shift) % DAY for start in self.starts)))
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return when it runs in a week, as minutes from Sunday 00:00."""
+        days = range(7) if self.weekday is None else [self.weekday]
+        return [(day * DAY + start, day * DAY + start + self.longest) for day in days for start in self.starts]
+
+
+class Overlap(NamedTuple):
+    """Two jobs of which one may start while the other runs; ``clash`` says what both of them touch, if anything."""
+
+    first: str
+    second: str
+    from_minute: int
+    at_minute: int
+    clash: str | None
+
+    def __str__(self) -> str:
+        """Return the overlap as a sentence."""
+        both = f", and both use {self.clash}" if self.clash else ""
+        begun, at = clock(self.from_minute), clock(self.at_minute)
+        return f"{self.second} starts at {at} while {self.first}, from {begun}, may still run{both}"
+
+
+class Places(NamedTuple):
+    """Where things are, as the shell spells them: quoted if they must be."""
+
+    config: str
+    store: str
+    ledger: str
+    observations: str
+    restart: str
+
+
+def jobs_of(stage: str, places: Places) -> list[Job]:
+    """Return the jobs of a stage. The times of Stage A are those of the design document (seed 001)."""
+    every_4_hours = tuple(range(0, DAY, 240))
+    ledger = Job(
+        "ledger",
+        "what the sidecar captured is ingested and graded",
+        f".venv/bin/lab ledger ingest {places.ledger} {places.observations} --grade --write",
+        every_4_hours,
+        15,
+        writes="the ledger",
+    )
+    writeback = Job(
+        "writeback",
+        "grades of the ledger are written into the memories",
+        f".venv/bin/lab ledger writeback {places.ledger} {places.store} --limit 1000 --quiet --write",
+        tuple(start + 20 for start in every_4_hours),
+        15,
+        writes="the memories",
+        reads="the ledger",
+    )
+    nightly = Job("nightly", "the nightly run of docs/recipes.md", "./nightly.sh", (195,), 120)
+    if stage == "A":
+        return [ledger, writeback, nightly]
+    optimize = Job(
+        "optimize",
+        "files and indexes of the memories are merged",
+        f".venv/bin/lab store index optimize {places.store} --yes",
+        (120,),
+        60,
+        writes="the memories",
+        weekday=0,
+    )
+    watch = Job(
+        "watch",
+        "the live log is followed; the slot is switched back if recalls fail",
+        f".venv/bin/lab canary watch {places.config} --restart {places.restart} --write",
+        (),
+        0,
+    )
+    return [ledger, writeback, nightly, optimize, watch]
+
+
+def require_stage(stage: str) -> str:
+    """Return the stage in upper case; raise :class:`UnusableInput` for another one."""
+    if stage.upper() not in STAGES:
+        hint = "; Stage B is one window: lab canary run" if stage.upper() == "B" else ""
+        raise UnusableInput(f"--stage {stage!r}: unknown stage; known: {', '.join(STAGES)}{hint}")
+    return stage.upper()
+
+
+def moved(jobs: Sequence[Job], given: Iterable[str]) -> list[Job]:
+    """Return the jobs with some moved: ``NAME=HH:MM``. Raises :class:`UnusableInput`."""
+    by_name = {job.name: job for job in jobs}
+    for text in given:
+        name, _, time = text.partition("=")
+        match = _TIME.fullmatch(time)
+        if name not in by_name or not by_name[name].starts:
+            known = ", ".join(job.name for job in jobs if job.starts)
+            raise UnusableInput(f"--at {text!r}: unknown job {name!r}; known: {known}")
+        if match is None:
+            raise UnusableInput(f"--at {text!r}: expected {name}=HH:MM")
+        by_name[name] = by_name[name].at(60 * int(match[1]) + int(match[2]))
+    return list(by_name.values())
+
+
+def overlaps(jobs: Sequence[Job]) -> list[Overlap]:
+    """Return the pairs of jobs that may run at once, each at its first overlap of the week."""
+    pairs = [(one, other) for index, one in enumerate(jobs) for other in jobs[index:]]
+    return [overlap for one, other in pairs if (overlap := _first_overlap(one, other)) is not None]
+
+
+def _first_overlap(one: Job, other: Job) -> Overlap | None:
+    for begun, end in one.spans():
+        for start, last in other.spans():
+            if one is other and start == begun:
+                continue
+            for again in (0, WEEK):
+                if begun <= start + again < end:
+                    return Overlap(one.name, other.name, begun % DAY, start % DAY, _clash(one, other))
+                if start <= begun + again < last:
+                    return Overlap(other.name, one.name, start % DAY, begun % DAY, _clash(one, other))
+    return None
+
+
+def _clash(one: Job, other: Job) -> str | None:
+    for first, second in ((one, other), (other, one)):
+        if first.writes and first.writes in (second.writes, second.reads):
+            return first.writes
+    return None
+
+
+def free_start(job: Job, jobs: Sequence[Job]) -> int | None:
+    """Return the next minute of the day from which a job overlaps with no other; None if there is none."""
+    others = [other for other in jobs if other.name != job.name]
+    for later in range(5, DAY, 5):
+        tried = job.at((job.starts[0] + later) % DAY)
+        if not overlaps([tried]) and not any(_first_overlap(tried, other) for other in others):
+            return (job.starts[0] + later) % DAY
+    return None
+
+
+def clock(minute: int) -> str:
+    """Return a minute of the day as HH:MM."""
+    return f"{minute // 60 % 24:02}:{minute % 60:02}"
+
+
+def in_utc(job: Job, zone: ZoneInfo, day: datetime) -> Job:
+    """Return a job in UTC, by the offset of its time zone on a day."""
+    offset = day.astimezone(zone).utcoffset()
+    minutes = round(offset.total_seconds() / 60) if offset is not None else 0
+    shifted = [start - minutes for start in job.starts]
+    weekday = job.weekday
+    if weekday is not None and shifted:
+        # A job of one day has one start.
+        weekday = (weekday + shifted[0] // DAY) % 7
+    return replace(job, starts=tuple(sorted(start % DAY for start in shifted)), weekday=weekday)
+
+
+def cron_fields(job: Job) -> str:
+    """Return the five fields of a crontab for the starts of a job, which share their minute."""
+    minutes = {start % 60 for start in job.starts}
+    hours = [start // 60 for start in job.starts]
+    if len(minutes) != 1:
+        raise UnusableInput(f"job {job.name}: its starts differ in their minute, which one line of cron cannot say")
+    steps = {later - earlier for earlier, later in pairwise(hours)}
+    (minute,) = minutes
+    day = "*" if job.weekday is None else str(job.weekday)
+    step = steps.pop() if len(steps) == 1 else 0
+    if step and len(hours) * step == 24:
+        hour = f"*/{step}" if hours[0] == 0 else f"{hours[0]}-23/{step}"
+    else:
+        hour = ",".join(map(str, hours))
+    return f"{minute} {hour} * * {day}"

@@ -1,0 +1,228 @@
+"""Roll a canary back: at its end, after an error, and after a kill at any moment (CN-5).
+
+What is done follows from the digests of the configuration and not from the step at which a canary ended, so it can be
+repeated: a kill during a rollback needs nothing but another one.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.config_edit import MISSING, Edit, at_path, differing, read_edited, remove_value, set_value
+from lab.errors import CannotMeasure, LabError, UnusableInput
+from lab.files import leftovers, write_atomically
+from lab.formatting import Announce, silent
+from lab.rollout.change import fingerprint, read_config, real
+from lab.rollout.commands import NoRestart, await_orphan, restart_gateway
+from lab.rollout.journal import DONE, PREPARE, RESTART_BACK, ROLLBACK, SWITCH, Journal, State
+
+# Paths that are named when a configuration was edited.
+MOST_NAMED = 5
+
+
+class Edited(CannotMeasure):
+    """Somebody edited the configuration while it was switched."""
+
+
+class RolledBack(NamedTuple):
+    """What a rollback did: whether it wrote the configuration and restarted the gateway, and remarks on both."""
+
+    wrote: bool
+    restarted: bool
+    notes: tuple[str, ...] = ()
+
+
+class Found(NamedTuple):
+    """What a journal and a configuration say.
+
+    ``state`` is ``original``, ``switched``, ``back`` (edited, but not switched any more), or ``edited``; ``differs``
+    are the paths at which it was edited; ``restarts``: whether the gateway must be restarted.
+    """
+
+    journal: Journal
+    state: str
+    differs: tuple[str, ...]
+    restarts: bool
+
+
+def find(config: Path) -> Found | None:
+    """Return what an earlier canary left beside a configuration, None if nothing; change nothing."""
+    state = State(real(config))
+    journal = state.read()
+    return None if journal is None or journal.step == DONE else _found(state, journal)
+
+
+def _found(state: State, journal: Journal) -> Found:
+    try:
+        data = read_config(state.config)
+    except UnusableInput as error:
+        raise Edited(
+            f"{error}; the gateway's configuration was there before the canary: put it back with "
+            f"cp {state.backup} {state.config}, then lab canary recover {state.config} --write"
+        ) from None
+    known = fingerprint(data)
+    differs: tuple[str, ...] = ()
+    if known == journal.original:
+        name = "original"
+    elif known == journal.switched:
+        name = "switched"
+    else:
+        name, differs = _edited(state, journal, data)
+    untouched = journal.step == PREPARE or (journal.step == SWITCH and name == "original")
+    restarts = not untouched if journal.restarts is None else journal.restarts
+    return Found(journal, name, differs, restarts)
+
+
+def _edited(state: State, journal: Journal, data: bytes) -> tuple[str, tuple[str, ...]]:
+    """Return whether an edited configuration is switched still, and the paths at which it differs from the backup."""
+    try:
+        _, value = read_edited(data, str(state.config))
+    except UnusableInput as error:
+        return "edited", (f"{error}",)
+    try:
+        _, before = read_edited(state.backup.read_bytes(), str(state.backup))
+    except (OSError, UnusableInput):
+        before = {}
+    paths = tuple(".".join(path) for path in differing(before, value) if before) or ("comments or blanks alone",)
+    original = MISSING if journal.before is None else journal.before
+    return ("back" if at_path(value, journal.path) == original else "edited"), paths
+
+
+def roll_back(
+    state: State, journal: Journal, *, keep_edits: bool = False, tell: Announce = silent
+) -> tuple[RolledBack, Journal]:
+    """Put the configuration back and restart the gateway; the lock must be held.
+
+    Raises :class:`Edited` if somebody edited the configuration, :class:`NoRestart` if it is as before but the gateway
+    could not be restarted, and :class:`CannotMeasure` if it could not be written. Each message has the command that
+    goes on. A journal that cannot be written, because the disk is full, stops no rollback.
+    """
+    found = _found(state, journal)
+    notes = []
+    if found.state == "edited" and not keep_edits:
+        raise Edited(_refusal(state, journal, found))
+    journal = _step(state, journal, ROLLBACK, restarts=found.restarts)
+    if found.state == "switched":
+        tell(f"roll back: {journal.changed}")
+        note = state.restore(journal)
+        notes += [note] if note else []
+    elif found.state == "edited":
+        tell(f"roll back: {journal.changed} alone; the edits stay")
+        _put_back(state, journal)
+    if found.state in ("edited", "back"):
+        listed = _listed(found.differs)
+        notes.append(f"the configuration was edited meanwhile and keeps its edits ({listed})")
+    if found.restarts:
+        journal = _step(state, journal, RESTART_BACK)
+        tell(f"restart: {journal.restart}")
+        try:
+            await_orphan(state.restarting, journal.timeout)
+            restart_gateway(journal.restart, journal.check, journal.timeout, state.restarting)
+        except NoRestart as error:
+            raise NoRestart(
+                f"{error}; the configuration is as before, but the gateway may be down or still switched: "
+                f"lab canary recover {state.config} --write tries again"
+            ) from None
+    return RolledBack(found.state in ("switched", "edited"), found.restarts, tuple(notes)), journal
+
+
+def finish(state: State, journal: Journal) -> None:
+    """Say in the journal that all is done, and remove it with its folder."""
+    _step(state, journal, DONE, restarts=False)
+    state.clear()
+
+
+def recover(config: Path, *, keep_edits: bool = False, tell: Announce = silent) -> RolledBack | None:
+    """Roll back the canary that ended early; return None if there is none. See :func:`roll_back`.
+
+    Raises :class:`lab.errors.InUse` if a canary is going on.
+    """
+    config = real(config)
+    state = State(config)
+    if not state.folder.is_dir():
+        return None
+    with state.locked(), undisturbed():
+        remove_parts(config)
+        journal = state.read()
+        if journal is None or journal.step == DONE:
+            # Killed before the first journal, or while it was removed.
+            state.clear()
+            return None
+        done, journal = roll_back(state, journal, keep_edits=keep_edits, tell=tell)
+        finish(state, journal)
+        return done
+
+
+def remove_parts(config: Path) -> None:
+    """Remove the temporary files of killed writers of this configuration, which hold its keys."""
+    for part in leftovers(config.parent):
+        if part.name.startswith(f".{config.name}."):
+            with suppress(OSError):
+                part.unlink()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignore the signals that end a command, because a rollback that ends early is none."""
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {}
+    for name in names:
+        with suppress(ValueError):  # not in the main thread
+            before[name] = signal.signal(getattr(signal, name), signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+def _step(state: State, journal: Journal, step: str, restarts: bool | None = None) -> Journal:
+    stepped = replace(journal, step=step, restarts=journal.restarts if restarts is None else restarts)
+    with suppress(LabError):
+        state.write(stepped)
+    return stepped
+
+
+def _put_back(state: State, journal: Journal) -> None:
+    """Set the one value back in an edited configuration; every other byte of it stays."""
+    data = read_config(state.config)
+    text, _ = read_edited(data, str(state.config))
+    edit: Edit | None
+    if journal.before is None:
+        edit = remove_value(text, journal.path)
+    else:
+        edit = set_value(text, journal.path, journal.before, str(state.config))
+    if edit is None:
+        return
+    changed = edit.apply(text)
+    if at_path(read_edited(changed.encode(), str(state.config))[1], journal.path) != (
+        MISSING if journal.before is None else journal.before
+    ):
+        raise CannotMeasure(f"{state.config}: {journal.changed} cannot be set back; change it by hand")
+    if read_config(state.config) != data:
+        raise Edited(f"{state.config}: is being edited; repeat: lab canary recover {state.config} --write --keep-edits")
+    write_atomically(state.config, changed.encode(), like=state.config.stat())
+
+
+def _refusal(state: State, journal: Journal, found: Found) -> str:
+    return (
+        f"{state.config}: was edited while it was switched, so it was not overwritten; it differs from the backup in "
+        f"{_listed(found.differs)}; STILL SWITCHED: {journal.changed}; to set back this value and keep the edits: "
+        f"lab canary recover {state.config} --write --keep-edits"
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def guard_command(config: Path) -> list[str]:
+    """Return the command of the guard: it waits for the end of its standard input, then recovers (CN-7)."""
+    return [sys.executable, "-m", "lab", "canary", "recover", str(config), "--write", "--when-input-ends"]

@@ -1,0 +1,50 @@
+"""A gateway as a canary sees it: a process that reads openclaw.json when it starts, and logs a receipt for each recall.
+
+    python gateway.py HOME
+
+It ends with 1 for a configuration that is no JSON5, or that names a slot in ``HOME/broken``. ``HOME/running.json`` says
+what it runs with. Receipts are the lines of ``HOME/receipts-POLICY.txt`` of its policy, over and over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import json5
+
+ENTRY = "openclaw-mem-engine"
+PAUSE = 0.01
+
+
+def main(home: Path) -> None:
+    """Run until killed."""
+    config = json5.loads((home / "openclaw.json").read_text("utf-8"))
+    plugins = config["plugins"]
+    slot = plugins.get("slots", {}).get("memory", "memory-core")
+    recall = plugins.get("entries", {}).get(ENTRY, {}).get("config", {}).get("autoRecall", {})
+    mode = recall.get("selectionMode", "tier_first_v1")
+    broken = home / "broken"
+    if broken.exists() and slot in broken.read_text("utf-8").split():
+        sys.exit(f"plugin {slot} cannot be loaded")
+    part = home / f"running.{os.getpid()}"
+    part.write_text(json.dumps({"slot": slot, "mode": mode, "pid": os.getpid()}), "utf-8")
+    part.replace(home / "running.json")
+    lines = (home / f"receipts-{mode}.txt").read_text("utf-8").splitlines()
+    number = 0
+    with (home / "gateway.log").open("a", encoding="utf-8", buffering=1) as log:
+        log.write(f"gateway ready, memory slot {slot}\n")
+        while (home / "openclaw.json").parent.exists():
+            if slot == ENTRY and lines:
+                receipt = lines[number % len(lines)]
+                moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+                log.write(f"{moment}.{number % 1000:03}Z [plugins] {ENTRY}:autoRecall.receipt {receipt}\n")
+                number += 1
+            time.sleep(PAUSE)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,177 @@
+"""The jobs of a stage: what overlaps, and what the schedulers read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+
+from lab.rollout.jobs import Job, Places, cron_fields, free_start, in_utc, jobs_of, overlaps
+from tests.commands import run_here
+
+PLACES = Places("~/o.json", "~/store", "~/l.sqlite", "~/o.jsonl", "true")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def job(name: str, *starts: int, longest: int = 15, weekday: int | None = None, **more: Any) -> Job:
+    return Job(name, name, "true", starts, longest, weekday=weekday, **more)
+
+
+def test_stage_a_has_the_times_of_the_design_document() -> None:
+    fields = {one.name: cron_fields(one) for one in jobs_of("A", PLACES)}
+    assert fields == {"ledger": "0 */4 * * *", "writeback": "20 */4 * * *", "nightly": "15 3 * * *"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (job("a", 60), job("b", 75), []),
+        (job("a", 60), job("b", 74), [("a", "b", 60, 74)]),
+        (job("b", 74), job("a", 60), [("a", "b", 60, 74)]),
+        # Over midnight, and over the end of the week.
+        (job("a", 1435), job("b", 5), [("a", "b", 1435, 5)]),
+        (job("a", 1435, weekday=6), job("b", 5, weekday=0), [("a", "b", 1435, 5)]),
+        (job("a", 1435, weekday=5), job("b", 5, weekday=0), []),
+        (job("a", 60, weekday=0), job("b", 60, weekday=1), []),
+        # A job that is still running when it shall start again.
+        (job("a", 0, 10), job("b", 700), [("a", "a", 0, 10)]),
+        (job("a"), job("b", 0), []),
+    ],
+)
+def test_overlaps_of_two_jobs(one: Job, other: Job, expected: list[tuple[str, str, int, int]]) -> None:
+    assert [overlap[:4] for overlap in overlaps([one, other])] == expected
+
+
+def test_overlap_names_what_both_use() -> None:
+    (overlap,) = overlaps([job("grade", 0, writes="the ledger"), job("writeback", 10, reads="the ledger")])
+    assert str(overlap) == "writeback starts at 00:10 while grade, from 00:00, may still run, and both use the ledger"
+
+
+def test_proposed_start_overlaps_with_nothing() -> None:
+    jobs = jobs_of("C", PLACES)
+    nightly = next(one for one in jobs if one.name == "nightly")
+    assert overlaps(jobs)
+    free = free_start(nightly, jobs)
+    assert free == 275
+    assert overlaps([one.at(free) if one is nightly else one for one in jobs]) == []
+
+
+@pytest.mark.parametrize(
+    ("starts", "weekday", "zone", "expected"),
+    [
+        ((0, 240, 480, 720, 960, 1200), None, "Asia/Taipei", "0 */4 * * *"),
+        ((20, 260, 500, 740, 980, 1220), None, "Asia/Kolkata", "50 2-23/4 * * *"),
+        ((120,), 0, "Asia/Taipei", "0 18 * * 6"),
+        ((120,), 0, "UTC", "0 2 * * 0"),
+        ((1380,), 6, "America/New_York", "0 4 * * 0"),
+        ((0, 600), None, "UTC", "0 0,10 * * *"),
+    ],
+)
+def test_times_in_utc(starts: tuple[int, ...], weekday: int | None, zone: str, expected: str) -> None:
+    day = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    assert cron_fields(in_utc(job("a", *starts, weekday=weekday), ZoneInfo(zone), day)) == expected
+
+
+def _calendar(text: str) -> list[str]:
+    """Return when a timer elapses next, by systemd itself."""
+    done = subprocess.run(
+        ["systemd-analyze", "calendar", "--iterations=2", text], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("stage", ["A", "C"])
+def test_units_are_accepted_by_systemd(tmp_path: Path, stage: str) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("needs systemd-analyze")
+    done = run_here("canary", "plan", "--stage", stage, "--as", "systemd", "--folder", str(tmp_path), "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    units = sorted(tmp_path.iterdir())
+    names = {unit.name for unit in units}
+    assert {"lab-writeback.timer", "lab-writeback.service", "lab-recover.service"} <= names
+    assert ("lab-watch.service" in names) is (stage == "C")
+    for unit in units:
+        text = unit.read_text("utf-8")
+        if when := [line for line in text.splitlines() if line.startswith("OnCalendar=")]:
+            assert _calendar(when[0].removeprefix("OnCalendar="))
+    named = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    checked = subprocess.run(["systemd-analyze", "verify", "--user", *units], env=named, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.process
+def test_crontab_line_runs_the_job_in_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    stand_in = folder / ".venv" / "bin" / "lab"
+    stand_in.write_text('#!/bin/sh\necho "$PWD $*" >>calls\n[ "$1" != ledger ] || exit 0\ncat "$4"\n', "utf-8")
+    stand_in.chmod(0o755)
+    shutil.copy(ROOT / "docs" / "recipes" / "job.sh", folder)
+    (folder / "nightly.env").write_text("SEND='cat >sent'\n", "utf-8")
+    plan = run_here("canary", "plan", "~/.openclaw", "--folder", str(folder))
+    line = next(text for text in plan.stdout.splitlines() if text.startswith("20 "))
+    command = line.split(" ", 5)[5]
+    assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 0
+    assert (folder / "calls").read_text("utf-8").startswith(f"{folder} ledger writeback ")
+    # Silent if it succeeds; else a message made of what it complained about.
+    assert not (folder / "sent").exists()
+    stand_in.write_text(
+        '#!/bin/sh\n[ "$1" = message ] && { cat "$4"; exit 0; }\necho "error: is locked" >&2\nexit 4\n', "utf-8"
+    )
+    assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 4
+    assert (folder / "sent").read_text("utf-8") == "error: is locked\n"
+
+
+def test_workflow_starts_each_job_by_its_own_schedule() -> None:
+    done = run_here("canary", "plan", "--stage", "C", "--as", "github", "--at", "nightly=04:40")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    workflow = yaml.safe_load(done.stdout)
+    # YAML 1.1 reads the key `on` as true.
+    times = [entry["cron"] for entry in workflow[True]["schedule"]]
+    assert set(workflow["jobs"]) == {"ledger", "writeback", "nightly", "optimize"}
+    for name, one in workflow["jobs"].items():
+        assert sum(f"'{time}'" in one["if"] for time in times) == 1, name
+        assert one["concurrency"]["group"] == f"lab-{name}"
+        assert one["runs-on"] == ["self-hosted", "openclaw"]
+
+
+def test_overlaps_are_said_in_words_and_in_json() -> None:
+    done = run_here("canary", "plan", "--json")
+    value = json.loads(done.stdout)
+    assert [entry["second"] for entry in value["overlaps"]] == ["ledger", "writeback"]
+    assert value["remarks"][-1] == "no overlap: --at nightly=04:35"
+    assert run_here("canary", "plan", "--at", "nightly=04:35").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--stage", "B"], "Stage B is one window: lab canary run"),
+        (["--stage", "D"], "unknown stage; known: A, C"),
+        (["--as", "at"], "--as: unknown form 'at'; known: cron, systemd, github"),
+        (["--timezone", "Mars/Olympus"], "unknown time zone"),
+        (["--at", "nightli=04:35"], "unknown job 'nightli'; known: ledger, writeback, nightly"),
+        (["--at", "nightly=24:35"], "expected nightly=HH:MM"),
+        (["--folder", "~/my lab"], "--folder '~/my lab': use letters"),
+    ],
+)
+def test_unusable_plans_say_what_is_known(words: list[str], message: str) -> None:
+    done = run_here("canary", "plan", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_places_with_blanks_are_quoted_for_the_shell() -> None:
+    done = run_here("canary", "plan", "/srv/my claw")
+    assert "ingest '/srv/my claw/memory/ledger.sqlite'" in done.stdout
