@@ -140,7 +140,7 @@ def writeback(path: Path, store: Path, options: Options | None = None) -> Writte
         done.unknown_before = done.unknown_after = table.count(_UNKNOWN)
         for patches in _patches(updates, table, done):
             if options.write:
-                table.change(patches)
+                table.set_fields(patches)
         if options.write:
             done.unknown_after = table.count(_UNKNOWN)
         done.notes = tuple(table.notes)

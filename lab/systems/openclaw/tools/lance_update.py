@@ -31,18 +31,15 @@ class GovernedTable(LanceTable):
             found.setdefault(row["id"], {name: row[name] for name in names})
         return found
 
-    def change(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
+    def set_fields(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
         """Set fields of rows, ``{id: {field: value}}``, in one commit: all of them or none.
 
         Rows that are gone meanwhile are left out. Changed rows move to the end of the table, as an update of the plugin
         moves them. Raises :class:`lab.errors.UnusableInput` if the table is read-only.
         """
-        self._require_writable()
-        if not fields:
-            return
-        self._commit(lambda: self._merge(fields), lambda: self._holds(fields))
-        self._cache = None
-        self._changed()
+        if fields:
+            self.change(lambda _table: self._merge(fields), lambda: self._holds(fields))
+            self._changed()
 
     def _merge(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the rows' fields; those that are not given are read again first, so that they stay as they are."""
