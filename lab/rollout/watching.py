@@ -22,6 +22,7 @@ from lab.formatting import Announce, silent
 from lab.rollout.downgrade import Downgrade, change_back, downgrade, left_over, slot_of
 from lab.rollout.evidence import Evidence, Limits
 from lab.rollout.follow import Follower, log_files, transcript_files
+from lab.rollout.follow_databases import Databases
 from lab.rollout.journal import now
 from lab.rollout.signals import raised
 from lab.systems.openclaw.config.file import ENTRY
@@ -130,13 +131,15 @@ class Watch:
             self.watched = Watched(plan.limits, control=plan.control is not None, recalls=plan.recalls)
         places = saved["places"] if saved else {}
         since = float(saved["saved"]) if saved else 0.0
-        self._followed = []
+        self._followed: list[tuple[str, bool, Follower | Databases]] = []
         for side, arm in enumerate((plan.canary, plan.control)):
             if arm is None:
                 continue
             for kind, files in (("log", log_files(arm.log)), ("transcripts", transcript_files(arm.transcripts))):
                 name = f"{kind}{side}"
                 self._followed.append((name, side == 1, Follower(files, places.get(name), since)))
+            name = f"transcripts of databases{side}"
+            self._followed.append((name, side == 1, Databases(arm.transcripts, places.get(name))))
 
     def _saved(self) -> dict[str, Any] | None:
         """Return the state of an earlier process, None if a new watch begins."""
