@@ -53,11 +53,11 @@ def change_back(config: Path, slot: str) -> Change:
     """Return the change of a live gateway back to a slot; raise :class:`UnusableInput` if the engine is not live."""
     if slot == ENTRY:
         raise UnusableInput(f"--to {slot}: is the engine that is watched; name the slot to go back to")
-    change = slot_change(config, slot)
-    if change.before != ENTRY:
-        named = f'"{change.before}"' if isinstance(change.before, str) else "not set"
+    live = slot_of(config)
+    if live != ENTRY:
+        named = f'"{live}"' if isinstance(live, str) else "not set"
         raise UnusableInput(f"{config}: plugins.slots.memory is {named}, so {ENTRY} is not live: nothing to watch")
-    return change
+    return slot_change(config, slot)
 
 
 def left_over(plan: Downgrade) -> bool:

@@ -79,7 +79,7 @@ class Follower:
         and cannot be read.
         """
         listed, self.moved = self._found(), False
-        yield from self._unpacked({(found.st_dev, found.st_ino) for _, found in listed}, wanted)
+        yield from self._unpacked(wanted)
         kept: dict[tuple[int, int], Place] = {}
         for path, found in listed:
             known = self._places.get((found.st_dev, found.st_ino))
@@ -152,24 +152,24 @@ class Follower:
             place.at = min(place.at, found.st_size)
         return place
 
-    def _unpacked(self, plain: set[tuple[int, int]], wanted: bytes) -> Iterator[bytes]:
+    def _unpacked(self, wanted: bytes) -> Iterator[bytes]:
         """Yield the lines that were packed by gzip before they were read, the oldest file first."""
         for path, stamp in self._gzipped():
             if stamp in self._packed:
                 continue
             self._packed.add(stamp)
             self.moved = True
-            missing = [place for key, place in self._places.items() if key not in plain]
             try:
                 with gzip.open(path) as file:
                     head = file.read(HEAD)
-                    place = next((place for place in missing if _same_file(head, place)), None)
-                    if place is None:
-                        # Rotated and packed between two processes; while one runs, it sees every log before that.
-                        if not self._resumed or any(_same_file(head, one) for one in self._places.values()):
-                            continue
-                        place = Place(path.name, 0, -len(self._packed), 0, len(head), _digest(head))
-                        self._places[0, place.inode] = place
+                    known = [place for place in self._places.values() if _same_file(head, place)]
+                    if not known and not self._resumed:
+                        # While a watch runs, it sees every log before that is packed.
+                        continue
+                    furthest = max(known, key=lambda place: place.at, default=None)
+                    place = Place(path.name, 0, -stamp[0], furthest.at if furthest else 0, len(head), _digest(head))
+                    # A copy of it that is not packed goes on behind what is read here.
+                    self._places[0, place.inode] = place
                     before = -1
                     while place.at != before:
                         before = place.at

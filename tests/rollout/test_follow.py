@@ -24,6 +24,7 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.path, self.count, self.read = path, 0, list[int]()
         self.follower = Follower(log_files(path))
+        self.saved = time.time()
 
     def write(self, lines: int = 3, path: Path | None = None) -> None:
         with (path or self.path).open("a", encoding="utf-8") as file:
@@ -32,11 +33,12 @@ class Log:
                 file.write(f"{time.time_ns()} some words that make the line long enough mark {self.count}\nother\n")
 
     def look(self) -> None:
+        self.saved = time.time()
         self.read += [int(line.split()[-1]) for line in self.follower.more(WANTED)]
 
     def restart(self) -> None:
         places = json.loads(json.dumps(self.follower.as_json()))
-        self.follower = Follower(log_files(self.path), places, time.time())
+        self.follower = Follower(log_files(self.path), places, self.saved)
 
     def check(self) -> None:
         self.look()

@@ -44,10 +44,10 @@ def audit(turns: int, rate: float | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ("{", "not JSON"),
+        ("{", "neither JSON nor JSON5"),
         (CONFIG, "openclaw-mem-engine is not live: nothing to watch"),
         (LIVE.replace("logging:", "other:"), "name the gateway's log with --log"),
-        ("{plugins: 1, logging: {file: 'x.log'}}", "has no object 'plugins'"),
+        ("{plugins: 1, logging: {file: 'x.log'}}", "plugins.slots.memory is not set"),
     ],
 )
 def test_configuration_that_cannot_be_watched(home: Path, config: str, said: str) -> None:
@@ -131,6 +131,7 @@ def test_evidence_from_a_killed_watch_counts_with_the_next(home: Path) -> None:
     assert receipt["figures"]["errors"]["observations"] == receipt["counts"]["failed"]
 
 
+@pytest.mark.process
 def test_new_watch_after_the_engine_was_switched_on_again(home: Path) -> None:
     watch(home, code=4)
     with (home / "gateway.log").open("a", encoding="utf-8") as file:
