@@ -5,9 +5,9 @@ A URL contains everything that its page depends on, so a copied link shows the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
@@ -138,7 +138,7 @@ class Viewer:
         index, pair = asked.index, asked.pair
         name = query.get("conversation") or None
         matching = asked.matching if name is None else asked.matching & asked.turns_of(name)
-        part = listing(np.flatnonzero(matching).tolist(), query)
+        part = listing(np.flatnonzero(matching), query)
         return self._list(
             "turns",
             asked,
@@ -338,6 +338,11 @@ def _sort_key(tally: Tally, sort: str) -> tuple[float, str]:
     return (-counts.get(sort, 0), tally.name)
 
 
+def _rendered(macro: Callable[..., str], *values: object) -> str:
+    """Return what a macro makes of some values; rows of a list repeat most of their cells."""
+    return macro(*values)
+
+
 @cache
 def environment() -> Environment:
     """Return the Jinja environment of the templates, with autoescaping."""
@@ -352,5 +357,5 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"number": formatted, "signed": signed, "thousands": "{:,}".format}
-    made.globals["signs"] = SIGNS
+    made.globals |= {"signs": SIGNS, "repeated": lru_cache(4096)(_rendered)}
     return made

@@ -213,7 +213,7 @@ class Reader:
         return Side(
             arm,
             bool(self._index.hits(arm, self._pair.cutoff)[number]) if grades and row["failure"] is None else None,
-            tuple(self._index.marks(number, arm)),
+            self._index.marks(number, arm),
             tuple(shown),
             tuple(_facts(row, receipt, itemised=recorded is not None)),
             tuple(row["pinned"]),
