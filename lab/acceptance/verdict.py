@@ -23,11 +23,11 @@ from lab.measures.score import score_and_write
 from lab.replay.command import command_with, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import VERDICT, RunDirectory
 from lab.runs.trial import trial
 
 SCHEMA = "lab.acceptance.v1"
-FILES = ("verdict.json", "verdict.xml")
+FILES = (VERDICT, "verdict.xml")
 NOT_APPLICABLE = "not applicable"
 Announce = Callable[[str], None]
 

@@ -21,11 +21,12 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import by_reason, gravest_first, judged_notes
 from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict
-from lab.gate.verdict_file import VERDICT, verdict_of
+from lab.gate.verdict_file import verdict_of
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
 from lab.nightly.nightly_folder import RESULT
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
+from lab.runs.directory import REPORT, VERDICT
 from lab.runs.trial import trial_line
 from lab.shape import field
 
@@ -33,8 +34,6 @@ from lab.shape import field
 MARKS = {PASS: "✔", FAIL: "✖", INCONCLUSIVE: "?", ERROR: "!"}
 # Rules in a message, and characters of each; the page has all of them.
 MOST_RULES, MOST_CHARACTERS = 8, 400
-# The page beside the verdict of a gate.
-REPORT = "report.html"
 _APPROVE = re.compile(r"^lab baseline approve .+?(?= \(if the change is intended\)$|$)")
 
 

@@ -17,6 +17,7 @@ from lab.files import read_json
 from lab.formatting import number as formatted
 from lab.formatting import signed
 from lab.replay.missed import CAUSES
+from lab.runs.directory import REPORT, REPORT_DATA
 from lab.runs.trial import trial_line, trial_of
 from lab.view.address import Address, Listing, NotFound, link, listing
 from lab.view.compared import Compared
@@ -231,7 +232,7 @@ class Viewer:
     def report(self) -> str:
         """Return the report of the first run. Raises :class:`NotFound` if there is none, or it shows texts."""
         path = self.live.now().index.run.path
-        page, data = path / "report.html", path / "report.json"
+        page, data = path / REPORT, path / REPORT_DATA
         if not page.is_file():
             raise NotFound(f"{page}: there is no report yet; `lab report {path}` makes one")
         if not self.with_text and has_texts(data):
