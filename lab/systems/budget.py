@@ -158,7 +158,7 @@ class SearchingBudgetArm(BudgetArm):
     @property
     def shares(self) -> bool:
         """Whether candidates are shared."""
-        return bool(getattr(self.inner, "shares"))  # noqa: B009
+        return bool(getattr(self.inner, "shares"))  # noqa: B009 - as above
 
 
 class _Shared:
