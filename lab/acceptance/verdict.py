@@ -120,7 +120,7 @@ def accept_set(
 
 
 def accept_run(run: RunDirectory, *, candidates: Sequence[str] = CANDIDATES, screen: int | None = None) -> Acceptance:
-    """Judge the candidates on an existing run with its own must pool.
+    """Judge the candidates on an existing run with its own must share.
 
     Raises :class:`UnusableInput` if an arm is missing, with the command that adds it.
     """

@@ -224,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(request: Any, dimension: int) -> tuple[list[str], int, Callable[[np.ndarray], Any]]:
-    """Return texts, dimension and the encoder of a vector that a request asks for. Raises ValueError."""
+    """Return texts, dimension and the encoder of a vector that a request names. Raises ValueError."""
     if not isinstance(request, dict):
         raise ValueError("expected an object")  # noqa: TRY004 - every bad request is one kind of error here
     texts = request.get("input")

@@ -1,7 +1,7 @@
 """Find what systems will embed besides memories and prompts, before a replay, so that it is embedded in bulk.
 
 A rehearsal shows a conversation to the arms that offer one (:class:`lab.systems.protocols.Rehearses`) as the turn loop
-does, and asks nothing of them.
+does, without recalls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The turns that changed: what was asked, what was relevant, and what both arms injected."""
+"""The turns that changed: the prompt, what was relevant, and what both arms injected."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class _Reader:
         self._recorded: dict[str, RecordedConversation] = {}
 
     def card(self, key: str, pair: tuple[str, str], sides: Sequence[Side]) -> Card | None:
-        """Return the card of one turn; None if its conversation cannot be told from its key."""
+        """Return the card of one turn; None if its key names no conversation of the run."""
         conversation = self._conversation(key)
         if conversation is None:
             return None

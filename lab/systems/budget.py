@@ -254,7 +254,7 @@ class BudgetSystem(MemorySystem):
 
     def _sharing(self) -> SharedRetrieval:
         system = self._shared.system
-        assert isinstance(system, SharedRetrieval)  # noqa: S101 - the loop asks only systems with a retrieval key
+        assert isinstance(system, SharedRetrieval)  # noqa: S101 - the loop selects only by systems with a retrieval key
         return system
 
     def _once(self, call: str, values: Sequence[Any]) -> None:

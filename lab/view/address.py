@@ -1,4 +1,4 @@
-"""Addresses of pages: the parameters that every link keeps, and the part of a list that an address asks for."""
+"""Addresses of pages: the parameters that every link keeps, and the part of a list that an address names."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Listing(NamedTuple):
 
 
 def listing(rows: Sequence[Any] | Ints, query: Mapping[str, str]) -> Listing:
-    """Return the part of a list that an address asks for, by ``page`` from 1, or from the row ``from`` on, from 0."""
+    """Return the part of a list that an address names, by ``page`` from 1, or from the row ``from`` on, from 0."""
     pages = max(1, -(-len(rows) // ROWS_A_PAGE))
     if "from" in query:
         first = _number(query["from"])

@@ -41,7 +41,7 @@ PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an address asks for: its parameters, the two arms, and for each turn whether it matches."""
+    """What an address names: its parameters, the two arms, and for each turn whether it matches."""
 
     state: State
     address: Address

@@ -68,7 +68,7 @@ class Recorder:
         self._exchanges.append(exchange)
 
     def save(self, errors: str) -> None:
-        """Write the answers, with ``errors``, the end of the host's stderr; nothing if nothing was asked."""
+        """Write the answers, with ``errors``, the end of the host's stderr; nothing if there was no request."""
         if not self._exchanges:
             return
         lines = [

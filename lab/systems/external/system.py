@@ -34,7 +34,7 @@ from lab.systems.kit import Kit
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What an arm gives its systems: how to open a session in a home, who answers, and what is asked of it."""
+    """What an arm gives its systems: how to open a session in a home, the identity of the host, and its limits."""
 
     arm: str
     identity: Mapping[str, Any]
