@@ -68,7 +68,7 @@ class Trial:
             log.write(FAILURES * FAILED)
 
     def check(self, when: str) -> str:
-        """Return how the configuration is; exit unless it is one of the two, and every failure counts once or not yet."""
+        """Return how the configuration is; exit unless it is one of the two and no failure counts twice."""
         config = self.gateway.config.read_bytes()
         if config not in (LIVE.encode(), CONFIG.encode()):
             sys.exit(f"{when}: the configuration is neither as it was nor switched back")
@@ -135,8 +135,8 @@ def main() -> None:
             trial.end(f"call {dies}")
             every, dies = every + 1, dies + asked.every
     print(
-        f"{asked.kills + asked.guarded} kills at random and {every} before a call: every time the configuration was one "
-        f"of the two, byte for byte, nothing was counted twice, and the next watch downgraded ({whole:.1f} s unbroken)"
+        f"{asked.kills + asked.guarded} kills at random and {every} before a call: every time the configuration was "
+        f"one of the two, byte for byte, nothing was counted twice, and the next watch downgraded ({whole:.1f} s)"
     )
     for name, count in sorted(found.items()):
         print(f"{count:5} {name}")
