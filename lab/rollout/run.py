@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
