@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -118,9 +117,7 @@ def require_unswitched(state: State) -> None:
     if state.folder.is_dir() and state.journal.exists():
         journal = state.read()
         since = f" of {journal.started}, step {journal.step!r}," if journal else ""
-        raise UnusableInput(
-            f"{state.journal}: a canary{since} did not end; first: lab canary recover {state.config} --write"
-        )
+        raise UnusableInput(f"{state.journal}: a canary{since} did not end; first: {state.command}")
 
 
 def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
@@ -234,7 +231,7 @@ def _back(plan: Plan, state: State, outcome: Outcome, tell: Announce) -> None:
     except LabError as error:
         outcome.stuck = str(error)
     except OSError as error:
-        outcome.stuck = f"{error}; lab canary recover {shlex.quote(str(state.config))} --write tries again"
+        outcome.stuck = f"{error}; {state.command} tries again"
     if outcome.stuck:
         tell(f"NOT ROLLED BACK: {outcome.stuck}")
 
