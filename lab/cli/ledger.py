@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -115,26 +116,34 @@ def ingest(
 
 
 def _announce_lines(log: Path, lines: int) -> None:
-    announce(Passing(f"{log}: {lines} lines"))
+    announce(Passing(f"{log}: {counted(lines, 'line')}"))
 
 
 def _emit_ingest(receipt: dict[str, Any]) -> None:
     ids = f" (ids {receipt['ids'][0]} to {receipt['ids'][1]})" if receipt["ids"] else ""
     new = "inserted" if receipt["written"] else "to insert"
-    before = receipt["lines_ingested_before"]
-    emit(f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} lines ingested before.")
+    before = counted(receipt["lines_ingested_before"], "line")
+    emit_folded(
+        f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} ingested before."
+    )
     emit(f"Labels: {_labels(receipt)}. Graded: {receipt['graded_filled']}.")
     for reason, number in receipt["malformed"].items():
         lines = ", ".join(map(str, receipt["malformed_lines"][reason]))
         emit(f"Malformed, skipped: {number} {reason} (first: line {lines}).")
-    for name, text in (
-        ("scorer_errors", "observations that the scorer failed on, ingested without a grade"),
-        ("cut_tail_bytes", "bytes of a last line that is not complete yet, left for the next run"),
-        ("without_time", "observations without a time, which got that of this run"),
-        ("clock_back", "observations that are older than the one before"),
-    ):
+    _emit_counts(
+        receipt,
+        ("scorer_errors", "Ingested without a grade, because the scorer failed"),
+        ("cut_tail_bytes", "Bytes of an incomplete last line, left for the next run"),
+        ("without_time", "Without a time, so given the time of this run"),
+        ("clock_back", "Older than the observation before"),
+    )
+
+
+def _emit_counts(receipt: dict[str, Any], *texts: tuple[str, str]) -> None:
+    """Print each count that is not 0, after its text."""
+    for name, text in texts:
         if receipt[name]:
-            emit(f"{receipt[name]} {text}.")
+            emit_folded(f"{text}: {receipt[name]}.")
 
 
 def search(
@@ -237,7 +246,7 @@ def get(
     else:
         for fields in shown:
             for name, value in fields.items():
-                emit(f"{name}: {'-' if value is None else value}")
+                emit(f"{name}: {_shown(value)}")
             emit()
     _require(ids, rows)
 
@@ -264,7 +273,7 @@ def grade(
         _benchmark(cases, as_json)
         return
     if ledger is not None:
-        graded = run(ledger, write=write, announce=lambda rows: announce(Passing(f"{rows} observations")))
+        graded = run(ledger, write=write, announce=lambda rows: announce(Passing(counted(rows, "observation"))))
         receipt = graded.receipt()
         if as_json:
             emit_json(receipt)
@@ -274,13 +283,12 @@ def grade(
             f"{receipt['skipped_existing']} have an importance."
         )
         emit(f"Labels: {_labels(receipt)}.")
-        for name, text in (
-            ("scorer_errors", "observations that the scorer failed on"),
-            ("unreadable", "observations whose detail is no JSON object, left alone"),
-            ("changed_meanwhile", "observations that another program changed meanwhile; run the command again"),
-        ):
-            if receipt[name]:
-                emit(f"{receipt[name]} {text}.")
+        _emit_counts(
+            receipt,
+            ("scorer_errors", "Not graded, because the scorer failed"),
+            ("unreadable", "Left alone, because the detail is not a JSON object"),
+            ("changed_meanwhile", "Changed by another program meanwhile, and graded by the next run"),
+        )
         if not write:
             emit(DRY_RUN)
 
@@ -365,6 +373,11 @@ def _emit_rows(rows: list[Observation]) -> None:
         ],
         left=5,
     )
+
+
+def _shown(value: Any) -> str:
+    """Return a field as text: a dash for none, an object as JSON."""
+    return "-" if value is None else json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
 def _labels(receipt: dict[str, Any]) -> str:

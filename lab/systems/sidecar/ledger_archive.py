@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import atomic_file, cannot_write, require_finite, sha256_file
-from lab.systems.sidecar import ledger
+from lab.systems.sidecar import ledger, ledger_origins
 from lab.systems.sidecar.ledger_ingest import Source, first_line, source_of, sources
 
 RECEIPT = "recall-lab.ledger.archive.v1"
@@ -107,18 +107,14 @@ def _move(log: Path, target: Path) -> None:
 
 def pointer(connection: sqlite3.Connection, observation_id: int) -> Pointer | None:
     """Return where an observation comes from; None if the ledger does not know, or its log is gone or another one."""
-    row = None
     known = {source.id: source for source in sources(connection)}
-    if known:
-        row = connection.execute(
-            "SELECT source_id, line, position, length FROM lab_origins WHERE observation_id = ?", (observation_id,)
-        ).fetchone()
-    if row is None:
+    origin = ledger_origins.find(connection, observation_id) if known else None
+    if origin is None:
         return None
-    source = known[row[0]]
+    source = known[origin.source_id]
     for name in (source.archived, source.path):
         if name and Path(name).is_file():
             with Path(name).open("rb") as file:
                 if first_line(file) == source.head:
-                    return Pointer(Path(name), *row[1:])
+                    return Pointer(Path(name), *origin[1:])
     return None

@@ -172,19 +172,25 @@ def _bound(observation: dict[str, Any], redact: Callable[[str], str], done: Capt
 
 
 def _append(log: Path, data: bytes) -> None:
-    """Append complete lines to a log that only its owner can read, and flush them to disk."""
+    """Append complete lines to a log that only its owner can read, and flush them to disk; all of them or none."""
     try:
         handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "r+b") as file:
-            if file.seek(0, os.SEEK_END):
+        with os.fdopen(handle, "r+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     data = b"\n" + data
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                written = 0
+                while written < len(data):
+                    written += file.write(data[written:]) or 0
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(size)
+                raise
     except OSError as error:
-        raise cannot_write(log, error, "; run the command again to add what is missing") from error
+        raise cannot_write(log, error, "; the log is as before, run the command again") from error
 
 
 def _references(log: Path) -> Iterator[str]:
