@@ -18,6 +18,7 @@ from lab.progress import Passing
 
 if TYPE_CHECKING:
     from lab.systems.sidecar.ledger import Observation
+    from lab.systems.sidecar.ledger_archive import Pointer
 
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
@@ -53,6 +54,10 @@ def capture(
     sessions: Annotated[Path, typer.Argument(metavar="SESSIONS", help="A home, agent or transcript of OpenClaw.")],
     log: Log,
     messages: Annotated[bool, typer.Option("--messages", help="Capture what users and assistants say, too.")] = False,
+    archived: Annotated[
+        Path | None,
+        typer.Option("--archive", metavar="FOLDER", help="Where LOG is rotated to. [default: archive beside LOG]"),
+    ] = None,
     write: Write = False,
     as_json: Json = False,
 ) -> None:
@@ -63,16 +68,16 @@ def capture(
     """
     from lab.systems.sidecar.ledger_capture import capture as run
 
-    receipt = run(sessions, log, messages=messages, write=write).receipt()
+    receipt = run(sessions, log, messages=messages, archive=archived, write=write).receipt()
     if as_json:
         emit_json(receipt)
         return
-    emit(
+    emit_folded(
         f"{counted(receipt['captured'], 'observation')} {'appended to' if write else 'for'} {log}: "
         f"{counted(receipt['tool_results'], 'tool result')}, {counted(receipt['messages'], 'message')}; "
         f"{receipt['captured_before']} captured before."
     )
-    emit(f"Redacted: {receipt['redacted']}. Cut: {receipt['cut']}.")
+    emit(f"Summaries with secrets replaced: {receipt['redacted']}. Cut at 200 characters: {receipt['cut']}.")
     if receipt["skipped"]:
         emit_folded(f"Sessions that could not be read: {', '.join(receipt['skipped'])}.")
     if not write:
@@ -233,20 +238,17 @@ def get(
     with open_ledger(ledger) as connection:
         rows = rows_of(connection, ids)
         pointers = {row.id: pointer(connection, row.id) for row in rows}
-    shown = []
-    for row in rows:
-        place = pointers[row.id]
-        source: dict[str, Any] | None = None
-        if place is not None:
-            source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
-            source |= {"raw": place.read()} if raw else {}
-        shown.append({**_row(row), "detail": row.detail, "source": source})
+    lines = {number: place.read() for number, place in pointers.items() if place and raw}
     if as_json:
-        emit_json({"observations": shown})
+        emit_json({"observations": [_all_fields(row, pointers[row.id], lines.get(row.id)) for row in rows]})
     else:
-        for fields in shown:
+        for row in rows:
+            place = pointers[row.id]
+            fields = {**_row(row), "detail": json.dumps(row.detail, ensure_ascii=False)}
+            fields["source"] = f"{place.log}, line {place.line}" if place else None
+            fields |= {"raw": lines.get(row.id)} if raw else {}
             for name, value in fields.items():
-                emit(f"{name}: {_shown(value)}")
+                emit(f"{name}: {'-' if value is None else value}")
             emit()
     _require(ids, rows)
 
@@ -306,7 +308,7 @@ def _benchmark(cases: Path, as_json: bool) -> None:
             ["judged as", *labels],
             [[label, *figures["confusion_matrix"][label].values()] for label in labels],
         )
-        emit(
+        emit_folded(
             f"{counted(figures['total_cases'], 'case')}: agreement {_share(figures['label_agreement'])}, precision of "
             f"must_remember {_share(metrics['must_remember_precision'])}, of ignore "
             f"{_share(metrics['ignore_precision'])}; scores out of bounds: {figures['out_of_bounds']}."
@@ -358,6 +360,15 @@ def _require(ids: list[int], rows: list[Observation]) -> None:
         raise UnusableInput(f"the ledger has no observation {', '.join(map(str, missing[:5]))}")
 
 
+def _all_fields(row: Observation, place: Pointer | None, line: str | None) -> dict[str, Any]:
+    """Return an observation with its detail and source as JSON has them."""
+    source: dict[str, Any] | None = None
+    if place is not None:
+        source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
+        source |= {} if line is None else {"raw": line}
+    return {**_row(row), "detail": row.detail, "source": source}
+
+
 def _row(row: Observation) -> dict[str, Any]:
     fields = row._asdict()
     del fields["detail_json"]
@@ -373,11 +384,6 @@ def _emit_rows(rows: list[Observation]) -> None:
         ],
         left=5,
     )
-
-
-def _shown(value: Any) -> str:
-    """Return a field as text: a dash for none, an object as JSON."""
-    return "-" if value is None else json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
 def _labels(receipt: dict[str, Any]) -> str:

@@ -36,7 +36,9 @@ def test_search_then_timeline_then_get(ledger: Path) -> None:
     assert [row["id"] for row in around] == [1, 2, 3]
     (item,) = said("get", ledger, "2", "--raw")["observations"]
     assert item["detail"]["scope"] == "ops"
-    assert 'detail: {"scope": "ops"}\nsource: {"log": "' in run_here("ledger", "get", ledger, "2").stdout
+    shown = run_here("ledger", "get", ledger, "2", "--raw").stdout.splitlines()
+    assert shown[7:9] == ['detail: {"scope": "ops"}', f"source: {ledger.with_suffix('.jsonl')}, line 2"]
+    assert json.loads(shown[9].removeprefix("raw: "))["summary"] == "gateway timeout"
     assert json.loads(item["source"]["raw"])["summary"] == "gateway timeout"
     assert said("search", ledger, "gateway", "--by", "relevance", "--profile", "upstream")["results"][0]["id"] == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import sqlite3
@@ -32,9 +33,9 @@ class Pointer(NamedTuple):
             return file.read(self.length).decode("utf-8", "replace").rstrip("\r\n")
 
 
-def archived_logs(log: Path) -> list[Path]:
-    """Return the logs that were rotated from a log into the folder ``archive`` beside it."""
-    return sorted((log.parent / FOLDER).glob(f"{log.stem}-*{log.suffix}"))
+def archived_logs(log: Path, folder: Path | None = None) -> list[Path]:
+    """Return the logs that were rotated from a log into a folder (default: ``archive`` beside it)."""
+    return sorted((folder or log.parent / FOLDER).glob(f"{glob.escape(log.stem)}-*{glob.escape(log.suffix)}"))
 
 
 def archive(path: Path, log: Path, *, folder: Path | None = None, write: bool = False) -> dict[str, Any]:

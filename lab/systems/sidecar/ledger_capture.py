@@ -61,9 +61,12 @@ class Captured:
         }
 
 
-def capture(sessions: Path, log: Path, *, messages: bool = False, write: bool = True) -> Captured:
+def capture(
+    sessions: Path, log: Path, *, messages: bool = False, archive: Path | None = None, write: bool = True
+) -> Captured:
     """Append what a log, and the logs that were rotated from it, do not have yet; without ``write``, only count it.
 
+    ``archive`` is the folder of the rotated logs (default: ``archive`` beside the log).
     ``messages`` adds texts of users and assistants as notes. Secrets are replaced and summaries are cut before anything
     is written. A line that a killed process left incomplete is ended, so that ingest counts it as malformed, and
     captured again. Raises :class:`UnusableInput` if there is no session, :class:`lab.errors.CannotWrite` if the disk is
@@ -72,15 +75,15 @@ def capture(sessions: Path, log: Path, *, messages: bool = False, write: bool = 
     require_finite(log)
     done = Captured(write)
     with only_writer(log.parent) if write else nullcontext():
-        _collect(sessions, log, messages, done)
+        _collect(sessions, [log, *archived_logs(log, archive)], messages, done)
         if write and done.lines:
             _append(log, b"".join(done.lines))
     return done
 
 
-def _collect(sessions: Path, log: Path, messages: bool, done: Captured) -> None:
-    """Put the lines that the log does not have into ``done``."""
-    known = {ref for path in (log, *archived_logs(log)) if path.exists() for ref in _references(path)}
+def _collect(sessions: Path, logs: list[Path], messages: bool, done: Captured) -> None:
+    """Put the lines that the logs do not have into ``done``."""
+    known = {ref for log in logs if log.exists() for ref in _references(log)}
     redact = redactor(upstream=False)
     read = 0
     for session, entries in _sessions(sessions, done):

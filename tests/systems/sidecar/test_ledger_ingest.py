@@ -300,7 +300,6 @@ def test_an_old_ledger_of_the_sidecar_gets_its_search_tables(tmp_path: Path) -> 
     with ledger.open_ledger(path) as connection:
         found = connection.execute("SELECT rowid FROM observations_fts_tri WHERE observations_fts_tri MATCH 'clay'")
         assert found.fetchall() == [(1,)]
-        connection.execute("SELECT 1")
 
 
 def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
