@@ -11,10 +11,10 @@ from lab.errors import LabError, UnusableInput
 from lab.files import read_json
 from lab.gate.line import PASS
 from lab.gate.verdict import Verdict
-from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
+from lab.gate.verdict_file import read_verdict, why_stale
 from lab.rollout.change import DEFAULT_SELECTION, SELECTION, SLOT, edited_lines, read_config, real
 from lab.rollout.run import RECEIPT
-from lab.runs.directory import open_run
+from lab.runs.directory import VERDICT, open_run
 from lab.runs.records import to_json
 from lab.systems.openclaw.config.file import ENTRY, locate
 from lab.systems.openclaw.config.table import PLUGIN
@@ -128,9 +128,13 @@ def _run_of(verdict: Verdict, folder: Path) -> Path:
 
 
 def _config_of(arm: Any) -> Any:
-    if arm.system not in (*POLICIES, "engine"):
+    config: Any = to_json(arm)["config"]
+    if arm.system in POLICIES:
+        # Such an arm selects by its name, whatever its configuration says.
+        return {**config, "autoRecall": {**config["autoRecall"], "selectionMode": arm.system}}
+    if arm.system != "engine":
         raise UnusableInput(f"arm {arm.name} is {arm.system}, which is no configuration of {ENTRY}")
-    return to_json(arm)["config"]
+    return config
 
 
 def applied(config: Path, patch: Patch) -> Applied:
