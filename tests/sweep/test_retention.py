@@ -74,10 +74,10 @@ def test_losses_count_pairs_after_archival_alone() -> None:
     found = [life("P2", 0, 100, days(19), wanted=wanted), life("P0", 0, 100, [], wanted=wanted[2:])]
     by = {loss.priority: loss for loss in losses(found, [DEFAULT])}
     # Archived on day 49.
-    assert by["P2"][3:] == (1, 1, 3, 2, 2, 1, 1)
-    assert by["P0"][3:] == (1, 0, 1, 0, 0, 0, 0)
-    assert by["P1"][3:] == (0,) * 7
-    assert by[ALL][3:] == (2, 1, 4, 2, 2, 1, 1)
+    assert by["P2"][3:] == (1, 1, 3, 2, 2, 1, 1, 1)
+    assert by["P0"][3:] == (1, 0, 1, 0, 0, 0, 1, 0)
+    assert by["P1"][3:] == (0,) * 8
+    assert by[ALL][3:] == (2, 1, 4, 2, 2, 1, 2, 1)
     assert by[ALL].lost_share == 0.5
     assert by["P1"].lost_share is None
     with pytest.raises(UnusableInput, match="--used seen"):
