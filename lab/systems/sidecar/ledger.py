@@ -65,11 +65,12 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
         connection = sqlite3.connect(_address(path, write or new), uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             if write or new:
+                if not new or ledger_schema.tables(connection):
+                    ledger_schema.check(connection, path)
+                # After the check, because this changes the file, which may be the database of another program.
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A commit that a power failure takes back takes back its place in the log as well, so it is redone.
                 connection.execute("PRAGMA synchronous = NORMAL")
-                if not new or ledger_schema.tables(connection):
-                    ledger_schema.check(connection, path)
                 with transaction(connection):
                     ledger_schema.create(connection)
             else:
