@@ -25,9 +25,9 @@ from lab.replay.labels import labels_note
 from lab.replay.loop import replay
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.memories_http import is_address
-from lab.replay.moments import births
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
+from lab.replay.timeline import births
 from lab.runs.manifest import Haystack
 from lab.systems.openclaw.recall.trivial import is_trivial
 
