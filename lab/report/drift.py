@@ -20,7 +20,7 @@ MARK = b"<!-- drift page of lab ledger drift -->"
 PERIODS, SCOPES = 60, 30
 # The labels in the order of the report's legends.
 LABELS = {tier: next(label for label, name in TIER_OF.items() if name == tier) for tier in TIERS}
-GRADED = "Grades of heuristic-v1 on the texts. The sidecar's labels begin at 0.80, and nice_to_have at 0.50."
+GRADED = "Grades of heuristic-v1 on the texts. The sidecar's threshold is 0.80; nice_to_have begins at 0.50."
 
 
 def write_page(found: Drift, name: str, path: Path) -> Path:
