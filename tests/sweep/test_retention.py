@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,9 @@ def test_command_prints_and_says_the_same(run: RunDirectory, capsys: pytest.Capt
     assert all(one is None or one["lost_share"] < 0.01 for one in value["best"].values())
     assert math.isclose(value["days"], max(one.end - one.created for one in lives(run)) / DAY_MS)
     text = said(*command)
-    assert "3/1" in text
-    assert "90/30" in text
+    for one in expected:
+        assert f"{one.arm}, rule {one.rule}:" in text
+        counts = (one.archived, one.memories), (one.lost_memories, one.relevant_memories), (one.lost, one.relevant)
+        cells = [f"{part / of:.1%} of {of}" if of else "-" for part, of in (*counts, (one.lost_found, one.found))]
+        assert [one.priority, *cells] in [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
     assert (run.path / FILE).is_file()
