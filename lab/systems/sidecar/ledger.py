@@ -82,6 +82,9 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
             if not new or not ledger_schema.is_empty(connection):
                 ledger_schema.check(connection, path)
             if write or new:
+                if not new or ledger_schema.tables(connection):
+                    ledger_schema.check(connection, path)
+                # After the check, because this changes the file, which may be the database of another program.
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A commit that a power failure takes back takes back its place in the log as well, so it is redone.
                 connection.execute("PRAGMA synchronous = NORMAL")
