@@ -28,8 +28,10 @@ State = dict[str, bytes]
 SIZES = {"many": 300, "few": 200}
 KEPT = 3
 READ = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
+# A shell starts what it puts into the background with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 table = Path(sys.argv[1]) / "memories.lance" / "_versions"
 absent = looks = 0
 print("ready", flush=True)
