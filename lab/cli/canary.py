@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli import canary_plan, completion
+from lab.cli import canary_plan, canary_watch, completion
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json
 from lab.errors import CheckFailed, LabError, UnusableInput
 from lab.formatting import counted, duration
@@ -44,6 +44,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Switch a live gateway for a limited time, and roll back.")
     group.command("run")(run)
     group.command("recover")(recover)
+    group.command("watch")(canary_watch.watch)
     group.command("plan")(canary_plan.plan)
     app.add_typer(group, name="canary")
 
