@@ -2,9 +2,9 @@
 
 python -m tests.trials.viewer_times HOME [--conversations 1000] [--sessions 20] [--rounds 100]
 
-HOME receives a synthetic set, its golden set and a run of two arms, made once and used again. A request goes over one
-kept connection to a process of its own. Printed are milliseconds at the median and at the 95th percentile. Other work
-on the machine raises them.
+HOME receives a synthetic set, its golden set and a run of two arms. They are made once, which takes some minutes. A
+request goes over one kept connection to a process of its own. Printed are milliseconds at the median and at the 95th
+percentile. Other work on the machine raises them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from lab.replay.missed import FILE, missed, write_missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 
@@ -52,7 +53,7 @@ def golden(name: str, sessions: int) -> Iterator[dict[str, Any]]:
 def made(home: Path, conversations: int, sessions: int) -> Path:
     """Return the run, made if it is not there."""
     run = home / "run"
-    if (run / "scores.parquet").exists():
+    if (run / FILE).exists():
         return run
     for kind in ("set", "gold"):
         (home / kind).mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,9 @@ def made(home: Path, conversations: int, sessions: int) -> Path:
             text = "".join(json.dumps(line) + "\n" for line in lines)
             (home / kind / f"{name}.jsonl").write_text(text, "utf-8")
     arms = ("tier_first_v1", "tier_quota_v1")
-    run_replay(ReplayRequest(str(home / "set"), "lab", arms, golden=str(home / "gold"), embedder="hashing"), run)
+    request = ReplayRequest(str(home / "set"), "lab", arms, golden=str(home / "gold"), embedder="hashing")
+    # Stored, as `lab missed` stores them, so that the viewer does not compute them while it is timed.
+    write_missed(*missed(run_replay(request, run).run), run / FILE)
     return run
 
 
@@ -81,7 +84,7 @@ def timed(connection: http.client.HTTPConnection, path: str, rounds: int) -> lis
 
 
 def settled(connection: http.client.HTTPConnection) -> None:
-    """Wait until the measures and causes are computed."""
+    """Wait until the measures are computed."""
     for path in ("/", "/probes"):
         connection.request("GET", path)
         connection.getresponse().read()
@@ -110,7 +113,7 @@ def main() -> None:
             print(f"the server listens after {time.perf_counter() - started:.1f} s", flush=True)
             connection = http.client.HTTPConnection(urlsplit(address).netloc)
             settled(connection)
-            print(f"measures and causes are known after {time.perf_counter() - started:.1f} s", flush=True)
+            print(f"measures are known after {time.perf_counter() - started:.1f} s", flush=True)
             name = f"c{given.conversations // 2:04}"
             turn = f"/turn?conversation={name}&turn={name}/s05/t3"
             lists = ("/conversations", "/probes", "/turns", "/probes?sort=rank+candidate", "/turns?show=missed")
