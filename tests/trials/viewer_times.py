@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lab.replay.missed import FILE, missed, write_missed
+from lab.replay.missed import FILE, Missed, write_missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from lab.view.index import Index
 
 LABELS = ("must_remember", "nice_to_have", "nice_to_have", "unknown")
 LANGUAGES = ("en", "zh")
@@ -51,7 +52,7 @@ def golden(name: str, sessions: int) -> Iterator[dict[str, Any]]:
 
 
 def made(home: Path, conversations: int, sessions: int) -> Path:
-    """Return the run, made if it is not there."""
+    """Return the run with causes of its misses, made if it is not there."""
     run = home / "run"
     if (run / FILE).exists():
         return run
@@ -65,8 +66,14 @@ def made(home: Path, conversations: int, sessions: int) -> Path:
             (home / kind / f"{name}.jsonl").write_text(text, "utf-8")
     arms = ("tier_first_v1", "tier_quota_v1")
     request = ReplayRequest(str(home / "set"), "lab", arms, golden=str(home / "gold"), embedder="hashing")
-    # Stored, as `lab missed` stores them, so that the viewer does not compute them while it is timed.
-    write_missed(*missed(run_replay(request, run).run), run / FILE)
+    # One cause for all, because `lab missed` takes minutes, and the viewer would compute it while it is timed.
+    index = Index(run_replay(request, run).run)
+    missed = [
+        Missed(arm, index.conversations[index.conversation_of[turn]], index.turns[turn], key, 2, "slot")
+        for arm, turns in index.missed.items()
+        for turn, key in turns
+    ]
+    write_missed(missed, {}, run / FILE)
     return run
 
 
