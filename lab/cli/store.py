@@ -106,7 +106,7 @@ def list_versions(
         emit(f"{tags}: no tags")
     else:
         rows = [_row(one, "") for one in found] + [_row(one, "backup") for one in backups]
-        emit_table(["tag", "made", "memories", "bytes", "", ""], rows, left=2)
+        emit_table(["tag", "made", "memories", "bytes", ""], rows, left=2)
     damaged = [one for one in (*found, *backups) if one.manifest is None]
     if check and damaged:
         more = f" ({len(damaged) - 1} more)" if len(damaged) > 1 else ""
@@ -216,10 +216,10 @@ def _listed(listed: Listed) -> dict[str, Any]:
 def _row(listed: Listed, kind: str) -> list[str]:
     manifest = listed.manifest
     if manifest is None:
-        return [listed.tag, "", "", "", kind, "damaged"]
+        return [listed.tag, "", "", "", f"damaged {kind}".strip()]
     size = "" if manifest.lance_tag else f"{sum(file.bytes for file in manifest.files):,}"
     rows = "" if manifest.rows is None else str(manifest.rows)
-    return [listed.tag, manifest.created, rows, size, kind, "in the table" if manifest.lance_tag else ""]
+    return [listed.tag, manifest.created, rows, size, "in the table" if manifest.lance_tag else kind]
 
 
 def _undo(folder: Path, root: Path | None, done: Checkout) -> str:

@@ -8,6 +8,7 @@ which takes no room on the disk. All of them are in the same folder as the confi
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any
 
 from lab.config_edit import MISSING, Edit
 from lab.errors import CannotMeasure, InUse, LabError, UnusableInput
-from lab.files import cannot_write, dump_json, only_writer, read_json, write_atomically
+from lab.files import cannot_write, dump_json, flush_folder, only_writer, read_json, write_atomically
 from lab.rollout.change import Change, fingerprint, read_config
 from lab.shape import expect, field, optional
 
@@ -101,6 +102,11 @@ class State:
         # Holds the process id of a restart command.
         self.restarting = self.folder / RESTARTING
 
+    @property
+    def command(self) -> str:
+        """Return the command that recovers, as the shell reads it."""
+        return f"lab canary recover {shlex.quote(str(self.config))} --write"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder; raise :class:`lab.errors.InUse` if a canary is going on."""
@@ -162,8 +168,7 @@ class State:
             if data is None or fingerprint(data) != journal.original:
                 raise CannotMeasure(
                     f"{self.backup}: was changed meanwhile, and the journal does not give the original either; "
-                    f"{self.config} is still switched: set {journal.changed} back by hand, then "
-                    f"lab canary recover {self.config} --write"
+                    f"{self.config} is still switched: set {journal.changed} back by hand, then {self.command}"
                 )
             write_atomically(self.config, data, like=self.config.stat())
         return note
@@ -191,11 +196,7 @@ class State:
 def _replace(source: Path, target: Path) -> None:
     try:
         os.replace(source, target)
-        handle = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        flush_folder(target.parent)
     except OSError as error:
         raise cannot_write(target, error, "; it is still switched") from error
 

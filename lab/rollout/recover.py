@@ -6,6 +6,7 @@ repeated: a kill during a rollback needs nothing but another one.
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ def _found(state: State, journal: Journal) -> Found:
     except UnusableInput as error:
         raise Edited(
             f"{error}; the gateway's configuration was there before the canary: put it back with "
-            f"cp {state.backup} {state.config}, then lab canary recover {state.config} --write"
+            f"{_copy_back(state)}, then {state.command}"
         ) from None
     known = fingerprint(data)
     differs: tuple[str, ...] = ()
@@ -80,16 +81,21 @@ def _found(state: State, journal: Journal) -> Found:
 
 
 def _edited(state: State, journal: Journal, data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return whether an edited configuration is switched still, and the paths at which it differs from the backup."""
+    """Return whether an edited configuration is switched still, and the other paths at which the backup differs."""
     try:
         _, value = read_edited(data, str(state.config))
     except UnusableInput as error:
-        return "edited", (f"{error}",)
+        raise Edited(
+            f"{error}; it was edited while it was switched, so it was not overwritten: mend it, or "
+            f"{_copy_back(state)}, then {state.command} --keep-edits"
+        ) from None
     try:
         _, before = read_edited(state.backup.read_bytes(), str(state.backup))
     except (OSError, UnusableInput):
         before = {}
-    paths = tuple(".".join(path) for path in differing(before, value) if before) or ("comments or blanks alone",)
+    # Not the value itself, nor the objects that were made for it.
+    others = [path for path in differing(before, value) if before and path != journal.path[: len(path)]]
+    paths = tuple(map(".".join, others)) or ("comments or blanks alone",)
     original = MISSING if journal.before is None else journal.before
     return ("back" if at_path(value, journal.path) == original else "edited"), paths
 
@@ -127,7 +133,7 @@ def roll_back(
         except NoRestart as error:
             raise NoRestart(
                 f"{error}; the configuration is as before, but the gateway may be down or still switched: "
-                f"lab canary recover {state.config} --write tries again"
+                f"{state.command} tries again"
             ) from None
     return RolledBack(found.state in ("switched", "edited"), found.restarts, tuple(notes)), journal
 
@@ -206,7 +212,7 @@ def _put_back(state: State, journal: Journal) -> None:
     ):
         raise CannotMeasure(f"{state.config}: {journal.changed} cannot be set back; change it by hand")
     if read_config(state.config) != data:
-        raise Edited(f"{state.config}: is being edited; repeat: lab canary recover {state.config} --write --keep-edits")
+        raise Edited(f"{state.config}: is being edited; repeat: {state.command} --keep-edits")
     write_atomically(state.config, changed.encode(), like=state.config.stat())
 
 
@@ -214,8 +220,12 @@ def _refusal(state: State, journal: Journal, found: Found) -> str:
     return (
         f"{state.config}: was edited while it was switched, so it was not overwritten; it differs from the backup in "
         f"{_listed(found.differs)}; STILL SWITCHED: {journal.changed}; to set back this value and keep the edits: "
-        f"lab canary recover {state.config} --write --keep-edits"
+        f"{state.command} --keep-edits"
     )
+
+
+def _copy_back(state: State) -> str:
+    return shlex.join(["cp", str(state.backup), str(state.config)])
 
 
 def _listed(names: tuple[str, ...]) -> str:
