@@ -26,6 +26,7 @@ LIVE, NEW, CONTROL = "engine", "new", "hybrid"
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 OUT = Path("reports/init")
 SNAPSHOTS, POOL, DRAW, PLAN = "snapshots", "pool.jsonl", "draw.json", "plan.toml"
+NIGHTLY_POLICY = "nightly-policy.toml"
 # Turns in a pool, and memories of each arm at a turn.
 TURNS, DEPTH = 60, 6
 # The share of the drawn turns that need a memory, for which the draw says what it can show as well.
@@ -97,8 +98,9 @@ def init(
     else:
         pool = _pool(request, out, turns)
     page = _page(run)
-    plan = _plan(home, snapshot, out, embedder)
-    status = min([one.status for one in verdicts.values()] + ([INCONCLUSIVE] if pool else []), key=GRAVITY.index)
+    plan = _plan(home, snapshot, run, out)
+    unjudged = [INCONCLUSIVE] if request.golden is None else []
+    status = min([one.status for one in verdicts.values()] + unjudged, key=GRAVITY.index)
     judge = f"lab golden judge {pool} --out {out / 'golden.jsonl'}" if pool else None
     if as_json:
         emit_json(
@@ -270,16 +272,14 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
 
 def _judge_change(run: RunDirectory, out: Path) -> Verdict:
     """Judge the changed configuration against the host's by the policy rollout, with these arms."""
-    from lab.files import read_text, write_atomically
+    from lab.files import write_atomically
     from lab.gate.outputs import write_verdict
-    from lab.gate.policy import SHIPPED, read_policy
+    from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
 
-    text = read_text(SHIPPED / "rollout.toml")
+    text = _policy("rollout", run)
     for role, before, arm in (("baseline", POLICIES[0], LIVE), ("candidate", POLICIES[1], NEW)):
         text = text.replace(f'\n{role} = "{before}"\n', f'\n{role} = "{arm}"\n')
-    # At the number of items that the host injects.
-    text = text.replace("@6", f"@{run.cutoff}")
     file = out / "policy.toml"
     write_atomically(file, text.encode())
     verdict = judge(read_policy(str(file)), run)
@@ -287,20 +287,32 @@ def _judge_change(run: RunDirectory, out: Path) -> Verdict:
     return verdict
 
 
-def _pool(request: ReplayRequest, out: Path, turns: int) -> Path:
-    """Pool the turns to judge, unless that was done, and say how they were drawn; return the file."""
+def _policy(name: str, run: RunDirectory) -> str:
+    """Return the text of a shipped policy, at the number of items that the host injects."""
+    from lab.files import read_text
+    from lab.gate.policy import SHIPPED
+
+    return read_text(SHIPPED / f"{name}.toml").replace("@6", f"@{run.cutoff}")
+
+
+def _pool(request: ReplayRequest, out: Path, turns: int) -> Path | None:
+    """Pool the turns to judge, unless that was done, and say how they were drawn; return the file, None if empty."""
     from dataclasses import replace
 
     from lab.cli.init_draw import draw_record, draw_sentences
     from lab.files import dump_json, write_atomically
     from lab.golden.write import write_new
-    from lab.replay.chosen_turns import Chosen
+    from lab.replay.chosen_turns import Chosen, NothingToPool
     from lab.replay.pool import make_drawn_pool
 
     file = out / POOL
     if not file.exists():
         arms = (*request.arms, "vector", "bm25", "recency")
-        pool, drawn = make_drawn_pool(replace(request, arms=arms), DEPTH, Chosen(number=turns), announce)
+        try:
+            pool, drawn = make_drawn_pool(replace(request, arms=arms), DEPTH, Chosen(number=turns), announce)
+        except NothingToPool as error:
+            announce(f"{error}: these sessions cannot be judged by memories yet; repeat this with --fresh later")
+            return None
         write_atomically(out / DRAW, dump_json(draw_record(drawn, THIRD)))
         write_new(file, pool.as_bytes())
     for text in draw_sentences(_draw(out)):
@@ -314,8 +326,8 @@ def _draw(out: Path) -> Any:
     return read_json(out / DRAW) if (out / DRAW).is_file() else None
 
 
-def _plan(home: Home, snapshot: Snapshot, out: Path, embedder: str) -> Path:
-    """Write the plan of nightly runs over the snapshot, unless there is one; return its path."""
+def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
+    """Write the plan of nightly runs over the snapshot and its policy, unless there is one; return its path."""
     from lab.files import read_text, write_atomically
 
     file = out / PLAN
@@ -328,6 +340,7 @@ def _plan(home: Home, snapshot: Snapshot, out: Path, embedder: str) -> Path:
         "# Nightly runs over a frozen snapshot: `lab nightly --plan` with this file.",
         'name = "host"',
         'about = "the engine, as this host configures it, recalls in the conversations of the snapshot what it did"',
+        f'policy = "{NIGHTLY_POLICY}"',
         "",
         "[[set]]",
         'name = "host"',
@@ -337,9 +350,14 @@ def _plan(home: Home, snapshot: Snapshot, out: Path, embedder: str) -> Path:
         f"arms = [{_quoted(f'{LIVE}={home.config.resolve()}')}, {_quoted(CONTROL)}]",
         'profile = "upstream"',
         'scope = "tags"',
-        f"embedder = {_quoted(embedder)}",
+        f"embedder = {_quoted(run.manifest.asked['embedder'])}",
         '# Conversations that were added since are compared apart. They decide as well with: added = "judge"',
     ]
+    policy = _policy("nightly", run)
+    for measure in (f"Success@{run.cutoff}", f"nDCG@{run.cutoff}"):
+        # Without judgements, what changed is still compared exactly.
+        policy = policy.replace(f'measure = "{measure}"', f'measure = "{measure}"\nwithout_data = "skip"')
+    write_atomically(out / NIGHTLY_POLICY, policy.encode())
     write_atomically(file, ("\n".join(lines) + "\n").encode())
     return file
 

@@ -23,6 +23,10 @@ class Chosen(NamedTuple):
     number: int | None = None
 
 
+class NothingToPool(UnusableInput):
+    """No turn sees enough memories to be judged."""
+
+
 class Drawn(NamedTuple):
     """The chosen turns and what they were chosen from (IN-12).
 
@@ -54,7 +58,7 @@ class Drawn(NamedTuple):
 
 
 def choose_turns(recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: int) -> Drawn:
-    """Return the turns to pool.
+    """Return the turns to pool; raise :class:`NothingToPool` if there is none.
 
     Sampling by hash alternates between conversations, because many conversations are more informative than many turns
     of one; a smaller sample is a subset of a larger one. Two kinds of turns are pooled only if they are named: turns
@@ -90,7 +94,7 @@ def choose_turns(recordings: Sequence[Recording], chosen: Chosen, depth: int, se
     else:
         picked = {key for _, key in order[: chosen.number or TURNS]}
     if not picked:
-        raise UnusableInput(f"no user turn with {least} memories or more: nothing to pool")
+        raise NothingToPool(f"no user turn with {least} memories or more: nothing to pool")
     return Drawn(
         {name: [key for key in keys if key in picked] for name, keys in eligible.items()},
         [(name, key) for name, key in order if key in picked],
