@@ -6,7 +6,7 @@ import hashlib
 from functools import lru_cache
 
 
-# A draw of labels asks for each memory at every share.
+# A sample of labels needs each memory at every share.
 @lru_cache(maxsize=1 << 14)
 def draw(seed: int, key: str) -> float:
     """Return a number in [0, 1) that depends only on seed and key, not on the order of draws or on shards."""

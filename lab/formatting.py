@@ -60,10 +60,10 @@ def silent(text: str) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 probe``, ``3 probes``, ``2 memories``."""
+    """Return a count with its noun: ``1 probe``, ``3 probes``, ``1,068 memories``."""
     if count == 1:
         return f"1 {noun}"
-    return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
 
 
 def sentence(clause: str) -> str:

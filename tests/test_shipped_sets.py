@@ -65,7 +65,7 @@ def test_checksums_match_the_files(kind: str, name: str) -> None:
 
 
 def test_each_conversation_meets_the_design() -> None:
-    """A must pool that could fill six slots by itself, more than one scope, updates that supersede, silent turns."""
+    """Must memories that fill six slots by themselves, more than one scope, updates that supersede, silent turns."""
     golden = read_golden(GOLDEN)
     for recording in read_library(RECORDINGS, "lab").recordings:
         must = Counter(memory.scope for memory in recording.memories if memory.label == "must_remember")

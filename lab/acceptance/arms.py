@@ -1,4 +1,4 @@
-"""The arms that the criteria need, and the two replays: as recorded, and with a large must pool."""
+"""The arms that the criteria need, and the two replays: as recorded, and with a large must share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CANDIDATES = ("tier_quota_v1", "seed_full")
 OLD, HYBRID, VECTOR = "tier_first_v1", "hybrid", "vector"
 # Every verdict needs these besides its candidates.
 REFERENCES = (OLD, HYBRID, VECTOR)
-# The largest must_remember share of the second replay: most memories are must_remember, and some are nice.
+# The largest must share of the second replay: most memories are must_remember, and some are nice.
 LARGE = 0.60
 NO_DEDUPE = {"autoRecall": {"dedupeBackbone": False}}
 # The knob of seed 000's "remaining slots", and the reading that is not its default.
@@ -117,9 +117,9 @@ def cast_in(arms: Sequence[ArmInfo], candidates: Sequence[str], where: str, comm
     plain: dict[str, str] = {}
     judged = (*names, *(variant.arm for variant in readings))
     for name in judged:
-        wanted = deep_merge(known[name].config, NO_DEDUPE)
+        config = deep_merge(known[name].config, NO_DEDUPE)
         if has_working_set(known[name]):
-            plain.update((name, other) for other in _like(arms, known[name], wanted))
+            plain.update((name, other) for other in _like(arms, known[name], config))
     without = frozenset(name for name in judged if not has_working_set(known[name]))
     return Cast(tuple(names), plain, readings, tuple(known), without)
 
@@ -130,7 +130,7 @@ def _like(arms: Sequence[ArmInfo], arm: ArmInfo, config: Mapping[str, Any]) -> l
 
 
 def saturated(request: ReplayRequest, plan: Plan) -> ReplayRequest | None:
-    """Return the replay with a large must pool, or None if nearly every memory is relevant.
+    """Return the replay with a large must share, or None if nearly every memory is relevant.
 
     No relevant memory is must_remember (mode ``distractors``), and the share is the largest of the saturation's shares
     that the set reaches, up to :data:`LARGE`.

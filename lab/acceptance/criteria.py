@@ -79,9 +79,9 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What the criteria are judged on: the run as recorded, and the one with a large must pool (None: the same).
+    """What the criteria are judged on: the run as recorded, and the one with a large must share (None: the same).
 
-    ``large`` describes the must pool of the second run; ``screen`` is the number of rows of a screen, if the operator
+    ``large`` describes the must share of the second run; ``screen`` is the number of rows of a screen, if the operator
     gave it.
     """
 
@@ -93,7 +93,7 @@ class Runs:
 
     @property
     def with_large_pool(self) -> Measured:
-        """Return the run with a large must pool, or the only one."""
+        """Return the run with a large must share, or the only one."""
         return self.saturated or self.plain
 
 
@@ -131,7 +131,7 @@ def _test(
 
 
 def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
-    """Criterion 1: with a large must pool, relevant nice memories still appear."""
+    """Criterion 1: with a large must share, relevant nice memories still appear."""
     measured = runs.with_large_pool
     measure = f"GoldNice@{measured.k}"
     if measured.mean(HYBRID, measure) is None:
@@ -142,7 +142,7 @@ def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
         )
     return [
         _test(
-            f"the must pool suppresses nice memories under {OLD}: {HYBRID}, which ignores labels, injects more of them",
+            f"must_remember memories suppress others under {OLD}: {HYBRID}, which ignores labels, injects more of them",
             measured,
             measure,
             (HYBRID, {OLD: 1.0}),
@@ -163,7 +163,7 @@ def nice_under_saturation(runs: Runs, arm: str) -> Sequence[Test] | Line:
 def must_winners_decay(runs: Runs, arm: str) -> Sequence[Test] | Line:
     """Criterion 2: without exact-hit evidence, the same must items do not dominate consecutive turns.
 
-    Judged as recorded, or with a large must pool if only there most must items are repeats under the old policy.
+    Judged as recorded, or with a large must share if only there most must items are repeats under the old policy.
     """
     measure = "MustRepeat"
     several = [measured for measured in (runs.plain, runs.saturated) if measured is not None]

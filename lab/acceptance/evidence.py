@@ -25,7 +25,7 @@ from lab.systems.openclaw.seed.exact_hit import exact_hit
 
 # What a candidate is compared with: a constant, or arms with their weights in a mean.
 Reference = float | Mapping[str, float]
-# Categories of the memories that seed 001 asks for: decisions and preferences.
+# Categories of the memories that seed 001 requires: decisions and preferences.
 SOUGHT = ("decision", "preference")
 
 

@@ -23,11 +23,11 @@ from lab.measures.score import score_and_write
 from lab.replay.command import command_with, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import VERDICT, RunDirectory
 from lab.runs.trial import trial
 
 SCHEMA = "lab.acceptance.v1"
-FILES = ("verdict.json", "verdict.xml")
+FILES = (VERDICT, "verdict.xml")
 NOT_APPLICABLE = "not applicable"
 Announce = Callable[[str], None]
 
@@ -120,7 +120,7 @@ def accept_set(
 
 
 def accept_run(run: RunDirectory, *, candidates: Sequence[str] = CANDIDATES, screen: int | None = None) -> Acceptance:
-    """Judge the candidates on an existing run with its own must pool.
+    """Judge the candidates on an existing run with its own must share.
 
     Raises :class:`UnusableInput` if an arm is missing, with the command that adds it.
     """

@@ -68,11 +68,11 @@ class Automatic(NamedTuple):
 
 
 def automatic(
-    plan: Plan, recording: Recording, sources: Sources, wanted: Mapping[str, Sequence[str]]
+    plan: Plan, recording: Recording, sources: Sources, relevant: Mapping[str, Sequence[str]]
 ) -> Iterator[Automatic]:
     """Yield the automatic recall at every recall turn of a conversation.
 
-    ``wanted`` names the memories to explain if they were not injected, by turn. Raises :class:`CannotMeasure` if a
+    ``relevant`` names the memories to explain if they were not injected, by turn. Raises :class:`CannotMeasure` if a
     recall fails.
     """
     play = play_of(plan, recording, tools_of(plan, recording, sources))
@@ -84,7 +84,7 @@ def automatic(
             raise CannotMeasure(f"{answered.point.key}: the recall fails: {answered.failure}")
         reasons: Mapping[str, str] = {}
         to_explain = [
-            key for key in wanted.get(answered.point.key, ()) if by_key[key].is_visible_at(answered.point.seq)
+            key for key in relevant.get(answered.point.key, ()) if by_key[key].is_visible_at(answered.point.seq)
         ]
         if to_explain and isinstance(call.system, Explains):
             reasons = call.system.explain(call.ask, call.candidates, recall, to_explain, Detail()).causes

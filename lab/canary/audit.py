@@ -22,6 +22,7 @@ from lab.canary.order import in_reading_order, is_stream
 from lab.canary.pairs import Pairs
 from lab.canary.tally import Tally
 from lab.errors import UnusableInput
+from lab.formatting import counted
 
 SCHEMA = "lab.receipts.audit.v1"
 LISTED = 20
@@ -56,7 +57,7 @@ def nothing_found(audit: Mapping[str, Any]) -> str | None:
     if audit["recalls"]["receipts"] or audit["errors"]["attempts"] or audit["damage"]["lines"]:
         return None
     return (
-        f"no recall receipt in {audit['lines']} lines: is this the gateway's log? "
+        f"no recall receipt in {counted(audit['lines'], 'line')}: is this the gateway's log? "
         "Are receipts enabled (receipts.enabled)?"
     )
 
@@ -130,7 +131,7 @@ class _Reading:
             except Damaged as error:
                 yield number, error
             if tell and lines.bytes >= next_report:
-                tell(f"{name}: {lines.bytes >> 20} MB, {lines.lines} lines")
+                tell(f"{name}: {lines.bytes >> 20} MB, {counted(lines.lines, 'line')}")
                 next_report += _REPORT_EVERY
 
     def _read(self, line: bytes | None) -> LogLine:

@@ -31,7 +31,7 @@ def mixed_sessions(audit: Mapping[str, Any]) -> str | None:
 def _copies(copies: Mapping[str, int]) -> str | None:
     if not copies["count"]:
         return None
-    lost = f" ({copies['lost']} earlier lines were forgotten, so some may count twice)" if copies["lost"] else ""
+    lost = f" (forgotten: {counted(copies['lost'], 'earlier line')}; some may count twice)" if copies["lost"] else ""
     lines = counted(copies["count"], "line")
     return f"{lines} also in another log of the same gateway, counted once{lost}"
 

@@ -12,6 +12,7 @@ from lab.canary.lines import opened
 from lab.canary.log_line import payload, read_line
 from lab.canary.pairs import Pairs
 from lab.errors import UnusableInput
+from lab.formatting import counted
 
 
 class LastReceipt(NamedTuple):
@@ -47,6 +48,6 @@ def last_receipts(log: str, count: int) -> list[LastReceipt]:
             except Damaged:
                 damaged += 1
     if not receipts:
-        why = f"; {damaged} damaged lines, which lab receipts audit lists" if damaged else ""
+        why = f"; {counted(damaged, 'damaged line')}, which lab receipts audit lists" if damaged else ""
         raise UnusableInput(f"{log}: has no valid recall receipt{why}. Are receipts enabled (receipts.enabled)?")
     return list(receipts)

@@ -53,7 +53,7 @@ def acceptance(
     """Judge the acceptance criteria of the design documents.
 
     They are the five criteria of seed 000 and milestone M1 of seed 001. PATH is a set, of which everything needed is
-    replayed twice: as recorded, and with a large must pool; or a run directory that has the arms. Each criterion is
+    replayed twice: as recorded, and with a large must share; or a run directory that has the arms. Each criterion is
     pass, fail or inconclusive, with numbers and what would settle it. Writes verdict.json, verdict.xml (JUnit) and
     acceptance.html. Exit codes: 0 pass, 1 fail, 2 unusable input, 3 inconclusive, 4 could not measure.
     """

@@ -115,7 +115,7 @@ def ingest(
 
 
 def _announce_lines(log: Path, lines: int) -> None:
-    announce(Passing(f"{log}: {lines} lines"))
+    announce(Passing(f"{log}: {counted(lines, 'line')}"))
 
 
 def _emit_ingest(receipt: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def drift(
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how the labels of memories change over time, and how many are unknown, by period and scope.
+    """Show the shares of labels by period and scope.
 
     Exit code 1: the newest period exceeds --most-unknown or --most-change.
     """

@@ -43,7 +43,7 @@ def lifecycle(
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """Change the state of observations: archive them softly, or revive them.
+    """Archive observations softly, or revive them.
 
     A soft-archived observation is not found by searches and is never deleted. States change only along the allowed
     transitions; if one observation may not, none changes.
@@ -79,7 +79,7 @@ def used(
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """Record that observations were used: they were part of the context of a request.
+    """Record that observations were part of a context.
 
     Sets last_used_at and counts the use, which delays decay; with --retrieved only last_retrieved_at. State and trust
     stay as they are. At most 64 observations at once.

@@ -50,7 +50,7 @@ def writeback(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only what an operator should look at.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write what the ledger says of memories to the table of the engine.
+    """Write the grades of a ledger to the engine's table.
 
     Importance, label, scope, category and trust are filled where the table has none. In profile seed a label unknown
     counts as none; for the public sidecar it is a value, so that only --force ever replaces it. A killed run is

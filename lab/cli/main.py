@@ -55,6 +55,7 @@ from lab.cli import (
 )
 from lab.cli.examples import add_examples
 from lab.cli.output import OutputClosed, complain, end_progress
+from lab.cli.sections import SectionedHelp
 from lab.errors import LabError, UnusableInput, describe_unexpected
 from lab.files import DISK_FULL
 from lab.processes import set_up
@@ -65,6 +66,7 @@ UNUSABLE_PATH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 
 app = typer.Typer(
     name="lab",
+    cls=SectionedHelp,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -212,8 +212,8 @@ def backfill(
         print_json(details)
         return
     what = f"columns {', '.join(missing)}" if missing else "no column"
-    verb = "would be added" if dry_run else "added"
-    emit_folded(f"{what} {verb}, values for {counted(filled, 'row')}")
+    state = "would be added" if dry_run else "added"
+    emit_folded(f"{what} {state}, values for {counted(filled, 'row')}")
 
 
 def compact(

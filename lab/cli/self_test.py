@@ -55,7 +55,7 @@ def self_test(
     from lab.files import dump_json, write_atomically
     from lab.gate.policy import read_policy
     from lab.gate.selftest.replays import shipped_replays
-    from lab.gate.selftest.run import WANTED
+    from lab.gate.selftest.run import REQUIRED
     from lab.gate.selftest.run import self_test as run
 
     chosen = _chosen(fault or [], faults, patch or [])
@@ -71,8 +71,8 @@ def self_test(
         emit_json(report.as_json())
     else:
         _show(report)
-    if report.kill_rate < WANTED:
-        raise CheckFailed(f"{report.kill_rate:.1%} of the faults were caught; {WANTED:.0%} are required")
+    if report.kill_rate < REQUIRED:
+        raise CheckFailed(f"{report.kill_rate:.1%} of the faults were caught; {REQUIRED:.0%} are required")
     if report.draws.failed:
         raise CheckFailed(f"{report.draws.failed} A/A draws failed; none may fail")
 
@@ -178,12 +178,12 @@ def _sentences(report: Report) -> list[str]:
 
 def _conclusion(report: Report) -> str:
     """Return the result of the self-test, worded so that it cannot be taken for the verdict of a gate."""
-    from lab.gate.selftest.run import WANTED
+    from lab.gate.selftest.run import REQUIRED
 
     if len(report.trials) == 1:
         result = "caught" if report.trials[0].caught else "NOT CAUGHT"
     else:
-        result = "enough faults caught" if report.kill_rate >= WANTED else "TOO FEW FAULTS CAUGHT"
+        result = "enough faults caught" if report.kill_rate >= REQUIRED else "TOO FEW FAULTS CAUGHT"
     return f"{result}, and {report.draws.failed} A/A DRAWS FAILED" if report.draws.failed else result
 
 

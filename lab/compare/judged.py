@@ -37,7 +37,7 @@ def apart(shares: Mapping[str, float], cutoff: int) -> str | None:
     listed = ", ".join(f"{arm} {number(share)}" for arm, share in shares.items())
     return (
         f"the arms are not judged alike: Judged@{cutoff} is {listed}, and a memory that was not judged counts as not "
-        "relevant; judge what they return (`lab golden pool`) before you trust a difference in hits"
+        "relevant; judge what they return, as lab golden pool lists it, before you trust a difference in hits"
     )
 
 

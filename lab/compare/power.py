@@ -51,8 +51,8 @@ def conversations_needed(effect: float, error: float, conversations: int, level:
     return enough
 
 
-def _detects(effect: float, error: float, conversations: int, level: float, wanted: int) -> bool:
-    return detectable(error * math.sqrt(conversations / wanted), wanted, level) <= abs(effect)
+def _detects(effect: float, error: float, conversations: int, level: float, planned: int) -> bool:
+    return detectable(error * math.sqrt(conversations / planned), planned, level) <= abs(effect)
 
 
 def t_quantile(share: float, freedom: int) -> float:

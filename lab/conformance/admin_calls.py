@@ -91,9 +91,9 @@ def _compare(record: Record, corpus: Sequence[Entry], sequences: dict[str, InMem
     context = context_of(table, value, new_id, reason)
     with tempfile.TemporaryDirectory() as folder:
         answer = _answer(context, value, Path(folder))
-    wanted = expected(record)
-    shown = {key: _in_form(answer[key], wanted[key]) for key in wanted if key in answer}
-    mismatch = difference(_comparable(wanted), _comparable(shown), tolerance=CLOSE)
+    required = expected(record)
+    shown = {key: _in_form(answer[key], required[key]) for key in required if key in answer}
+    mismatch = difference(_comparable(required), _comparable(shown), tolerance=CLOSE)
     if mismatch or "idsAfter" not in value:
         return mismatch
     left = [item["id"] for item in memory_list(context, limit=5000).details["items"]]
@@ -218,9 +218,9 @@ def _masked(details: Value, folder: Path) -> Value:
     return masked
 
 
-def _in_form(value: Any, wanted: Any) -> Any:
+def _in_form(value: Any, required: Any) -> Any:
     """Return a long text as its record does: by its SHA-1, and its length in UTF-16 units."""
-    if not (isinstance(value, str) and isinstance(wanted, dict)):
+    if not (isinstance(value, str) and isinstance(required, dict)):
         return value
     octets = js_utf8(value)
     return {"sha1": hashlib.sha1(octets, usedforsecurity=False).hexdigest(), "length": js_length(value)}

@@ -69,7 +69,7 @@ class EmbeddingServer:
     text is embedded as a document, because the protocol knows no roles. Raises :class:`UnusableInput` for a
     ``dimension`` below the embedder's.
 
-    ``requests`` and ``asked`` (texts) count what was answered with vectors. ``faults`` are injected faults that the
+    ``requests`` and ``texts`` count what was answered with vectors. ``faults`` are injected faults that the
     answers obey, such as ``embedder_down``. ``error`` is an error of the lab's embedder, if one occurred: what the
     client made of it is no measurement.
     """
@@ -77,7 +77,7 @@ class EmbeddingServer:
     def __init__(self, source: Source, model: str, dimension: int | None = None) -> None:
         self.model, self.dimension = model, dimension or source.dimension
         _require_room(self.dimension, source.dimension)
-        self.requests = self.asked = 0
+        self.requests = self.texts = 0
         self.faults: frozenset[str] = frozenset()
         self.error: LabError | None = None
         self._source = source
@@ -111,7 +111,7 @@ class EmbeddingServer:
             self.error = error
             return _refusal(500, "the lab's embedder failed")
         self.requests += 1
-        self.asked += len(texts)
+        self.texts += len(texts)
         data = [{"object": "embedding", "index": at, "embedding": encode(row)} for at, row in enumerate(vectors)]
         usage = {"prompt_tokens": 0, "total_tokens": 0}
         value = {"object": "list", "data": data, "model": request.get("model", self.model), "usage": usage}
@@ -224,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(request: Any, dimension: int) -> tuple[list[str], int, Callable[[np.ndarray], Any]]:
-    """Return texts, dimension and the encoder of a vector that a request asks for. Raises ValueError."""
+    """Return texts, dimension and the encoder of a vector that a request names. Raises ValueError."""
     if not isinstance(request, dict):
         raise ValueError("expected an object")  # noqa: TRY004 - every bad request is one kind of error here
     texts = request.get("input")

@@ -6,7 +6,7 @@ Both follow from the lines of the verdict alone. What a policy hopes for (``abou
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shlex import join
 from typing import NamedTuple
@@ -23,11 +23,12 @@ MOST_FINDINGS, MOST_NAMES = 2, 4
 _COMMAND = re.compile(r"`(lab [^`]+)`")
 _ASIDE = re.compile(r" \(`[^)]*\)")
 _ADD = re.compile(r"\badd (--[a-z-]+ [A-Z0-9]+)")
-_MORE = re.compile(r"(\d+) more conversation")
+_MORE = re.compile(r"(\d[\d,]*) more conversation")
 # Hard rules to sample per conversation where a rule needs some and the recording has none.
 HARD_RULES = "3"
 # Its reasons name this command without its arguments.
 POOL = "lab golden pool"
+AUDIT = "lab receipts audit LOG --out AUDIT"
 
 
 class Action(NamedTuple):
@@ -37,15 +38,18 @@ class Action(NamedTuple):
     command: str | None = None
 
 
-def why(verdict: Verdict) -> str:
-    """Return in one clause, without a full stop, what the verdict follows from."""
+def why(verdict: Verdict, words: Callable[[Line], str] = finding) -> str:
+    """Return in one clause, without a full stop, what the verdict follows from.
+
+    ``words`` returns the finding of a failing rule as a clause.
+    """
     critical = [line for line in verdict.lines if line.critical and line.status != SKIPPED]
     deciding = [line for line in critical if line.status == verdict.status]
     if not deciding:
         return "no critical rule was evaluated"
     if verdict.status == FAIL:
         more = len(deciding) - MOST_FINDINGS
-        parts = [finding(line) for line in deciding[:MOST_FINDINGS]]
+        parts = [words(line) for line in deciding[:MOST_FINDINGS]]
         return "; ".join([*parts, *([f"and {counted(more, 'more rule')} {FAIL}"] if more > 0 else [])])
     if verdict.status == PASS:
         return _holds(deciding)
@@ -140,7 +144,7 @@ def _after_pass(verdict: Verdict, folder: str) -> Action:
         name = verdict.candidate or "NAME"
         return Action("Nothing has to be done. To approve this run as the baseline:", _approve(name, folder))
     if verdict.audit is not None:
-        return Action("Leave the engine as it is, and audit the next window.", "lab receipts audit LOG --out AUDIT")
+        return Action("Leave the engine as it is, and audit the next window.", AUDIT)
     return Action(
         f"Try {verdict.candidate} on a live engine for a limited time, and judge its receipts.",
         "lab gate --receipts AUDIT --policy stage-b",
@@ -153,10 +157,10 @@ def _approve(name: str, folder: str) -> str:
 
 def _after_inconclusive(verdict: Verdict, asked: Mapping[str, object] | None, folder: str) -> Action:
     lines = [line for line in verdict.lines if line.critical and line.status == INCONCLUSIVE]
-    needs = [int(found[1]) for line in lines if (found := _MORE.search(line.settles or ""))]
+    needs = [int(found[1].replace(",", "")) for line in lines if (found := _MORE.search(line.settles or ""))]
     if needs:
         least, most = min(needs), max(needs)
-        span = f"{least}" if least == most else f"{least} to about {most}"
+        span = f"{least:,}" if least == most else f"{least:,} to about {most:,}"
         sentence = f"Replay more conversations: {span} more would settle the open rules."
         return Action(sentence, _more_of(asked) if asked else None)
     if asked and any("--hard-rules" in (line.settles or "") for line in lines):
@@ -182,6 +186,9 @@ def _command_of(verdict: Verdict, folder: str) -> str | None:
     text = f"{group[0].reason} {group[0].settles or ''}"
     if found := _ADD.search(text):
         return f"{_judge(verdict, folder)} {found[1]}"
+    if verdict.audit is not None and not verdict.run:
+        # The log of a live engine goes on, so a later audit has more receipts.
+        return f"{AUDIT} && {_judge(verdict, folder)}"
     named = _COMMAND.search(text)
     if named and named[1] == POOL:
         return f"{POOL} RECORDINGS --format FORMAT --out POOL.jsonl"

@@ -13,9 +13,9 @@ from lab.files import dump_json, read_text, write_atomically
 from lab.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Verdict
-from lab.gate.verdict_file import VERDICT
 from lab.measures.catalogue import entry_of, in_words
 from lab.measures.model import SHARE, YES
+from lab.runs.directory import VERDICT
 from lab.runs.trial import trial_line
 
 STATES = (PASS, FAIL, INCONCLUSIVE, ERROR)

@@ -13,8 +13,6 @@ from lab.gate.policy import read_policy, shipped_policies
 from lab.gate.verdict import SCHEMA, Inputs, Verdict, key_of
 from lab.runs.directory import RunDirectory, open_run
 
-VERDICT = "verdict.json"
-
 
 def read_verdict(path: Path) -> Verdict:
     """Read a verdict; raise :class:`UnusableInput` if the file is not a verdict of this version."""

@@ -56,7 +56,7 @@ class Probe:
     asked after the last turn. ``slices`` maps the names of subgroups (type, condition) to this probe's value.
     ``irrelevant`` has the memories that were judged and are neither relevant nor forbidden: grade 0 of TREC.
 
-    A ``capture`` asks instead which candidates of its turn should be kept: ``relevant`` are those to keep (2: it does
+    A ``capture`` grades instead which candidates of its turn should be kept: ``relevant`` are those to keep (2: it does
     harm to forget it), ``irrelevant`` those not to keep, ``forbidden`` those never to store, such as secrets.
     Candidates are memories of the recording with the key ``<turn>#<ordinal>``.
     """

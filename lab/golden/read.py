@@ -4,7 +4,7 @@
      "relevant": [{"memory": KEY, "grade": 2, "reason": TEXT}], "forbidden": [{"memory": KEY, "reason": TEXT}],
      "irrelevant": [KEY]}
 
-A probe that is not a turn of the recording has ``id``, ``conversation`` and ``query`` instead of ``turn``; it is asked
+A probe that is not a turn of the recording has ``id``, ``conversation`` and ``query`` instead of ``turn``; it is posed
 after the last turn. ``condition`` names a planted harm (:data:`lab.golden.model.CONDITIONS`). ``slices`` adds subgroups
 to ``type`` and ``condition``: ``{"language": "zh"}``. ``irrelevant`` lists the memories that were judged not relevant;
 a memory that is in none of the three lists was not judged.

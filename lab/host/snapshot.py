@@ -140,7 +140,7 @@ def size_of(home: Home) -> int:
 def take(
     home: Home, root: Path, *, date: str, created: str, like: Snapshot | None = None, announce: Announce = silent
 ) -> Snapshot:
-    """Take a snapshot of a home into ``root``, named by the date; return ``like`` if nothing changed since it.
+    """Take a snapshot of a home into ``root``, named by the date (IN-5); return ``like`` if nothing changed since it.
 
     Files that equal those of ``like`` become links to them, which take no space. Raises
     :class:`lab.errors.CannotWrite` if there is no room for it, and :class:`UnusableInput` for a folder in the home.

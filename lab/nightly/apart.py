@@ -1,7 +1,7 @@
 """Conversations of tonight that the snapshot or the baseline of a set lacks: compared apart (IN-10, IN-11).
 
-They are compared with the first night that had them, since the baseline was approved. Nothing here decides the verdict,
-unless the set says ``added = "judge"``.
+They are compared with the first nightly run that had them, since the baseline was approved. Nothing here decides the
+verdict, unless the set says ``added = "judge"``.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _judged(
     view: RunDirectory | None,
     nights: Iterable[tuple[str, RunDirectory]],
 ) -> Apart:
-    """Compare conversations with the first nights that had them, judge their limits, and add both to their rows."""
+    """Compare conversations with the first nightly runs that had them, and judge their limits."""
     if view is None:
         return Apart(since, tuple(rows), ())
     first: dict[str, str] = {}
@@ -225,10 +225,10 @@ def _exact_line(
 ) -> Line:
     turns, changed = sum(arm.turns for arm in arms), sum(len(arm.changed) for arm in arms)
     what = f"receipts of conversations since {since}"
-    reason = f"all {turns} {what} equal those of the first night that had them"
+    reason = f"all {turns} {what} equal those of the first nightly run that had them"
     if changed:
         reason = (
-            f"{changed} of {turns} {what} changed since the first night that had them ({named(_changed(arms))}); "
+            f"{changed} of {turns} {what} changed since the first nightly run that had them ({named(_changed(arms))}); "
             f"manifest differences: {'; '.join(moved) or 'none'}"
         )
     status = FAIL if changed else PASS

@@ -33,7 +33,7 @@ from lab.nightly.against import against, approve, compare, named, within
 from lab.nightly.apart import SINCE, Apart, apart_from_baseline, apart_from_snapshot
 from lab.nightly.baselines import check_date, find
 from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
-from lab.nightly.past import earlier_runs
+from lab.nightly.past_runs import earlier_runs
 from lab.nightly.plan import NightlyPlan, NightlySet
 from lab.nightly.trend import append, points_of
 from lab.replay.plan import ReplayRequest, make_plan

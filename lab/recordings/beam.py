@@ -2,7 +2,7 @@
 
 Each chat is a folder with ``chat.json`` and ``probing_questions.json``, the latter possibly in a folder of that name.
 Ten of the 100K chats also have a truncated copy, ``chat_trunecated.json``, which the authors' evaluation uses. It
-contains every source message of a question; name that file to read it. The questions test ten abilities and are asked
+contains every source message of a question; name that file to read it. The questions test ten abilities and come
 after the chat. Every message is a memory. The reader removes the marker ``->-> 1,22`` that the data generation left in
 some messages. A batch is a session; its time is its first ``time_anchor``.
 

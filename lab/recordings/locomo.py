@@ -1,6 +1,6 @@
 """Reader of LoCoMo-10 (snap-research, CC BY-NC 4.0): two people chat for months; questions name their evidence turns.
 
-Questions are asked after the last session. With ``turns``, every turn is a memory. With ``observations``, the memories
+Questions come after the last session. With ``turns``, every turn is a memory. With ``observations``, the memories
 are the statements that the authors extracted from each session; they exist once the session has ended. The reader
 repairs evidence strings: it splits joined ids and reads ``D:11:26`` and ``D30:05`` as ``D11:26`` and ``D30:5``. A
 question is kept if every evidence id then names a turn; others are dropped and noted. The relevant memories of an

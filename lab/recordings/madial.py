@@ -114,7 +114,9 @@ def _dialogue(value: dict[str, Any], at: str) -> Dialogue:
     lines = [expect(line, str, f"{at}: dialogue") for line in field(value, "dialogue", list, at)]
     marked = [expect(line_number, int, f"{at}: test-turn") for line_number in field(value, "test-turn", list, at)]
     if not marked or not 0 < marked[0] < len(lines):
-        raise UnusableInput(f"{at}: test-turn {marked} is not a line number of this dialogue of {len(lines)} lines")
+        raise UnusableInput(
+            f"{at}: test-turn {marked} is not a line number of this dialogue of {counted(len(lines), 'line')}"
+        )
     relevant_ids = [str(identifier) for identifier in field(value, "relevant-id", list, at)]
     return Dialogue(at, str(field(value, "user-id", object, at)), lines, marked[0], relevant_ids)
 

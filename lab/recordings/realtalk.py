@@ -1,6 +1,6 @@
 """Reader of REALTALK (danny911kr, no licence: research only): two real people chat for 21 days.
 
-One file per chat. As in LoCoMo, questions are asked after the last session and every turn is a memory. The reader
+One file per chat. As in LoCoMo, questions come after the last session and every turn is a memory. The reader
 repairs evidence strings: ``D12:3-D12:5`` is a range of turns, ``D11:17; D16:1`` and ``D13:45:D20:19`` are two ids each,
 and ``D5:3.`` is one. An unknown id within the range of its session is a *hole*: an image-only message that the authors
 merged away. No neighbouring turn replaces it; the notes count holes, ids past the end of the session, and unreadable
@@ -36,7 +36,7 @@ class Evidence(NamedTuple):
 
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
-    """Read one chat: every turn is a memory, and the questions are asked after the last session."""
+    """Read one chat: every turn is a memory, and the questions come after the last session."""
     chat = expect(read_json(path), dict, str(path))
     name, where = path.stem, str(path)
     numbers = sorted(int(match[1]) for key in chat if (match := SESSION.fullmatch(key)) and chat[key])

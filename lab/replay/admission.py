@@ -135,8 +135,8 @@ def _relevant(claim: str, seen: Seen) -> ProofResult:
     """Prove that a prompt brings the memory that has its words: the first question, or the memory word by word."""
     answers = [answer for seq in (FIRST, *AGAIN) if (answer := seen.at(seq)) is not None]
     held = any(ANSWER in _text(answer) for answer in answers)
-    verb = "is" if held else "is not"
-    return ProofResult(claim, held, f"the memory with the words of the prompt {verb} in the injected text")
+    state = "is" if held else "is not"
+    return ProofResult(claim, held, f"the memory with the words of the prompt {state} in the injected text")
 
 
 def _embedder(claim: str, seen: Seen) -> ProofResult:

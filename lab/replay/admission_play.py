@@ -116,7 +116,7 @@ class Seen:
 
 
 def play_script(arm: Arm, info: ArmInfo, ground: Ground, *, probes: bool) -> Seen:
-    """Replay the script through an arm; ``probes``: each question is asked outside of the conversation too."""
+    """Replay the script through an arm; ``probes``: each question is also posed outside of the conversation."""
     asked = _Asked()
     vectors = _CountedVectors(Vectors(ground.embedder), asked)
     embedder: Any = _CountedEmbedder(ground.embedder, asked)

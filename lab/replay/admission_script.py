@@ -12,7 +12,7 @@ from lab.recordings.model import MUST, NICE, Memory, Recording, Turn
 from lab.replay.recall_points import RecallPoint
 
 NAME = "admission"
-# What is stated, and what is asked on the next day: some systems search only sessions that have ended.
+# What is stated, and what is queried on the next day: some systems search only sessions that have ended.
 SESSIONS = (f"{NAME}/s1", f"{NAME}/s2")
 # 5 January 2026, 09:00 UTC.
 START, STEP, DAY = 1_767_603_600_000, 300_000, 86_400_000

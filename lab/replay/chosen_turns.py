@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lab.draw import draw
 from lab.errors import UnusableInput
 from lab.recordings.model import Recording, Turn
-from lab.replay.moments import births
+from lab.replay.timeline import births
 from lab.systems.openclaw.recall.trivial import is_trivial
 
 TURNS = 30

@@ -27,7 +27,7 @@ from lab.replay.loop import TurnWrites, replay
 from lab.replay.plan import Plan
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.sources import Sources, TaskSources, play_of, prepare, task_sources, tools_of
-from lab.replay.writes import Wanted, alignments, writes_table
+from lab.replay.writes import Expected, alignments, writes_table
 from lab.runs.environment import packages
 from lab.runs.tables import table_bytes
 
@@ -91,11 +91,11 @@ def run_task(task: Task) -> Replayed | str:
         # Rows that a recall derives, such as a Working Set, stand for no memory.
         capturing = {info.name for info in plan.infos if info.writes}
         aligned = alignments(recording, [entry for entry in wrote if entry.arm in capturing])
-        wanted = Wanted.of(recording, plan.library.golden)
+        expected = Expected.of(recording, plan.library.golden)
         return Replayed(
             table_bytes(receipts_table(answers, recording, aligned, plan.labels_of(recording))),
             table_bytes(latency_table(answers)),
-            table_bytes(writes_table(wrote, aligned, wanted, len(recording.turns)))
+            table_bytes(writes_table(wrote, aligned, expected, len(recording.turns)))
             if plan.source == "captured"
             else None,
             changed,

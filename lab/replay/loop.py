@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from lab.recordings.model import GLOBAL, NICE, Memory, Recording, Turn
-from lab.replay.moments import moments
 from lab.replay.recall_points import RecallPoint
 from lab.replay.seat import Failure, Given, Seat, booked
 from lab.replay.shared import Retrieved, SharedSearch
+from lab.replay.timeline import timeline
 from lab.retrieval.faults import NO_FAULTS, FaultPlan
 from lab.systems.contract import Arm, ArmInfo, Ask, Candidates, Recall, Writes
 from lab.systems.kit import Kit, Tools
@@ -157,12 +157,12 @@ def replay(
     watching = [seat for seat in seats if seat.watches]
     try:
         stage.expect(play.recall_points)
-        for moment in moments(play.recording, play.memories, play.recall_points, every_turn=captured):
-            turn = moment.turn
+        for entry in timeline(play.recording, play.memories, play.recall_points, every_turn=captured):
+            turn = entry.turn
             injected: dict[str, str] = {}
-            play.tools.clock.now_ms = moment.now_ms
-            stage.advance(moment.born, moment.gone)
-            for point in moment.points:
+            play.tools.clock.now_ms = entry.now_ms
+            stage.advance(entry.born, entry.gone)
+            for point in entry.points:
                 for answered in stage.answer(point):
                     if turn is not None and point.is_recall_turn:
                         injected[answered.arm] = answered.recall.context

@@ -1,7 +1,7 @@
 """Find what systems will embed besides memories and prompts, before a replay, so that it is embedded in bulk.
 
 A rehearsal shows a conversation to the arms that offer one (:class:`lab.systems.protocols.Rehearses`) as the turn loop
-does, and asks nothing of them.
+does, without recalls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from lab.replay.loop import Play, ask_of
-from lab.replay.moments import moments
+from lab.replay.timeline import timeline
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.kit import Kit
 from lab.systems.protocols import Rehearses, Step
@@ -36,8 +36,8 @@ def rehearsed(play: Play, arms: Sequence[Arm], infos: Sequence[ArmInfo]) -> tupl
 def _steps(play: Play, *, fed: bool) -> Iterator[Step]:
     """Yield what a system is shown; only one that is ``fed`` receives memories."""
     scoping, every_turn = play.tools.scoping, play.source == "captured"
-    for moment in moments(play.recording, play.memories, play.recall_points, every_turn=every_turn):
-        play.tools.clock.now_ms = moment.now_ms
-        born, gone = (moment.born, [memory.key for memory in moment.gone]) if fed else ((), ())
-        asks = [ask_of(point, scoping, play.faults) for point in moment.points]
-        yield Step(born, gone, asks, moment.turn)
+    for entry in timeline(play.recording, play.memories, play.recall_points, every_turn=every_turn):
+        play.tools.clock.now_ms = entry.now_ms
+        born, gone = (entry.born, [memory.key for memory in entry.gone]) if fed else ((), ())
+        asks = [ask_of(point, scoping, play.faults) for point in entry.points]
+        yield Step(born, gone, asks, entry.turn)

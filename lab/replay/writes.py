@@ -50,7 +50,7 @@ def alignments(recording: Recording, wrote: Sequence[TurnWrites]) -> Aligned:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Expected:
     """What should be kept of a conversation.
 
     ``judged`` are the judgements of its candidates by key: the grade, 0 not to keep, -1 never to store. ``secrets`` are
@@ -62,7 +62,7 @@ class Wanted:
     gold: frozenset[str]
 
     @classmethod
-    def of(cls, recording: Recording, golden: GoldenSet) -> Wanted:
+    def of(cls, recording: Recording, golden: GoldenSet) -> Expected:
         """Return what the golden set says of a conversation."""
         judged = golden.kept(recording.conversation)
         secrets = [memory.text for memory in recording.memories if judged.get(memory.key) == -1]
@@ -98,7 +98,7 @@ class _Line(NamedTuple):
     receipt: str | None = None
 
 
-def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted, turns: int) -> pa.Table:
+def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, expected: Expected, turns: int) -> pa.Table:
     """Return the writes of a conversation: one row for each memory written, and one for each receipt.
 
     Columns: ``arm, turn, seq, what`` (created, updated, deleted or receipt), ``id, chars`` (Unicode characters; 0 if
@@ -111,7 +111,7 @@ def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted, 
     """
     import pyarrow as pa
 
-    rows = list(_lines(wrote, aligned, wanted))
+    rows = list(_lines(wrote, aligned, expected))
     sources = [row.stored.sources for row in rows]
     table = pa.table(
         {
@@ -127,7 +127,7 @@ def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted, 
             "rule": strings([row.match.rule if row.match else None for row in rows]),
             "score": numbers([row.match.score if row.match else None for row in rows], "float64"),
             "keep": numbers([row.keep for row in rows], "int8"),
-            "gold": booleans([row.match is not None and row.match.memory in wanted.gold for row in rows]),
+            "gold": booleans([row.match is not None and row.match.memory in expected.gold for row in rows]),
             "again": booleans([row.again for row in rows]),
             "leak": booleans([row.leak for row in rows]),
             "receipt": strings([row.receipt for row in rows]),
@@ -136,15 +136,15 @@ def writes_table(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted, 
     )
     counts = {
         "turns": turns,
-        "candidates": sum(grade > 0 for grade in wanted.judged.values()),
-        "gold": len(wanted.gold),
+        "candidates": sum(grade > 0 for grade in expected.judged.values()),
+        "gold": len(expected.gold),
     }
     return table.replace_schema_metadata(
         {"kind": KIND, "schema_version": VERSION} | {name: str(count) for name, count in counts.items()}
     )
 
 
-def _lines(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted) -> Iterator[_Line]:
+def _lines(wrote: Sequence[TurnWrites], aligned: Aligned, expected: Expected) -> Iterator[_Line]:
     before: defaultdict[str, NearDuplicates] = defaultdict(NearDuplicates)
     for entry in wrote:
         stored_before = before[entry.arm]
@@ -152,7 +152,7 @@ def _lines(wrote: Sequence[TurnWrites], aligned: Aligned, wanted: Wanted) -> Ite
             for stored in memories:
                 match = aligned.get((entry.arm, stored.id))
                 again = what == "created" and not entry.derived and stored_before.has(stored.text)
-                yield _Line(entry, what, stored, match, wanted.keep(match), again, wanted.leaks(stored.text))
+                yield _Line(entry, what, stored, match, expected.keep(match), again, expected.leaks(stored.text))
                 if not entry.derived:
                     stored_before.add(stored.text)
         for identity in entry.writes.deleted:

@@ -15,7 +15,7 @@ from lab.systems.contract import Detail
 
 
 class Again:
-    """Explains recalls of a run. The plan is made and the caches are opened once, when first asked for.
+    """Explains recalls of a run. The plan is made and the caches are opened once, at the first use.
 
     ``problem`` says why there is no explanation, such as a recording that has changed since.
     """

@@ -49,7 +49,7 @@ from lab.report.stored import capture_table
 from lab.report.tables import markdown_table
 from lab.report.tiles import harm_of, harms_at, tiles_of
 from lab.report.units import mean_of, unbroken
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import REPORT, REPORT_DATA, RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
 from lab.runs.trial import trial_line, trial_of
@@ -151,9 +151,9 @@ def write_report(
     # The viewer shows a page with texts of others only if it may show texts itself.
     data = {key: model[key] for key in DATA} | {"with_text": with_text and not shows_texts(run, None)}
     outputs = {
-        run.path / "report.html": render("page.html.j2", model),
+        run.path / REPORT: render("page.html.j2", model),
         run.path / "report.md": render("page.md.j2", model),
-        run.path / "report.json": dump_json(data),
+        run.path / REPORT_DATA: dump_json(data),
     }
     for path, content in outputs.items():
         write_atomically(path, content)

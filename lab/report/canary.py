@@ -10,7 +10,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import write_atomically
 from lab.formatting import counted, number, sentence
-from lab.gate.action import Action, action_of, why
+from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import deciding_first, gravest_first, reason
 from lab.gate.receipts import ANSWERED, figure
@@ -20,13 +20,6 @@ from lab.report.units import percent
 
 FILE = "canary.html"
 WORDS = {PASS: "GO", FAIL: "NO-GO", INCONCLUSIVE: "NO-GO YET", ERROR: "NO-GO"}
-# What to type next. A rollback is an edit of the gateway's configuration, so it has no command.
-COMMANDS = {
-    PASS: None,
-    FAIL: None,
-    INCONCLUSIVE: "lab receipts audit LOG --out AUDIT && lab gate --receipts AUDIT",
-    ERROR: "lab receipts audit LOG --out AUDIT",
-}
 MEANS = {
     PASS: "every critical rule is shown to hold",
     FAIL: "fail: a critical rule is shown to be broken",
@@ -83,7 +76,6 @@ def _reasons(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, Any] | None) -> dict[str, Any]:
-    action = action_of(verdict)
     answered = int(audit["recalls"]["answered"])
     deciding = [line for line in verdict.lines if line.critical and line.status != SKIPPED]
     bounded = [line for line in deciding if line.low is not None]
@@ -95,8 +87,8 @@ def _opening(verdict: Verdict, audit: Mapping[str, Any], control: Mapping[str, A
         "state": verdict.status,
         "word": WORDS[verdict.status],
         "means": MEANS[verdict.status],
-        "why": sentence(why(verdict)),
-        "action": Action(action.sentence, COMMANDS[verdict.status]),
+        "why": sentence(why(verdict, _finding)),
+        "action": action_of(verdict),
         "sure": sure,
         "beside": _differs(verdict.lines, control),
         "basis": [
@@ -149,33 +141,48 @@ def _figure(audit: Mapping[str, Any], path: str) -> float | None:
         return None
 
 
+def _is_share(line: Line) -> bool:
+    return line.measure.rpartition(".")[2].endswith(("rate", "share", "met", "reached", "exceeded")) or (
+        line.candidate is not None and "window" in line.measure
+    )
+
+
+def _in_unit(line: Line, value: float | None) -> str:
+    """Return a value of a rule's figure: a share in percent."""
+    if _is_share(line):
+        return percent(value)
+    return number(value) if value is None or value % 1 else f"{value:,.0f}"
+
+
+def _limit(line: Line) -> str:
+    low, high = _limits(line)
+    edges = (("at least", low), ("at most", high))
+    return " and ".join(f"{words} {_in_unit(line, edge)}" for words, edge in edges if edge is not None)
+
+
+def _finding(line: Line) -> str:
+    """Return what a rule found, in the units of the table."""
+    limit = _limit(line)
+    found = f"{line.label} {_in_unit(line, line.candidate)}" if line.candidate is not None else line.label
+    return f"{found}, where the policy requires {limit}" if limit and line.candidate is not None else found
+
+
 def _row(line: Line, control: Mapping[str, Any] | None) -> dict[str, Any]:
     value = line.candidate
     other = _figure(control, line.measure) if control else None
-    is_share = line.measure.rpartition(".")[2].endswith(("rate", "share", "met", "reached", "exceeded")) or (
-        value is not None and "window" in line.measure
-    )
-
-    def in_unit(figure: float | None) -> str:
-        return percent(figure) if is_share else number(figure) if figure is None or figure % 1 else f"{figure:,.0f}"
-
-    low, high = _limits(line)
-    limit = " and ".join(
-        f"{words} {in_unit(edge)}" for words, edge in (("at least", low), ("at most", high)) if edge is not None
-    )
-    bounds = f"{in_unit(line.low)} to {in_unit(line.high)}" if line.low is not None else ""
+    bounds = f"{_in_unit(line, line.low)} to {_in_unit(line, line.high)}" if line.low is not None else ""
     return {
         "critical": line.critical,
         "name": line.measure,
         "status": line.status,
-        "value": in_unit(value),
+        "value": _in_unit(line, value),
         "order": value,
         "bounds": bounds,
         "n": f"{line.n:,}" if line.n else "",
-        "control": in_unit(other),
+        "control": _in_unit(line, other),
         "control_order": other,
-        "limit": limit or "–",
-        "chart": _bar(line, other, is_share=is_share),
+        "limit": _limit(line) or "–",
+        "chart": _bar(line, other, is_share=_is_share(line)),
     }
 
 

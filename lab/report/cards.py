@@ -1,4 +1,4 @@
-"""The turns that changed: what was asked, what was relevant, and what both arms injected."""
+"""The turns that changed: the prompt, what was relevant, and what both arms injected."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from lab.compare.paired import Comparison
 from lab.replay.recall_points import RecallPoint
 from lab.replay.receipts import ITEM_FIELDS, listed
+from lab.replay.recorded_conversation import RecordedConversation
 from lab.replay.safety_checks import SafetyChecks
 from lab.report.again import Again
 from lab.report.contrasts import Changed
@@ -125,16 +126,17 @@ class _Reader:
         self._run, self._with_text, self._again = run, with_text, again
         self._gold = read_gold(run)
         self._rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
-        self._recorded: dict[str, tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks]] = {}
+        self._recorded: dict[str, RecordedConversation] = {}
 
     def card(self, key: str, pair: tuple[str, str], sides: Sequence[Side]) -> Card | None:
-        """Return the card of one turn; None if its conversation cannot be told from its key."""
+        """Return the card of one turn; None if its key names no conversation of the run."""
         conversation = self._conversation(key)
         if conversation is None:
             return None
         rows = self._of(conversation)
-        points, texts, checks = self._recording(conversation) or ({}, {}, None)
-        gold, point = self._gold.get(key), points.get(key)
+        recorded = self._recording(conversation)
+        gold, point = self._gold.get(key), recorded.recall_points.get(key) if recorded else None
+        texts = recorded.texts if recorded and self._with_text else {}
         ranks: dict[tuple[str, str], int] = {}
         lists = []
         for arm in pair:
@@ -144,8 +146,8 @@ class _Reader:
             shown = []
             for rank, item in enumerate(items, 1):
                 before = (*row["pinned"], *keys[: rank - 1]) if row else ()
-                mark = _mark(item.key, gold, checks, point, before)
-                shown.append(Shown(rank, item.key, item.label or "", mark, self._text(texts, item.key)))
+                mark = _mark(item.key, gold, recorded.safety_checks if recorded else None, point, before)
+                shown.append(Shown(rank, item.key, item.label or "", mark, texts.get(item.key)))
                 ranks[arm, item.key] = rank
             lists.append((arm, shown))
         about = next((gold.slices[name] for name in TRIES if gold and name in gold.slices), "")
@@ -154,18 +156,12 @@ class _Reader:
             key,
             about,
             point.text if point and self._with_text else None,
-            [(self._judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.grades if gold else ())],
-            [(self._judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.forbidden if gold else ())],
+            [(_judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.grades if gold else ())],
+            [(_judged(memory, texts), _where(pair, ranks, memory)) for memory in (gold.forbidden if gold else ())],
             lists,
             sides,
             f"{VIEWER}?{urlencode(link)}",
         )
-
-    def _judged(self, key: str, texts: Mapping[str, str]) -> Shown:
-        return Shown(None, key, "", "", self._text(texts, key))
-
-    def _text(self, texts: Mapping[str, str], key: str) -> str | None:
-        return texts.get(key) if self._with_text else None
 
     def _conversation(self, key: str) -> str | None:
         if key in self._gold:
@@ -178,18 +174,20 @@ class _Reader:
             self._rows[conversation] = {(row["arm"], row["turn"]): row for row in rows}
         return self._rows[conversation]
 
-    def _recording(self, name: str) -> tuple[dict[str, RecallPoint], dict[str, str], SafetyChecks] | None:
+    def _recording(self, name: str) -> RecordedConversation | None:
         plan = self._again.plan
         if plan is None:
             return None
         if name not in self._recorded:
-            recording = next((one for one in plan.recordings if one.conversation == name), None)
+            recording = next((entry for entry in plan.recordings if entry.conversation == name), None)
             if recording is None:
                 return None
-            points = {point.key: point for point in plan.recall_points_of(recording)}
-            texts = {memory.key: memory.text for memory in recording.memories}
-            self._recorded[name] = points, texts, SafetyChecks(recording)
+            self._recorded[name] = RecordedConversation(plan, recording)
         return self._recorded[name]
+
+
+def _judged(key: str, texts: Mapping[str, str]) -> Shown:
+    return Shown(None, key, "", "", texts.get(key))
 
 
 def _where(pair: Sequence[str], ranks: Mapping[tuple[str, str], int], memory: str) -> str:

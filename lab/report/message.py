@@ -6,7 +6,6 @@ numbers, and never the text of a turn or a memory.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,11 +20,13 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import by_reason, gravest_first, judged_notes
 from lab.gate.verdict import SCHEMA as GATE
 from lab.gate.verdict import Verdict
-from lab.gate.verdict_file import VERDICT, verdict_of
+from lab.gate.verdict_file import verdict_of
+from lab.nightly.action import action_after
 from lab.nightly.nightly_folder import KIND as NIGHTLY
 from lab.nightly.nightly_folder import PAGE as NIGHTLY_PAGE
 from lab.nightly.nightly_folder import RESULT
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
+from lab.runs.directory import REPORT, VERDICT
 from lab.runs.trial import trial_line
 from lab.shape import field
 
@@ -33,9 +34,6 @@ from lab.shape import field
 MARKS = {PASS: "✔", FAIL: "✖", INCONCLUSIVE: "?", ERROR: "!"}
 # Rules in a message, and characters of each; the page has all of them.
 MOST_RULES, MOST_CHARACTERS = 8, 400
-# The page beside the verdict of a gate.
-REPORT = "report.html"
-_APPROVE = re.compile(r"^lab baseline approve .+?(?= \(if the change is intended\)$|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +195,7 @@ def _of_nightly(data: Mapping[str, Any], where: str, folder: Path, link: str | N
         _line(summary),
         tuple(rules[:MOST_RULES]),
         len(rules[MOST_RULES:]),
-        _harmless(_after_nightly_run(status, [verdict for _, verdict, _ in verdicts])),
+        _harmless(action_after(data)),
         (
             *((f"set {name}", _line(_changed(entry))) for name, _, entry in sets),
             ("commit", str(data["commit"])[:12] if data.get("commit") else "no repository"),
@@ -218,26 +216,6 @@ def _changed(entry: Mapping[str, Any]) -> str:
     if apart:
         parts.append(f"{counted(len(apart), 'conversation')} compared apart")
     return ", ".join(parts)
-
-
-def _after_nightly_run(status: str, verdicts: Sequence[Verdict]) -> Action:
-    """Return what to do after a nightly run, with the first command that approves a set."""
-    approve = next(
-        (
-            found[0]
-            for verdict in verdicts
-            for line in verdict.lines
-            if line.critical and line.status == status and (found := _APPROVE.match(line.settles or ""))
-        ),
-        None,
-    )
-    if status == PASS:
-        return Action("Nothing has to be done.")
-    if status == FAIL:
-        return Action("Look at the turns on the page. If the change was intended, approve the run.", approve)
-    if status == INCONCLUSIVE and approve:
-        return Action("Look at the page, then approve the run as the baseline.", approve)
-    return Action("Read the reasons above; the page has all of them.")
 
 
 def _of_acceptance(data: Mapping[str, Any], where: str, folder: Path, link: str | None) -> Message:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lab.files import write_atomically
 from lab.formatting import counted
-from lab.gate.action import Action
 from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import deciding_first, reason
+from lab.nightly.action import action_after
 from lab.nightly.nightly_folder import PAGE
 from lab.nightly.nightly_run import NightlyRun, SetResult
-from lab.nightly.past import past_of
+from lab.nightly.past_runs import past_of
 from lab.report.build import page_script, render
+from lab.report.nightly_history import history_model
 from lab.report.opening import WORDS
-from lab.report.past import history_model
 from lab.report.units import mean_of
 from lab.runs.trial import trial_line
 
@@ -123,7 +122,7 @@ def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
         "word": WORDS[status],
         "means": MEANS[status],
         "why": f"{why.rstrip('.')}.",
-        "action": _action(nightly_run, [line for _, line in deciding]),
+        "action": action_after(nightly_run.as_json(), nightly_run.approve_all),
         "sure": sure,
         "beside": [],
         "basis": [
@@ -133,30 +132,6 @@ def _opening(nightly_run: NightlyRun) -> dict[str, Any]:
             ("commit", (nightly_run.commit or "no repository")[:12]),
         ],
     }
-
-
-def _action(nightly_run: NightlyRun, deciding: Sequence[Line]) -> Action:
-    status = nightly_run.status
-    settles = next((line.settles for line in deciding if line.settles), None)
-    if status == PASS:
-        return Action("Nothing has to be done.")
-    if status == ERROR:
-        for result in nightly_run.sets:
-            if result.again and result.again.changed:
-                differs = f"lab diff {result.again.before} {result.again.after}"
-                return Action("Find what differs between the two replays. Nothing else was judged.", differs)
-        return Action("Remove the cause, and run the same command again: finished replays are kept.")
-    if status == INCONCLUSIVE:
-        approve = nightly_run.approve_all or (settles or "").partition(" (if ")[0]
-        return Action("Look at this run. To make it the baseline of later ones:", approve or None)
-    for result in nightly_run.sets:
-        first = result.exact.first(1) if result.exact else []
-        if first and first[0]["explain"]:
-            return Action(
-                "Look at the first turn that changed. If the change was intended, approve the run; if not, undo it.",
-                first[0]["explain"][-1],
-            )
-    return Action("Look at the rules that fail. If the change was intended, approve the run; if not, undo it.")
 
 
 def _short(line: Line) -> str:

@@ -12,14 +12,14 @@ from lab.gate.line import Line
 from lab.gate.measures import CLAIMS
 from lab.gate.outputs import by_status, clauses, deciding_first, headline, rollback
 from lab.gate.verdict import Verdict
-from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
+from lab.gate.verdict_file import read_verdict, why_stale
 from lab.latency.quantiles import Quantile, least_n
 from lab.latency.turns import Stage
 from lab.measures.catalogue import direction, entry_of, widest
 from lab.report.comparison import reading
 from lab.report.opening import in_percent
 from lab.report.units import NO_BREAK, change_of, is_share, mean_of, percent, span_of
-from lab.runs.directory import RunDirectory
+from lab.runs.directory import VERDICT, RunDirectory
 
 # Measures of safety checks and harms; the other measures are in the table of the arms. The first are cut at the number
 # of items that every arm can inject.
@@ -120,7 +120,7 @@ def conclusion(line: Line) -> str:
 
 def _rules(name: str, lines: Sequence[Line]) -> Table:
     rows = [rule_row(line) for line in lines[:MOST_LINES]]
-    return Table(name, RULE, rows, max(0, len(lines) - MOST_LINES), "verdict.json")
+    return Table(name, RULE, rows, max(0, len(lines) - MOST_LINES), VERDICT)
 
 
 def contract_table(arms: Mapping[str, Any], cutoff: int) -> Table:

@@ -11,10 +11,10 @@ from lab.errors import LabError, UnusableInput
 from lab.files import read_json
 from lab.gate.line import PASS
 from lab.gate.verdict import Verdict
-from lab.gate.verdict_file import VERDICT, read_verdict, why_stale
+from lab.gate.verdict_file import read_verdict, why_stale
 from lab.rollout.change import DEFAULT_SELECTION, SELECTION, SLOT, edited_lines, read_config, real
 from lab.rollout.run import RECEIPT
-from lab.runs.directory import open_run
+from lab.runs.directory import VERDICT, open_run
 from lab.runs.records import to_json
 from lab.systems.openclaw.config.file import ENTRY, locate
 from lab.systems.openclaw.config.table import PLUGIN

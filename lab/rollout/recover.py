@@ -1,4 +1,4 @@
-"""Roll a canary back: at its end, after an error, and after a kill at any moment (CN-5).
+"""Roll a canary back: at its end, after an error, and after a kill at any time (CN-5).
 
 What is done follows from the digests of the configuration and not from the step at which a canary ended, so it can be
 repeated: a kill during a rollback needs nothing but another one.

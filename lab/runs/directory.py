@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_NAME = 180
 MANIFEST, GOLDEN, FAILURES, DIGESTS = "manifest.json", "golden.jsonl", "failures.jsonl", "digests"
 RECEIPTS, LATENCY, WRITES = "receipts", "latency", "writes"
+# What other packages write into a run.
+VERDICT, REPORT, REPORT_DATA = "verdict.json", "report.html", "report.json"
 REMEDY = "delete it and run the same replay again"
 
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from lab.files import cannot_write, leftovers
-from lab.runs.directory import DIGESTS, MANIFEST, RunDirectory, file_name
+from lab.runs.directory import DIGESTS, MANIFEST, REPORT, REPORT_DATA, VERDICT, RunDirectory, file_name
 
 FILES = (
     *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet", "scale.parquet", "missed.parquet"),
     "admission.json",
-    *("verdict.json", "verdict.xml", "verdict.prom", "report.html", "report.md", "report.json"),
-    *("acceptance/verdict.json", "acceptance/verdict.xml", "acceptance/acceptance.html"),
+    *(VERDICT, "verdict.xml", "verdict.prom", REPORT, "report.md", REPORT_DATA),
+    *(f"acceptance/{VERDICT}", "acceptance/verdict.xml", "acceptance/acceptance.html"),
 )
 # Folders with one file for each conversation.
 TABLES = ("receipts", "latency", "writes")

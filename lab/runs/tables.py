@@ -58,12 +58,14 @@ def read_table(path: Path, columns: Sequence[str] | None = None, coded: Sequence
         with parquet.ParquetFile(path, metadata=metadata, read_dictionary=as_codes) as file:
             try:
                 table = file.read(columns=names)
-            except pa.ArrowNotImplementedError:  # lists of text in several chunks cannot be dictionary-encoded
+            except pa.ArrowNotImplementedError:
+                # Lists of text in several chunks cannot be dictionary-encoded.
                 with parquet.ParquetFile(path, metadata=metadata) as again:
                     table = again.read(columns=names)
             table.validate(full=True)
             problem = misshapen(table)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # what pyarrow raises for a damaged file
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        # Pyarrow raises these for a damaged file.
         problem = str(error)
     if problem:
         raise CannotMeasure(f"{path}: damaged ({problem}); delete it and run the replay again")

@@ -52,7 +52,7 @@ class _Masked:
     """The kept views in order, under the labels of the rows that are added here."""
 
     def __init__(self, seen: Sequence[Scored]) -> None:
-        self._seen, self._moment = seen, -1
+        self._seen, self._index = seen, -1
         self._rows: list[Row] = []
         self._by_id: dict[str, Row] = {}
         self._codes = Growing("int8")
@@ -70,8 +70,8 @@ class _Masked:
         """Do nothing: the queries are already scored."""
 
     def retrieve(self, text: str, faults: Faults = NO_FAULTS) -> QueryContext:
-        self._moment += 1
-        query, view = self._seen[self._moment]
+        self._index += 1
+        query, view = self._seen[self._index]
         assert query == text and not faults  # noqa: S101, PT018 - every replay has the same queries in one order
         return QueryContext(view.with_labels(self._codes.array), self._rows, self._by_id, gone=self._gone)
 

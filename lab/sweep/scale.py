@@ -105,8 +105,8 @@ def scale(
     out, and named. Raises :class:`UnusableInput` without probes to score or without sizes, and :class:`CannotMeasure`
     if a replay fails.
     """
-    wanted = sorted(set(sizes))
-    if not wanted or wanted[0] < 0:
+    ordered = sorted(set(sizes))
+    if not ordered or ordered[0] < 0:
         raise UnusableInput("haystacks to compare: give whole numbers from 0")
     without = make_plan(replace(request, haystack=0, haystack_from=()))
     probes = sum(bool(probe.relevant) for recording in without.recordings for probe in without.probes(recording))
@@ -126,7 +126,7 @@ def scale(
     filled: dict[int, int] = {}
     sets: tuple[str, ...] = ()
     most: int | None = None
-    for size in wanted:
+    for size in ordered:
         sized = replace(request, haystack=size, haystack_from=request.haystack_from if size else ())
         if most is not None:
             unavailable.append(size)
@@ -155,7 +155,7 @@ def scale(
     )
     write_atomically(out / SUMMARY, dump_json({"kind": "lab.scale", **result.as_json()}))
     # In every run as well, so that its report shows the chart.
-    for folder in (out, *(out / f"haystack-{size}" for size in wanted if size not in unavailable)):
+    for folder in (out, *(out / f"haystack-{size}" for size in ordered if size not in unavailable)):
         write_points(result.points, folder / POINTS)
     return result
 

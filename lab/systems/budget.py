@@ -158,7 +158,7 @@ class SearchingBudgetArm(BudgetArm):
     @property
     def shares(self) -> bool:
         """Whether candidates are shared."""
-        return bool(getattr(self.inner, "shares"))  # noqa: B009
+        return bool(getattr(self.inner, "shares"))  # noqa: B009 - as above
 
 
 class _Shared:
@@ -166,7 +166,7 @@ class _Shared:
 
     def __init__(self, system: MemorySystem) -> None:
         self.system = system
-        self.asked: Ask | None = None
+        self.last_ask: Ask | None = None
         self.answer: Recall | BaseException | None = None
         self.watched: Turn | None = None
         self.wrote: Writes | BaseException = NOTHING
@@ -232,14 +232,20 @@ class BudgetSystem(MemorySystem):
 
     def explain(self, ask: Ask, candidates: Any, recall: Recall, relevant: Sequence[str], detail: Detail) -> Explained:
         """Explain what the system did; what the lab cut was dropped by the budget."""
-        whole = self._last[0] if self._last is not None else recall
+        uncut = self._last[0] if self._last is not None else recall
         system = self._shared.system
-        told = system.explain(ask, candidates, whole, relevant, detail) if isinstance(system, Explains) else Explained()
+        explained = (
+            system.explain(ask, candidates, uncut, relevant, detail) if isinstance(system, Explains) else Explained()
+        )
         kept = {item.id for item in recall.items[: recall.injected]}
-        dropped = [item.id for item in whole.items[: whole.injected] if item.id not in kept]
+        dropped = [item.id for item in uncut.items[: uncut.injected] if item.id not in kept]
         text = f"ranked within reach; it does not fit into {self._tokens} tokens after the items before it"
         lost = {key: text for key in relevant if key in dropped}
-        return replace(told, reasons={**told.reasons, **lost}, causes={**told.causes, **dict.fromkeys(lost, "budget")})
+        return replace(
+            explained,
+            reasons={**explained.reasons, **lost},
+            causes={**explained.causes, **dict.fromkeys(lost, "budget")},
+        )
 
     def close(self) -> None:
         """Close the system."""
@@ -248,7 +254,7 @@ class BudgetSystem(MemorySystem):
 
     def _sharing(self) -> SharedRetrieval:
         system = self._shared.system
-        assert isinstance(system, SharedRetrieval)  # noqa: S101 - the loop asks only systems with a retrieval key
+        assert isinstance(system, SharedRetrieval)  # noqa: S101 - the loop selects only by systems with a retrieval key
         return system
 
     def _once(self, call: str, values: Sequence[Any]) -> None:
@@ -266,21 +272,21 @@ class BudgetSystem(MemorySystem):
         shared = self._shared
         # The injected text decides what is cut.
         ask = replace(ask, items_only=False)
-        if self._leads or shared.asked != ask:
-            shared.asked = ask
+        if self._leads or shared.last_ask != ask:
+            shared.last_ask = ask
             try:
                 answer = shared.system.recall(ask) if candidates is None else self._sharing().select(ask, candidates)
                 shared.answer = answer
             except BaseException as error:
                 shared.answer = error
                 raise
-        whole = shared.answer
-        if isinstance(whole, BaseException):
-            raise whole
-        assert whole is not None  # noqa: S101 - it was queried
-        recall = cut(whole, self._tokens, WIDE)
+        uncut = shared.answer
+        if isinstance(uncut, BaseException):
+            raise uncut
+        assert uncut is not None  # noqa: S101 - it was queried
+        recall = cut(uncut, self._tokens, WIDE)
         if clipped := clipped_in(recall, shared.texts):
             # Ranks, from 0, of injected items of which the text has a part only: a hit may be in what is missing.
             recall = replace(recall, receipt={**recall.receipt, CLIPPED: clipped}, receipt_text=None)
-        self._last = whole, recall
+        self._last = uncut, recall
         return recall

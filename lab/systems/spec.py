@@ -18,7 +18,7 @@ class ArmSpec:
     ``raw`` is the whole content of the file, ``config`` the system's part of it; ``where`` is the file, for messages.
     ``embedder`` is the embedding model that the configuration names, if known. ``profile``, ``max_items`` (None: from
     the configuration), ``depth`` and ``seed`` are options of the run, for systems that use them. ``answers`` and
-    ``allow_remote`` are for external systems: whether they are asked or their recorded answers are used, and whether
+    ``allow_remote`` are for external systems: whether they run or their recorded answers are used, and whether
     they may be on another machine.
     """
 

@@ -1,12 +1,16 @@
-"""Addresses of pages: the parameters that every link keeps, and the part of a list that an address asks for."""
+"""Addresses of pages: the parameters that every link keeps, and the part of a list that an address names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote_plus
 
 from lab.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from lab.columns import Ints
 
 ROWS_A_PAGE = 100
 
@@ -30,8 +34,16 @@ class Address(NamedTuple):
 
 def link(path: str, given: Mapping[str, object]) -> str:
     """Return a URL with parameters, without empty ones."""
-    query = urlencode({name: value for name, value in given.items() if value not in ("", None)}, errors="replace")
+    query = "&".join(
+        [f"{_quoted(name)}={_quoted(str(value))}" for name, value in given.items() if value not in ("", None)]
+    )
     return f"{path}?{query}" if query else path
+
+
+@lru_cache(4096)
+def _quoted(text: str) -> str:
+    # The links of a list repeat most names and values.
+    return quote_plus(text, errors="replace")
 
 
 class Listing(NamedTuple):
@@ -47,19 +59,24 @@ class Listing(NamedTuple):
     of: int
 
 
-def listing(rows: Sequence[Any], query: Mapping[str, str]) -> Listing:
-    """Return the part of a list that an address asks for, by ``page`` from 1, or from the row ``from`` on, from 0."""
+def listing(rows: Sequence[Any] | Ints, query: Mapping[str, str]) -> Listing:
+    """Return the part of a list that an address names, by ``page`` from 1, or from the row ``from`` on, from 0."""
     pages = max(1, -(-len(rows) // ROWS_A_PAGE))
     if "from" in query:
         first = _number(query["from"])
         if first is None or first > len(rows):
             raise NotFound(f"no row {query['from']!r}; the list has {len(rows)}")
-        return Listing(rows[first : first + ROWS_A_PAGE], first, len(rows), first // ROWS_A_PAGE + 1, pages)
+        return Listing(_part(rows, first), first, len(rows), first // ROWS_A_PAGE + 1, pages)
     number = _number(query.get("page", "1"))
     if number is None or not 1 <= number <= pages:
         raise NotFound(f"no page {query['page']!r}; the last page is {pages}")
     first = (number - 1) * ROWS_A_PAGE
-    return Listing(rows[first : first + ROWS_A_PAGE], first, len(rows), number, pages)
+    return Listing(_part(rows, first), first, len(rows), number, pages)
+
+
+def _part(rows: Sequence[Any] | Ints, first: int) -> Sequence[Any]:
+    part = rows[first : first + ROWS_A_PAGE]
+    return part if isinstance(part, Sequence) else part.tolist()
 
 
 def _number(text: str) -> int | None:

@@ -6,6 +6,7 @@ background, conversation by conversation, by the same code. ``lab explain`` name
 
 from __future__ import annotations
 
+from functools import lru_cache
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -120,6 +121,7 @@ def _stored(run: RunDirectory) -> list[Missed]:
     return [Missed(**row) for row in rows if row["probe"] is not None and row["cause"] in CAUSES]
 
 
-def words(bits: int) -> list[str]:
+@lru_cache
+def words(bits: int) -> tuple[str, ...]:
     """Return the causes of a turn as words."""
-    return [name for number, name in enumerate(NAMES) if bits >> number & 1]
+    return tuple(name for number, name in enumerate(NAMES) if bits >> number & 1)

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from lab.compare.arms import ArmMean
 from lab.measures.catalogue import direction, entry_of
-from lab.runs.directory import failed_summary
+from lab.runs.directory import REPORT, VERDICT, failed_summary
 from lab.view.index import Pair
 from lab.view.live import State
 
 # Files of a run that the summary names, with what they are.
-FILES = {"report.html": "report", "verdict.json": "verdict"}
+FILES = {REPORT: "report", VERDICT: "verdict"}
 COUNTED = ("gained", "lost", "missed", "stale", "wrong scope", "forbidden", "needless", "repeated", "failed")
 
 

@@ -7,7 +7,7 @@ conversations takes a few array operations. Details of a turn are read again fro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
@@ -230,9 +230,9 @@ class Index:
 
         return np.asarray(self.first[self.arms[0]] > 0)
 
-    def marks(self, turn: int, arm: str) -> list[str]:
+    def marks(self, turn: int, arm: str) -> tuple[str, ...]:
         """Return the events of an arm at a turn, as names of filters."""
-        return [name for name, bit in BITS.items() if self._marks[arm][turn] & bit]
+        return _names(int(self._marks[arm][turn]))
 
     def where(self, pair: Pair, name: str) -> Flags:
         """Return for each turn whether a filter matches. Raises :class:`UnusableInput` for an unknown filter."""
@@ -304,6 +304,11 @@ class Index:
     def number_of(self, conversation: str, key: str) -> int | None:
         """Return the number of a turn of a conversation, or None if there is no such turn."""
         return self.numbers.get((conversation, key))
+
+
+@lru_cache
+def _names(bits: int) -> tuple[str, ...]:
+    return tuple(name for name, bit in BITS.items() if bits & bit)
 
 
 def _containing(word: str, keys: Sequence[str], texts: Sequence[str] | None) -> Flags:

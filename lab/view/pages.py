@@ -5,9 +5,9 @@ A URL contains everything that its page depends on, so a copied link shows the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from lab.files import read_json
 from lab.formatting import number as formatted
 from lab.formatting import signed
 from lab.replay.missed import CAUSES
+from lab.runs.directory import REPORT, REPORT_DATA
 from lab.runs.trial import trial_line, trial_of
 from lab.view.address import Address, Listing, NotFound, link, listing
 from lab.view.compared import Compared
@@ -40,7 +41,7 @@ PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an address asks for: its parameters, the two arms, and for each turn whether it matches."""
+    """What an address names: its parameters, the two arms, and for each turn whether it matches."""
 
     state: State
     address: Address
@@ -138,7 +139,7 @@ class Viewer:
         index, pair = asked.index, asked.pair
         name = query.get("conversation") or None
         matching = asked.matching if name is None else asked.matching & asked.turns_of(name)
-        part = listing(np.flatnonzero(matching).tolist(), query)
+        part = listing(np.flatnonzero(matching), query)
         return self._list(
             "turns",
             asked,
@@ -231,7 +232,7 @@ class Viewer:
     def report(self) -> str:
         """Return the report of the first run. Raises :class:`NotFound` if there is none, or it shows texts."""
         path = self.live.now().index.run.path
-        page, data = path / "report.html", path / "report.json"
+        page, data = path / REPORT, path / REPORT_DATA
         if not page.is_file():
             raise NotFound(f"{page}: there is no report yet; `lab report {path}` makes one")
         if not self.with_text and has_texts(data):
@@ -338,6 +339,11 @@ def _sort_key(tally: Tally, sort: str) -> tuple[float, str]:
     return (-counts.get(sort, 0), tally.name)
 
 
+def _rendered(macro: Callable[..., str], *values: object) -> str:
+    """Return what a macro makes of some values; rows of a list repeat most of their cells."""
+    return macro(*values)
+
+
 @cache
 def environment() -> Environment:
     """Return the Jinja environment of the templates, with autoescaping."""
@@ -352,5 +358,5 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"number": formatted, "signed": signed, "thousands": "{:,}".format}
-    made.globals["signs"] = SIGNS
+    made.globals |= {"signs": SIGNS, "repeated": lru_cache(4096)(_rendered)}
     return made

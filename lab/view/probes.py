@@ -72,13 +72,13 @@ class Row(NamedTuple):
     number: int
     conversation: str
     turn: str
-    slices: list[str]
+    slices: tuple[str, ...]
     labels: str
     relevant: int
     ranks: list[str]
     hits: list[bool | None]
-    marks: list[list[str]]
-    causes: list[list[str]]
+    marks: list[tuple[str, ...]]
+    causes: list[tuple[str, ...]]
     values: list[float | None]
 
 
@@ -105,6 +105,10 @@ class ProbeTable:
             np.int64,
             len(golds),
         )
+        self._label_names = {
+            bits: ", ".join(label for place, label in enumerate(labels) if bits >> place & 1)
+            for bits in set(self._label_bits.tolist())
+        }
         self._places = {
             name: np.fromiter(
                 (known.index(own[name]) if name in own else -1 for own in self._own),
@@ -119,7 +123,7 @@ class ProbeTable:
         """What a query may name."""
         return Choices(self._state.values.measures, self._labels, list(NAMES), self._slices)
 
-    def select(self, query: Query, pair: Pair, matching: Flags) -> list[int]:
+    def select(self, query: Query, pair: Pair, matching: Flags) -> Ints:
         """Return the numbers of the turns to show, in order. Raises :class:`UnusableInput` for an unknown name."""
         import numpy as np
 
@@ -143,7 +147,7 @@ class ProbeTable:
             numbers = numbers[_order(self._key(query, pair)[numbers], descending=query.order == "descending")]
         elif query.order == "descending":
             numbers = numbers[::-1]
-        return list(numbers.tolist())
+        return numbers
 
     def values(self, pair: Pair, measure: str) -> dict[str, Floats]:
         """Return the values of a measure at each turn: of the arms, and their difference; empty without a measure."""
@@ -169,8 +173,8 @@ class ProbeTable:
                     number,
                     index.conversations[index.conversation_of[number]],
                     index.turns[number],
-                    [self._own[number].get(name, "") for name in self._slices],
-                    ", ".join(sorted(set(gold.visible.values()))),
+                    tuple([self._own[number].get(name, "") for name in self._slices]),
+                    self._label_names[int(self._label_bits[number])],
                     len(gold.grades),
                     [_rank(int(index.first[arm][number])) if graded else "" for arm in pair.arms],
                     [bool(hits[arm][number]) if graded else None for arm in pair.arms],

@@ -12,10 +12,11 @@ from lab.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
 from lab.recordings.model import GLOBAL
 from lab.replay.receipts import ITEM_FIELDS, listed
+from lab.replay.recorded_conversation import RecordedConversation
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold
 from lab.view.index import Index, Pair
-from lab.view.recorded import Recorded, RecordedConversation
+from lab.view.recorded import Recorded
 
 TEXT_COLUMNS = ("arm", "turn", "scope", "probe")
 COLUMNS = (
@@ -213,7 +214,7 @@ class Reader:
         return Side(
             arm,
             bool(self._index.hits(arm, self._pair.cutoff)[number]) if grades and row["failure"] is None else None,
-            tuple(self._index.marks(number, arm)),
+            self._index.marks(number, arm),
             tuple(shown),
             tuple(_facts(row, receipt, itemised=recorded is not None)),
             tuple(row["pinned"]),

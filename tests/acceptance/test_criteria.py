@@ -58,7 +58,11 @@ def _nice(new: Sequence[float], old: Sequence[float] = (0, 0, 0, 0), hybrid: Seq
         (_nice((1, 0, 0, 0)), "fail", "shown not to be better"),
         (_nice((0, 0, 0, 0)), "fail", "shown not to be better"),
         # Nothing is suppressed, so there is nothing to restore.
-        (_nice((1, 1, 1, 1), old=(1, 1, 1, 0)), "inconclusive", "This set cannot decide it. Undecided: the must pool"),
+        (
+            _nice((1, 1, 1, 1), old=(1, 1, 1, 0)),
+            "inconclusive",
+            "This set cannot decide it. Undecided: must_remember",
+        ),
         ({}, "inconclusive", "no relevant memory is labelled nice_to_have"),
     ],
 )

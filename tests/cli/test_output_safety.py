@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,30 +13,9 @@ from hypothesis import strategies as st
 
 from lab.cli import main as cli
 from lab.cli import output
+from tests.cli.terminal import on_a_terminal
 
 EVIL = "den\x1b[2Jend\x9b31m\r::error::gone\u202e"
-
-
-def _on_a_terminal(code: str, cwd: Path) -> bytes:
-    """Run Python code whose standard streams are a pseudo terminal; return every byte that it wrote."""
-    keys, inside = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color", "COLUMNS": "80"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=inside, stdout=inside, stderr=inside, cwd=cwd, env=environment
-    )
-    os.close(inside)
-    written = b""
-    while True:
-        try:
-            read = os.read(keys, 1 << 16)
-        except OSError:
-            break
-        if not read:
-            break
-        written += read
-    assert process.wait(30) == 0, written
-    os.close(keys)
-    return written
 
 
 def test_hostile_ids_print_no_control_character(tmp_path: Path) -> None:
@@ -50,9 +25,8 @@ def test_hostile_ids_print_no_control_character(tmp_path: Path) -> None:
         "emit(evil); emit_json({'id': evil}); emit_list('warning', [evil]); announce(evil); complain(evil)\n"
         "emit_table([evil, 'n'], [[evil, 1], ['::warning::x', None]])\n"
     )
-    written = _on_a_terminal(code, tmp_path)
-    assert written.count(b"u001b") >= 6
-    text = written.decode()
+    text = on_a_terminal(code, tmp_path)
+    assert text.count("u001b") >= 6
     # The lab's own colours, around its own words, are all that is left.
     assert "\x1b[31m" not in text
     assert "\x1b[35merror\x1b[0m: " in text

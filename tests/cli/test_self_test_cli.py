@@ -30,7 +30,7 @@ def test_list_shows_faults_with_their_files(lab: Lab, tmp_path: Path) -> None:
     found = json.loads(done.stdout)["faults"]
     assert [(one["fault"], one["files"]) for one in found] == [
         ("rrf-k-10", ["retrieval/fusion.py"]),
-        ("time-leak", ["replay/moments.py"]),
+        ("time-leak", ["replay/timeline.py"]),
     ]
 
 

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import os
-import pty
 import re
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
+from tests.cli.terminal import on_a_terminal
+
 SGR = re.compile("\x1b\\[[0-9;]*m")
 CONFIG = '{"embedding": {"model": "text-embedding-3-small"}, "autoRecall": {"selectionMode": "tier_quota_v1"}}'
-
-
-def _on_a_terminal(code: str, cwd: Path, columns: int, **environment: str) -> str:
-    """Return what a program writes to a terminal of this width."""
-    keys, inside = pty.openpty()
-    termios.tcsetwinsize(inside, (24, columns))
-    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
-    settings = {**clean, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color", **environment}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=inside, stdout=inside, stderr=inside, cwd=cwd, env=settings
-    )
-    os.close(inside)
-    written = io.BytesIO()
-    while True:
-        try:
-            read = os.read(keys, 1 << 16)
-        except OSError:
-            break
-        if not read:
-            break
-        written.write(read)
-    assert process.wait(30) == 0, written.getvalue()
-    os.close(keys)
-    return written.getvalue().decode()
 
 
 def _command(*words: str) -> str:
@@ -49,7 +24,7 @@ def _command(*words: str) -> str:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_config_show_breaks_no_key_at_any_width(columns: int, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(CONFIG, "utf-8")
-    shown = _on_a_terminal(_command("config", "show", "c.json"), tmp_path, columns)
+    shown = on_a_terminal(_command("config", "show", "c.json"), tmp_path, columns)
     lines = shown.splitlines()
     assert max(map(cell_len, lines)) <= columns
     assert [line for line in lines if line.startswith("scopePolicy.skipFallbackOnInvalidScope")]
@@ -69,7 +44,7 @@ def test_verdicts_are_coloured_unless_turned_off(
         "[['R@6', 'pass', 1]], left=2)\n"
         "emit('a sentence on what may fail: nothing'); complain('no such file')"
     )
-    shown = _on_a_terminal(code, tmp_path, 80, **environment)
+    shown = on_a_terminal(code, tmp_path, 80, **environment)
     assert ("\x1b[31mFAIL\x1b[0m: rollout" in shown) == is_coloured
     assert shown.count("\x1b[0m") == 4 * is_coloured
     plain = [line.rstrip() for line in SGR.sub("", shown).splitlines()]
@@ -101,7 +76,7 @@ def test_progress_takes_one_line_of_a_terminal(tmp_path: Path) -> None:
         "for name in ('attic', 'den', 'loft' * 30): announce(progress.next(name))\n"
         "announce('a note'); announce(progress.next('x')); emit('PASS: done')"
     )
-    shown = _on_a_terminal(code, tmp_path, 40, NO_COLOR="1")
+    shown = on_a_terminal(code, tmp_path, 40, NO_COLOR="1")
     assert shown.count("\n") == 2
     pieces = shown.split("\r\x1b[2K")
     assert pieces[:2] == ["attic (1 of 3)", "den (2 of 3)"]
@@ -114,7 +89,7 @@ def test_long_error_is_folded_and_its_command_is_not(tmp_path: Path) -> None:
         "from lab.cli.output import complain\n"
         f"complain('run: has no arm that is needed here for this; add it with: lab replay {'--arm hybrid ' * 8}')"
     )
-    lines = _on_a_terminal(code, tmp_path, 40, NO_COLOR="1").splitlines()
+    lines = on_a_terminal(code, tmp_path, 40, NO_COLOR="1").splitlines()
     assert max(map(len, lines[:-1])) <= 40
     assert lines[-1].startswith("  lab replay --arm hybrid")
     assert lines[-1].count("--arm hybrid") == 8

@@ -28,15 +28,32 @@ TERMS = {
     r"put under test": "evaluated",
     r"is read over": "is ignored",
     r"(?:held|holds?) (?:it )?against": "compare with",
+    # A seed says "even with a large must pool".
+    r"(?<!even with a large )must pool": "must share, must memories",
+    r"told apart": "distinguished",
+    r"at (?:any|this) moment|random moments|a moment ago": "at any time, now, just before",
+    r"seed \d+ asks": "seed 001 requires",
+    r"rungs?|shel(?:f|ves)": "ablation step, registry",
 }
+# Words that code may use as names, so only the text of docs is checked.
+IN_DOCS = {
+    r"told": "given, advisory",
+    r"moments?": "time, recall point",
+    r"(?<!every )nights?": "nightly run",
+    r"twins?": "duplicates",
+    r"wanted": "relevant, requested",
+    r"verbs?": "command",
+    r"(?:is|are|was|were) asked": "is queried, receives, is given",
+}
+CODE = re.compile(r"^```.*?^```|^ {4}.*?$|`[^`]*`", re.MULTILINE | re.DOTALL)
 
 
-def _private(text: str) -> list[str]:
+def _private(text: str, terms: dict[str, str] = TERMS) -> list[str]:
     """Return the private words in a text with their terms; a line break or a comment sign may divide a word."""
     prose = re.sub(r"\s+(?:#\s+)?", " ", text)
     return [
         f"{match}: use {term}"
-        for word, term in TERMS.items()
+        for word, term in terms.items()
         for match in re.findall(rf"(?<!\w){word}\b", prose, re.IGNORECASE)
     ]
 
@@ -47,10 +64,16 @@ def _private(text: str) -> list[str]:
         ("a fault that nobody\n    # foresaw", ["nobody foresaw: use unexpected"]),
         ("Blessed runs", ["Blessed: use approve, approved baseline"]),
         ('unwanted memories, "bless", household', []),
+        ("even with a large must pool; one must\npool", ["must pool: use must share, must memories"]),
     ],
 )
 def test_private_words_in_a_text_are_found(text: str, expected: list[str]) -> None:
     assert _private(text) == expected
+
+
+def test_private_names_are_found_outside_of_code_only() -> None:
+    text = CODE.sub("", "The host is asked at a moment:\n\n    night.json\n\n```\ntwins\n```\n\n`wanted` is a key.")
+    assert _private(text, IN_DOCS) == ["moment: use time, recall point", "is asked: use is queried, receives, is given"]
 
 
 def test_docs_and_code_use_the_terms_of_the_field() -> None:
@@ -58,3 +81,10 @@ def test_docs_and_code_use_the_terms_of_the_field() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths if path.suffix in SOURCES}
     assert len(texts) > 300
     assert {name: words for name, text in texts.items() if (words := _private(text))} == {}
+
+
+def test_text_of_docs_uses_no_private_names() -> None:
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = {path.relative_to(ROOT).as_posix(): CODE.sub("", path.read_text("utf-8")) for path in paths}
+    assert len(texts) > 50
+    assert {name: words for name, text in texts.items() if (words := _private(text, IN_DOCS))} == {}

@@ -68,7 +68,7 @@ def test_server_gives_the_vectors_of_the_lab_bit_by_bit(server: EmbeddingServer)
     assert status == 200
     assert np.array_equal(floats(answer), HashingEmbedder().encode(TEXTS))
     assert [row["index"] for row in answer["data"]] == [0, 1, 2]
-    assert (server.requests, server.asked, answer["model"]) == (1, 3, "any")
+    assert (server.requests, server.texts, answer["model"]) == (1, 3, "any")
 
 
 @pytest.mark.parametrize("how", ["own", "field"])
@@ -118,7 +118,7 @@ def test_server_refuses_a_bad_request_with_its_reason(server: EmbeddingServer, b
     status, answer = send(server.url, body)
     assert status == 400
     assert message in answer["error"]["message"]
-    assert (server.requests, server.asked) == (0, 0)
+    assert (server.requests, server.texts) == (0, 0)
 
 
 def test_server_answers_404_elsewhere_and_413_without_a_length(server: EmbeddingServer) -> None:
@@ -137,7 +137,7 @@ def test_server_under_an_injected_fault_fails_as_a_provider(server: EmbeddingSer
     assert send(server.url, {"input": "a"})[0] == status
     server.faults = frozenset({"fts_error"})
     assert send(server.url, {"input": "a"})[0] == 200
-    assert server.asked == 1
+    assert server.texts == 1
 
 
 def test_server_keeps_the_error_of_the_labs_embedder() -> None:
@@ -168,7 +168,7 @@ def test_servers_share_one_thread_and_leave_none_behind() -> None:
     kept.getresponse().read()
     two.close()
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "embedding-server"]
-    assert (one.asked, two.asked) == (1, 2)
+    assert (one.texts, two.texts) == (1, 2)
     with pytest.raises(OSError, match=r"."):
         send(two.url, {"input": "a"})
     kept.close()

@@ -1,14 +1,8 @@
-"""The accessibility of the report, as axe-core sees it in a headless Chromium.
-
-axe-core is no dependency of the project. To run this test: ``npm install axe-core`` in a folder, and ``AXE_CORE`` set
-to its ``axe.min.js``.
-"""
+"""The accessibility of the report, as axe-core sees it in a headless Chromium."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,19 +12,7 @@ from lab.gate.verdict import judge
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
-
-SERIOUS = ("serious", "critical")
-RUN = """axe.run(document, { resultTypes: ["violations"] }).then(found => found.violations.map(
-    one => [one.id, one.impact, one.nodes[0].html.slice(0, 200)]))"""
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The source of axe-core."""
-    path = os.environ.get("AXE_CORE")
-    if not path or not Path(path).is_file():
-        pytest.skip("axe-core is not at hand: npm install axe-core, and set AXE_CORE to its axe.min.js")
-    return Path(path).read_text("utf-8")
+from tests.extras.conftest import Serious
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +27,5 @@ def page(operators: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
-def test_report_has_no_serious_finding(browser: Any, axe: str, page: Path, width: int, dark: bool) -> None:
-    browser.open(page.as_uri(), width=width, dark=dark)
-    browser.ask(
-        "document.querySelectorAll('details').forEach(one => { one.removeAttribute('name'); one.open = true; })"
-    )
-    browser.ask(f"{axe};0")
-    found = browser("Runtime.evaluate", expression=RUN, awaitPromise=True, returnByValue=True)["result"]["value"]
-    assert [one for one in found if one[1] in SERIOUS] == []
+def test_report_has_no_serious_finding(serious: Serious, page: Path, width: int, dark: bool) -> None:
+    assert serious(page.as_uri(), width, dark=dark) == []

@@ -1,4 +1,4 @@
-"""The accessibility of the page of a canary, as axe-core sees it; see ``test_axe``."""
+"""The accessibility of the page of a canary, as axe-core sees it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.report.canary import write_page
 from lab.shape import deep_merge
-from tests.extras.test_axe import RUN, SERIOUS, axe
+from tests.extras.conftest import Serious
 from tests.gate.conftest import audit, run
 
-__all__ = ["audit", "axe", "run"]
+__all__ = ["audit", "run"]
 
 # The errors among 400 recalls that lead to each verdict; none of the keys leaves the audit as it is.
 STATES: dict[str, dict[str, Any]] = {
@@ -28,7 +28,7 @@ STATES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_canary_page_has_no_serious_finding(
     browser: Any,
-    axe: str,
+    serious: Serious,
     audit: dict[str, Any],
     state: str,
     width: int,
@@ -39,9 +39,5 @@ def test_canary_page_has_no_serious_finding(
     verdict = judge(read_policy("stage-b"), audit=seen)
     assert verdict.status == state
     page = write_page(verdict, seen, tmp_path, audit)
-    browser.open(page.as_uri(), width=width, dark=dark)
-    browser.ask("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert serious(page.as_uri(), width, dark=dark) == []
     assert browser.ask("document.documentElement.scrollWidth") <= width
-    browser.ask(f"{axe};0")
-    found = browser("Runtime.evaluate", expression=RUN, awaitPromise=True, returnByValue=True)["result"]["value"]
-    assert [one for one in found if one[1] in SERIOUS] == []

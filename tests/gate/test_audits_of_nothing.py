@@ -10,6 +10,7 @@ import pytest
 
 from lab.canary.audit import audit as read_logs
 from lab.canary.audit import nothing_found
+from lab.formatting import counted
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy
@@ -18,7 +19,7 @@ from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 
 Log = Callable[[list[str]], dict[str, Any]]
-SILENT = "no recall receipt in {} lines: is this the gateway's log? Are receipts enabled (receipts.enabled)?"
+SILENT = "no recall receipt in {}: is this the gateway's log? Are receipts enabled (receipts.enabled)?"
 
 
 @pytest.fixture
@@ -55,10 +56,10 @@ def stage_b(audit: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
 @pytest.mark.parametrize("lines", [[], ["some other program's log"] * 7])
 def test_gate_on_a_log_without_receipts_asks_what_to_check(log: Log, lines: list[str]) -> None:
     found = log(lines)
-    assert nothing_found(found) == SILENT.format(len(lines))
+    assert nothing_found(found) == SILENT.format(counted(len(lines), "line"))
     verdict, _ = stage_b(found)
     assert verdict.status == ERROR
-    said = SILENT.format(len(lines)).replace("no recall", "No recall", 1)
+    said = SILENT.format(counted(len(lines), "line")).replace("no recall", "No recall", 1)
     assert rollback(verdict) == f"{said} To roll back anyway: {verdict.rollback}"
 
 

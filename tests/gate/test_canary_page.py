@@ -49,6 +49,8 @@ def test_page_says_the_decision_and_how_to_roll_back(audit: dict[str, Any], tmp_
     assert "errors.rate" in words
     assert "10.0 %" in words
     assert "at most 2.0 %" in words
+    # Why has the units of the table.
+    assert "Why errors.rate 10.0 %, where the policy requires at most 2.0 %." in words.replace("\u00a0", " ")
     assert '<div class="verdict fail">' in page.read_text("utf-8")
     # Without a control there is no column of one, and the page says how to get it.
     assert '<th scope="col">control</th>' not in page.read_text("utf-8")
@@ -86,7 +88,8 @@ def test_open_rule_is_inconclusive_and_says_how_many_more(audit: dict[str, Any],
     assert verdict.status == "inconclusive"
     words = _words(write_page(verdict, close, tmp_path, None))
     assert "NO-GO YET inconclusive: too little evidence to decide" in words
-    assert re.search(r"Keep the window open: about \d+ more answered recalls", words)
+    assert re.search(r"Keep the window open: about [\d,]+ more answered recalls", words)
+    assert "lab receipts audit LOG --out AUDIT && lab gate --receipts AUDIT --policy stage-b" in words
 
 
 def test_page_of_something_else_is_not_replaced(audit: dict[str, Any], tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_league_that_is_interrupted_ends_with_the_same_bytes(
         calls += 1
         if calls == 7:
             raise KeyboardInterrupt
-        return real(*given, **options)  # type: ignore[arg-type]
+        return real(*given, **options)  # type: ignore[arg-type]  # as they came
 
     monkeypatch.setattr(module, "run_replay", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -135,7 +135,7 @@ def test_captured_league_leaves_out_arms_that_capture_nothing(tmp_path: Path) ->
     assert status == {"bm25": "left out", "verbatim": "ranked", "seed_full": "ranked"}
     growth = {row.arm: row.mean("StoreGrowth") for row in league.rows if row.budget is None}
     assert growth["verbatim"] == pytest.approx(1.0, abs=0.02)
-    assert growth["seed_full"] < growth["verbatim"]  # type: ignore[operator]
+    assert growth["seed_full"] < growth["verbatim"]  # type: ignore[operator]  # neither is None
 
 
 @pytest.mark.usefixtures("own_systems")
@@ -216,4 +216,4 @@ def test_hit_on_a_clipped_text_is_no_whole_hit(tmp_path: Path) -> None:
     assert "whole" not in rows["rsclaw", None].cells
     opened = open_run(tmp_path / "out" / "runs" / "long" / "rsclaw_text")
     assert {arm.system for arm in opened.manifest.resolved.arms} == {"rsclaw"}
-    assert [arm.tokens for arm in plan_of(opened).arms[1:]] == list(BUDGETS)  # type: ignore[attr-defined]
+    assert [arm.tokens for arm in plan_of(opened).arms[1:]] == list(BUDGETS)  # type: ignore[attr-defined]  # arms under a budget

@@ -61,7 +61,7 @@ def recording(tmp_path: Path) -> str:
 def replay(recording: str, out: Path, arm: dict[str, Any], source: str = "given", **options: Any) -> RunDirectory:
     file = out.with_suffix(".json")
     file.write_text(json.dumps({"lab": {"arm": "plugin"}} | arm), "utf-8")
-    request = ReplayRequest(recording, "lab", (f"live={file}",), embedder="hashing", source=source, **options)  # type: ignore[arg-type]
+    request = ReplayRequest(recording, "lab", (f"live={file}",), embedder="hashing", source=source, **options)  # type: ignore[arg-type]  # options by name
     return run_replay(request, out).run
 
 

@@ -164,7 +164,7 @@ def test_systemd_units_start_the_same_script(prepared: Callable[[], Machine], bo
     units = machine.home / ".config" / "systemd" / "user"
     service, timer = (ConfigParser(interpolation=None, strict=True) for _ in range(2))
     for unit in (service, timer):
-        unit.optionxform = str  # type: ignore[assignment, method-assign]
+        unit.optionxform = str  # type: ignore[assignment, method-assign]  # as the library documents
     service.read(units / "lab-nightly.service", "utf-8")
     timer.read(units / "lab-nightly.timer", "utf-8")
     start = service["Service"]

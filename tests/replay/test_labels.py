@@ -1,4 +1,4 @@
-"""Labels: recorded, sampled, and sampled with gold kept out of the must pool."""
+"""Labels: recorded, sampled, and sampled with gold kept out of must_remember."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import TurnWrites, replay
-from lab.replay.moments import births
+from lab.replay.timeline import births
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Item, MemorySystem, Recall, Stored, Writes
 from lab.systems.fixed import recall_of
 from lab.systems.kit import Kit

@@ -14,7 +14,7 @@ from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered, TurnWrites
 from lab.replay.receipts import listed, receipts_table
-from lab.replay.writes import ECHO_CHARS, Wanted, alignments, is_echo, writes_table
+from lab.replay.writes import ECHO_CHARS, Expected, alignments, is_echo, writes_table
 from lab.runs.tables import read_table, write_table
 from lab.systems.contract import Item, Stored, Writes
 from lab.systems.fixed import FixedArm, recall_of
@@ -30,7 +30,7 @@ RECORDING = Recording("c", TURNS, MEMORIES)
 # The first memory is judged relevant, the second misleading; the third is not judged.
 PROBES = (Probe("q", "c", None, "tea", (Judgement("c/s/t0#0"),), forbidden=(Judgement("c/s/t0#1"),)),)
 SECRET = "the pass phrase of the vault is plum jam at midnight"
-NOTHING_WANTED = Wanted({}, (), frozenset())
+NOTHING_EXPECTED = Expected({}, (), frozenset())
 TEA = Stored("m1", "Tea at five for Anna, says Anna", ("c/s/t0",))
 BEES = Stored("m2", "Bees of Ben behind the barn", ("c/s/t0",))
 
@@ -67,7 +67,7 @@ def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
         ("mine", "m1"): Alignment("c/s/t0#0", "source", 0.5),
         ("other", "m2"): Alignment("c/s/t0#1", "text", 0.7),
     }
-    table = writes_table(some, aligned, NOTHING_WANTED, 3)
+    table = writes_table(some, aligned, NOTHING_EXPECTED, 3)
     write_table(table, tmp_path / "w.parquet")
     assert read_table(tmp_path / "w.parquet").to_pylist() == table.to_pylist()
     counts = {b"turns": b"3", b"candidates": b"0", b"gold": b"0"}
@@ -87,14 +87,14 @@ def test_writes_table_round_trip_keeps_every_write(tmp_path: Path) -> None:
 
 
 def test_writes_table_without_writes_has_the_same_columns() -> None:
-    table = writes_table([], {}, NOTHING_WANTED, 3)
+    table = writes_table([], {}, NOTHING_EXPECTED, 3)
     assert table.num_rows == 0
-    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, NOTHING_WANTED, 3).schema
+    assert table.schema == writes_table([wrote(0, Writes(created=(TEA,)))], {}, NOTHING_EXPECTED, 3).schema
 
 
 def judged_lines() -> list[dict[str, Any]]:
     """Rows of five writes under judgements: one memory to keep, one not to keep, one never to store."""
-    judged = Wanted.of(
+    judged = Expected.of(
         replace(RECORDING, memories=(*MEMORIES, Memory("c/s/t1#1", SECRET, "x", 2, 4))),
         GoldenSet(
             PROBES,

@@ -169,6 +169,16 @@ def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> No
     assert dict(message_at(_nightly(tmp_path, passed, commit=None)).facts)["commit"] == "no repository"
     first = replace(passed, status=INCONCLUSIVE, lines=(Line("baseline", "b", INCONCLUSIVE, True, "none", approve),))
     assert message_at(_nightly(tmp_path, first)).action.command == approve
+    # The page and the message are given the same decision.
+    explain = "lab explain reports/nightly/x/sets/a/run den/s01/t01 --arm hybrid"
+    result = json.loads((_nightly(tmp_path, passed, failed) / "nightly.json").read_bytes())
+    result["sets"][1]["exact"]["first"] = [{"explain": ["lab explain before", explain]}]
+    (tmp_path / "nightly.json").write_bytes(dump_json(result))
+    assert message_at(tmp_path).action.command == explain
+    result["status"] = "error"
+    result["sets"][0]["reproduces"] = {"changed": 3, "turns": 20, "before": "x/run", "after": "x/again"}
+    (tmp_path / "nightly.json").write_bytes(dump_json(result))
+    assert message_at(tmp_path).action.command == "lab diff x/run x/again"
 
 
 def test_acceptance_message_counts_what_applies(tmp_path: Path) -> None:

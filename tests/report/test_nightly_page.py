@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.nightly.past import past_of
+from lab.nightly.past_runs import past_of
 from tests.report.nightly_states import ARMS, SETS, STEP_AT, make
 
 TAGS = re.compile(r"<style>.*?</style>|<script>.*?</script>|<svg.*?</svg>|<[^>]+>", re.DOTALL)

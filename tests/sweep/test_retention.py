@@ -42,7 +42,7 @@ def days(*numbers: float) -> list[int]:
 
 
 def life(name: str, created: float, end: float, included: list[int], **more: object) -> Life:
-    return Life("a", "c", "m", name, *days(created, end), included=included, **more)  # type: ignore[arg-type]
+    return Life("a", "c", "m", name, *days(created, end), included=included, **more)  # type: ignore[arg-type]  # fields by name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The must pool grows: every point of the sweep is a replay that could have been run by itself."""
+"""The must_remember share increases: every point of the sweep is a replay that could have been run by itself."""
 
 from __future__ import annotations
 

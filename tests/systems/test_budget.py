@@ -75,7 +75,7 @@ def test_budget_larger_than_the_ranking_equals_the_ranking(tmp_path: Path) -> No
 def test_run_of_budget_arms_remakes_the_same_arms(tmp_path: Path) -> None:
     replayed(tmp_path, ["hybrid@128", "seed_full@256"])
     plan = plan_of(open_run(tmp_path / "run"))
-    assert [arm.tokens for arm in plan.arms] == [128, 256]  # type: ignore[attr-defined]
+    assert [arm.tokens for arm in plan.arms] == [128, 256]  # type: ignore[attr-defined]  # arms under a budget
     assert [info.cutoff for info in plan.infos] == [WIDE, WIDE]
     assert pickle.loads(pickle.dumps(plan.arms)) == plan.arms
 

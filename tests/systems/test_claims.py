@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -65,9 +66,8 @@ def test_latin_only_keeps_what_a_translation_keeps() -> None:
     assert all(word in memory.text for memory in kept for word in memory.index_text.split())
 
 
-def test_memories_of_both_languages_have_the_same_numbers(shared: object) -> None:
-    folder = shared("data", "madial")  # type: ignore[operator]
-    assert isinstance(folder, Path)
+def test_memories_of_both_languages_have_the_same_numbers(shared: Callable[..., Path]) -> None:
+    folder = shared("data", "madial")
     english, chinese = read(folder, "madial").recordings
     crossed = with_memories_of(english, chinese)
     assert len(crossed.memories) == len(english.memories)

@@ -57,7 +57,7 @@ class Drawn:
     def vectors(self, count: int) -> np.ndarray:
         """Return unit vectors, float32 ``[count, dimension]``."""
         drawn = self.random.normal(size=(count, self.dimension)).astype(np.float32)
-        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)  # type: ignore[no-any-return]
+        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)  # type: ignore[no-any-return]  # norm() is untyped
 
     def entries(self, count: int) -> Iterator[Entry]:
         """Yield new memories."""
@@ -141,7 +141,7 @@ def main() -> None:
             timed("indexes on text and filters", lambda: build(table, NEVER))
             done = timed("and on vectors", lambda: build(table, Thresholds(vector_rows=1)))
             timed("after upkeep", lambda: optimize(table, NEVER, force=True))
-            timed("a tenth more", lambda: write(table, drawn, rows // 10, 100))  # noqa: B023
+            timed("a tenth more", lambda: write(table, drawn, rows // 10, 100))  # noqa: B023 - called at once
             timed("after upkeep again", lambda: optimize(table, NEVER, force=True))
             print(f"vector index over {rows:,} rows: finds {done.agreement:.1%} of the nearest ten", flush=True)
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {given.queries} queries a row")

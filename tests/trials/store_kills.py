@@ -65,7 +65,7 @@ def work(folder: Path, root: Path, tag: str, *, exchange: bool, once: bool) -> N
 
     import_lancedb()
     if not exchange:
-        swap.exchange = lambda *_: False  # type: ignore[assignment]
+        swap.exchange = lambda *_: False  # type: ignore[assignment]  # a system that cannot exchange folders
     print("ready", flush=True)
     while True:
         print(f"try {tag}", flush=True)

@@ -60,7 +60,7 @@ def test_page_and_explain_agree_on_every_missed_memory(run: RunDirectory) -> Non
     for (arm, conversation, probe), causes in by_place.items():
         number = state.index.number_of(conversation, probe)
         assert number is not None
-        assert words(int(state.causes.bits(arm)[number])) == [name for name in NAMES if name in causes.values()]
+        assert list(words(int(state.causes.bits(arm)[number]))) == [name for name in NAMES if name in causes.values()]
 
 
 def test_probes_filter_by_language(run: RunDirectory) -> None:
@@ -69,9 +69,10 @@ def test_probes_filter_by_language(run: RunDirectory) -> None:
     pair = state.index.pair(None, None)
     languages = table.choices.slices["language"]
     assert languages == ["en", "en+zh-Hant", "zh-Hant"]
-    everything = table.select(Query(), pair, state.index.where(pair, ""))
+    everything = table.select(Query(), pair, state.index.where(pair, "")).tolist()
     parts = [
-        table.select(Query(slices=(("slice.language", name),)), pair, state.index.where(pair, "")) for name in languages
+        table.select(Query(slices=(("slice.language", name),)), pair, state.index.where(pair, "")).tolist()
+        for name in languages
     ]
     assert all(parts)
     assert sorted(number for part in parts for number in part) == everything

@@ -57,7 +57,7 @@ def table(live: Live) -> ProbeTable:
 def chosen(live: Live, table: ProbeTable, query: Query, show: str = "") -> list[int]:
     index = live.now().index
     pair = index.pair(None, None)
-    return table.select(query, pair, index.where(pair, show))
+    return table.select(query, pair, index.where(pair, show)).tolist()
 
 
 def test_summary_shows_the_means_of_the_scores(live: Live, walked: RunDirectory) -> None:

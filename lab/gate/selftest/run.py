@@ -22,7 +22,7 @@ from lab.gate.selftest.trial import LAYERS, Clean, Trial, clean_run, try_fault
 from lab.progress import Progress
 
 SCHEMA = "lab.selftest.v1"
-WANTED = 0.95
+REQUIRED = 0.95
 # A fault that takes longer than both SECONDS and TIMES unchanged replays counts as hanging.
 SECONDS, TIMES = 60, 8
 
@@ -56,7 +56,7 @@ class Report:
     @property
     def passed(self) -> bool:
         """Return whether enough faults were caught and no draw failed."""
-        return self.kill_rate >= WANTED and not self.draws.failed
+        return self.kill_rate >= REQUIRED and not self.draws.failed
 
     def caught_by(self) -> dict[str, int]:
         """Return how many faults each layer caught, independent of the others, and how many the verdict caught."""
@@ -73,7 +73,7 @@ class Report:
             "countable": len(self.countable),
             "caught": sum(trial.caught for trial in self.trials),
             "kill_rate": self.kill_rate,
-            "wanted": WANTED,
+            "wanted": REQUIRED,
             "caught_by": self.caught_by(),
             "turns": self.turns,
             "survivors": [

@@ -63,7 +63,7 @@ def read_sqlite(path: Path, read: Callable[[sqlite3.Connection], T]) -> T:
         except _Changed:
             continue
         except sqlite3.Error as error:
-            # Retry: the index was readable a moment ago, so another process opened or closed the database meanwhile.
+            # Retry: the index was readable just before, so another process opened or closed the database meanwhile.
             if not getattr(error, "sqlite_errorname", "").startswith("SQLITE_READONLY"):
                 raise _refusal(path, error) from None
         except UnicodeDecodeError:

@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def fetched(self) -> int:
-        """The number of hits that auto-recall asks for; 2026.3.13 asks for no more than it injects."""
+        """The number of hits that auto-recall requests; 2026.3.13 requests no more than it injects."""
         return self.max_items if self.is_old else FETCHED
 
     def as_json(self) -> dict[str, Any]:

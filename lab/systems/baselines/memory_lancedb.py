@@ -79,7 +79,7 @@ class LanceDbArm:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What admission demands: that it finds what is relevant by its vectors, and asks the embedder for them."""
+        """What admission demands: that it finds what is relevant by vectors of the embedder that it was given."""
         return ("relevant", "meaning", "embedder")
 
     def describe(self) -> ArmInfo:

@@ -68,7 +68,7 @@ class Recorder:
         self._exchanges.append(exchange)
 
     def save(self, errors: str) -> None:
-        """Write the answers, with ``errors``, the end of the host's stderr; nothing if nothing was asked."""
+        """Write the answers, with ``errors``, the end of the host's stderr; nothing if there was no request."""
         if not self._exchanges:
             return
         lines = [
@@ -97,7 +97,7 @@ class Player:
     def __init__(self, folder: Path, name: str, arm: str) -> None:
         self._arm, self._at = arm, 0
         recordings = [read_exchanges(path) for path in sorted(folder.glob(f"{name}-*.jsonl"))]
-        self._left = sorted(recordings, key=lambda some: any(one.failure for one in some))
+        self._left = sorted(recordings, key=lambda exchanges: any(exchange.failure for exchange in exchanges))
 
     def next(self, chain: str, op: str) -> Exchange:
         """Return the answer to the next request. Raises :class:`CannotMeasure` if it was not recorded."""
@@ -180,15 +180,15 @@ class Held(NamedTuple):
 def held() -> list[Held]:
     """Return what is recorded, by arm."""
     root = cache_folder() / KIND
-    found: list[Held] = []
+    held: list[Held] = []
     for folder in sorted(path for path in root.glob("[!.]*") if path.is_dir()):
         files = [path for path in folder.glob("*.jsonl") if not path.name.startswith(".")]
         arm = system = version = ""
         with suppress(OSError, ValueError, KeyError, TypeError):
             about = json.loads((folder / ABOUT).read_bytes())
             arm, system, version = (str(about["arm"]), str(about["hello"]["name"]), str(about["hello"]["version"]))
-        found.append(Held(folder.name, arm, system, version, len(files), sum(path.stat().st_size for path in files)))
-    return sorted(found, key=lambda one: (one.arm, one.key))
+        held.append(Held(folder.name, arm, system, version, len(files), sum(path.stat().st_size for path in files)))
+    return sorted(held, key=lambda entry: (entry.arm, entry.key))
 
 
 def last_errors(chosen: Sequence[Held]) -> tuple[Path, str] | None:
@@ -196,22 +196,22 @@ def last_errors(chosen: Sequence[Held]) -> tuple[Path, str] | None:
 
     It may quote texts of the recording.
     """
-    found: list[tuple[bool, float, Path, str]] = []
-    for one in chosen:
-        for path in (cache_folder() / KIND / one.key).glob("[!.]*.jsonl"):
+    errors_of: list[tuple[bool, float, Path, str]] = []
+    for entry in chosen:
+        for path in (cache_folder() / KIND / entry.key).glob("[!.]*.jsonl"):
             with suppress(OSError, ValueError, AttributeError):
                 head, *lines = path.read_bytes().splitlines()
                 errors = str(json.loads(head).get("stderr", "")).strip()
                 has_died = any(json.loads(line).get("failure", [""])[0] == "died" for line in lines)
                 if errors:
-                    found.append((has_died, path.stat().st_mtime, path, errors))
-    if not found:
+                    errors_of.append((has_died, path.stat().st_mtime, path, errors))
+    if not errors_of:
         return None
-    _, _, path, errors = max(found)
+    _, _, path, errors = max(errors_of)
     return path, redact_all(errors)
 
 
 def remove(chosen: Sequence[Held]) -> None:
     """Remove recorded answers."""
-    for one in chosen:
-        shutil.rmtree(cache_folder() / KIND / one.key, ignore_errors=True)
+    for entry in chosen:
+        shutil.rmtree(cache_folder() / KIND / entry.key, ignore_errors=True)

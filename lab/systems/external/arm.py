@@ -46,7 +46,7 @@ class ExternalArm:
     foreign: bool = field(default=True, init=False)
 
     def describe(self) -> ArmInfo:
-        """Describe the arm by what the host said of itself."""
+        """Describe the arm by the identity that the host gave."""
         who = self.identity
         config = {**self.settings.as_json(), "hello": dict(who)}
         sources = f" {digest(who['sources'])[:16]}" if who["sources"] else ""
@@ -64,9 +64,9 @@ class ExternalArm:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What it must prove before it is scored (EX-22): what it says, or that it recalls what it was given."""
-        asked = ("embedder",) if "embedder" in self.identity["needs"] else ()
-        return tuple(dict.fromkeys((*(self.identity["claims"] or ("relevant",)), *asked)))
+        """What it must prove before it is scored (EX-22): what it claims, or that it recalls what it was given."""
+        embeds = ("embedder",) if "embedder" in self.identity["needs"] else ()
+        return tuple(dict.fromkeys((*(self.identity["claims"] or ("relevant",)), *embeds)))
 
     def open(self, kit: Kit) -> ExternalSystem:
         """Return the system of one conversation; the host is started at its first request."""
@@ -119,8 +119,8 @@ def open_session(settings: HostSettings, home: Path) -> Session:
 
 def _folder(settings: HostSettings, max_items: int | None, depth: int) -> Path:
     """Return where its answers are recorded; time-outs and the permission to leave this machine change no answer."""
-    told = {name: value for name, value in settings.as_json().items() if name not in ("timeouts", "allow_remote")}
-    return folder_of({**told, "max_items": max_items, "depth": depth})
+    deciding = {name: value for name, value in settings.as_json().items() if name not in ("timeouts", "allow_remote")}
+    return folder_of({**deciding, "max_items": max_items, "depth": depth})
 
 
 def _asked(settings: HostSettings, spec: ArmSpec) -> dict[str, Any]:
@@ -163,18 +163,18 @@ def _not_answering(error: HostFailed, settings: HostSettings, spec: ArmSpec, err
     if error.kind == "died" and error.place == "exit 127":
         return UnusableInput(f"{spec.where}: {settings.command[0]!r} cannot be started; give an executable file")
     last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
-    # Of a host that was stopped, stderr tells no more than that.
-    said = f"; its stderr ends: {redact_all(last)[:_SHOWN]}" if error.kind == "died" and last.isprintable() else ""
-    # What was asked before the run is not recorded, and a host that does not start may not run at all.
-    own = {
+    # A host that was stopped writes nothing else to stderr.
+    stderr = f"; its stderr ends: {redact_all(last)[:_SHOWN]}" if error.kind == "died" and last.isprintable() else ""
+    # Requests before the run are not recorded, and a host that does not start may not run at all.
+    remedies = {
         "died": "",
         "timed_out": "start it, or raise timeouts.hello in the arm's file",
         "no_answer": "start it, or correct the address",
         "not_json": "only answers may be on stdout, everything else belongs on stderr",
     }
-    mended = own.get(error.kind, remedy(str(error), spec.name))
+    mended = remedies.get(error.kind, remedy(str(error), spec.name))
     mended = f"; {mended}" if mended else ""
-    return CannotMeasure(f"{spec.where}: the host does not answer hello: {error}{said}{mended} (docs/external.md)")
+    return CannotMeasure(f"{spec.where}: the host does not answer hello: {error}{stderr}{mended} (docs/external.md)")
 
 
 def _checked(value: object, where: str) -> dict[str, Any]:

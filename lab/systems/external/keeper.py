@@ -115,11 +115,11 @@ def _descendants() -> list[int]:
                     # The name of the command is in parentheses and may contain anything.
                     parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
     below = {os.getpid()}
-    found: list[int] = []
+    children: list[int] = []
     while more := [process for process, parent in parents.items() if parent in below and process not in below]:
         below.update(more)
-        found += more
-    return found
+        children += more
+    return children
 
 
 if __name__ == "__main__":

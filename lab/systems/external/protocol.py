@@ -180,7 +180,7 @@ REQUESTS: dict[str, dict[str, str]] = {
     "hello": {
         "protocol": "1",
         "lab": "string: version of the lab",
-        "conversation": "string, or null for the question before a run that only asks who answers",
+        "conversation": "string, or null for the request before a run that only identifies the host",
         "seed": "integer: seed of the run",
         "scoping": '"open", "given" or "tags": where scopes come from',
         "captures": "boolean: whether it may write",

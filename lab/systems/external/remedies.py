@@ -44,7 +44,7 @@ REMEDIES: dict[str, str] = {
 
 def remedy(failure: str, arm: str) -> str:
     """Return what mends a failure of an arm, such as ``timed_out in recall at 10 s``; empty if that is unknown."""
-    found = _FAILURE.fullmatch(failure)
-    kind = found["kind"] if found else ""
-    told = REMEDIES.get(kind, "see the log of the endpoint" if re.fullmatch(r"http_\d{3}", kind) else "")
-    return told.format(op=(found and found["op"]) or "recall", arm=arm)
+    match = _FAILURE.fullmatch(failure)
+    kind = match["kind"] if match else ""
+    text = REMEDIES.get(kind, "see the log of the endpoint" if re.fullmatch(r"http_\d{3}", kind) else "")
+    return text.format(op=(match and match["op"]) or "recall", arm=arm)

@@ -1,4 +1,4 @@
-"""One instance of a host: the questions of one conversation in order, or of one probe (EX-12, EX-14)."""
+"""One instance of a host: the requests of one conversation in order, or of one probe (EX-12, EX-14)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Request(NamedTuple):
 
 
 class Session:
-    """A host that is asked one question after the other."""
+    """A host that answers one request after the other."""
 
     def __init__(self, channel: Channel, timeouts: Mapping[str, float]) -> None:
         self.channel = channel
@@ -69,8 +69,8 @@ class Session:
             self.channel.close(self._timeouts["close"] if politely else 0.0)
 
 
-class OwnIds:
-    """A host's own ids of the memories that it was given (EX-13)."""
+class HostIds:
+    """The ids that a host gives to the memories that it receives (EX-13)."""
 
     def __init__(self) -> None:
         self._keys: dict[str, list[str]] = {}
@@ -82,11 +82,11 @@ class OwnIds:
         if not ids.keys() <= {*keys}:
             raise HostFailed("bad_result", "ids", "remember")
         for key in keys:
-            own = ids.get(key, key)
-            if own is None:
+            identity = ids.get(key, key)
+            if identity is None:
                 self.unkept.add(key)
             else:
-                self._keys.setdefault(own, []).append(key)
+                self._keys.setdefault(identity, []).append(key)
 
     def forget(self, keys: Iterable[str]) -> None:
         """Take back memories."""
@@ -100,21 +100,21 @@ class OwnIds:
         return next((key for key in keys if key not in self._gone), keys[0])
 
 
-class Twin:
-    """A fresh instance that repeats the requests of a first one, to be asked a probe (EX-15).
+class ProbeInstance:
+    """A fresh instance that repeats the requests of a first one and then answers one probe (EX-15).
 
-    Own ids may differ between instances: the n-th memory that the twin creates stands for the n-th of the first.
+    Ids may differ between instances: the n-th memory that this one creates stands for the n-th of the first.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._ids = OwnIds()
+        self._ids = HostIds()
         self._created: dict[str, str] = {}
 
     def follow(self, request: Request, expected: Mapping[str, Any] | None) -> None:
         """Repeat a request; ``expected`` is the first instance's result, None if it answered with an error.
 
-        Raises :class:`HostFailed` with ``not_repeatable`` if the twin creates other memories.
+        Raises :class:`HostFailed` with ``not_repeatable`` if this instance creates other memories.
         """
         try:
             result, _ = self._session.ask(request)
@@ -131,13 +131,13 @@ class Twin:
         here, there = _created(request.op, result), _created(request.op, expected)
         if [memory["text"] for memory in here] != [memory["text"] for memory in there]:
             raise HostFailed("not_repeatable", "", request.op)
-        self._created.update(zip((one["id"] for one in here), (one["id"] for one in there), strict=True))
+        self._created.update(zip((memory["id"] for memory in here), (memory["id"] for memory in there), strict=True))
 
     def recall(self, request: Request) -> tuple[dict[str, Any], int]:
         """Return the answer to the probe in terms of the first instance, and its time."""
         result, spent = self._session.ask(request)
         items = [{**item, "id": self._named(item["id"])} for item in result["items"]]
-        return {**result, "items": items, "pinned": [self._named(one) for one in result["pinned"]]}, spent
+        return {**result, "items": items, "pinned": [self._named(identity) for identity in result["pinned"]]}, spent
 
     def _named(self, identity: str) -> str:
         return self._created.get(identity) or self._ids.key_of(identity)

@@ -29,7 +29,7 @@ _NO_KEY = re.compile(r"none|null|unused|dummy|\$\{[A-Za-z_][A-Za-z0-9_]*\}", re.
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """How to reach a host, and what it is told.
+    """How to reach a host, and what it receives.
 
     Exactly one of ``command`` (words) and ``url`` is given. ``settings`` is passed to the host as it is. ``env`` names
     variables that the process also receives; ``key_env`` names the variable with the key of an endpoint. ``embedder``

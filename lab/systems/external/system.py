@@ -28,13 +28,13 @@ from lab.systems.contract import (
 from lab.systems.external.answers import DIGITS, Chain, Exchange, Player, Recorder
 from lab.systems.external.protocol import VERSION, HostFailed, shown_name
 from lab.systems.external.receipts import text_if_free, without_texts, word
-from lab.systems.external.session import OwnIds, Request, Session, Twin
+from lab.systems.external.session import HostIds, ProbeInstance, Request, Session
 from lab.systems.kit import Kit
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What an arm gives its systems: how to open a session in a home, who answers, and what is asked of it."""
+    """What an arm gives its systems: how to open a session in a home, the identity of the host, and its limits."""
 
     arm: str
     identity: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Source(Protocol):
 
 
 class Live:
-    """A running host. Every answer is recorded; after a failure nothing more is asked."""
+    """A running host. Every answer is recorded; after a failure no more requests are sent."""
 
     def __init__(self, opening: Opening, kit: Kit, recorder: Recorder, hello: Mapping[str, Any]) -> None:
         self._opening, self._kit, self._recorder = opening, kit, recorder
@@ -69,13 +69,13 @@ class Live:
         self._chain = Chain()
         self._session: Session | None = None
         self._has_failed = False
-        # For twins: all requests that are no probes, with the results.
-        self._asked: list[tuple[Request, Mapping[str, Any] | None]] = []
+        # For instances that answer a probe: all requests that are no probes, with the results.
+        self._requests: list[tuple[Request, Mapping[str, Any] | None]] = []
         self._homes = 0
         self._embedder = self._served()
 
     def ask(self, request: Request, *, probe: bool, faults: Faults) -> Exchange:
-        """Ask the host, or a twin of it if a probe leaves a trace in the host."""
+        """Ask the host, or a fresh instance of it if a probe leaves a trace in the host."""
         chain = self._chain.add(request.op, request.body, faults)
         if self._embedder is not None:
             self._embedder.faults = faults
@@ -83,19 +83,19 @@ class Live:
             self._kit.vectors.prepare(_texts_of(request))
         fresh = probe and self._opening.identity["probes"] == "fresh"
         try:
-            result, spent = self._ask_twin(request) if fresh else self._ask_first(request)
+            result, spent = self._ask_fresh(request) if fresh else self._ask_first(request)
             exchange = Exchange(chain, spent, result)
         except HostFailed as error:
             exchange = Exchange(chain, 0, None, (error.kind, error.place, error.op or request.op))
-            # Whatever happens to a twin, the first instance is as it was; and an error that a host tells is an answer.
+            # A fresh instance does not affect the first one, and an error that a host reports is an answer.
             self._has_failed |= not fresh and error.kind != "host_error"
         if self._embedder is not None and self._embedder.error is not None:
             # What the host made of an error of the lab is no measurement.
             raise self._embedder.error
         if request.op == "prove" and exchange.result is not None and self._embedder is not None:
-            exchange = exchange._replace(result={**exchange.result, "embedder_asked": self._embedder.asked})
+            exchange = exchange._replace(result={**exchange.result, "embedder_asked": self._embedder.texts})
         if not probe and request.op != "prove":
-            self._asked.append((request, exchange.result))
+            self._requests.append((request, exchange.result))
         self._recorder.add(exchange)
         return exchange
 
@@ -114,14 +114,14 @@ class Live:
             self._session = self._opened()
         return self._session.ask(request)
 
-    def _ask_twin(self, request: Request) -> tuple[dict[str, Any], int]:
+    def _ask_fresh(self, request: Request) -> tuple[dict[str, Any], int]:
         session = self._opened()
         has_failed = True
         try:
-            twin = Twin(session)
-            for earlier, expected in self._asked:
-                twin.follow(earlier, expected)
-            answer = twin.recall(request)
+            instance = ProbeInstance(session)
+            for earlier, expected in self._requests:
+                instance.follow(earlier, expected)
+            answer = instance.recall(request)
             has_failed = False
             return answer
         finally:
@@ -182,18 +182,18 @@ class Recorded:
 
 
 class ExternalSystem(MemorySystem):
-    """The system. The host is started at the first request, so that it is told the time of the recording."""
+    """The system. The host is started at the first request, so that it receives the time of the recording."""
 
     def __init__(self, opening: Opening, kit: Kit) -> None:
         self._opening, self._kit = opening, kit
         self._source: Source | None = None
         self._failed: HostFailed | None = None
-        self._ids = OwnIds()
+        self._ids = HostIds()
         self._texts: dict[str, str] = {}
         self._stored: dict[str, Stored] = {}
 
     def remember(self, memories: Sequence[Memory]) -> None:
-        """Give memories to the host, and keep its own ids of them."""
+        """Give memories to the host, and keep the ids that it gives them."""
         given = [
             {
                 "key": memory.key,
@@ -337,8 +337,8 @@ class ExternalSystem(MemorySystem):
             "settings": dict(opening.settings),
         }
         embedder = [kit.embedder.identity(), dict(opening.embedder)] if "embedder" in opening.identity["needs"] else []
-        told = {name: value for name, value in hello.items() if name != "lab"}
-        name = digest([dict(opening.identity), told, embedder])[:DIGITS]
+        without_version = {name: value for name, value in hello.items() if name != "lab"}
+        name = digest([dict(opening.identity), without_version, embedder])[:DIGITS]
         if opening.is_recorded:
             return Recorded(Player(opening.folder, name, opening.arm))
         return Live(opening, kit, Recorder(opening.folder, name), hello)
@@ -365,11 +365,11 @@ class ExternalSystem(MemorySystem):
 
     def _writes(self, result: Mapping[str, Any], receipt: Mapping[str, Any]) -> Writes:
         created, updated = (
-            tuple(Stored(one["id"], one["text"], tuple(one.get("sources") or ())) for one in result.get(name) or ())
+            tuple(Stored(row["id"], row["text"], tuple(row.get("sources") or ())) for row in result.get(name) or ())
             for name in ("created", "updated")
         )
         deleted = tuple(result.get("deleted") or ())
-        self._stored.update((one.id, one) for one in (*created, *updated))
+        self._stored.update((row.id, row) for row in (*created, *updated))
         for identity in deleted:
             self._stored.pop(identity, None)
         return Writes(created, updated, deleted, without_texts(dict(receipt)))

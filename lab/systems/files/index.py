@@ -76,7 +76,7 @@ class Indexed:
 
 
 class _State(NamedTuple):
-    """What the index knows of one file: its chunker, the rows of its chunks, and whether the last is incomplete."""
+    """What the index knows of one file: its chunker and the rows of its chunks."""
 
     chunker: Chunker
     rows: list[int]
@@ -94,7 +94,7 @@ class FileIndex:
         self.broken: BaseException | None = None
         # Words of snippets by number, for comparisons, and the last query with the results of its work.
         self.numbers: dict[str, int] = {}
-        self._asked: Ask | None = None
+        self._last_ask: Ask | None = None
         self._done: dict[Hashable, tuple[Any, int]] = {}
         self.chunks: dict[int, Indexed] = {}
         self._states: dict[str, _State] = {}
@@ -118,8 +118,8 @@ class FileIndex:
 
     def once(self, ask: Ask, key: Hashable, work: Callable[[], T]) -> tuple[T, int]:
         """Do some work for a query, once for all systems; return its result and the nanoseconds that it took."""
-        if self._asked != ask or self.folder.changed:
-            self._asked, self._done = ask, {}
+        if self._last_ask != ask or self.folder.changed:
+            self._last_ask, self._done = ask, {}
         if key not in self._done:
             started = time.perf_counter_ns()
             result = work()

@@ -70,7 +70,7 @@ _KINDS = (
     ("preference", _words(r"i (?:like|prefer|hate|love|dislike)", "喜欢|讨厌|偏好|我习惯|我希望|我想要")),
     ("project_state", _words(r"project|repo|release|deadline|our (?:team|company)", "项目|专案|我们公司|上线")),
 )
-# Words of a weak claim: what someone is at the moment is mostly no lasting fact.
+# Words of a weak claim: what someone is at present is mostly no lasting fact.
 _WEAK = _words(r"i am|i['’]m", "我是|我的")
 _DOUBT = _words(r"if|would|could|maybe|perhaps|wonder", "如果|要是|也许|可能|会不会")
 _QUESTION = re.compile(r"[?？]\s*$|[吗嗎呢]\s*$")

@@ -182,7 +182,7 @@ def newest(connection: sqlite3.Connection, limit: int, *, tool_name: str | None 
 def get(connection: sqlite3.Connection, ids: Iterable[int]) -> list[Observation]:
     """Return the observations with these ids, by id; those that the ledger does not have are left out."""
     wanted = json.dumps(sorted(set(ids)))
-    rows = connection.execute(f"{_READ} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id", (wanted,))  # noqa: S608
+    rows = connection.execute(f"{_READ} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id", (wanted,))  # noqa: S608 - a constant
     return list(map(Observation._make, rows))
 
 

@@ -138,15 +138,15 @@ def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream:
     """Return rows by BM25, then by id."""
     if upstream:
         cap = max(UPSTREAM_CAP, UPSTREAM_CAP_PER_RESULT * depth)
-        rows = connection.execute(f"SELECT rowid, rank FROM {FTS} WHERE {FTS} MATCH ? LIMIT ?", (query, cap))  # noqa: S608
+        rows = connection.execute(f"SELECT rowid, rank FROM {FTS} WHERE {FTS} MATCH ? LIMIT ?", (query, cap))  # noqa: S608 - names of our own tables; values are placeholders
         return sorted(rows, key=lambda row: (row[1], row[0]))[:depth]
-    ordered = f"SELECT rowid, rank FROM {FTS} WHERE {FTS} MATCH ? ORDER BY rank, rowid LIMIT ?"  # noqa: S608
+    ordered = f"SELECT rowid, rank FROM {FTS} WHERE {FTS} MATCH ? ORDER BY rank, rowid LIMIT ?"  # noqa: S608 - names of our own tables; values are placeholders
     return connection.execute(ordered, (query, depth)).fetchall()
 
 
 def _trigrams(connection: sqlite3.Connection, query: str, depth: int) -> Ranked:
     """Return rows that contain the query, by BM25, newest first."""
-    ordered = f"SELECT rowid, rank FROM {TRIGRAM} WHERE {TRIGRAM} MATCH ? ORDER BY rank, rowid DESC LIMIT ?"  # noqa: S608
+    ordered = f"SELECT rowid, rank FROM {TRIGRAM} WHERE {TRIGRAM} MATCH ? ORDER BY rank, rowid DESC LIMIT ?"  # noqa: S608 - names of our own tables; values are placeholders
     return connection.execute(ordered, (_phrase(query), depth)).fetchall()
 
 
@@ -165,13 +165,13 @@ def _substrings(connection: sqlite3.Connection, query: str, depth: int, upstream
     if not han and not upstream and TRIGRAM in tables(connection) and min(map(len, ascii_terms)) >= 3:
         # The trigram index finds the few rows that may match, so that SQLite need not read them all.
         longest = f"%{max(ascii_terms, key=len)}%"
-        index = f"SELECT rowid FROM {TRIGRAM} WHERE"  # noqa: S608
-        table = f"(SELECT * FROM observations WHERE id IN ({index} summary LIKE ? UNION {index} summary_en LIKE ?))"  # noqa: S608
+        index = f"SELECT rowid FROM {TRIGRAM} WHERE"  # noqa: S608 - names of our own tables; values are placeholders
+        table = f"(SELECT * FROM observations WHERE id IN ({index} summary LIKE ? UNION {index} summary_en LIKE ?))"  # noqa: S608 - names of our own tables; values are placeholders
         values = [longest, longest, *values]
     matches = " + ".join(f"({condition})" for condition, _ in score)
     condition = " OR ".join(f"({part})" for part in where if part)
     rows = connection.execute(
-        f"SELECT id, -1.0 * ({matches}) AS score FROM {table} WHERE {condition} ORDER BY score, id DESC LIMIT ?",  # noqa: S608
+        f"SELECT id, -1.0 * ({matches}) AS score FROM {table} WHERE {condition} ORDER BY score, id DESC LIMIT ?",  # noqa: S608 - names of our own tables; values are placeholders
         (*(value for _, value in score), *values, depth),
     )
     return rows.fetchall()

@@ -27,7 +27,7 @@ function focusHere() {
   here.scrollIntoView({ block: "nearest" });
 }
 
-// Move the selection in the list; the server is told with the next key.
+// Move the selection in the list; the server learns of it with the next key.
 function move(by) {
   const items = [...document.querySelectorAll("[data-memory]")];
   const at = items.findIndex((item) => item.classList.contains("is-here"));

@@ -258,7 +258,7 @@ def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     with ledger.open_ledger(path, write=True) as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(CannotWrite, match="the disk is full; the ledger is as before this batch"):  # noqa: SIM117
-            with ledger._translated(path), ledger.transaction(connection):
-                connection.execute("INSERT INTO observations (ts, summary) VALUES ('x', ?)", ("a" * 100_000,))
+        full = pytest.raises(CannotWrite, match="the disk is full; the ledger is as before this batch")
+        with full, ledger._translated(path), ledger.transaction(connection):
+            connection.execute("INSERT INTO observations (ts, summary) VALUES ('x', ?)", ("a" * 100_000,))
     assert summaries(path) == [POTS["summary"]]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -210,8 +211,8 @@ def agreement_of(table: LanceTable, *, seed: int = 0) -> float | None:
     shares = []
     for number in drawn:
         vector = contents.vectors[number]
-        exact = table.ask(lambda opened, vector=vector: hits(opened, vector, exact=True))  # type: ignore[misc]
-        through = table.ask(lambda opened, vector=vector: hits(opened, vector, exact=False))  # type: ignore[misc]
+        exact = table.ask(partial(hits, vector=vector, exact=True))
+        through = table.ask(partial(hits, vector=vector, exact=False))
         shares.append(len(exact & through) / len(exact))
     return float(np.mean(shares))
 

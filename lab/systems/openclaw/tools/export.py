@@ -41,10 +41,10 @@ def memory_export(
     ids and the engine builds them again.
     """
     started = context.now_ms()
-    kind, wanted, only = format_of(str(path), file_format), admin_scope(scope), admin_category(category)
+    kind, of_scope, only = format_of(str(path), file_format), admin_scope(scope), admin_category(category)
     most = transfer_limit(limit, upstream=context.upstream)
     rows = [row for row in context.table.rows() if context.upstream or not is_working_set(row.id)]
-    chosen = oldest_first(filtered(rows, wanted, only))[:most]
+    chosen = oldest_first(filtered(rows, of_scope, only))[:most]
     text = exported(chosen, kind, redactor(upstream=context.upstream) if redact else str)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def memory_export(
         raise cannot_write(path, error) from None
     receipt: dict[str, Any] = {
         "operation": "export",
-        "filtersApplied": filters(wanted, only, limit=most, redact=redact),
+        "filtersApplied": filters(of_scope, only, limit=most, redact=redact),
         "returnedCount": len(chosen),
         "output": {"path": str(path), "format": kind},
         **context.timed(started),

@@ -6,7 +6,7 @@ three signs, all on this machine:
 * a lock file that a gateway keeps in the folder for temporary files, ``openclaw-UID/gateway.*.lock``. It names a
   process and a configuration;
 * a process whose title or command line is that of a gateway. Its environment names its state folder;
-* a process of OpenClaw, Node.js or Bun that has a file of the folder open at this moment.
+* a process of OpenClaw, Node.js or Bun that has a file of the folder open now.
 
 A gateway uses a folder that lies in its state folder, or that its configuration names as ``dbPath``. Nothing is
 detected of a gateway on another machine or in another container, of one that another user runs, and, where there is no

@@ -27,13 +27,13 @@ def memory_list(
 ) -> ToolResult:
     """List memories newest first, then by id; 50 by default and at most 5,000."""
     started = context.now_ms()
-    wanted, kind, most = admin_scope(scope), admin_category(category), admin_limit(limit)
-    matched = newest_first(filtered(context.table.rows(), wanted, kind))
+    of_scope, kind, most = admin_scope(scope), admin_category(category), admin_limit(limit)
+    matched = newest_first(filtered(context.table.rows(), of_scope, kind))
     clean = redactor(upstream=context.upstream)
     items = [listed_row(row, clean) for row in matched[:most]]
     receipt: dict[str, Any] = {
         "operation": "list",
-        "filtersApplied": filters(wanted, kind, limit=most),
+        "filtersApplied": filters(of_scope, kind, limit=most),
         "matchedCount": len(matched),
         "returnedCount": len(items),
         **context.timed(started),

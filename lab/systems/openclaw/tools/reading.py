@@ -14,7 +14,7 @@ _LINE_END = re.compile(r"\r?\n")
 
 
 class Lines(NamedTuple):
-    """Some lines of a text. ``first`` counts from 1; ``requested`` is how many were wanted.
+    """Some lines of a text. ``first`` counts from 1; ``requested`` is how many were requested.
 
     ``truncated``: lines before or after them were left out. ``next_line`` is where to continue, or None.
     """

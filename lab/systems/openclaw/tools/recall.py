@@ -31,7 +31,7 @@ from lab.utf16 import WHITESPACE
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 # The tiers of automatic recall, and ignore, which automatic recall never searches.
 PLANS = (*recall_plans(), TierPlan("ignore", (IGNORE,)))
-# The tiers that seed 001 asks for: must and nice as one, then unknown, then ignore.
+# The tiers that seed 001 requires: must and nice as one, then unknown, then ignore.
 WIDENING = (TierPlan("must+nice", (MUST, NICE)), TierPlan("unknown", (UNKNOWN,)), TierPlan("ignore", (IGNORE,)))
 DARK = "⚠️ Vector recall unavailable (embeddings). Showing lexical-only (FTS) results.\n\n"
 

@@ -21,11 +21,11 @@ _CENT = Decimal("0.01")
 def memory_stats(context: ToolContext, *, scope: object = None, category: object = None) -> ToolResult:
     """Return counts by scope and category, and a summary of lengths (UTF-16 units) and ages (days)."""
     started = context.now_ms()
-    wanted, kind = admin_scope(scope), admin_category(category)
-    rows = filtered(context.table.rows(), wanted, kind)
+    of_scope, kind = admin_scope(scope), admin_category(category)
+    rows = filtered(context.table.rows(), of_scope, kind)
     receipt: dict[str, Any] = {
         "operation": "stats",
-        "filtersApplied": filters(wanted, kind),
+        "filtersApplied": filters(of_scope, kind),
         "returnedCount": len(rows),
         **context.timed(started),
     }

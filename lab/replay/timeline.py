@@ -1,4 +1,4 @@
-"""What happens in a conversation, in order: memories come and go, recalls are asked for, and turns are said.
+"""The timeline of a conversation: its turns in order, with the memories created and forgotten and the recall points.
 
 The turn loop goes through it, and so does a rehearsal (:mod:`lab.replay.rehearsal`), so that both see the same.
 """
@@ -13,10 +13,11 @@ from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.recall_points import RecallPoint
 
 
-class Moment(NamedTuple):
+class TimelineEntry(NamedTuple):
     """A turn, or one of the recall points after the last turn (``turn`` is None).
 
     The memories ``born`` and ``gone`` are passed on first, then the ``points`` are answered, then the turn is observed.
+    What a system sees of an entry is a :class:`lab.systems.protocols.Step`.
     """
 
     turn: Turn | None
@@ -26,9 +27,9 @@ class Moment(NamedTuple):
     gone: Sequence[Memory] = ()
 
 
-def moments(
+def timeline(
     recording: Recording, memories: Sequence[Memory], points: Sequence[RecallPoint], *, every_turn: bool
-) -> Iterator[Moment]:
+) -> Iterator[TimelineEntry]:
     """Yield every turn, and the recall points after the last one.
 
     ``memories`` are ordered by creation. They are passed on at turns with a recall point only, unless ``every_turn``.
@@ -40,9 +41,9 @@ def moments(
     for turn in recording.turns:
         here = by_turn.get(turn.seq, ())
         born, gone = until(turn.seq) if here or every_turn else ([], [])
-        yield Moment(turn, turn.time_ms, here, born, gone)
+        yield TimelineEntry(turn, turn.time_ms, here, born, gone)
     for point in by_turn.get(len(recording.turns), ()):
-        yield Moment(None, point.now_ms, (point,), *until(point.seq))
+        yield TimelineEntry(None, point.now_ms, (point,), *until(point.seq))
 
 
 def births(memories: Sequence[Memory]) -> Callable[[int], tuple[list[Memory], list[Memory]]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.formatting import counted
 from lab.gate.line import PASS
-from lab.nightly.past import Past, PastRun
+from lab.nightly.past_runs import Past, PastRun
 from lab.nightly.trend import Series
 from lab.report import charts
 from lab.report.style import COLOURS
