@@ -80,12 +80,13 @@ def init(
     from lab.canary.rollback import require_accepted
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
-    from lab.host.home import look
+    from lab.host.home import CONFIG, look
 
+    if (folder / CONFIG).is_file():
+        require_accepted(folder / CONFIG)
     home = look(folder, store=store, log=log)
     if not as_json:
         _show_home(home)
-    require_accepted(home.config)
     snapshot = _snapshot(home, out / SNAPSHOTS, date or today(), fresh=fresh)
     request = _request(snapshot, new or _with_other_policy(snapshot, out), golden, out, embedder, seed)
     run = _replayed(request, out, snapshot, jobs)
