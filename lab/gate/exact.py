@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lab.gate.line import FAIL, PASS, Line, lacking, line
+from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.runs.directory import RunDirectory
 
@@ -22,6 +22,9 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
             continue
         changed = len(candidate.changed)
         numbers: dict[str, Any] = {"n": candidate.turns, "candidate": changed, "limit": "0 turns changed"}
+        if not changed and difference.common.others:
+            yield line(rule, INCONCLUSIVE, f"cannot be compared: {difference.common}", **numbers)
+            continue
         if not changed:
             yield line(rule, PASS, f"all {candidate.turns:,} turns equal those of {against.path}", **numbers)
             continue
