@@ -113,9 +113,9 @@ class Gateway:
 
     @property
     def recalls(self) -> int:
-        """Recalls so far: automatic ones that were attempted, and calls of the tool."""
+        """Automatic recalls so far, with those that failed."""
         n = self.counts
-        return n["receipts"] - n["failed_receipts"] + n["failed"] + n["calls"]
+        return n["receipts"] - n["failed_receipts"] + n["failed"]
 
     def _read(self, entry: LogLine) -> Iterator[Observation]:
         n = self.counts

@@ -83,6 +83,7 @@ def watch(
     from lab.report.watch import write_page
     from lab.rollout.change import read_config, real
     from lab.rollout.downgrade import Downgrade
+    from lab.rollout.evidence import ERROR_LIMIT, RECALLS
     from lab.rollout.watching import Arm, WatchPlan, run_watch
     from lab.rollout.window import log_of
 
@@ -90,6 +91,22 @@ def watch(
         raise UnusableInput("--restart: needs a command, such as 'systemctl --user restart openclaw-gateway'")
     found = log or _log(config, log_of)
     home = real(config).parent
+    # What a second command must say again, to go on with the same watch.
+    given: list[tuple[str, str]] = [
+        ("--restart", restart),
+        ("--to", "" if slot == "memory-lancedb" else slot),
+        ("--check", check or ""),
+        ("--log", str(log or "")),
+        *(("--transcripts", str(folder)) for folder in transcripts or ()),
+        ("--control", str(control or "")),
+        *(("--control-transcripts", str(folder)) for folder in control_transcripts or ()),
+        ("--baseline", str(baseline or "")),
+        ("--errors", "" if errors == ERROR_LIMIT else f"{errors!r}"),
+        ("--p95", "" if p95 is None else f"{p95!r}"),
+        ("--repeat", "" if repeat is None else f"{repeat!r}"),
+        ("--false-alarm-per", "" if per == RECALLS else str(per)),
+        ("--out", str(out)),
+    ]
     plan = WatchPlan(
         Arm(found, tuple(transcripts or (home,))),
         Downgrade(config, slot, restart, out, check, seconds_of(timeout, "--timeout"), guard),
@@ -99,6 +116,7 @@ def watch(
         seconds=seconds_of(period, "--for") if period else None,
         write=write,
         fresh=fresh,
+        words=("lab", "canary", "watch", str(config), *(word for pair in given if pair[1] for word in pair)),
     )
     if control_transcripts and control is None:
         raise UnusableInput("--control-transcripts: needs --control, the log of the control")

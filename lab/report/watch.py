@@ -102,7 +102,7 @@ def _figure(receipt: Mapping[str, Any], figure: str) -> dict[str, Any]:
     tested = receipt["figures"].get(figure)
     limit = None if receipt["control"] else receipt["limits"][ERRORS if figure == CALLS else figure]
     windows = receipt["windows"]
-    latest = next((window for window in reversed([*windows, receipt["now"]]) if window[figure] is not None), None)
+    latest = _latest(receipt, figure)
     alarm = receipt["alarm"]
     state = "fail" if alarm and alarm["figure"] == figure else "pass" if tested else "skipped"
     word = {"fail": "alarm", "pass": "no alarm", "skipped": "learning" if figure in receipt["learning"] else "no data"}
@@ -119,8 +119,16 @@ def _figure(receipt: Mapping[str, Any], figure: str) -> dict[str, Any]:
         "observations": f"{tested['observations']:,}" if tested else "0",
         "bar": _bar(tested),
         "chart": _chart(figure, windows, limit),
+        "most": _unit(figure, _most(figure, windows, limit)),
         "windows": len([window for window in windows if window[figure] is not None]),
     }
+
+
+def _latest(receipt: Mapping[str, Any], figure: str) -> Mapping[str, Any] | None:
+    """Return the last window with a value; the one that goes on only if half of it is there, or there is no other."""
+    windows, now = receipt["windows"], receipt["now"]
+    ordered = [*windows, now] if now["recalls"] >= WINDOW / 2 else [now, *windows]
+    return next((window for window in reversed(ordered) if window[figure] is not None), None)
 
 
 def _unit(figure: str, value: float | None) -> str:
@@ -154,10 +162,9 @@ def _chart(figure: str, windows: Sequence[Mapping[str, Any]], limit: float | Non
     """Return the values of all windows as a line, that of the control as a dashed one, and the limit."""
     mine = [window[figure] for window in windows]
     other = [window.get("control", {}).get(figure) for window in windows]
-    known = [value for value in (*mine, *other, limit) if value is not None]
-    if sum(value is not None for value in mine) < 2:
+    most = _most(figure, windows, limit)
+    if sum(value is not None for value in mine) < 2 or most is None:
         return ""
-    most = (max(known) or 1.0) * 1.1
 
     def y(value: float) -> float:
         return _TOP + (1 - value / most) * _HEIGHT
@@ -176,6 +183,13 @@ def _chart(figure: str, windows: Sequence[Mapping[str, Any]], limit: float | Non
         f'<svg class="windows" role="img" viewBox="0 0 {_WIDTH} {_HEIGHT + 2 * _TOP}" preserveAspectRatio="none" '
         f'aria-label="{said}">{"".join(parts)}</svg>'
     )
+
+
+def _most(figure: str, windows: Sequence[Mapping[str, Any]], limit: float | None) -> float | None:
+    """Return the upper end of a chart's scale."""
+    values = [value for window in windows for value in (window[figure], window.get("control", {}).get(figure))]
+    known = [value for value in (*values, limit) if value is not None]
+    return (max(known) or 1.0) * 1.1 if known else None
 
 
 def _time(seconds: float | None) -> str:

@@ -19,7 +19,7 @@ from lab.canary.live_figures import BLOCK, CALLS, ERRORS, FIGURES, LATENCY, REPE
 from lab.canary.sequential import Detector
 
 # Of the false alarms that are allowed, the share of each figure (CN-16).
-SHARES = {ERRORS: 0.7, CALLS: 0.05, LATENCY: 0.2, REPEAT: 0.05}
+SHARES = {ERRORS: 0.8, CALLS: 0.02, LATENCY: 0.16, REPEAT: 0.02}
 # Observations that one recall can give at most; the first turn of a conversation has no repeat rate.
 PER_RECALL = {ERRORS: 1.0, CALLS: 1.0, LATENCY: 1.0, REPEAT: 0.5}
 # Recalls in which all figures together may give one false alarm: 30 days of 500.
@@ -27,7 +27,7 @@ RECALLS = 15_000
 # What errors may be, and the share at which the test is fastest, as a multiple.
 ERROR_LIMIT, ERROR_TIMES = 0.01, 4.0
 # The 95th percentile may be so many times, and the mean repeat rate so much more, than the baseline's.
-LATENCY_TIMES, REPEAT_MORE = 1.5, 0.1
+LATENCY_TIMES, REPEAT_MORE = 1.4, 0.1
 ABOVE, ABOVE_FAST = 0.05, 0.12
 # Observations from which a limit is learned, and how much the halves of a stable window may differ.
 LEARN = {LATENCY: 300, REPEAT: 300 // BLOCK}

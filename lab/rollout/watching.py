@@ -46,7 +46,7 @@ class Arm:
 class WatchPlan:
     """What is watched, until when, and what is done on an alarm; it is done only with ``write``.
 
-    ``seconds`` ends the watch without an alarm. ``fresh`` begins a new one.
+    ``seconds`` ends the watch without an alarm. ``fresh`` begins a new one. ``words`` are those of the command.
     """
 
     canary: Arm
@@ -57,6 +57,7 @@ class WatchPlan:
     seconds: float | None = None
     write: bool = False
     fresh: bool = False
+    words: tuple[str, ...] = ("lab", "canary", "watch")
 
     @property
     def out(self) -> Path:
@@ -66,11 +67,7 @@ class WatchPlan:
     @property
     def command(self) -> str:
         """Return the command that carries out the downgrade of an alarm that was raised."""
-        given = self.downgrade
-        words = ["lab", "canary", "watch", str(given.config), "--restart", given.restart, "--out", str(given.out)]
-        return " ".join(map(quote, [*words, *(["--to", given.slot] if given.slot != "memory-lancedb" else [])])) + (
-            " --write"
-        )
+        return " ".join(map(quote, [*self.words, "--write"]))
 
     def settings(self) -> dict[str, Any]:
         """Return what must stay the same while evidence is collected."""
@@ -281,7 +278,12 @@ def run_watch(
     """
     with only_writer(plan.out):
         watch = Watch(plan)
-        if not watch.alarm and not left_over(plan.downgrade):
+        if not watch.alarm:
+            if left_over(plan.downgrade):
+                raise UnusableInput(
+                    f"{plan.downgrade.config}: a downgrade did not end, and its watch is gone; first: "
+                    f"lab canary recover {plan.downgrade.config} --write"
+                )
             change_back(plan.downgrade.config, plan.downgrade.slot)
         try:
             with raised():
@@ -295,7 +297,7 @@ def run_watch(
         receipt = watch.as_json()
         write_atomically(plan.out / RECEIPT, dump_json(receipt))
         draw(receipt)
-    if watch.status == ENDED and plan.seconds is not None and not watch.watched.canary.recalls:
+    if watch.status == ENDED and plan.seconds is not None and not _saw_any(watch.watched.canary):
         raise CannotMeasure(f"{plan.canary.log}: got no recall while it was watched; are receipts enabled?")
     return receipt
 
@@ -319,7 +321,7 @@ def _until_alarm(
         if moment - drawn >= PAGE_EVERY:
             drawn = moment
             draw(watch.as_json())
-            if slot_of(plan.downgrade.config) != ENTRY and not left_over(plan.downgrade):
+            if slot_of(plan.downgrade.config) != ENTRY:
                 tell("plugins.slots.memory was switched by hand: there is nothing to watch any more")
                 watch.status = ENDED
                 return
@@ -347,6 +349,10 @@ def _respond(watch: Watch, tell: Announce) -> None:
         raise CannotMeasure(f"NOT DOWNGRADED: {error.strerror}; again: {plan.command}") from None
     watch.done = {"at": now(), "slot": plan.downgrade.slot, **done._asdict()}
     watch.save()
+
+
+def _saw_any(gateway: Gateway) -> bool:
+    return bool(gateway.recalls or gateway.counts["calls"])
 
 
 def status_line(receipt: Mapping[str, Any]) -> str:

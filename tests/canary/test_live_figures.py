@@ -113,6 +113,16 @@ def test_clock_that_jumps_back_changes_nothing(lines: Callable[..., bytes]) -> N
     assert sum(one.figure == ERRORS for part in seen for one in part) == len(times)
 
 
+def test_weeks_of_conversations_take_bounded_memory(lines: Callable[..., bytes]) -> None:
+    gateway, sizes = Gateway(), []
+    for turn in range(3000):
+        gateway.log_line(lines(receipt_of([f"m{turn}"]), at=turn % 3600, session=f"s{turn}"))
+        gateway.transcript_line(call(turn))
+        if turn % 1000 == 999:
+            sizes.append(len(json.dumps(gateway.as_json())))
+    assert max(sizes) < 1.05 * sizes[0] < 100_000
+
+
 @pytest.mark.skipif(not LIVE.is_dir(), reason="the live samples are not here")
 def test_live_logs_and_transcripts() -> None:
     counts = {}

@@ -11,6 +11,7 @@ import pytest
 from lab.rollout import watching
 from lab.rollout.baseline import read_baseline
 from lab.rollout.evidence import REPEAT_MORE, Limits
+from tests.canary.conftest import receipt_of
 from tests.commands import run_here
 from tests.rollout.conftest import CONFIG, ENTRY
 
@@ -129,6 +130,22 @@ def test_evidence_from_a_killed_watch_counts_with_the_next(home: Path) -> None:
     receipt = json.loads((home / "watch" / "watch.json").read_text("utf-8"))
     assert receipt["counts"]["failed"] in (9, 12)
     assert receipt["figures"]["errors"]["observations"] == receipt["counts"]["failed"]
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_control_beside_the_canary(home: Path, alike: bool) -> None:
+    control = home / "control.log"
+    control.touch()
+    watch(home, "--control", str(control), code=4)
+    lines = [
+        f"2026-03-01T09:{n:02}:00.000Z openclaw-mem-engine:autoRecall.receipt {json.dumps(receipt_of([f'm{n}']))}\n"
+        for n in range(40)
+    ]
+    (home / "gateway.log").write_text(40 * WARNING, "utf-8")
+    control.write_text(40 * WARNING if alike else "".join(lines), "utf-8")
+    said = watch(home, "--control", str(control), code=0 if alike else 1)
+    assert ("worse than that of the control" in said) is not alike
+    assert "--control" in said or alike
 
 
 @pytest.mark.process
