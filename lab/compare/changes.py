@@ -60,7 +60,7 @@ class Changes:
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     moved: tuple[str, ...]
-    common: Common
+    common: Common = Common(())
 
     @property
     def turns(self) -> int:
