@@ -8,6 +8,8 @@ cd "$(dirname "$0")" || exit 2
 FORM=text TO='' LINK='' SEND=cat LAB=.venv/bin/lab
 . ./nightly.env || exit 2
 export HF_HUB_OFFLINE=1
+# cron does not set it, and systemctl --user needs it.
+export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-/run/user/$(id -u)}"
 name=$1
 shift
 

@@ -17,6 +17,7 @@ A receipt has at most one second receipt, so a series of equal receipts never co
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,18 @@ class Pairs:
         """Process a capture receipt: the next recall of its session belongs to another turn."""
         for receipt in self._recent:
             receipt.paired |= receipt.entry.session == entry.session and not receipt.entry.trace
+
+    def state(self) -> list[list[Any]]:
+        """Return the receipts whose second may still follow, as plain values."""
+        return [[list(first.entry), first.injected, first.paired] for first in self._recent]
+
+    @classmethod
+    def restored(cls, state: Iterable[Sequence[Any]]) -> Pairs:
+        """Return pairs that go on from a :meth:`state`; the counts begin at 0."""
+        pairs = cls()
+        for entry, injected, paired in state:
+            pairs._remember(_First(LogLine(*entry), injected, paired))
+        return pairs
 
     def as_json(self, answered: int) -> dict[str, Any]:
         """Return the counts; ``injected_rate`` is relative to ``answered`` recalls, where a pair counts once."""

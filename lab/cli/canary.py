@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli import canary_plan, completion
+from lab.cli import canary_plan, canary_watch, completion
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json
-from lab.errors import CheckFailed, UnusableInput
+from lab.errors import CheckFailed, LabError, UnusableInput
 from lab.formatting import counted, duration
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from lab.rollout.run import Outcome, Plan
 
 INTERRUPTED = 130
+STATES = {
+    "original": "is as before",
+    "switched": "is still switched",
+    "back": "was edited and is not switched any more",
+    "edited": "was edited and is still switched",
+}
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The gateway's openclaw.json (JSON5), or a link to it.")]
 Write = Annotated[bool, typer.Option("--write", help="Do it. [default: print what would happen]")]
@@ -37,6 +44,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Switch a live gateway for a limited time, and roll back.")
     group.command("run")(run)
     group.command("recover")(recover)
+    group.command("watch")(canary_watch.watch)
     group.command("plan")(canary_plan.plan)
     app.add_typer(group, name="canary")
 
@@ -122,7 +130,10 @@ def run(
     if not write:
         _emit_dry_run(plan, as_json)
         return
+    for note in change.notes:
+        announce(f"warning: {note}")
     outcome = run_canary(plan, tell=announce)
+    _write_page(outcome, plan.out)
     if as_json:
         emit_json(outcome.as_json(plan))
     else:
@@ -130,6 +141,16 @@ def run(
     if outcome.interrupted and not outcome.stuck:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(EXIT[outcome.status])
+
+
+def _write_page(outcome: Outcome, out: Path) -> None:
+    """Write the page of the verdict, without which all is done nevertheless."""
+    from lab.files import read_json
+    from lab.report.canary import write_page
+
+    if outcome.verdict is not None:
+        with suppress(LabError):
+            write_page(outcome.verdict, read_json(out / "audit.json"), out, None)
 
 
 def _change(config: Path, slot: str | None, selection: str | None) -> Change:
@@ -182,7 +203,8 @@ def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
 
     verdict, done = outcome.verdict, outcome.rolled_back
     if outcome.stuck:
-        emit_folded(f"NOT ROLLED BACK: {outcome.stuck}")
+        # Not folded: it ends with a command.
+        emit(f"NOT ROLLED BACK: {outcome.stuck}")
     if verdict:
         emit_folded(headline(verdict))
     if outcome.golden:
@@ -256,7 +278,7 @@ def recover(
         found = find(config)
     _emit_recovered(found, state.config, as_json)
     if found is not None:
-        raise CheckFailed(f"{state.config}: a canary was left over: lab canary recover {state.config} --write")
+        raise CheckFailed(f"{state.config}: a canary was left over: {state.command}")
 
 
 def _emit_recovered(found: Found | None, config: Path, as_json: bool) -> None:
@@ -268,8 +290,8 @@ def _emit_recovered(found: Found | None, config: Path, as_json: bool) -> None:
         emit_folded(f"Nothing to recover beside {config}.")
         return
     journal = found.journal
-    emit_folded(f"A canary of {journal.started} ended in step {journal.step!r}. {config} is {found.state}.")
+    emit_folded(f"A canary of {journal.started} ended in step {journal.step!r}. {config} {STATES[found.state]}.")
     if found.differs:
-        emit_folded(f"It differs from the backup in {', '.join(found.differs)}.")
+        emit_folded(f"It was edited in {', '.join(found.differs)}.")
     if found.restarts:
         emit_folded(f"The gateway would be restarted: {journal.restart}")

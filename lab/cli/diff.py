@@ -9,6 +9,7 @@ import typer
 
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, NotComparable
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.compare.changes import Changes
@@ -58,7 +59,9 @@ def _show(changes: Changes) -> None:
         emit(f"{turn['arm']}, {turn['turn']}")
         for command in turn["explain"]:
             emit(f"  {command}")
-    emit_folded(f"{changes.changed} of {changes.turns} turns differ between {changes.before} and {changes.after}")
+    emit_folded(
+        f"{changes.changed:,} of {counted(changes.turns, 'turn')} differ between {changes.before} and {changes.after}"
+    )
     if changes.common.others:
         emit_folded(f"not compared: {changes.common}")
     if changes.changed or changes.moved:

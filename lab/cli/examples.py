@@ -39,6 +39,8 @@ EXAMPLES = {
     "canary run": "lab canary run ~/.openclaw/openclaw.json --slot openclaw-mem-engine \\\n"
     "    --restart 'systemctl --user restart openclaw-gateway'",
     "canary recover": "lab canary recover ~/.openclaw/openclaw.json",
+    "canary watch": "lab canary watch ~/.openclaw/openclaw.json \\\n"
+    "    --restart 'systemctl --user restart openclaw-gateway'",
     "canary plan": "lab canary plan --stage A --as systemd",
     "apply": "lab apply reports/demo",
     "rollback": "lab rollback shipped:operators --config openclaw.json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,9 +64,13 @@ def status(
         emit_json(receipt)
     else:
         _show(found)
-        emit_folded(_due(folder, found))
+        why, command = _due(folder, found)
+        emit_folded(f"{why}:" if command else why)
+        if command:
+            # A command that is folded cannot be copied.
+            emit(f"  {command}")
     if check and not found.healthy:
-        raise CheckFailed(f"{folder}: {_due(folder, found)}")
+        raise CheckFailed(f"{folder}: {': '.join(_due(folder, found))}")
 
 
 def build(
@@ -202,13 +207,13 @@ def _show(found: Status) -> None:
         emit_folded(f"no index on {', '.join(column for column, _ in found.missing)}")
 
 
-def _due(folder: Path, found: Status) -> str:
-    """Return what is due, with its command."""
+def _due(folder: Path, found: Status) -> tuple[str, str]:
+    """Return what is due, and its command; the command is blank if nothing is."""
     if found.missing:
-        return f"indexes are missing: lab store index build {folder} --yes"
+        return "indexes are missing", shlex.join(["lab", "store", "index", "build", str(folder), "--yes"])
     if found.reasons:
-        return f"{', '.join(found.reasons)}: lab store index optimize {folder} --yes"
-    return "nothing is due"
+        return ", ".join(found.reasons), shlex.join(["lab", "store", "index", "optimize", str(folder), "--yes"])
+    return "nothing is due", ""
 
 
 def _report(done: Done, what: str, *, yes: bool) -> None:

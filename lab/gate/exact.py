@@ -26,14 +26,14 @@ def judge_exact(policy: Policy, rules: Sequence[Rule], run: RunDirectory, agains
             yield line(rule, INCONCLUSIVE, f"cannot be compared: {difference.common}", **numbers)
             continue
         if not changed:
-            yield line(rule, PASS, f"all {candidate.turns} turns equal those of {against.path}", **numbers)
+            yield line(rule, PASS, f"all {candidate.turns:,} turns equal those of {against.path}", **numbers)
             continue
         columns = ", ".join(
             f"{name} {count}" for name, count in sorted(candidate.columns.items(), key=lambda entry: -entry[1])
         )
         moved = "; ".join(difference.moved) or "none"
         why = (
-            f"{changed} of {candidate.turns} turns changed against {against.path} (columns: {columns}); "
+            f"{changed:,} of {candidate.turns:,} turns changed against {against.path} (columns: {columns}); "
             f"manifest differences: {moved}"
         )
         yield line(rule, FAIL, why, "if the change is intended, approve this run as the baseline", **numbers)

@@ -14,7 +14,7 @@ from typing import Any
 def quiet_lance() -> Iterator[None]:
     """Run a block of LanceDB calls that logs errors only and suppresses warnings.
 
-    Lance reads ``LANCE_LOG`` when it is first loaded. A value set by the user is respected.
+    LanceDB reads ``LANCEDB_LOG`` when it is first loaded. A value set by the user is respected.
 
     If the working directory is on Python's path, this project's folder ``datasets`` can be imported as a namespace
     package; libraries that look for the package ``datasets``, such as Sentence Transformers, do so. LanceDB would take
@@ -23,7 +23,7 @@ def quiet_lance() -> Iterator[None]:
     datasets = sys.modules.get("datasets")
     if datasets is not None and getattr(datasets, "__file__", None) is None:
         del sys.modules["datasets"]
-    os.environ.setdefault("LANCE_LOG", "error")
+    os.environ.setdefault("LANCEDB_LOG", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -128,9 +128,13 @@ def _run_of(verdict: Verdict, folder: Path) -> Path:
 
 
 def _config_of(arm: Any) -> Any:
-    if arm.system not in (*POLICIES, "engine"):
+    config: Any = to_json(arm)["config"]
+    if arm.system in POLICIES:
+        # Such an arm selects by its name, whatever its configuration says.
+        return {**config, "autoRecall": {**config["autoRecall"], "selectionMode": arm.system}}
+    if arm.system != "engine":
         raise UnusableInput(f"arm {arm.name} is {arm.system}, which is no configuration of {ENTRY}")
-    return to_json(arm)["config"]
+    return config
 
 
 def applied(config: Path, patch: Patch) -> Applied:

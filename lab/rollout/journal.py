@@ -8,6 +8,7 @@ which takes no room on the disk. All of them are in the same folder as the confi
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,8 +18,8 @@ from typing import Any
 
 from lab.config_edit import MISSING, Edit
 from lab.errors import CannotMeasure, InUse, LabError, UnusableInput
-from lab.files import cannot_write, dump_json, only_writer, read_json, write_atomically
-from lab.rollout.change import Change, fingerprint, read_config
+from lab.files import cannot_write, dump_json, flush_folder, only_writer, read_json, sha256_bytes, write_atomically
+from lab.rollout.change import Change, read_config
 from lab.shape import expect, field, optional
 
 SCHEMA = "lab.canary.journal.v1"
@@ -82,8 +83,8 @@ def begin(change: Change, *, restart: str, check: str | None, timeout: float, ou
         None if change.before is MISSING else change.before,
         change.after,
         *change.edit,
-        fingerprint(change.original),
-        fingerprint(change.switched),
+        sha256_bytes(change.original),
+        sha256_bytes(change.switched),
         restart,
         check,
         timeout,
@@ -100,6 +101,11 @@ class State:
         self.journal, self.backup, self.staged = (self.folder / name for name in (JOURNAL, BACKUP, RESTORE))
         # Holds the process id of a restart command.
         self.restarting = self.folder / RESTARTING
+
+    @property
+    def command(self) -> str:
+        """Return the command that recovers, as the shell reads it."""
+        return f"lab canary recover {shlex.quote(str(self.config))} --write"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -149,7 +155,7 @@ class State:
         that the configuration had. Raises :class:`CannotMeasure` if no copy has it.
         """
         copies = {path: _bytes(path) for path in (self.staged, self.backup)}
-        sound = {path for path, data in copies.items() if data is not None and fingerprint(data) == journal.original}
+        sound = {path for path, data in copies.items() if data is not None and sha256_bytes(data) == journal.original}
         note = None
         if self.staged not in sound or self.backup not in sound:
             changed = self.backup if self.backup not in sound else self.staged
@@ -159,11 +165,10 @@ class State:
             _replace(self.staged, self.config)
         else:
             data = copies[self.backup] if self.backup in sound else self._reversed(journal)
-            if data is None or fingerprint(data) != journal.original:
+            if data is None or sha256_bytes(data) != journal.original:
                 raise CannotMeasure(
                     f"{self.backup}: was changed meanwhile, and the journal does not give the original either; "
-                    f"{self.config} is still switched: set {journal.changed} back by hand, then "
-                    f"lab canary recover {self.config} --write"
+                    f"{self.config} is still switched: set {journal.changed} back by hand, then {self.command}"
                 )
             write_atomically(self.config, data, like=self.config.stat())
         return note
@@ -191,11 +196,7 @@ class State:
 def _replace(source: Path, target: Path) -> None:
     try:
         os.replace(source, target)
-        handle = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        flush_folder(target.parent)
     except OSError as error:
         raise cannot_write(target, error, "; it is still switched") from error
 

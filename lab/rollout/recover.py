@@ -6,21 +6,21 @@ repeated: a kill during a rollback needs nothing but another one.
 
 from __future__ import annotations
 
-import signal
+import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from lab.config_edit import MISSING, Edit, at_path, differing, read_edited, remove_value, set_value
 from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import leftovers, write_atomically
+from lab.files import leftovers, sha256_bytes, write_atomically
 from lab.formatting import Announce, silent
-from lab.rollout.change import fingerprint, read_config, real
+from lab.rollout.change import read_config, real
 from lab.rollout.commands import NoRestart, await_orphan, restart_gateway
 from lab.rollout.journal import DONE, PREPARE, RESTART_BACK, ROLLBACK, SWITCH, Journal, State
+from lab.rollout.signals import undisturbed
 
 # Paths that are named when a configuration was edited.
 MOST_NAMED = 5
@@ -64,9 +64,9 @@ def _found(state: State, journal: Journal) -> Found:
     except UnusableInput as error:
         raise Edited(
             f"{error}; the gateway's configuration was there before the canary: put it back with "
-            f"cp {state.backup} {state.config}, then lab canary recover {state.config} --write"
+            f"{_copy_back(state)}, then {state.command}"
         ) from None
-    known = fingerprint(data)
+    known = sha256_bytes(data)
     differs: tuple[str, ...] = ()
     if known == journal.original:
         name = "original"
@@ -80,16 +80,21 @@ def _found(state: State, journal: Journal) -> Found:
 
 
 def _edited(state: State, journal: Journal, data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return whether an edited configuration is switched still, and the paths at which it differs from the backup."""
+    """Return whether an edited configuration is switched still, and the other paths at which the backup differs."""
     try:
         _, value = read_edited(data, str(state.config))
     except UnusableInput as error:
-        return "edited", (f"{error}",)
+        raise Edited(
+            f"{error}; it was edited while it was switched, so it was not overwritten: mend it, or "
+            f"{_copy_back(state)}, then {state.command} --keep-edits"
+        ) from None
     try:
         _, before = read_edited(state.backup.read_bytes(), str(state.backup))
     except (OSError, UnusableInput):
         before = {}
-    paths = tuple(".".join(path) for path in differing(before, value) if before) or ("comments or blanks alone",)
+    # Not the value itself, nor the objects that were made for it.
+    others = [path for path in differing(before, value) if before and path != journal.path[: len(path)]]
+    paths = tuple(map(".".join, others)) or ("comments or blanks alone",)
     original = MISSING if journal.before is None else journal.before
     return ("back" if at_path(value, journal.path) == original else "edited"), paths
 
@@ -127,7 +132,7 @@ def roll_back(
         except NoRestart as error:
             raise NoRestart(
                 f"{error}; the configuration is as before, but the gateway may be down or still switched: "
-                f"lab canary recover {state.config} --write tries again"
+                f"{state.command} tries again"
             ) from None
     return RolledBack(found.state in ("switched", "edited"), found.restarts, tuple(notes)), journal
 
@@ -167,21 +172,6 @@ def remove_parts(config: Path) -> None:
                 part.unlink()
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ignore the signals that end a command, because a rollback that ends early is none."""
-    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {}
-    for name in names:
-        with suppress(ValueError):  # not in the main thread
-            before[name] = signal.signal(getattr(signal, name), signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
-
-
 def _step(state: State, journal: Journal, step: str, restarts: bool | None = None) -> Journal:
     stepped = replace(journal, step=step, restarts=journal.restarts if restarts is None else restarts)
     with suppress(LabError):
@@ -206,7 +196,7 @@ def _put_back(state: State, journal: Journal) -> None:
     ):
         raise CannotMeasure(f"{state.config}: {journal.changed} cannot be set back; change it by hand")
     if read_config(state.config) != data:
-        raise Edited(f"{state.config}: is being edited; repeat: lab canary recover {state.config} --write --keep-edits")
+        raise Edited(f"{state.config}: is being edited; repeat: {state.command} --keep-edits")
     write_atomically(state.config, changed.encode(), like=state.config.stat())
 
 
@@ -214,8 +204,12 @@ def _refusal(state: State, journal: Journal, found: Found) -> str:
     return (
         f"{state.config}: was edited while it was switched, so it was not overwritten; it differs from the backup in "
         f"{_listed(found.differs)}; STILL SWITCHED: {journal.changed}; to set back this value and keep the edits: "
-        f"lab canary recover {state.config} --write --keep-edits"
+        f"{state.command} --keep-edits"
     )
+
+
+def _copy_back(state: State) -> str:
+    return shlex.join(["cp", str(state.backup), str(state.config)])
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,10 @@ from lab.gate.policy import Policy
 from lab.gate.verdict import Verdict, judge
 from lab.rollout.change import SELECTION, Change, read_config
 from lab.rollout.commands import NoRestart, restart_gateway, run_command
+from lab.rollout.guard import guarded
 from lab.rollout.journal import JUDGE, RESTART, SWITCH, WINDOW, Journal, State, begin, now
-from lab.rollout.recover import RolledBack, finish, guard_command, remove_parts, roll_back, undisturbed
-from lab.rollout.signals import raised
+from lab.rollout.recover import RolledBack, finish, remove_parts, roll_back
+from lab.rollout.signals import raised, undisturbed
 from lab.rollout.window import Tail, watch
 
 SCHEMA = "lab.canary.v1"
@@ -118,9 +117,7 @@ def require_unswitched(state: State) -> None:
     if state.folder.is_dir() and state.journal.exists():
         journal = state.read()
         since = f" of {journal.started}, step {journal.step!r}," if journal else ""
-        raise UnusableInput(
-            f"{state.journal}: a canary{since} did not end; first: lab canary recover {state.config} --write"
-        )
+        raise UnusableInput(f"{state.journal}: a canary{since} did not end; first: {state.command}")
 
 
 def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
@@ -138,7 +135,7 @@ def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
         journal = begin(
             plan.change, restart=plan.restart, check=plan.check, timeout=plan.timeout, out=plan.out.absolute()
         )
-        with _guarded(plan):
+        with guarded(plan.change.config, wanted=plan.guard):
             _protected(plan, state, journal, outcome, tell)
     with suppress(LabError):
         write_atomically(plan.out / RECEIPT, dump_json(outcome.as_json(plan)))
@@ -234,7 +231,7 @@ def _back(plan: Plan, state: State, outcome: Outcome, tell: Announce) -> None:
     except LabError as error:
         outcome.stuck = str(error)
     except OSError as error:
-        outcome.stuck = f"{error}; lab canary recover {shlex.quote(str(state.config))} --write tries again"
+        outcome.stuck = f"{error}; {state.command} tries again"
     if outcome.stuck:
         tell(f"NOT ROLLED BACK: {outcome.stuck}")
 
@@ -246,27 +243,3 @@ def _make_out(out: Path) -> None:
         raise UnusableInput(f"--out {out}: {error.strerror}") from None
     if any(out.iterdir()):
         raise UnusableInput(f"--out {out}: is not empty; choose a new folder")
-
-
-@contextmanager
-def _guarded(plan: Plan) -> Iterator[None]:
-    """Run a guard beside the canary: a process that rolls back as soon as this one ends, however it ends (CN-7)."""
-    if not plan.guard:
-        yield
-        return
-    guard = subprocess.Popen(  # noqa: S603 - this interpreter with fixed words
-        guard_command(plan.change.config),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        # It finds nothing to recover; what is stuck, it must leave to the operator as well.
-        guard.kill()
-        guard.wait()
-        if guard.stdin is not None:
-            with suppress(OSError):
-                guard.stdin.close()

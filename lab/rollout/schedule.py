@@ -96,9 +96,9 @@ def _systemd(jobs: Sequence[Job], head: Sequence[str], folder: str, zone: ZoneIn
         common = f"WorkingDirectory={home}\nExecStart=/bin/sh -c {_unit_quoted(f'exec {job_command(job)}')}\n"
         common += "UMask=0077\nNoNewPrivileges=yes\n"
         if not job.starts:
-            files[f"lab-{job.name}.service"] = (
-                f"{unit}Type=exec\n{common}Restart=on-failure\nRestartSec=30\n\n[Install]\nWantedBy=default.target\n"
-            )
+            # An alarm and unusable input are for people: a restart would only repeat them.
+            again = "Restart=on-failure\nRestartPreventExitStatus=1 2\nRestartSec=30\n"
+            files[f"lab-{job.name}.service"] = f"{unit}Type=exec\n{common}{again}\n[Install]\nWantedBy=default.target\n"
             continue
         files[f"lab-{job.name}.service"] = (
             f"{unit}Type=oneshot\n{common}Nice=10\nTimeoutStartSec={job.longest + 1}min\n"

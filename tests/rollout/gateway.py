@@ -3,7 +3,8 @@
     python gateway.py HOME
 
 It ends with 1 for a configuration that is no JSON5, or that names a slot in ``HOME/broken``. ``HOME/running.json`` says
-what it runs with. Receipts are the lines of ``HOME/receipts-POLICY.txt`` of its policy, over and over.
+what it runs with. Receipts are the lines of ``HOME/receipts-POLICY.txt`` of its policy, over and over. While
+``HOME/failing`` exists, every recall fails; while ``HOME/silent`` exists, there is none.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def main(home: Path) -> None:
     with (home / "gateway.log").open("a", encoding="utf-8", buffering=1) as log:
         log.write(f"gateway ready, memory slot {slot}\n")
         while (home / "openclaw.json").parent.exists():
-            if slot == ENTRY and lines:
+            if slot == ENTRY and (home / "failing").exists():
+                log.write(f"{ENTRY}: autoRecall failed: no store\n")
+            elif slot == ENTRY and lines and not (home / "silent").exists():
                 receipt = lines[number % len(lines)]
                 moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
                 log.write(f"{moment}.{number % 1000:03}Z [plugins] {ENTRY}:autoRecall.receipt {receipt}\n")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 ENGINE = CONFIG.replace("'memory-lancedb'", f"'{ENTRY}'")
 POLICY = """name = "small"
 about = "No memory of the future."
-minimum_conversations = 1
+minimum_conversations = 2
 ROLLBACK
 [comparison]
 baseline = "BASE"

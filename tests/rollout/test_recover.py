@@ -94,7 +94,7 @@ def test_edited_configuration_is_never_overwritten(make_gateway: Make, tmp_path:
     assert done.returncode == 4
     assert gateway.config.read_bytes() == edited
     said = done.stderr
-    assert "gateway.port, plugins.slots.memory, plugins.entries.openclaw-mem-engine.config.autoRecall.maxItems" in said
+    assert "gateway.port, plugins.entries.openclaw-mem-engine.config.autoRecall.maxItems; STILL" in said
     assert "STILL SWITCHED: plugins.slots.memory" in said
     assert said.rstrip().endswith(f"lab canary recover {gateway.config} --write --keep-edits")
     assert "s3cret" not in said
@@ -111,10 +111,27 @@ def test_configuration_edited_during_a_run_is_reported(make_gateway: Make, tmp_p
     done = run_here(*gateway.words("--write", "--out", tmp_path / "out", "--golden", edit))
     assert done.returncode == 4
     assert done.stdout.startswith("NOT ROLLED BACK:")
-    assert "differs from the backup in plugins.slots.memory" in " ".join(done.stdout.split())
+    assert "differs from the backup in comments or blanks alone; STILL SWITCHED: plugins.slots.memory" in done.stdout
     assert gateway.config.read_bytes() == SWITCHED + b"// mine\n"
     recovered(gateway, "--keep-edits")
     assert gateway.config.read_bytes() == CONFIG.encode() + b"// mine\n"
+
+
+def test_edit_that_is_no_json5_any_more_names_the_way_on(make_gateway: Make, tmp_path: Path) -> None:
+    gateway = make_gateway()
+    killed(gateway, tmp_path / "out")
+    edited = SWITCHED.replace(b"entries:", b"entries")
+    gateway.config.write_bytes(edited)
+    done = run_here("canary", "recover", gateway.config, "--write", "--keep-edits")
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1
+    assert "neither JSON nor JSON5" in done.stderr
+    assert gateway.config.read_bytes() == edited
+    copy_back = f"cp {gateway.state.backup} {gateway.config}, then lab canary recover {gateway.config} --write"
+    assert copy_back in done.stderr
+    gateway.config.write_bytes(gateway.state.backup.read_bytes())
+    recovered(gateway)
+    assert as_before(gateway)
 
 
 def test_edit_that_set_the_value_back_is_kept(make_gateway: Make, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_run_that_passes_rolls_back_byte_for_byte(make_gateway: Make, tmp_path: 
     assert (receipt["status"], receipt["rolled_back"], receipt["complete"]) == ("pass", True, True)
     audit = json.loads((tmp_path / "out" / "audit.json").read_text("utf-8"))
     assert audit["recalls"]["answered"] >= 25
+    assert "<!-- canary page of lab gate -->" in (tmp_path / "out" / "canary.html").read_text("utf-8")
     # No key of the configuration is in what is kept.
     for path in (tmp_path / "out").iterdir():
         assert b"s3cret" not in path.read_bytes()

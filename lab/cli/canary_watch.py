@@ -1,0 +1,188 @@
+"""``lab canary watch``: follow a live engine, and switch it back on an alarm (Stage C)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json
+from lab.errors import CannotMeasure, CheckFailed, UnusableInput
+
+if TYPE_CHECKING:
+    from lab.rollout.evidence import Limits
+
+Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The gateway's openclaw.json (JSON5), or a link to it.")]
+
+
+def watch(
+    config: Config,
+    *,
+    restart: Annotated[str, typer.Option("--restart", help="The command that restarts the gateway.")],
+    slot: Annotated[str, typer.Option("--to", help="The memory slot to switch back to.")] = "memory-lancedb",
+    check: Annotated[
+        str | None,
+        typer.Option("--check", help="A command that succeeds once the gateway is up, such as curl -fsS URL."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="The gateway's log; a * stands for its date. [default: logging.file of CONFIG]"),
+    ] = None,
+    transcripts: Annotated[
+        list[Path] | None,
+        typer.Option("--transcripts", help="A folder with transcripts, for tool receipts. [default: beside CONFIG]"),
+    ] = None,
+    control: Annotated[
+        Path | None, typer.Option("--control", help="The log of a gateway to compare with, instead of with limits.")
+    ] = None,
+    control_transcripts: Annotated[
+        list[Path] | None, typer.Option("--control-transcripts", help="A folder with transcripts of the control.")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", help="A canary's folder, its audit.json, or the folder of an earlier watch."),
+    ] = None,
+    errors: Annotated[float, typer.Option("--errors", help="The share of recalls that may fail.")] = 0.01,
+    p95: Annotated[
+        float | None, typer.Option("--p95", help="The 95th percentile that is allowed, in ms. [default: learned]")
+    ] = None,
+    repeat: Annotated[
+        float | None, typer.Option("--repeat", help="The mean repeat rate that is allowed. [default: learned]")
+    ] = None,
+    per: Annotated[
+        int,
+        typer.Option("--false-alarm-per", min=100, help="At most one false alarm in so many recalls, on average."),
+    ] = 15_000,
+    period: Annotated[
+        str | None, typer.Option("--for", help="End without an alarm after 90m, 4h or 30d. [default: never]")
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="The longest time of a restart with its check.")] = "2m",
+    out: Annotated[Path, typer.Option("--out", help="Folder for the state, the receipt and the page.")] = Path(
+        "reports/watch"
+    ),
+    guard: Annotated[
+        bool, typer.Option("--guard/--no-guard", help="Run a process that completes a downgrade if this one is killed.")
+    ] = True,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin a new watch in --out; forget what was seen.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Downgrade on an alarm. [default: print the command that does]")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Watch a live engine: Stage C of the rollout.
+
+    Follows the gateway's log and the receipts of memory_recall, for weeks. Tests error rate, latency and repeat rate
+    after every recall, with a stated rate of false alarms. On an alarm it switches plugins.slots.memory of CONFIG back
+    and restarts the gateway, if --write was given. A watch that was killed goes on where it was. --out has watch.html,
+    a page that refreshes itself. Exit codes: 0 ended without an alarm, 1 alarm, 2 unusable input, 4 not measured, or
+    not downgraded.
+    """
+    from lab.cli.canary import seconds_of
+    from lab.report.watch import write_page
+    from lab.rollout.change import read_config, real
+    from lab.rollout.downgrade import Downgrade
+    from lab.rollout.evidence import ERROR_LIMIT, RECALLS
+    from lab.rollout.watching import Arm, WatchPlan, run_watch
+    from lab.rollout.window import log_of
+
+    if not restart.strip():
+        raise UnusableInput("--restart: needs a command, such as 'systemctl --user restart openclaw-gateway'")
+    found = log or _log(config, log_of)
+    home = real(config).parent
+    # What a second command must say again, to go on with the same watch.
+    given: list[tuple[str, str]] = [
+        ("--restart", restart),
+        ("--to", "" if slot == "memory-lancedb" else slot),
+        ("--check", check or ""),
+        ("--log", str(log or "")),
+        *(("--transcripts", str(folder)) for folder in transcripts or ()),
+        ("--control", str(control or "")),
+        *(("--control-transcripts", str(folder)) for folder in control_transcripts or ()),
+        ("--baseline", str(baseline or "")),
+        ("--errors", "" if errors == ERROR_LIMIT else f"{errors!r}"),
+        ("--p95", "" if p95 is None else f"{p95!r}"),
+        ("--repeat", "" if repeat is None else f"{repeat!r}"),
+        ("--false-alarm-per", "" if per == RECALLS else str(per)),
+        ("--out", str(out)),
+    ]
+    plan = WatchPlan(
+        Arm(found, tuple(transcripts or (home,))),
+        Downgrade(config, slot, restart, out, check, seconds_of(timeout, "--timeout"), guard),
+        _limits(baseline, errors, p95, repeat),
+        per,
+        control=Arm(control, tuple(control_transcripts or ())) if control else None,
+        seconds=seconds_of(period, "--for") if period else None,
+        write=write,
+        fresh=fresh,
+        words=("lab", "canary", "watch", str(config), *(word for pair in given if pair[1] for word in pair)),
+    )
+    if control_transcripts and control is None:
+        raise UnusableInput("--control-transcripts: needs --control, the log of the control")
+    read_config(config)
+    for file in (found, control):
+        if file is not None and "*" not in file.name and not file.exists():
+            announce(f"{file}: does not exist yet; it is read as soon as it does")
+    if not write:
+        announce("without --write nothing is switched: an alarm ends the watch, and prints the command that switches")
+    receipt = run_watch(plan, tell=announce, draw=lambda one: _draw(write_page, one, out))
+    if as_json:
+        emit_json({name: value for name, value in receipt.items() if name != "windows"})
+    else:
+        _emit(receipt, out)
+    if receipt["alarm"]:
+        raise CheckFailed(f"{receipt['alarm']['figure']}: {receipt['alarm']['why']}")
+
+
+def _log(config: Path, log_of: Any) -> Path:
+    from lab.config_edit import read_edited
+    from lab.rollout.change import read_config, real
+
+    _, value = read_edited(read_config(config), str(config))
+    found: Path | None = log_of(value, real(config))
+    if found is None:
+        raise UnusableInput(f"{config}: names no logging.file; name the gateway's log with --log")
+    return found
+
+
+def _limits(baseline: Path | None, errors: float, p95: float | None, repeat: float | None) -> Limits:
+    from lab.rollout.baseline import read_baseline
+    from lab.rollout.evidence import Limits
+
+    if not 0 < errors < 1:
+        raise UnusableInput(f"--errors {errors:g}: expected a share between 0 and 1, such as 0.01")
+    if p95 is not None and not 0 < p95 < float("inf"):
+        raise UnusableInput(f"--p95 {p95:g}: expected milliseconds above 0")
+    if repeat is not None and not 0 < repeat < 1:
+        raise UnusableInput(f"--repeat {repeat:g}: expected a mean between 0 and 1")
+    known = read_baseline(baseline) if baseline else Limits()
+    return Limits(errors, p95 or known.latency, repeat or known.repeat)
+
+
+def _draw(write_page: Any, receipt: Mapping[str, Any], out: Path) -> None:
+    """Write the page; a full disk must not end a watch whose evidence was saved."""
+    try:
+        write_page(receipt, out)
+    except CannotMeasure as error:
+        announce(f"the page was not written: {error}")
+
+
+def _emit(receipt: Mapping[str, Any], out: Path) -> None:
+    from lab.rollout.watching import status_line
+
+    alarm, done = receipt["alarm"], receipt["downgrade"]
+    if alarm:
+        emit_folded(f"ALARM of {alarm['raised']}: {alarm['why']}.")
+        if done:
+            again = ", and the gateway was restarted" if done["restarted"] else ""
+            emit_folded(f"Downgraded: plugins.slots.memory is {done['slot']}{again}.")
+            for note in done["notes"]:
+                emit_folded(f"note: {note}")
+        else:
+            emit_folded("Nothing was switched. To downgrade:")
+            emit(f"  {receipt['command']}")
+    else:
+        emit_folded(f"No alarm since {receipt['started']}.")
+    emit_folded(status_line(receipt))
+    emit(f"{out}: state.json, watch.html, watch.json")

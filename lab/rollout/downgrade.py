@@ -1,0 +1,123 @@
+"""Switch a live gateway back to another memory slot, with the safety of a canary's rollback (CN-17).
+
+To the journal, a gateway that serves with the engine is one that is switched. So a downgrade is the rollback of CN-5,
+with the configuration after the downgrade as the original: a kill at any moment leaves a journal with which the guard,
+``lab canary recover``, or the next watch completes it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.config_edit import Edit, at_path, read_edited
+from lab.errors import UnusableInput
+from lab.formatting import Announce, silent
+from lab.rollout.change import SLOT, Change, read_config, real, slot_change
+from lab.rollout.guard import guarded
+from lab.rollout.journal import DONE, ROLLBACK, State, begin
+from lab.rollout.recover import finish, remove_parts, roll_back
+from lab.rollout.signals import undisturbed
+from lab.systems.openclaw.config.file import ENTRY
+
+
+@dataclass(frozen=True, slots=True)
+class Downgrade:
+    """What is done on an alarm: the memory slot to switch to, and the commands of the operator."""
+
+    config: Path
+    slot: str
+    restart: str
+    out: Path
+    check: str | None = None
+    timeout: float = 120.0
+    guard: bool = True
+
+
+class Downgraded(NamedTuple):
+    """What a downgrade did: whether it wrote the configuration and restarted the gateway, and remarks on both."""
+
+    wrote: bool
+    restarted: bool
+    notes: tuple[str, ...] = ()
+
+
+def slot_of(config: Path) -> object:
+    """Return the memory slot of a configuration. Raises :class:`UnusableInput` if it cannot be read."""
+    _, value = read_edited(read_config(config), str(config))
+    return at_path(value, SLOT)
+
+
+def change_back(config: Path, slot: str) -> Change:
+    """Return the change of a live gateway back to a slot; raise :class:`UnusableInput` if the engine is not live."""
+    if slot == ENTRY:
+        raise UnusableInput(f"--to {slot}: is the engine that is watched; name the slot to go back to")
+    live = slot_of(config)
+    if live != ENTRY:
+        named = f'"{live}"' if isinstance(live, str) else "not set"
+        raise UnusableInput(f"{config}: plugins.slots.memory is {named}, so {ENTRY} is not live: nothing to watch")
+    return slot_change(config, slot)
+
+
+def left_over(plan: Downgrade) -> bool:
+    """Return whether a downgrade of this watch is under way; raise :class:`UnusableInput` for another canary."""
+    state = State(real(plan.config))
+    if not (state.folder.is_dir() and state.journal.exists()):
+        return False
+    journal = state.read()
+    if journal is None or journal.step == DONE:
+        return False
+    if journal.out != str(plan.out.absolute()):
+        raise UnusableInput(
+            f"{state.journal}: a canary of {journal.started} did not end; first: "
+            f"lab canary recover {state.config} --write"
+        )
+    return True
+
+
+def downgrade(plan: Downgrade, *, tell: Announce = silent) -> Downgraded:
+    """Switch the slot back and restart the gateway, or complete a downgrade that was killed.
+
+    A configuration that is edited meanwhile keeps its edits. Raises :class:`lab.errors.InUse` while a canary is going
+    on, :class:`lab.rollout.commands.NoRestart` if the configuration is switched back but the gateway was not restarted,
+    and :class:`lab.errors.CannotMeasure` if it could not be written. Each can be repeated.
+    """
+    state = State(real(plan.config))
+    with state.locked(), undisturbed():
+        remove_parts(state.config)
+        if not left_over(plan):
+            if slot_of(state.config) != ENTRY:
+                state.clear()
+                return Downgraded(False, False, (f"plugins.slots.memory of {plan.config} was switched back meanwhile",))
+            _write(plan, state)
+        with guarded(state.config, wanted=plan.guard):
+            journal = state.read()
+            if journal is None:
+                raise UnusableInput(f"{state.journal}: is gone; repeat the command")
+            done, journal = roll_back(state, journal, keep_edits=True, tell=tell)
+            finish(state, journal)
+        return Downgraded(done.wrote, done.restarted, done.notes)
+
+
+def _write(plan: Downgrade, state: State) -> None:
+    """Write the journal and the copy that will be renamed over the configuration; nothing is switched yet."""
+    change = change_back(state.config, plan.slot)
+    back = replace(
+        change,
+        before=plan.slot,
+        after=ENTRY,
+        edit=Edit(change.edit.at, change.edit.inserted, change.edit.removed),
+        original=change.switched,
+        switched=change.original,
+    )
+    out = plan.out.absolute()
+    journal = begin(back, restart=plan.restart, check=plan.check, timeout=plan.timeout, out=out)
+    try:
+        state.prepare(back)
+        state.write(replace(journal, step=ROLLBACK, restarts=True))
+    except BaseException:
+        with suppress(OSError):
+            state.clear()
+        raise

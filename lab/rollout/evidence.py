@@ -1,0 +1,245 @@
+"""The evidence of a watch: limits, sequential tests, and windows, fed with one observation after the other (CN-15).
+
+Without a control, each figure is tested against a limit: errors against the allowed share, latency against the 5 % that
+may be above the limit of the 95th percentile, repeats against the largest mean that is allowed. A limit that is not
+given is learned from the first stable window. With a control, an observation of the canary meets the next one of the
+control, and the test is whether the canary is the worse one more often.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import ceil
+from statistics import fmean
+from typing import Any
+
+from lab.canary.live_figures import BLOCK, CALLS, ERRORS, FIGURES, LATENCY, REPEAT, Observation
+from lab.canary.sequential import Detector
+
+# Of the false alarms that are allowed, the share of each figure (CN-16).
+SHARES = {ERRORS: 0.8, CALLS: 0.02, LATENCY: 0.16, REPEAT: 0.02}
+# Observations that one recall can give at most; the first turn of a conversation has no repeat rate.
+PER_RECALL = {ERRORS: 1.0, CALLS: 1.0, LATENCY: 1.0, REPEAT: 0.5}
+# Recalls in which all figures together may give one false alarm: 30 days of 500.
+RECALLS = 15_000
+# What errors may be, and the share at which the test is fastest, as a multiple.
+ERROR_LIMIT, ERROR_TIMES = 0.01, 4.0
+# The 95th percentile may be so many times, and the mean repeat rate so much more, than the baseline's.
+LATENCY_TIMES, REPEAT_MORE = 1.4, 0.1
+ABOVE, ABOVE_FAST = 0.05, 0.12
+# Observations from which a limit is learned, and how much the halves of a stable window may differ.
+LEARN = {LATENCY: 300, REPEAT: 300 // BLOCK}
+STABLE_TIMES, STABLE_MORE = 2.0, 0.15
+# Against a control: equal halves, and the share of worse ones at which the test is fastest.
+EQUAL, WORSE = 0.5, 5 / 6
+WINDOW, WINDOWS, WAITING = 100, 400, 256
+
+
+@dataclass(slots=True)
+class Limits:
+    """What is allowed; None is learned. ``latency`` is a 95th percentile in milliseconds, with the tolerance in it."""
+
+    errors: float = ERROR_LIMIT
+    latency: float | None = None
+    repeat: float | None = None
+
+
+@dataclass(slots=True)
+class Window:
+    """A window of :data:`WINDOW` recalls; the last one may be shorter. Times in seconds since 1970."""
+
+    recalls: int = 0
+    failed: int = 0
+    calls: int = 0
+    failed_calls: int = 0
+    latencies: list[float] = field(default_factory=list)
+    repeats: list[float] = field(default_factory=list)
+    ended: float | None = None
+    evidence: dict[str, float] = field(default_factory=dict)
+
+    def add(self, seen: Observation) -> None:
+        """Count an observation."""
+        if seen.figure == ERRORS:
+            self.recalls += 1
+            self.failed += seen.value > 0
+        elif seen.figure == CALLS:
+            self.calls += 1
+            self.failed_calls += seen.value > 0
+        elif seen.figure == LATENCY:
+            # A window may get many calls of the tool between two recalls.
+            self.latencies.append(seen.value)
+            del self.latencies[: -2 * WINDOW]
+        else:
+            self.repeats.append(seen.value)
+            del self.repeats[: -2 * WINDOW]
+
+    def figures(self) -> dict[str, float | None]:
+        """Return the value of each figure over the window."""
+        return {
+            ERRORS: self.failed / self.recalls if self.recalls else None,
+            CALLS: self.failed_calls / self.calls if self.calls else None,
+            LATENCY: quantile(self.latencies, 1 - ABOVE) if self.latencies else None,
+            REPEAT: fmean(self.repeats) if self.repeats else None,
+        }
+
+
+class Evidence:
+    """The tests of one canary; ``alarm`` is the figure whose evidence reached its threshold first."""
+
+    def __init__(self, limits: Limits, *, control: bool = False, recalls: int = RECALLS) -> None:
+        self.limits, self.control, self.recalls = limits, control, recalls
+        self.alarm: str | None = None
+        self.detectors: dict[str, Detector] = {}
+        self.learned: dict[str, list[float]] = {LATENCY: [], REPEAT: []}
+        self.baseline: dict[str, float] = {}
+        self.windows: deque[dict[str, Any]] = deque(maxlen=WINDOWS)
+        self.now, self.beside = Window(), Window()
+        self.total = Window()
+        self._waiting = {side: {figure: deque[float](maxlen=WAITING) for figure in FIGURES} for side in (0, 1)}
+        self._make()
+
+    def threshold(self, figure: str) -> float:
+        """Return the evidence that raises the alarm: observations until one false alarm, on average, at least."""
+        return self.recalls * PER_RECALL[figure] / SHARES[figure]
+
+    def _make(self) -> None:
+        """Make the detectors whose limit is known."""
+        for figure in FIGURES:
+            if figure in self.detectors:
+                continue
+            if self.control:
+                middle = (REPEAT_MORE + 1) / 2 if figure == REPEAT else EQUAL
+                self.detectors[figure] = Detector(middle, WORSE, self.threshold(figure))
+            elif figure in (ERRORS, CALLS):
+                most = min(self.limits.errors * ERROR_TIMES, (1 + self.limits.errors) / 2)
+                self.detectors[figure] = Detector(self.limits.errors, most, self.threshold(figure))
+            elif figure == LATENCY and self.limits.latency is not None:
+                self.detectors[figure] = Detector(ABOVE, ABOVE_FAST, self.threshold(figure))
+            elif figure == REPEAT and self.limits.repeat is not None:
+                limit = self.limits.repeat
+                self.detectors[figure] = Detector(limit, limit + 0.75 * (1 - limit), self.threshold(figure))
+
+    def add(self, seen: Observation, time: float | None = None, *, control: bool = False) -> None:
+        """Add an observation of the canary, or of the control."""
+        if control:
+            self.beside.add(seen)
+        else:
+            self.now.add(seen)
+            self.now.ended = time if time is not None else self.now.ended
+        if self.control:
+            self._meet(seen, 1 if control else 0)
+        else:
+            self._test(seen)
+        if self.now.recalls >= WINDOW and seen.figure == ERRORS:
+            self._close()
+
+    def _test(self, seen: Observation) -> None:
+        figure, value = seen
+        detector = self.detectors.get(figure)
+        if detector is None:
+            self._learn(figure, value)
+            return
+        if figure == LATENCY:
+            value = float(value > (self.limits.latency or 0.0))
+        self._raise(figure, detector.add(value))
+
+    def _meet(self, seen: Observation, side: int) -> None:
+        """Compare the next observations of both arms; of errors and latency, only those of which one is worse."""
+        self._waiting[side][seen.figure].append(seen.value)
+        mine, other = (self._waiting[arm][seen.figure] for arm in (0, 1))
+        while mine and other:
+            left, right = mine.popleft(), other.popleft()
+            if seen.figure == REPEAT:
+                value = (left - right + 1) / 2
+            elif seen.figure == LATENCY:
+                if max(left, right) <= LATENCY_TIMES * min(left, right):
+                    continue
+                value = float(left > right)
+            elif left == right:
+                continue
+            else:
+                value = float(left > right)
+            self._raise(seen.figure, self.detectors[seen.figure].add(value))
+
+    def _raise(self, figure: str, raised: bool) -> None:
+        if raised and self.alarm is None:
+            self.alarm = figure
+
+    def _learn(self, figure: str, value: float) -> None:
+        """Learn the limit of a figure from its first stable window; of an unstable one, the later half stays."""
+        values = self.learned[figure]
+        values.append(value)
+        if len(values) < LEARN[figure]:
+            return
+        half = len(values) // 2
+        if figure == LATENCY:
+            first, last = (quantile(part, 1 - ABOVE) for part in (values[:half], values[half:]))
+            stable = max(first, last) <= STABLE_TIMES * min(first, last)
+        else:
+            stable = abs(fmean(values[:half]) - fmean(values[half:])) <= STABLE_MORE
+        if not stable:
+            del values[:half]
+            return
+        if figure == LATENCY:
+            self.baseline[figure] = quantile(values, 1 - ABOVE)
+            self.limits.latency = max(LATENCY_TIMES * self.baseline[figure], self.baseline[figure] + 1.0)
+        else:
+            self.baseline[figure] = fmean(values)
+            self.limits.repeat = repeat_limit(self.baseline[figure])
+        values.clear()
+        self._make()
+
+    def _close(self) -> None:
+        """Close the window, with the evidence as a share of its threshold."""
+        now, beside = self.now, self.beside
+        self.total.recalls += now.recalls
+        self.total.failed += now.failed
+        shares = {figure: one.evidence / one.threshold for figure, one in self.detectors.items()}
+        closed: dict[str, Any] = {"recalls": now.recalls, "ended": now.ended, **now.figures(), "evidence": shares}
+        if self.control:
+            closed["control"] = {"recalls": beside.recalls, **beside.figures()}
+        self.windows.append(closed)
+        self.now, self.beside = Window(ended=now.ended), Window()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the state as plain values."""
+        return {
+            "limits": asdict(self.limits),
+            "control": self.control,
+            "recalls": self.recalls,
+            "alarm": self.alarm,
+            "evidence": {figure: [one.evidence, one.observations] for figure, one in self.detectors.items()},
+            "learned": self.learned,
+            "baseline": self.baseline,
+            "windows": list(self.windows),
+            "now": asdict(self.now),
+            "beside": asdict(self.beside),
+            "total": asdict(self.total),
+            "waiting": [{figure: list(values) for figure, values in self._waiting[side].items()} for side in (0, 1)],
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Evidence:
+        """Return the evidence that :meth:`as_json` returned."""
+        one = cls(Limits(**state["limits"]), control=state["control"], recalls=state["recalls"])
+        one.alarm, one.learned, one.baseline = state["alarm"], state["learned"], state["baseline"]
+        for figure, (evidence, observations) in state["evidence"].items():
+            one.detectors[figure].evidence, one.detectors[figure].observations = evidence, observations
+        one.windows.extend(state["windows"])
+        one.now, one.beside, one.total = (Window(**state[name]) for name in ("now", "beside", "total"))
+        for side, waiting in enumerate(state["waiting"]):
+            for figure, values in waiting.items():
+                one._waiting[side][figure].extend(values)
+        return one
+
+
+def repeat_limit(baseline: float) -> float:
+    """Return the largest mean repeat rate that is allowed above a baseline."""
+    return min(baseline + REPEAT_MORE, 0.95)
+
+
+def quantile(values: list[float], share: float) -> float:
+    """Return the smallest value that at least this share of the values does not exceed."""
+    return sorted(values)[ceil(share * len(values)) - 1]

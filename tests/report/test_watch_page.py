@@ -1,0 +1,91 @@
+"""The page of a watch: what it says, that it reads itself again, and that it needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.canary.live_figures import CALLS, ERRORS, LATENCY, REPEAT
+from lab.errors import UnusableInput
+from lab.report.watch import FILE, write_page
+
+
+def receipt(**more: Any) -> dict[str, Any]:
+    windows = [
+        {"recalls": 100, "ended": 1.7e9 + n, ERRORS: 0.01, CALLS: None, LATENCY: 90.0 + n, REPEAT: 0.4, "evidence": {}}
+        for n in range(8)
+    ]
+    made = {
+        "schema": "lab.watch.v1",
+        "status": "watching",
+        "started": "2026-11-23T15:00:00Z",
+        "written": "2026-11-23T16:00:00Z",
+        "config": "/home/op/.openclaw/openclaw.json",
+        "control": None,
+        "recalls": 15000,
+        "writes": True,
+        "limits": {ERRORS: 0.01, LATENCY: 150.0, REPEAT: 0.5},
+        "counts": {"receipts": 812, "failed_receipts": 1},
+        "seen": 812,
+        "last_time": 1.7e9,
+        "figures": {
+            name: {"evidence": 20.0, "threshold": 21428.6, "observations": 812} for name in (ERRORS, LATENCY, REPEAT)
+        },
+        "learning": {},
+        "windows": windows,
+        "now": {"recalls": 12, ERRORS: 0.0, CALLS: None, LATENCY: None, REPEAT: None},
+        "alarm": None,
+        "command": None,
+        "downgrade": None,
+    }
+    return made | more
+
+
+def written(folder: Path, **more: Any) -> str:
+    return write_page(receipt(**more), folder).read_text("utf-8")
+
+
+def test_page_reads_itself_again_while_the_watch_goes_on(tmp_path: Path) -> None:
+    page = written(tmp_path)
+    assert '<meta http-equiv="refresh" content="30">' in page
+    assert "NO ALARM" in page
+    assert "97" in page
+    assert not re.findall(r'(?:src|href)="(?!#)', page)
+    assert "<polyline" in page
+    assert "refresh" not in written(tmp_path, status="ended").partition("<body>")[0].replace("refreshes", "")
+
+
+def test_page_of_an_alarm_says_why_and_what_to_do(tmp_path: Path) -> None:
+    alarm = {"figure": ERRORS, "raised": "x", "log_time": None, "recalls": 812, "why": "9 % of the recalls failed"}
+    page = written(tmp_path, status="alarm", alarm=alarm, command="lab canary watch C --write", writes=False)
+    assert "9 % of the recalls failed." in page.replace("\u00a0", " ")
+    assert "lab canary watch C --write" in re.sub("<[^>]*>", "", page)
+    done = {"at": "2026-11-23T16:00:01Z", "slot": "memory-core", "wrote": True, "restarted": True, "notes": []}
+    page = written(tmp_path, status="alarm", alarm=alarm, downgrade=done)
+    assert "Switched back to memory-core" in page
+
+
+@pytest.mark.parametrize("seen", [0, 5])
+def test_page_before_there_is_anything_to_show(tmp_path: Path, seen: int) -> None:
+    learning = {LATENCY: 3} if seen else {}
+    page = written(tmp_path, seen=seen, windows=[], figures={}, learning=learning, counts={}, last_time=None)
+    assert ("learning" in page) == bool(seen)
+    assert "Too few windows" in page
+
+
+def test_page_with_a_control(tmp_path: Path) -> None:
+    windows = receipt()["windows"]
+    for window in windows:
+        window["control"] = {"recalls": 100, ERRORS: 0.02, CALLS: None, LATENCY: 80.0, REPEAT: 0.41}
+    page = written(tmp_path, control="/other/gateway.log", windows=windows)
+    assert "0.41" in page
+    assert page.count('class="other"') == 3
+
+
+def test_page_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("<html>mine</html>", "utf-8")
+    with pytest.raises(UnusableInput, match="is not a page of"):
+        write_page(receipt(), tmp_path)

@@ -1,0 +1,119 @@
+"""The tests of a watch: limits that are learned or given, a control beside it, thresholds, and the saved state."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, Observation
+from lab.rollout.evidence import (
+    LATENCY_TIMES,
+    LEARN,
+    PER_RECALL,
+    REPEAT_MORE,
+    SHARES,
+    WINDOW,
+    WINDOWS,
+    Evidence,
+    Limits,
+    quantile,
+)
+
+
+def add(evidence: Evidence, figure: str, *values: float, control: bool = False) -> None:
+    for value in values:
+        evidence.add(Observation(figure, value), control=control)
+
+
+def test_false_alarms_of_all_figures_add_up_to_one() -> None:
+    assert sum(SHARES.values()) == pytest.approx(1)
+    evidence = Evidence(Limits(latency=100, repeat=0.5), recalls=1000)
+    assert set(evidence.detectors) == set(FIGURES)
+    # Observations in so many recalls, over the observations until a false alarm.
+    rates = [1000 * PER_RECALL[figure] / one.threshold for figure, one in evidence.detectors.items()]
+    assert sum(rates) == pytest.approx(1)
+
+
+def test_limits_are_learned_from_a_stable_window() -> None:
+    evidence = Evidence(Limits())
+    add(evidence, LATENCY, *range(1, LEARN[LATENCY] + 1))
+    # The halves differ by a factor of more than 2: the later one stays.
+    assert LATENCY not in evidence.detectors
+    assert len(evidence.learned[LATENCY]) == LEARN[LATENCY] // 2
+    later = [200.0 + number % 50 for number in range(LEARN[LATENCY] // 2)]
+    kept = [*evidence.learned[LATENCY], *later]
+    add(evidence, LATENCY, *later)
+    assert evidence.limits.latency == LATENCY_TIMES * quantile(kept, 0.95)
+    add(evidence, REPEAT, *[0.4, 0.5] * (LEARN[REPEAT] // 2))
+    assert evidence.limits.repeat == pytest.approx(0.45 + REPEAT_MORE)
+    assert evidence.alarm is None
+    add(evidence, LATENCY, *[10_000.0] * 30)
+    assert evidence.alarm == LATENCY
+
+
+@pytest.mark.parametrize(("figure", "value"), [(ERRORS, 1.0), (CALLS, 1.0), (LATENCY, 120.0), (REPEAT, 0.9)])
+def test_each_figure_raises_its_own_alarm(figure: str, value: float) -> None:
+    evidence = Evidence(Limits(latency=100, repeat=0.5))
+    add(evidence, ERRORS, *[0.0] * 300)
+    add(evidence, figure, *[value] * 60)
+    assert evidence.alarm == figure
+
+
+def test_fault_of_both_arms_is_none_of_the_canary() -> None:
+    draw = random.Random(3)
+    evidence = Evidence(Limits(), control=True)
+    for _ in range(2000):
+        for control in (False, True):
+            add(evidence, ERRORS, float(draw.random() < 0.2), control=control)
+            add(evidence, LATENCY, 50 * draw.lognormvariate(0, 1), control=control)
+            add(evidence, REPEAT, draw.random(), control=control)
+    assert evidence.alarm is None
+
+
+@pytest.mark.parametrize("figure", [ERRORS, LATENCY, REPEAT])
+def test_canary_that_is_worse_than_its_control(figure: str) -> None:
+    draw = random.Random(4)
+    evidence = Evidence(Limits(), control=True)
+    for number in range(600):
+        for control in (False, True):
+            worse = figure if not control else None
+            add(evidence, ERRORS, float(draw.random() < (0.2 if worse == ERRORS else 0.02)), control=control)
+            add(evidence, LATENCY, (2 if worse == LATENCY else 1) * draw.lognormvariate(4, 0.7), control=control)
+            if number % 4 == 0:
+                add(evidence, REPEAT, draw.betavariate(8, 2) if worse == REPEAT else draw.random(), control=control)
+    assert evidence.alarm == figure
+
+
+def test_control_without_traffic_takes_no_memory() -> None:
+    evidence = Evidence(Limits(), control=True)
+    add(evidence, ERRORS, *[0.0] * 5000)
+    assert max(map(len, evidence.as_json()["waiting"][0].values())) < 1000
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_saved_evidence_goes_on_as_if_nothing_had_happened(control: bool) -> None:
+    draw = random.Random(9)
+    seen = [
+        (Observation(draw.choice(FIGURES), draw.choice((0.0, 0.3, 1.0))), control and draw.random() < 0.5)
+        for _ in range(3000)
+    ]
+    whole, parts = (Evidence(Limits(errors=0.5), control=control) for _ in range(2))
+    for number, (one, beside) in enumerate(seen):
+        whole.add(one, 100.0 + number, control=beside)
+        parts.add(one, 100.0 + number, control=beside)
+        if number % 37 == 0:
+            parts = Evidence.restored(json.loads(json.dumps(parts.as_json())))
+    assert parts.as_json() == whole.as_json()
+
+
+def test_weeks_take_bounded_memory() -> None:
+    evidence = Evidence(Limits(latency=100, repeat=0.5))
+    for number in range((WINDOWS + 20) * WINDOW):
+        evidence.add(Observation(ERRORS, 0.0))
+        evidence.add(Observation(LATENCY, 50.0))
+        evidence.add(Observation(REPEAT, 0.3))
+        del number
+    assert len(evidence.windows) == WINDOWS
+    assert len(json.dumps(evidence.as_json())) < 200_000

@@ -1,0 +1,36 @@
+"""A short run of the simulations of docs/canary-watch.md, with the code of the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trials import watch_simulations as simulations
+
+pytestmark = pytest.mark.slow
+SEEDS = range(40)
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory: pytest.TempPathFactory) -> simulations.Traffic:
+    folder: Path = tmp_path_factory.mktemp("watch")
+    return simulations.traffic_of(folder, conversations=4)
+
+
+@pytest.mark.parametrize("figure", simulations.WITHIN)
+def test_change_is_found(traffic: simulations.Traffic, figure: str) -> None:
+    early, found = simulations.within(traffic, figure, SEEDS)
+    soon = sum(recalls <= simulations.WITHIN[figure] for recalls in found)
+    # 80 % in the long run; with so few, a share of 60 % would be a fault that no chance explains.
+    assert soon >= 0.6 * len(found)
+    assert early <= 0.2 * len(SEEDS)
+
+
+def test_false_alarms_are_rare(traffic: simulations.Traffic) -> None:
+    alarms = [len(simulations.month(traffic, seed)) for seed in range(3)]
+    assert sum(alarms) <= 6
+
+
+def test_lines_and_parsed_lines_give_the_same(traffic: simulations.Traffic) -> None:
+    simulations.require_equal(traffic, range(1))
