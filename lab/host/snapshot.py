@@ -138,11 +138,19 @@ def size_of(home: Home) -> int:
 
 
 def take(
-    home: Home, root: Path, *, date: str, created: str, like: Snapshot | None = None, announce: Announce = silent
+    home: Home,
+    root: Path,
+    *,
+    date: str,
+    created: str,
+    like: Snapshot | None = None,
+    sealed: bool = True,
+    announce: Announce = silent,
 ) -> Snapshot:
     """Take a snapshot of a home into ``root``, named by the date (IN-5); return ``like`` if nothing changed since it.
 
-    Files that equal those of ``like`` become links to them, which take no space. Raises
+    Files that equal those of ``like`` become links to them, which take no space. Unless it is ``sealed``, it can be
+    deleted without further ado. Raises
     :class:`lab.errors.CannotWrite` if there is no room for it, and :class:`UnusableInput` for a folder in the home.
     """
     if root.resolve().is_relative_to(home.path.resolve()):
@@ -160,7 +168,8 @@ def take(
                 _write(home, part, like, {"created": created, "home": str(home.path.resolve())}, announce)
         except _Same as same:
             return same.snapshot
-        set_read_only(place)
+        if sealed:
+            set_read_only(place)
     return open_snapshot(place, check=False)
 
 
