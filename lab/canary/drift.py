@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
+from lab.haystack_keys import is_added
 from lab.recordings.model import GLOBAL, LABELS, UNKNOWN
 from lab.replay.plan import plan_of
 from lab.runs.directory import RunDirectory, open_run
+from lab.systems.openclaw.memory import label_of_score
 from lab.systems.openclaw.tools.lance_schema import TABLE
 from lab.systems.openclaw.tools.lance_table import LanceTable
 from lab.systems.sidecar import ledger
+from lab.systems.sidecar.heuristic import grade_observation
 from lab.systems.sidecar.ledger_grades import label_of
 from lab.systems.sidecar.ledger_times import moment
 
@@ -27,15 +30,21 @@ KIND = "recall-lab.drift.v1"
 PERIODS = ("day", "week")
 # Draws of the permutation test.
 DRAWS = 2000
+# Scores from which memories would be must_remember.
+THRESHOLDS = tuple(number / 100 for number in range(50, 100, 5))
 SEED = 20261123
 
 
 class Labelled(NamedTuple):
-    """One memory: its time in epoch milliseconds (None: it has none that can be read), its scope and its label."""
+    """One memory: its time in epoch milliseconds (None: it has none that can be read), its scope and its label.
+
+    ``score`` is that of heuristic-v1; None if it was not graded.
+    """
 
     time_ms: float | None
     scope: str
     label: str
+    score: float | None = None
 
 
 class Source(NamedTuple):
@@ -83,7 +92,11 @@ class Change(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """Labels by period (oldest first), by scope (largest first), and by both; ``undated`` memories have no time."""
+    """Labels by period (oldest first), by scope (largest first), and by both; ``undated`` memories have no time.
+
+    ``thresholds`` has the labels of heuristic-v1 if must_remember began at each of :data:`THRESHOLDS`; it is empty if
+    the memories were not graded.
+    """
 
     kind: str
     by: str
@@ -92,6 +105,7 @@ class Drift(NamedTuple):
     parts: list[tuple[str, Part]]
     undated: int
     change: Change | None
+    thresholds: list[Part]
 
     def describe(self) -> dict[str, Any]:
         """Return the receipt. No text of a memory is in it."""
@@ -104,51 +118,68 @@ class Drift(NamedTuple):
             "parts": [{"period": period, **part.describe()} for period, part in self.parts],
             "undated": self.undated,
             "change": None if self.change is None else self.change._asdict(),
+            "thresholds": [part.describe() for part in self.thresholds],
         }
 
 
-def read(path: Path, *, arm: str | None = None, tool: str | None = None) -> Source:
+def read(path: Path, *, arm: str | None = None, tool: str | None = None, graded: bool = False) -> Source:
     """Return the memories of a ledger (a file), a store (a folder with a table) or a run.
 
     Of a run they are the memories of its recordings at their time of birth; with ``arm``, what that arm injected at
-    each recall turn. ``tool`` selects the observations of one tool. Raises :class:`UnusableInput` for anything else.
+    each recall turn. ``tool`` selects the observations of one tool. With ``graded``, memories have scores of
+    heuristic-v1. Raises :class:`UnusableInput` for anything else.
     """
     if path.is_dir() and (path / f"{TABLE}.lance").is_dir():
-        kind, rows = "store", _of_store(path)
+        kind, rows = "store", _of_store(path, graded)
     elif path.is_dir():
-        kind, rows = "run", list(_of_run(open_run(path), arm))
+        kind, rows = "run", list(_of_run(open_run(path), arm, graded))
     else:
-        kind, rows = "ledger", list(_of_ledger(path, tool))
+        kind, rows = "ledger", list(_of_ledger(path, tool, graded))
     for name, value, only in (("--arm", arm, "run"), ("--tool", tool, "ledger")):
         if value is not None and kind != only:
             raise UnusableInput(f"{name} is for a {only}; {path} is a {kind}")
     return Source(kind, rows)
 
 
-def _of_ledger(path: Path, tool: str | None) -> Iterator[Labelled]:
+def _score(graded: bool, **observation: str | None) -> float | None:
+    return grade_observation(observation).score if graded else None
+
+
+def _of_ledger(path: Path, tool: str | None, graded: bool) -> Iterator[Labelled]:
     where, values = ("tool_name = ?", (tool,)) if tool is not None else ("", ())
     with ledger.open_ledger(path) as connection:
         for row in ledger.observations(connection, where=where, values=values):
             detail, time = row.detail, moment(row.ts)
             scope = str(detail.get("scope") or "").strip() or GLOBAL
-            yield Labelled(time.timestamp() * 1000 if time else None, scope, label_of(detail))
+            score = _score(graded, kind=row.kind, tool_name=row.tool_name, summary=row.summary)
+            yield Labelled(time.timestamp() * 1000 if time else None, scope, label_of(detail), score)
 
 
-def _of_store(folder: Path) -> list[Labelled]:
+def _of_store(folder: Path, graded: bool) -> list[Labelled]:
     with LanceTable(folder, read_only=True) as table:
-        return [Labelled(row.created_at or None, row.scope, row.importance_label or UNKNOWN) for row in table.rows()]
+        return [
+            Labelled(
+                row.created_at or None, row.scope, row.importance_label or UNKNOWN, _score(graded, summary=row.text)
+            )
+            for row in table.rows()
+        ]
 
 
-def _of_run(run: RunDirectory, arm: str | None) -> Iterator[Labelled]:
+def _of_run(run: RunDirectory, arm: str | None, graded: bool) -> Iterator[Labelled]:
     plan = plan_of(run)
     if arm is not None and arm not in run.arms:
         raise UnusableInput(f"{run.path}: has no arm {arm!r}; its arms are {', '.join(run.arms)}")
     if arm is not None:
         run.require_done()
+        if graded:
+            raise UnusableInput("thresholds need the texts of memories, which receipts do not have; leave --arm out")
     for recording in plan.recordings:
         if arm is None:
+            # Those of a haystack are copies of other conversations' memories.
             for memory in plan.memories_of(recording):
-                yield Labelled(memory.created_at, memory.scope, memory.label or UNKNOWN)
+                if not is_added(memory.key):
+                    score = _score(graded, summary=memory.text)
+                    yield Labelled(memory.created_at, memory.scope, memory.label or UNKNOWN, score)
             continue
         times = {turn.key: turn.time_ms for turn in recording.turns}
         columns = ("arm", "turn", "is_recall_turn", "injected", "scope", "item_label")
@@ -177,7 +208,17 @@ def drift(source: Source, by: str = "day") -> Drift:
         [(period, Part(scope, labels)) for (period, scope), labels in sorted(both.items())],
         len(source.rows) - len(dated),
         change_of(ordered),
+        _by_threshold([row.score for row in source.rows if row.score is not None]),
     )
+
+
+def _by_threshold(scores: Sequence[float]) -> list[Part]:
+    """Return the labels of scores at every threshold of must_remember; nothing without scores."""
+    return [
+        Part(f"{threshold:.2f}", Counter(label_of_score(score, threshold) for score in scores))
+        for threshold in THRESHOLDS
+        if scores
+    ]
 
 
 def _counted(rows: Iterable[tuple[Any, str]]) -> dict[Any, Counter[str]]:

@@ -11,7 +11,7 @@ from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.cli.replay_options import LABELLED, takes_replay_options
 from lab.errors import CannotMeasure
-from lab.formatting import bracketed, signed
+from lab.formatting import bracketed, counted, signed
 
 if TYPE_CHECKING:
     from lab.compare.ablation import StepResult
@@ -50,7 +50,7 @@ def ablate(
     request = replace(request, arms=tuple(step.arm for step in ABLATION))
     outcome = run_replay(request, out, jobs=jobs, announce=announce)
     if outcome.failures:
-        raise CannotMeasure(f"{len(outcome.failures)} conversations failed; see {out / 'failures.jsonl'}")
+        raise CannotMeasure(f"{counted(len(outcome.failures), 'conversation')} failed; see {out / 'failures.jsonl'}")
     run = outcome.run
     scores = score_and_write(run)
     summary = summarise(scores, read_gold(run), run.arms)
@@ -75,8 +75,8 @@ def ablate(
     emit_notes(notes)
     n = summary["arms"][steps[0].arm]["n"]
     emit_folded(
-        f"{n} probes with gold in {len(run.conversations)} conversations of {request.path}; labels "
-        f"{resolved.labels.mode}, scope {resolved.scope}"
+        f"{counted(n, 'probe')} with gold in {counted(len(run.conversations), 'conversation')} of {request.path}; "
+        f"labels {resolved.labels.mode}, scope {resolved.scope}"
     )
     if not n:
         emit_folded("No probe has gold, so hit rates are undefined. Give a golden set with --golden.")

@@ -103,7 +103,8 @@ def demo(
     emit_trial(reasons)
     n = summary["arms"]["none"]["n"]
     emit_folded(
-        f"{len(run.conversations)} conversations, {n} probes with gold, labels and scopes as recorded, {run.haystack}"
+        f"{counted(len(run.conversations), 'conversation')}, {counted(n, 'probe')} with gold, labels and scopes as "
+        f"recorded, {run.haystack}"
     )
     first = headlines(run.cutoff)
     emit_table(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed
+from lab.errors import CheckFailed, NotComparable
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.compare.changes import Changes
@@ -26,8 +27,9 @@ def diff(
 ) -> None:
     """Compare two runs exactly, column by column of every receipt.
 
-    Also lists differences of arguments and versions that could be the cause. Exit codes: 0 no turn differs, 1 a turn
-    differs, 3 the runs cannot be compared.
+    Also lists differences of arguments and versions that could be the cause. Conversations that only one run has, or
+    that are not the same in both, are named and not compared. Exit codes: 0 no turn differs, 1 a turn differs, 3 not
+    all conversations can be compared.
     """
     from lab.compare.changes import changes as compare_runs
     from lab.runs.directory import open_run
@@ -40,6 +42,8 @@ def diff(
     if changes.changed:
         # A difference is a result, not an error, so no message.
         raise typer.Exit(CheckFailed.exit_code)
+    if changes.common.others:
+        raise typer.Exit(NotComparable.exit_code)
 
 
 def _show(changes: Changes) -> None:
@@ -55,6 +59,10 @@ def _show(changes: Changes) -> None:
         emit(f"{turn['arm']}, {turn['turn']}")
         for command in turn["explain"]:
             emit(f"  {command}")
-    emit_folded(f"{changes.changed} of {changes.turns} turns differ between {changes.before} and {changes.after}")
+    emit_folded(
+        f"{changes.changed:,} of {counted(changes.turns, 'turn')} differ between {changes.before} and {changes.after}"
+    )
+    if changes.common.others:
+        emit_folded(f"not compared: {changes.common}")
     if changes.changed or changes.moved:
         emit_folded("possible causes: " + ("; ".join(changes.moved) or "none in the manifests"))

@@ -81,7 +81,8 @@ def pool(
     from lab.golden.read import read_golden
     from lab.golden.write import write_new
     from lab.recordings.readers import not_among
-    from lab.replay.pool import Chosen, make_capture_pool, make_pool
+    from lab.replay.chosen_turns import Chosen
+    from lab.replay.pool import make_capture_pool, make_pool
 
     not_among(Path(request.path), request.format, out)
     again = [probe.turn for probe in read_golden(probes_of).probes if probe.turn] if probes_of else []

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
+from lab.cli.baseline import today
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial, is_terminal
 from lab.errors import CannotMeasure, UnusableInput
+from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
+    from lab.host.home import Home
+    from lab.host.snapshot import Snapshot
     from lab.replay.plan import ReplayRequest
     from lab.runs.directory import RunDirectory
 
@@ -20,8 +25,12 @@ if TYPE_CHECKING:
 LIVE, NEW, CONTROL = "engine", "new", "hybrid"
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 OUT = Path("reports/init")
+SNAPSHOTS, POOL, DRAW, PLAN = "snapshots", "pool.jsonl", "draw.json", "plan.toml"
+NIGHTLY_POLICY = "nightly-policy.toml"
 # Turns in a pool, and memories of each arm at a turn.
-TURNS, DEPTH = 30, 6
+TURNS, DEPTH = 60, 6
+# The share of the drawn turns that need a memory, for which the draw says what it can show as well.
+THIRD = 1 / 3
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,7 +42,7 @@ def init(
     folder: Annotated[
         Path, typer.Argument(metavar="HOME", help="The folder of an OpenClaw host, such as ~/.openclaw.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for runs, pool and verdicts.")] = OUT,
+    out: Annotated[Path, typer.Option("--out", help="Folder for snapshots, runs, pool and verdicts.")] = OUT,
     new: Annotated[
         Path | None,
         typer.Option(
@@ -44,32 +53,45 @@ def init(
         Path | None,
         typer.Option("--golden", help="Your judgements. [default: golden.jsonl in --out, once it is there]"),
     ] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", help="The LanceDB folder. [default: dbPath of the configuration]")
+    ] = None,
     log: Annotated[
         Path | None, typer.Option("--log", help="The gateway's log. [default: logging.file of the configuration]")
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Take a new snapshot, although --out has one of this home.")
+    ] = False,
     turns: Annotated[int, typer.Option(min=1, help="Number of turns to pool for judging.")] = TURNS,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of these turns.")] = 0,
     embedder: options.Embedder = "all-MiniLM-L6-v2",
     jobs: options.Jobs = 1,
+    date: options.Day = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
     as_json: Json = False,
 ) -> None:
     """Judge a change on the sessions of a live host.
 
-    Reads the host's configuration, sessions, memories and log from HOME, and changes nothing there. Replays the host as
-    it is beside the changed configuration and a control, pools turns to judge, judges the receipts in the log, and,
-    once you have judged the pool, the change. Repeat the command after judging. Exit codes: 0 pass, 1 fail, 2 unusable
-    input, 3 inconclusive, 4 could not measure.
+    Lists the configuration, sessions, stores and logs in HOME, copies them to a frozen snapshot, and changes nothing
+    there. Replays the host as it is beside the changed configuration and a control, draws turns to judge, judges the
+    receipts in the log, and, once you have judged the pool, the change. Repeat the command after judging: it uses the
+    same snapshot. Exit codes: 0 pass, 1 fail, 2 unusable input, 3 inconclusive, 4 could not measure.
     """
-    from lab.cli.verdict_tables import emit_verdict
+    from lab.canary.rollback import require_accepted
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
-    from lab.runs.trial import trial
+    from lab.host.home import CONFIG, look
 
-    config = folder / "openclaw.json"
-    value = _accepted(config)
-    request = _request(folder, config, new or _with_other_policy(value, config, out), golden, out, embedder)
-    run = _replayed(request, out, jobs)
+    if (folder / CONFIG).is_file():
+        require_accepted(folder / CONFIG)
+    home = look(folder, store=store, log=log)
+    if not as_json:
+        _show_home(home)
+    snapshot = _snapshot(home, out / SNAPSHOTS, date or today(), fresh=fresh)
+    request = _request(snapshot, new or _with_other_policy(snapshot, out), golden, out, embedder, seed)
+    run = _replayed(request, out, snapshot, jobs)
     verdicts: dict[str, Verdict] = {}
-    if (audited := _log(log, value, folder)) is not None and (live := _judge_log(audited, out / "live")) is not None:
+    if snapshot.log is not None and (live := _judge_log(snapshot.log, out / "live")) is not None:
         verdicts["live receipts"] = live
     pool = None
     if request.golden is not None:
@@ -77,59 +99,113 @@ def init(
     else:
         pool = _pool(request, out, turns)
     page = _page(run)
-    status = min([one.status for one in verdicts.values()] + ([INCONCLUSIVE] if pool else []), key=GRAVITY.index)
+    plan = _plan(home, snapshot, run, out)
+    unjudged = [INCONCLUSIVE] if request.golden is None else []
+    status = min([one.status for one in verdicts.values()] + unjudged, key=GRAVITY.index)
     judge = f"lab golden judge {pool} --out {out / 'golden.jsonl'}" if pool else None
     if as_json:
         emit_json(
             {
                 "status": status,
+                "home": home.as_json(),
+                "snapshot": snapshot.as_json(),
                 "run": str(run.path),
                 "page": str(page),
                 "pool": str(pool) if pool else None,
+                "draw": _draw(out) if pool else None,
+                "plan": str(plan),
                 "verdicts": {name: verdict.as_json() for name, verdict in verdicts.items()},
                 "next": judge,
             }
         )
-        raise typer.Exit(EXIT[status])
+    else:
+        _show(run, snapshot, verdicts, page, plan)
+        if judge:
+            emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
+            emit(f"  {judge}")
+    if browser:
+        _open(page)
+    raise typer.Exit(EXIT[status])
+
+
+def _show_home(home: Home) -> None:
+    rows = [
+        [part.what, part.where, f"damaged: {part.problem}" if part.problem else part.contains, _use(part.used)]
+        for part in home.parts
+    ]
+    emit_table([str(home.path), "where", "contains", "used"], rows, left=4)
+    for text in home.lacks:
+        emit_folded(f"missing: {text}")
+    emit()
+
+
+def _use(used: bool) -> str:
+    return "yes" if used else "no"
+
+
+def _show(run: RunDirectory, snapshot: Snapshot, verdicts: dict[str, Verdict], page: Path, plan: Path) -> None:
+    from lab.cli.verdict_tables import emit_verdict
+    from lab.host.home import in_bytes
+    from lab.runs.trial import trial
+
     emit_trial(trial(run.manifest))
+    recalls = sum(run.manifest.recall_points.values())
+    emit(f"Snapshot {snapshot.path}: {counted(len(snapshot.files), 'file')}, {in_bytes(snapshot.size)}")
+    emit(f"  sha256 {snapshot.sha256}")
+    emit_folded(
+        f"replayed: {counted(len(run.conversations), 'conversation')}, {counted(recalls, 'recall')} of each arm"
+        + (f", {counted(snapshot.rows, 'memory')}" if snapshot.rows is not None else "")
+    )
+    for name, size in snapshot.cut.items():
+        emit_folded(f"{name}: a line was being written; its {size} bytes are left out")
+    for name, why in snapshot.left_out.items():
+        emit_folded(f"left out: {name}: {why}")
     for name, verdict in verdicts.items():
         emit()
         emit(f"── {name} ──")
         emit_verdict(verdict)
     emit()
     emit(f"Open {page}")
-    if judge:
-        emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
-        emit(f"  {judge}")
-    raise typer.Exit(EXIT[status])
+    emit(f"Every night: lab nightly --plan {plan}")
 
 
-def _accepted(config: Path) -> Any:
-    """Return the value of a configuration that its host accepts."""
-    from lab.canary.rollback import require_accepted
-    from lab.systems.openclaw.config.file import read_value
+def _open(page: Path) -> None:
+    import webbrowser
 
-    if not config.is_file():
-        raise UnusableInput(f"{config.parent}: has no {config.name}; name the folder of an OpenClaw host")
-    require_accepted(config)
-    return read_value(config)
+    if not is_terminal(sys.stdout) or not webbrowser.open(page.resolve().as_uri()):
+        announce(f"no browser was opened: open {page}")
 
 
-def _with_other_policy(value: Any, config: Path, out: Path) -> Path:
+def _snapshot(home: Home, root: Path, date: str, *, fresh: bool) -> Snapshot:
+    """Return the newest snapshot of a home, or a new one if there is none or a ``fresh`` one is asked for."""
+    from lab.host.snapshot import open_snapshot, snapshots, take
+
+    before = [open_snapshot(path, check=False) for path in snapshots(root)[-1:]]
+    for one in before:
+        if one.home != str(home.path.resolve()):
+            raise UnusableInput(f"{root}: has snapshots of {one.home}; choose another --out for {home.path}")
+        if not fresh:
+            announce(f"{one.path}: this snapshot is used; --fresh takes a new one")
+            return open_snapshot(one.path)
+    return take(home, root, date=date, created=date, like=before[0] if before else None, announce=announce)
+
+
+def _with_other_policy(snapshot: Snapshot, out: Path) -> Path:
     """Write the engine's configuration with the other selection policy, without its key; return the file."""
     from copy import deepcopy
 
     from lab.files import dump_json, write_atomically
-    from lab.systems.openclaw.config.file import locate
+    from lab.systems.openclaw.config.file import locate, read_value
     from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import resolve
 
-    section = locate(value, str(config)) or {}
-    mode = resolve(section, "upstream", where=str(config), environ={}).auto_recall.selection_mode
+    where = str(snapshot.engine)
+    section = locate(read_value(snapshot.engine), where) or {}
+    mode = resolve(section, "upstream", where=where, environ={}).auto_recall.selection_mode
     (other,) = (policy for policy in POLICIES if policy != mode)
     changed = deepcopy(section) | {"lab": {"arm": LIVE}}
-    # A file for the lab alone has neither a key nor what the lab does not have.
-    for path in ("embedding.apiKey", *missing(section)):
+    # A file for the lab alone has nothing that the lab does not have.
+    for path in missing(section):
         _remove(changed, path.split("."))
     changed.setdefault("autoRecall", {})["selectionMode"] = other
     file = out / f"{other}.json"
@@ -145,48 +221,36 @@ def _remove(value: Any, path: list[str]) -> None:
         value.pop(path[-1], None)
 
 
-def _request(folder: Path, config: Path, new: Path, golden: Path | None, out: Path, embedder: str) -> ReplayRequest:
+def _request(snapshot: Snapshot, new: Path, golden: Path | None, out: Path, embedder: str, seed: int) -> ReplayRequest:
     from lab.replay.plan import ReplayRequest
 
-    stored = folder / "memory" / "lancedb"
     judged = golden or (out / "golden.jsonl" if (out / "golden.jsonl").is_file() else None)
     return ReplayRequest(
-        str(folder),
+        str(snapshot.path),
         "openclaw",
-        (f"{LIVE}={config}", f"{NEW}={new}", CONTROL),
+        (f"{LIVE}={snapshot.engine}", f"{NEW}={new}", CONTROL),
         golden=str(judged) if judged else None,
         profile="upstream",
         scope="tags",
-        memories_from=str(stored) if stored.is_dir() else None,
+        memories_from=str(snapshot.store) if snapshot.store else None,
         embedder=embedder,
+        seed=seed,
     )
 
 
-def _replayed(request: ReplayRequest, out: Path, jobs: int) -> RunDirectory:
-    """Replay into a folder of its own for these judgements, so that an earlier run stays as it was."""
+def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int) -> RunDirectory:
+    """Replay into a folder of its own for the snapshot and the judgements, so that an earlier run stays as it was."""
     from lab.files import sha256_file
     from lab.measures.score import score_and_write
     from lab.replay.run import run_replay
 
-    name = f"judged-{sha256_file(Path(request.golden))[:8]}" if request.golden else "run"
-    outcome = run_replay(request, out / name, jobs=jobs, announce=announce)
+    judged = f"-{sha256_file(Path(request.golden))[:8]}" if request.golden else ""
+    place = out / f"{'judged' if judged else 'run'}-{snapshot.path.name}{judged}"
+    outcome = run_replay(request, place, jobs=jobs, announce=announce)
     if outcome.failures or outcome.run.manifest.failed:
-        raise CannotMeasure(f"{out / name}: recalls failed; see {out / name / 'failures.jsonl'}")
+        raise CannotMeasure(f"{place}: recalls failed; see {place / 'failures.jsonl'}")
     score_and_write(outcome.run)
     return outcome.run
-
-
-def _log(log: Path | None, value: Any, folder: Path) -> Path | None:
-    """Return the gateway's log: the one given, or the one that the configuration names, if it is there."""
-    if log is not None:
-        return log
-    named = value.get("logging", {}).get("file") if isinstance(value, dict) else None
-    if not isinstance(named, str):
-        return None
-    file = Path(named)
-    # ~/.openclaw is the home of the host, wherever it was copied to.
-    file = folder.joinpath(*file.parts[2:]) if file.parts[:2] == ("~", ".openclaw") else file.expanduser()
-    return file if file.is_file() else None
 
 
 def _judge_log(log: Path, out: Path) -> Verdict | None:
@@ -209,16 +273,14 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
 
 def _judge_change(run: RunDirectory, out: Path) -> Verdict:
     """Judge the changed configuration against the host's by the policy rollout, with these arms."""
-    from lab.files import read_text, write_atomically
+    from lab.files import write_atomically
     from lab.gate.outputs import write_verdict
-    from lab.gate.policy import SHIPPED, read_policy
+    from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
 
-    text = read_text(SHIPPED / "rollout.toml")
+    text = _policy("rollout", run)
     for role, before, arm in (("baseline", POLICIES[0], LIVE), ("candidate", POLICIES[1], NEW)):
         text = text.replace(f'\n{role} = "{before}"\n', f'\n{role} = "{arm}"\n')
-    # At the number of items that the host injects.
-    text = text.replace("@6", f"@{run.cutoff}")
     file = out / "policy.toml"
     write_atomically(file, text.encode())
     verdict = judge(read_policy(str(file)), run)
@@ -226,19 +288,86 @@ def _judge_change(run: RunDirectory, out: Path) -> Verdict:
     return verdict
 
 
-def _pool(request: ReplayRequest, out: Path, turns: int) -> Path:
-    """Pool the turns to judge, unless that was done; return the file."""
+def _policy(name: str, run: RunDirectory) -> str:
+    """Return the text of a shipped policy, at the number of items that the host injects."""
+    from lab.files import read_text
+    from lab.gate.policy import SHIPPED
+
+    return read_text(SHIPPED / f"{name}.toml").replace("@6", f"@{run.cutoff}")
+
+
+def _pool(request: ReplayRequest, out: Path, turns: int) -> Path | None:
+    """Pool the turns to judge, unless that was done, and say how they were drawn; return the file, None if empty."""
     from dataclasses import replace
 
+    from lab.cli.init_draw import draw_record, draw_sentences
+    from lab.files import dump_json, write_atomically
     from lab.golden.write import write_new
-    from lab.replay.pool import Chosen, make_pool
+    from lab.replay.chosen_turns import Chosen, NothingToPool
+    from lab.replay.pool import make_drawn_pool
 
-    file = out / "pool.jsonl"
+    file = out / POOL
     if not file.exists():
         arms = (*request.arms, "vector", "bm25", "recency")
-        pool = make_pool(replace(request, arms=arms), DEPTH, Chosen(number=turns), announce)
+        try:
+            pool, drawn = make_drawn_pool(replace(request, arms=arms), DEPTH, Chosen(number=turns), announce)
+        except NothingToPool as error:
+            announce(f"{error}: these sessions cannot be judged by memories yet; repeat this with --fresh later")
+            return None
+        write_atomically(out / DRAW, dump_json(draw_record(drawn, THIRD)))
         write_new(file, pool.as_bytes())
+    for text in draw_sentences(_draw(out)):
+        announce(text)
     return file
+
+
+def _draw(out: Path) -> Any:
+    from lab.files import read_json
+
+    return read_json(out / DRAW) if (out / DRAW).is_file() else None
+
+
+def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
+    """Write the plan of nightly runs over the snapshot and its policy, unless there is one; return its path."""
+    from lab.files import read_text, write_atomically
+
+    file = out / PLAN
+    if file.exists():
+        if snapshot.sha256 not in read_text(file):
+            said = f'snapshot = "{SNAPSHOTS}/{snapshot.path.name}", sha256 = "{snapshot.sha256}"'
+            announce(f"{file}: names another snapshot, and was left as it is; the new one: {said}")
+        return file
+    lines = [
+        "# Nightly runs over a frozen snapshot: `lab nightly --plan` with this file.",
+        'name = "host"',
+        'about = "the engine, as this host configures it, recalls in the conversations of the snapshot what it did"',
+        f'policy = "{NIGHTLY_POLICY}"',
+        "",
+        "[[set]]",
+        'name = "host"',
+        f'snapshot = "{SNAPSHOTS}/{snapshot.path.name}"',
+        f'sha256 = "{snapshot.sha256}"',
+        f"home = {_quoted(home.path.resolve())}",
+        f"arms = [{_quoted(f'{LIVE}={home.config.resolve()}')}, {_quoted(CONTROL)}]",
+        'profile = "upstream"',
+        'scope = "tags"',
+        f"embedder = {_quoted(run.manifest.asked['embedder'])}",
+        '# Conversations that were added since are compared apart. They decide as well with: added = "judge"',
+    ]
+    policy = _policy("nightly", run)
+    for measure in (f"Success@{run.cutoff}", f"nDCG@{run.cutoff}"):
+        # Without judgements, what changed is still compared exactly.
+        policy = policy.replace(f'measure = "{measure}"', f'measure = "{measure}"\nwithout_data = "skip"')
+    write_atomically(out / NIGHTLY_POLICY, policy.encode())
+    write_atomically(file, ("\n".join(lines) + "\n").encode())
+    return file
+
+
+def _quoted(value: object) -> str:
+    """Return a TOML string; JSON's escapes are TOML's."""
+    import json
+
+    return json.dumps(str(value), ensure_ascii=False)
 
 
 def _page(run: RunDirectory) -> Path:

@@ -19,7 +19,7 @@ def emit_latency(summary: Mapping[str, Any]) -> None:
         made = size["memories"] - size["real"]
         if made:
             emit_folded(
-                f"{size['memories']} memories: {size['real']} from the recordings, {made} resampled from them "
+                f"{size['memories']:,} memories: {size['real']:,} from the recordings, {made} resampled from them "
                 "(new id, half of the words replaced by others of the recordings, noise added to the vector)."
             )
     stores = list(dict.fromkeys(row["store"] for row in summary["warm"]))
@@ -162,8 +162,8 @@ def _emit_memory(sizes: Sequence[Mapping[str, Any]]) -> None:
     for size in sizes:
         if size["index_recall"] is not None:
             emit_folded(
-                f"{size['memories']} memories: vector search is approximate; it returned {size['index_recall']:.1%} of "
-                "the first 12 of exact search."
+                f"{size['memories']:,} memories: vector search is approximate; it returned {size['index_recall']:.1%} "
+                "of the first 12 of exact search."
             )
 
 

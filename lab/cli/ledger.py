@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from lab.progress import Passing
 
 if TYPE_CHECKING:
     from lab.systems.sidecar.ledger import Observation
+    from lab.systems.sidecar.ledger_archive import Pointer
 
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
@@ -52,6 +54,10 @@ def capture(
     sessions: Annotated[Path, typer.Argument(metavar="SESSIONS", help="A home, agent or transcript of OpenClaw.")],
     log: Log,
     messages: Annotated[bool, typer.Option("--messages", help="Capture what users and assistants say, too.")] = False,
+    archived: Annotated[
+        Path | None,
+        typer.Option("--archive", metavar="FOLDER", help="Where LOG is rotated to. [default: archive beside LOG]"),
+    ] = None,
     write: Write = False,
     as_json: Json = False,
 ) -> None:
@@ -62,16 +68,16 @@ def capture(
     """
     from lab.systems.sidecar.ledger_capture import capture as run
 
-    receipt = run(sessions, log, messages=messages, write=write).receipt()
+    receipt = run(sessions, log, messages=messages, archive=archived, write=write).receipt()
     if as_json:
         emit_json(receipt)
         return
-    emit(
+    emit_folded(
         f"{counted(receipt['captured'], 'observation')} {'appended to' if write else 'for'} {log}: "
         f"{counted(receipt['tool_results'], 'tool result')}, {counted(receipt['messages'], 'message')}; "
         f"{receipt['captured_before']} captured before."
     )
-    emit(f"Redacted: {receipt['redacted']}. Cut: {receipt['cut']}.")
+    emit(f"Summaries with secrets replaced: {receipt['redacted']}. Cut at 200 characters: {receipt['cut']}.")
     if receipt["skipped"]:
         emit_folded(f"Sessions that could not be read: {', '.join(receipt['skipped'])}.")
     if not write:
@@ -121,20 +127,26 @@ def _announce_lines(log: Path, lines: int) -> None:
 def _emit_ingest(receipt: dict[str, Any]) -> None:
     ids = f" (ids {receipt['ids'][0]} to {receipt['ids'][1]})" if receipt["ids"] else ""
     new = "inserted" if receipt["written"] else "to insert"
-    before = receipt["lines_ingested_before"]
-    emit(f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} lines ingested before.")
+    before = counted(receipt["lines_ingested_before"], "line")
+    emit(f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} ingested before.")
     emit(f"Labels: {_labels(receipt)}. Graded: {receipt['graded_filled']}.")
     for reason, number in receipt["malformed"].items():
         lines = ", ".join(map(str, receipt["malformed_lines"][reason]))
         emit(f"Malformed, skipped: {number} {reason} (first: line {lines}).")
-    for name, text in (
-        ("scorer_errors", "observations that the scorer failed on, ingested without a grade"),
-        ("cut_tail_bytes", "bytes of a last line that is not complete yet, left for the next run"),
-        ("without_time", "observations without a time, which got that of this run"),
-        ("clock_back", "observations that are older than the one before"),
-    ):
+    _emit_counts(
+        receipt,
+        ("scorer_errors", "Ingested without a grade, because the scorer failed"),
+        ("cut_tail_bytes", "Bytes of an incomplete last line, left for the next run"),
+        ("without_time", "Without a time, so given the time of this run"),
+        ("clock_back", "Older than the observation before"),
+    )
+
+
+def _emit_counts(receipt: dict[str, Any], *texts: tuple[str, str]) -> None:
+    """Print each count that is not 0, after its text."""
+    for name, text in texts:
         if receipt[name]:
-            emit(f"{receipt[name]} {text}.")
+            emit_folded(f"{text}: {receipt[name]}.")
 
 
 def search(
@@ -224,18 +236,15 @@ def get(
     with open_ledger(ledger) as connection:
         rows = rows_of(connection, ids)
         pointers = {row.id: pointer(connection, row.id) for row in rows}
-    shown = []
-    for row in rows:
-        place = pointers[row.id]
-        source: dict[str, Any] | None = None
-        if place is not None:
-            source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
-            source |= {"raw": place.read()} if raw else {}
-        shown.append({**_row(row), "detail": row.detail, "source": source})
+    lines = {number: place.read() for number, place in pointers.items() if place and raw}
     if as_json:
-        emit_json({"observations": shown})
+        emit_json({"observations": [_all_fields(row, pointers[row.id], lines.get(row.id)) for row in rows]})
     else:
-        for fields in shown:
+        for row in rows:
+            place = pointers[row.id]
+            fields = {**_row(row), "detail": json.dumps(row.detail, ensure_ascii=False)}
+            fields["source"] = f"{place.log}, line {place.line}" if place else None
+            fields |= {"raw": lines.get(row.id)} if raw else {}
             for name, value in fields.items():
                 emit(f"{name}: {'-' if value is None else value}")
             emit()
@@ -264,7 +273,7 @@ def grade(
         _benchmark(cases, as_json)
         return
     if ledger is not None:
-        graded = run(ledger, write=write, announce=lambda rows: announce(Passing(f"{rows} observations")))
+        graded = run(ledger, write=write, announce=lambda rows: announce(Passing(counted(rows, "observation"))))
         receipt = graded.receipt()
         if as_json:
             emit_json(receipt)
@@ -274,13 +283,12 @@ def grade(
             f"{receipt['skipped_existing']} have an importance."
         )
         emit(f"Labels: {_labels(receipt)}.")
-        for name, text in (
-            ("scorer_errors", "observations that the scorer failed on"),
-            ("unreadable", "observations whose detail is no JSON object, left alone"),
-            ("changed_meanwhile", "observations that another program changed meanwhile; run the command again"),
-        ):
-            if receipt[name]:
-                emit(f"{receipt[name]} {text}.")
+        _emit_counts(
+            receipt,
+            ("scorer_errors", "Not graded, because the scorer failed"),
+            ("unreadable", "Left alone, because the detail is not a JSON object"),
+            ("changed_meanwhile", "Changed by another program meanwhile, and graded by the next run"),
+        )
         if not write:
             emit(DRY_RUN)
 
@@ -298,7 +306,7 @@ def _benchmark(cases: Path, as_json: bool) -> None:
             ["judged as", *labels],
             [[label, *figures["confusion_matrix"][label].values()] for label in labels],
         )
-        emit(
+        emit_folded(
             f"{counted(figures['total_cases'], 'case')}: agreement {_share(figures['label_agreement'])}, precision of "
             f"must_remember {_share(metrics['must_remember_precision'])}, of ignore "
             f"{_share(metrics['ignore_precision'])}; scores out of bounds: {figures['out_of_bounds']}."
@@ -348,6 +356,15 @@ def _require(ids: list[int], rows: list[Observation]) -> None:
     """Raise :class:`UnusableInput` if the ledger lacks one of the ids."""
     if missing := sorted(set(ids) - {row.id for row in rows}):
         raise UnusableInput(f"the ledger has no observation {', '.join(map(str, missing[:5]))}")
+
+
+def _all_fields(row: Observation, place: Pointer | None, line: str | None) -> dict[str, Any]:
+    """Return an observation with its detail and source as JSON has them."""
+    source: dict[str, Any] | None = None
+    if place is not None:
+        source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
+        source |= {} if line is None else {"raw": line}
+    return {**_row(row), "detail": row.detail, "source": source}
 
 
 def _row(row: Observation) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed
-from lab.recordings.model import LABELS, UNKNOWN
+from lab.recordings.model import LABELS, TIER_OF, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +42,13 @@ def drift(
         float | None,
         typer.Option(min=0.0, max=1.0, help="Fail if the newest period differs by more from those before (p < .05)."),
     ] = None,
+    thresholds: Annotated[
+        bool,
+        typer.Option(
+            "--thresholds",
+            help="Grade all memories by heuristic-v1: their labels if must_remember began at .50 to .95.",
+        ),
+    ] = False,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +60,7 @@ def drift(
     from lab.canary.drift import read
     from lab.report.drift import write_page
 
-    found = of(read(path, arm=arm, tool=tool), by)
+    found = of(read(path, arm=arm, tool=tool, graded=thresholds), by)
     if page is not None:
         write_page(found, path.name, page)
     if as_json:
@@ -62,6 +69,9 @@ def drift(
         _show(by, found.periods[-SHOWN:], len(found.periods))
         emit()
         _show("scope", found.scopes[:SHOWN], len(found.scopes))
+        if found.thresholds:
+            emit()
+            _show("must from", found.thresholds, len(found.thresholds))
         if found.undated:
             emit(f"Without a time, in no {by}: {found.undated}.")
         if found.change is not None:
@@ -84,7 +94,7 @@ def drift(
 
 def _show(name: str, parts: Sequence[Part], total: int) -> None:
     emit_table(
-        [name, "memories", *LABELS],
+        [name, "memories", *TIER_OF.values()],
         [[part.name, part.total, *(f"{part.share(label):.1%}" for label in LABELS)] for part in parts],
         left=1,
     )

@@ -159,19 +159,19 @@ def decay(
 def _show(receipt: dict[str, Any], write: bool) -> None:
     emit_folded(
         f"{counted(receipt['count'], 'observation')} {'archived' if write else 'to archive'}; "
-        f"{receipt['protected_p0']} are P0, which is never archived."
+        f"P0, which is never archived: {receipt['protected_p0']}."
     )
     for name in ("priority", "importance", "trust"):
         counts = ", ".join(f"{key} {count}" for key, count in receipt[f"by_{name}"].items() if count)
         if counts:
             emit_folded(f"By {name}: {counts}.")
     for name, text in (
-        ("without_time", "have no time that can be read, left alone"),
-        ("unreadable", "have a detail that is no JSON object, left alone"),
-        ("changed_meanwhile", "were changed by another program meanwhile; run the command again"),
+        ("without_time", "Left alone, because their time cannot be read"),
+        ("unreadable", "Left alone, because their detail is no JSON object"),
+        ("changed_meanwhile", "Changed by another program meanwhile; run the command again for these"),
     ):
         if receipt[name]:
-            emit_folded(f"{counted(receipt[name], 'observation')} {text}.")
+            emit(f"{text}: {receipt[name]}.")
 
 
 def _utc(at: datetime | None) -> datetime | None:

@@ -93,14 +93,15 @@ def _show(receipt: dict[str, Any]) -> None:
         f"{receipt['missing']} not in the table."
     )
     if receipt["overwritten"]:
-        emit(f"Overwritten: {receipt['overwrittenFields']} fields of {receipt['overwritten']} memories.")
+        fields, memories = (receipt[name] for name in ("overwrittenFields", "overwritten"))
+        emit(f"Overwritten: {counted(fields, 'field')} of {counted(memories, 'memory')}.")
     for name, text in (
-        ("withoutId", "name no memory"),
-        ("older", "are older than another of the same memory"),
-        ("notInspected", "are older than the newest that were inspected; raise --limit to inspect them"),
+        ("withoutId", "Observations of memory_store without the id of a memory"),
+        ("older", "Observations that are older than another of the same memory"),
+        ("notInspected", "Older observations of memory_store that were not inspected (see --limit)"),
     ):
         if receipt[name]:
-            emit_folded(f"{counted(receipt[name], 'observation')} of memory_store {text}.")
+            emit(f"{text}: {receipt[name]}.")
     if receipt["missing"]:
         more = ", …" if receipt["missing"] > SHOWN else ""
         emit_folded(f"Not in the table: {', '.join(receipt['missingIds'][:SHOWN])}{more}")

@@ -178,7 +178,8 @@ def with_places(text: str, lines: Sequence[str], memories: Sequence[dict[str, An
         # The score of a recall follows the text.
         end = text.find("\n", at)
         at = len(text) if end < 0 else end
-        place = f"\n   {memory['id']}  {memory['scope']}  {iso_time(memory['createdAt']) or 'no time'}"
+        place = folded(f"{memory['id']}  {memory['scope']}  {iso_time(memory['createdAt']) or 'no time'}", "   ")
+        place = f"\n{place}"
         text = text[:at] + place + text[at:]
         at += len(place)
     return text

@@ -59,6 +59,7 @@ def nightly(
 
 
 def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
+    from lab.gate.line import ADDED, PASS
     from lab.gate.outputs import gravest_first
     from lab.runs.trial import trial_line
 
@@ -82,6 +83,11 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
     )
     for result in nightly_run.sets:
         lines = gravest_first(result.verdict.lines)
+        if result.apart:
+            emit_folded(f"{result.name}: since {result.apart.since}: {result.apart.counts}")
+            for line in lines:
+                if line.kind == ADDED and not line.critical and line.status != PASS:
+                    emit_folded(f"{result.name}: apart, decides nothing: {line.status}: {line.reason}")
         for line in lines:
             if line.critical:
                 emit_folded(f"{result.name}: {line.status}: {line.reason}")

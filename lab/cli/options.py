@@ -90,15 +90,14 @@ Golden = Annotated[
 Memories = Annotated[
     str | None, typer.Option(help="What counts as a memory (see lab recordings list FORMAT). [default: by format]")
 ]
+_STORE = (
+    "A LanceDB folder, an export of one (.jsonl, .json), or the address of a running rsclaw (http://127.0.0.1:PORT; "
+    "its token is read from LAB_RSCLAW_TOKEN), whose memories replace those of the recording. It is only read."
+)
 MemoriesFrom = Annotated[
-    str | None,
-    typer.Option(
-        metavar="STORE",
-        help="A LanceDB folder, an export of one (.jsonl, .json), or the address of a running rsclaw "
-        "(http://127.0.0.1:PORT; its token is read from LAB_RSCLAW_TOKEN), whose memories replace those of the "
-        "recording. It is only read. Texts are embedded again unless --vectors is stored.",
-    ),
+    str | None, typer.Option(metavar="STORE", help=f"{_STORE} Texts are embedded again unless --vectors is stored.")
 ]
+CheckedMemories = Annotated[str | None, typer.Option(metavar="STORE", help=_STORE)]
 VectorSource = Annotated[
     str,
     typer.Option(

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
@@ -73,6 +74,12 @@ def _write(text: str) -> None:
 def emit_folded(text: str, indent: str = "") -> None:
     """Print a sentence, folded at 80 columns, every line with the indent."""
     emit(folded(text, indent))
+
+
+def emit_hanging(text: str) -> None:
+    """Print a line; on a narrower terminal its rest follows on lines with a deeper indent."""
+    indent = " " * (len(text) - len(text.lstrip()))
+    emit(fill(text, max(width(), len(indent) + 3), subsequent_indent=f"{indent}  ", break_long_words=False))
 
 
 def emit_trial(reasons: Sequence[str]) -> None:

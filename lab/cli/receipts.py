@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
 from lab.errors import CheckFailed
 from lab.formatting import counted
 
@@ -113,8 +113,8 @@ def show(
     """Print the last recall receipts of a log, each on one screen.
 
     Each injected item has the decision that selected it; each must memory that lost its place has the reason. At most
-    24 lines of 80 columns for each receipt, without texts of memories. If a host calls the engine twice in a turn, the
-    two receipts count as one recall.
+    24 lines of 80 columns for each receipt, without texts of memories; on a narrower terminal they are folded. If a
+    host calls the engine twice in a turn, the two receipts count as one recall.
     """
     from lab.canary.screens import last_receipts
     from lab.systems.openclaw.recall.screen import receipt_screen
@@ -129,7 +129,7 @@ def show(
         again = f" and {recall.again}, because the host called the engine twice in this turn" if recall.again else ""
         emit(f"{log}:{recall.line}{again}")
         for line in receipt_screen(recall.receipt):
-            emit(line)
+            emit_hanging(line)
 
 
 def _show(result: dict[str, Any], out: Path | None) -> None:

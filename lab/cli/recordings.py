@@ -84,7 +84,7 @@ def list_sets(
 def validate(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
-    memories_from: options.MemoriesFrom = None,
+    memories_from: options.CheckedMemories = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit code 1 also for warnings, such as a skipped record.")
     ] = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,29 +77,26 @@ def retention(
         )
         return
     emit_trial(reasons)
-    emit_table(
-        ["arm", "rule", "priority", "memories", "archived", "relevant", "lost", "injected", "lost"],
-        [
+    for (arm, name), parts in groupby(lost, key=lambda one: (one.arm, one.rule)):
+        emit(f"{arm}, rule {name}:")
+        emit_table(
+            ["priority", "archived", "relevant lost", "pairs lost", "injected lost"],
             [
-                one.arm,
-                str(one.rule),
-                one.priority,
-                one.memories,
-                _share(one.archived, one.memories),
-                one.relevant,
-                _share(one.lost, one.relevant),
-                one.found,
-                _share(one.lost_found, one.found),
-            ]
-            for one in lost
-        ],
-        left=3,
-    )
-    emit()
+                [
+                    one.priority,
+                    _share(one.archived, one.memories),
+                    _share(one.lost_memories, one.relevant_memories),
+                    _share(one.lost, one.relevant),
+                    _share(one.lost_found, one.found),
+                ]
+                for one in parts
+            ],
+        )
+        emit()
     emit_folded(
-        "relevant: pairs of a probe and a memory relevant to it; lost: those whose memory was archived by then. "
-        "injected: pairs in which the arm injected the memory. Recalls without the archived memories are not replayed: "
-        f"others would take their slots. The longest conversation has {days:.0f} days."
+        "relevant lost: memories that are relevant to a probe after the rule archived them. pairs: of a probe and a "
+        "memory relevant to it; injected: those in which the arm injected the memory. Recalls without the archived "
+        f"memories are not replayed: others would take their slots. The longest conversation has {days:.0f} days."
     )
     for arm, one in best.items():
         if one is None:
@@ -106,13 +104,13 @@ def retention(
         else:
             emit_folded(
                 f"{arm}: of the rules that lose less than {most_lost:.1%}, {one.rule} archives most: "
-                f"{_share(one.archived, one.memories)} of the memories, losing {_share(one.lost, one.relevant)}."
+                f"{_share(one.archived, one.memories)} memories, losing {_share(one.lost, one.relevant)} pairs."
             )
     emit_folded(f"Every memory with its last use: {run / FILE}")
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "-"
+    return f"{part / whole:.1%} of {whole}" if whole else "-"
 
 
 def _json(loss: Loss) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,15 +63,14 @@ def tag(
     is copied: the version stays in the table, which no compaction then deletes,
     and is lost with the table.
     """
-    from lab.systems.openclaw.store.checkout import wall_clock
     from lab.systems.openclaw.store.tags import create_tag, create_version_tag, open_for_tags, receipt_of, root_of
 
     started, tags = time.perf_counter_ns(), root_of(folder, root)
     if in_table:
         with open_for_tags(folder, "lab store tag", despite_gateway=despite_gateway, wait=wait, write=True) as table:
-            manifest = create_version_tag(folder, name, tags, now=wall_clock(), table=table)
+            manifest = create_version_tag(folder, name, tags, now=datetime.now(UTC), table=table)
     else:
-        manifest = create_tag(folder, name, tags, now=wall_clock())
+        manifest = create_tag(folder, name, tags, now=datetime.now(UTC))
     receipt = _receipt("tag", folder, tags, started) | receipt_of(manifest)
     if as_json:
         emit_json(receipt)
@@ -129,12 +129,12 @@ def checkout(
     copied to DIR/_checkout-backups first. Then the two tables change places in
     one step. Start the gateway again afterwards.
     """
-    from lab.systems.openclaw.store.checkout import check_out, wall_clock
+    from lab.systems.openclaw.store.checkout import check_out
     from lab.systems.openclaw.store.tags import place_of, root_of
 
     started, tags = time.perf_counter_ns(), root_of(folder, root)
     place = place_of(tags, name, backup=backup)
-    done = check_out(folder, place, tags, now=wall_clock(), write=yes, despite_gateway=despite_gateway, wait=wait)
+    done = check_out(folder, place, tags, now=datetime.now(UTC), write=yes, despite_gateway=despite_gateway, wait=wait)
     warn(*done.notes)
     undo = _undo(folder, root, done)
     if as_json:

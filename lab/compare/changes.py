@@ -1,6 +1,7 @@
 """Exact comparison of two runs: every column of their receipts and of what arms wrote, bit for bit.
 
-A replay is a function of its inputs, so this needs no statistics: any difference is reported.
+A replay is a function of its inputs, so this needs no statistics: any difference is reported. Compared are the
+conversations that are the same in both runs; those that were added, removed or changed are named (IN-9).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import codes_of, numbers
 from lab.compare.changed_writes import PREFIX, written_turns
-from lab.compare.comparable import require_comparable
+from lab.compare.comparable import NO_CONVERSATIONS, Common, common
 from lab.compare.manifest_changes import moved
 from lab.errors import CannotMeasure, NotComparable
 from lab.runs.directory import RunDirectory
@@ -49,7 +50,8 @@ class Changes:
     """The result of an exact comparison.
 
     ``arms`` are in both runs, ``only_before`` and ``only_after`` in one. ``moved`` lists manifest differences that
-    could explain a change, see :func:`lab.compare.manifest_changes.moved`.
+    could explain a change, see :func:`lab.compare.manifest_changes.moved`. ``common`` says which conversations were
+    compared.
     """
 
     before: str
@@ -58,6 +60,7 @@ class Changes:
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     moved: tuple[str, ...]
+    common: Common = NO_CONVERSATIONS
 
     @property
     def turns(self) -> int:
@@ -100,6 +103,7 @@ class Changes:
             },
             "only_before": list(self.only_before),
             "only_after": list(self.only_after),
+            "conversations": self.common.as_json(),
             "first": self.first(),
             "moved": list(self.moved),
         }
@@ -116,17 +120,17 @@ def changes(before: RunDirectory, after: RunDirectory) -> Changes:
 
     A turn at which an arm only wrote, such as the reply at which it captured, counts as a turn.
 
-    Raises :class:`NotComparable` if the runs differ in recordings, gold or turns, share no arm, or have receipts of
+    Raises :class:`NotComparable` if the runs differ in settings, share no conversation or no arm, or have receipts of
     different versions, and :class:`lab.errors.CannotMeasure` for a damaged file.
     """
-    require_comparable(before, after)
+    both_have = common(before, after)
     for run in (before, after):
         run.require_done()
     both = [arm for arm in before.arms if arm in after.arms]
     if not both:
         raise NotComparable(f"{before.path} and {after.path} cannot be compared: they have no arm in common")
     turns, changed = Counter[str](), {arm: list[Changed]() for arm in both}
-    for conversation in before.conversations:
+    for conversation in both_have.same:
         for arm, turn, columns in _of_conversation(before, after, conversation, both, turns):
             changed[arm].append(Changed(conversation, turn, columns))
     arms = tuple(
@@ -140,6 +144,7 @@ def changes(before: RunDirectory, after: RunDirectory) -> Changes:
         tuple(arm for arm in before.arms if arm not in both),
         tuple(arm for arm in after.arms if arm not in both),
         moved(before.manifest, after.manifest),
+        both_have,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,14 +39,18 @@ class Power:
 
 
 def power(golden: GoldenSet) -> Power:
-    """Return the power of a golden set's design.
+    """Return the power of a golden set's design; see :func:`power_of`."""
+    return power_of(Counter(probe.conversation for probe in golden.probes if probe.relevant))
+
+
+def power_of(sizes: Mapping[str, int]) -> Power:
+    """Return the power of a design with so many probes with relevant memories in each conversation.
 
     For ``n`` probes in ``C`` conversations of sizes ``m``, with differences of -1, 0 or 1 per probe and a share ``d``
     of them not 0, the standard error is ``sqrt(d deff / n)`` with Kish's design effect
     ``deff = 1 + (sum m² / n - 1) INTRA_CLUSTER_CORRELATION``; :mod:`lab.compare.power` has the rest.
     """
-    sizes = Counter(probe.conversation for probe in golden.probes if probe.relevant)
-    n, conversations = sizes.total(), len(sizes)
+    n, conversations = sum(sizes.values()), len(sizes)
     if conversations < LEAST_CLUSTERS:
         return Power(n, conversations, None, {})
     effect = 1 + (sum(size * size for size in sizes.values()) / n - 1) * INTRA_CLUSTER_CORRELATION

@@ -14,7 +14,7 @@ SKIPPED = "skipped"
 GRAVITY = (ERROR, FAIL, INCONCLUSIVE, PASS)
 
 # The kinds of the lines that a nightly run adds to those of a policy's rules.
-AGAIN, BASELINE_LINE, SET = OF_NIGHTLY = ("a/a", "baseline", "set")
+AGAIN, BASELINE_LINE, SET, ADDED = OF_NIGHTLY = ("a/a", "baseline", "set", "added")
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ def _filled(result: Compared) -> str:
     counts = [
         f"{count} in the {arm}" for arm, count in zip(("baseline", "candidate"), result.filled, strict=True) if count
     ]
-    return f" (of {result.n} values, {' and '.join(counts)} had none and were filled in)" if counts else ""
+    return f" (of {result.n:,} values, {' and '.join(counts)} had none and were filled in)" if counts else ""
 
 
 def _settles(distance: float, result: Compared, level: float, least: int) -> str:

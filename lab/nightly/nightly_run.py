@@ -4,6 +4,7 @@
 
     OUT/begun.json                hashes of the inputs; a nightly run with other inputs needs another folder
     OUT/sets/<set>/run, again     the two replays; an interruption loses at most one conversation
+    OUT/sets/<set>/since          a host's home tonight, and the two replays of what its snapshot lacks
     OUT/baselines/<object>        copies of the baselines used, so that the links and commands on the pages stay valid
     OUT/nightly.json, .html, .md, .xml (JUnit), .prom (OpenMetrics)
 
@@ -13,27 +14,29 @@ a baseline that was approved in the meantime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from shlex import join
 from typing import Any
 
 from lab import __version__
-from lab.compare.changes import ArmChanges, Changes, changes, foremost
-from lab.errors import CannotMeasure, CannotWrite, LabError, NotARun, NotComparable, OtherArguments, UnusableInput
+from lab.compare.changes import Changes, changes
+from lab.errors import CannotMeasure, CannotWrite, LabError, OtherArguments, UnusableInput
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import Announce, counted, silent
-from lab.gate.line import AGAIN, BASELINE_LINE, ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SET, Line
+from lab.gate.line import AGAIN, ERROR, GRAVITY, PASS, SET, Line
 from lab.gate.outputs import junit, openmetrics
-from lab.gate.policy import Policy
-from lab.gate.verdict import EXIT, Verdict, judge, overall
-from lab.measures.score import score_and_write, summarise
-from lab.nightly.baselines import Baseline, check_date, find, open_baseline
+from lab.gate.verdict import EXIT, Verdict, overall
+from lab.host.snapshot import open_snapshot
+from lab.measures.score import score_and_write, score_run, summarise
+from lab.nightly.against import against, approve, compare, named, within
+from lab.nightly.apart import SINCE, Apart, apart_from_baseline, apart_from_snapshot
+from lab.nightly.baselines import check_date, find
 from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
-from lab.nightly.plan import NightlyPlan, NightlySet, Within
+from lab.nightly.past_runs import earlier_runs
+from lab.nightly.plan import NightlyPlan, NightlySet
 from lab.nightly.trend import append, points_of
-from lab.replay.plan import make_plan
+from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.code import code_key
 from lab.runs.directory import RunDirectory, file_name, open_run
@@ -42,12 +45,6 @@ from lab.runs.gold import read_gold
 from lab.runs.trial import trial_of
 
 NIGHTLY_FOLDER = Path("reports/nightly")
-# How many changed turns are named; the others are only counted.
-NAMED = 3
-# Kinds of rules for an arm whose receipts equal the baseline's: all differences are zero and need no test.
-ALWAYS = ("limit", "latency")
-# Kinds of rules for a set without a baseline: the person who approves the run must know the limits it breaks.
-ALONE = ("limit",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,7 @@ class SetResult:
 
     ``again`` compares the receipts of the two replays, ``exact`` those of the baseline and the first replay; None if
     there was no comparison. ``approved`` is the hash of the baseline. ``means`` are the means of every measure by arm.
+    ``apart`` are conversations that the baseline lacks, None if there are none.
     """
 
     name: str
@@ -65,6 +63,7 @@ class SetResult:
     approved: str | None
     means: dict[str, dict[str, float | None]]
     primary: tuple[str, ...]
+    apart: Apart | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -76,6 +75,7 @@ class SetResult:
             "exact": self.exact.as_json() if self.exact else None,
             "approved": self.approved,
             "means": self.means,
+            "apart": self.apart.as_json() if self.apart else None,
         }
 
 
@@ -97,7 +97,7 @@ class NightlyRun:
         without = [
             result for result in self.sets if result.again and not result.again.changed and result.approved is None
         ]
-        return _approve(self.folder, self.baselines) if len(without) > 1 else None
+        return approve(self.folder, self.baselines) if len(without) > 1 else None
 
     @property
     def trial(self) -> tuple[str, ...]:
@@ -139,7 +139,10 @@ def identity(plan: NightlyPlan) -> dict[str, Any]:
     sets = {}
     for nightly_set in plan.sets:
         try:
-            sets[nightly_set.name] = digest(make_plan(nightly_set.asked).resolved())
+            if frozen := nightly_set.frozen:
+                open_snapshot(frozen.path, frozen.sha256)
+            resolved = make_plan(nightly_set.asked).resolved()
+            sets[nightly_set.name] = digest([resolved, frozen.sha256] if frozen else resolved)
         except UnusableInput as error:
             raise UnusableInput(f"{plan.where}: set {nightly_set.name!r}: {error}") from None
     return {
@@ -219,24 +222,40 @@ def _run_set(
 ) -> SetResult:
     folder = out / "sets" / file_name(nightly_set.name)
     lines: list[Line] = []
-    again = exact = baseline = None
+    again = exact = baseline = apart = None
     means: dict[str, dict[str, float | None]] = {}
     primary: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     try:
-        run = _replayed(nightly_set, folder / "run", jobs, announce, kept=True)
+        run, again = _twice(nightly_set.asked, folder, nightly_set.name, jobs=jobs, announce=announce)
         reasons = trial_of(run)
-        # The second replay uses other processes: the iteration order of a Python set differs between processes.
-        announce(f"{nightly_set.name}: second replay, without caches")
-        again = changes(run, _replayed(nightly_set, folder / "again", max(jobs, 2), announce, kept=False))
         lines.append(_reproduces(again))
         if not again.changed:
             baseline = find(baselines, nightly_set.baseline)
-            exact = _exact(lines, nightly_set, run, baseline, out, baselines)
-            lines += _against(plan.policy, run, exact, _approve(run.path, baselines, nightly_set.baseline))
-            for within in nightly_set.compare:
-                lines += _within(within, run)
+            exact = compare(lines, nightly_set, run, baseline, out, baselines)
+            command = approve(run.path, baselines, nightly_set.baseline)
+            lines += against(plan.policy, run, exact, nightly_set.baseline, command)
+            same = run.of(exact.common.same) if exact else run
+            for pair in nightly_set.compare:
+                lines += within(pair, same)
+            nights = list(earlier_runs(out, plan.name, nightly_set.name, date, baseline.now.date if baseline else None))
+            if nightly_set.frozen:
+                apart = apart_from_snapshot(
+                    nightly_set,
+                    plan.policy,
+                    nightly_set.frozen,
+                    folder / SINCE,
+                    date,
+                    nights,
+                    partial(_twice, jobs=jobs, announce=announce),
+                    announce,
+                )
+            elif exact:
+                apart = apart_from_baseline(nightly_set, plan.policy, run, exact.common, nights)
+            lines += apart.lines if apart else ()
             scores = score_and_write(run)
+            scores = scores if same is run else score_run(same)
+            run = same
             summary = summarise(scores, read_gold(run), run.arms)["arms"]
             means = {arm: summary[arm]["measures"] for arm in run.arms}
             points = points_of(run, scores, date=date, plan=plan.name, name=nightly_set.name, verdict=overall(lines))
@@ -257,11 +276,22 @@ def _run_set(
         against=str(exact.before) if exact else None,
         trial=reasons,
     )
-    return SetResult(nightly_set.name, verdict, again, exact, baseline.now.object if baseline else None, means, primary)
+    approved = baseline.now.object if baseline else None
+    return SetResult(nightly_set.name, verdict, again, exact, approved, means, primary, apart)
 
 
-def _replayed(nightly_set: NightlySet, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
-    outcome = run_replay(nightly_set.asked, folder, jobs=jobs, use_cache=kept, announce=announce)
+def _twice(
+    asked: ReplayRequest, folder: Path, name: str, *, jobs: int, announce: Announce
+) -> tuple[RunDirectory, Changes]:
+    """Replay a request twice into a folder; return the first run, and what differs in the second."""
+    run = _replayed(asked, folder / "run", jobs, announce, kept=True)
+    # The second replay uses other processes: the iteration order of a Python set differs between processes.
+    announce(f"{name}: second replay, without caches")
+    return run, changes(run, _replayed(asked, folder / "again", max(jobs, 2), announce, kept=False))
+
+
+def _replayed(asked: ReplayRequest, folder: Path, jobs: int, announce: Announce, *, kept: bool) -> RunDirectory:
+    outcome = run_replay(asked, folder, jobs=jobs, use_cache=kept, announce=announce)
     if outcome.failures:
         first = outcome.failures[0]
         raise CannotMeasure(
@@ -277,117 +307,9 @@ def _reproduces(again: Changes) -> Line:
         return Line(AGAIN, "receipts", PASS, True, reason, n=again.turns)
     reason = (
         f"the replay is nondeterministic: {again.changed} of {again.turns} receipts differ between two replays "
-        f"of the same code ({_named([arm for arm in again.arms if arm.changed])}); nothing else was judged"
+        f"of the same code ({named([arm for arm in again.arms if arm.changed])}); nothing else was judged"
     )
     return Line(AGAIN, "receipts", ERROR, True, reason, n=again.turns)
-
-
-def _exact(
-    lines: list[Line], nightly_set: NightlySet, run: RunDirectory, baseline: Baseline | None, out: Path, folder: Path
-) -> Changes | None:
-    """Compare a run with the baseline; if that is impossible, append the reason to ``lines`` and return None."""
-    approve = _approve(run.path, folder, nightly_set.baseline)
-    if baseline is None:
-        reason = f"there is no baseline {nightly_set.baseline!r} in {folder} to compare with"
-        lines.append(Line(BASELINE_LINE, nightly_set.baseline, INCONCLUSIVE, True, reason, approve))
-        return None
-    try:
-        return changes(_copied(baseline, out / "baselines" / baseline.now.object[:16]), run)
-    except (NotComparable, NotARun) as error:
-        # NotARun: another version of the lab wrote the baseline, and this version cannot read its manifest.
-        reason = f"not comparable with baseline {nightly_set.baseline!r}: {error}"
-        lines.append(
-            Line(
-                BASELINE_LINE,
-                nightly_set.baseline,
-                INCONCLUSIVE,
-                True,
-                reason,
-                f"{approve} (if the change is intended)",
-            )
-        )
-        return None
-
-
-def _approve(path: Path, folder: Path, name: str | None = None) -> str:
-    """Return the command that approves one run, or a whole nightly run, as a baseline."""
-    options = ["--name", name] if name else []
-    return join(["lab", "baseline", "approve", str(path), *options, "--baselines", str(folder)])
-
-
-def _copied(baseline: Baseline, folder: Path) -> RunDirectory:
-    """Copy the baseline into the folder of the nightly run, because its name may refer to another run later."""
-    kept = open_baseline(baseline)
-    names = read_json(kept.path / "object.json")
-    for subfolder in (folder, folder / "receipts"):
-        remove_leftovers(subfolder)
-    # Copy the manifest last, so that an interrupted copy is not mistaken for a run.
-    for name in sorted(names, key=lambda name: name == "manifest.json"):
-        if not (folder / name).is_file():
-            write_atomically(folder / name, (kept.path / name).read_bytes())
-    return open_run(folder)
-
-
-def _against(policy: Policy, run: RunDirectory, exact: Changes | None, approve: str) -> Iterator[Line]:
-    """Compare every arm with the baseline exactly, then judge it by the rules of the policy."""
-    if exact is None:
-        for name in run.arms:
-            yield from _judged(policy, run, name, ALONE)
-        return
-    # The policy's exact rules say whether a change fails or is advisory.
-    critical = any(rule.kind == "exact" and rule.critical for rule in policy.rules)
-    approve = f"{approve} (if the change is intended)"
-    for arm in exact.arms:
-        changed = len(arm.changed)
-        reason = f"all {arm.turns} receipts equal the baseline's"
-        if changed:
-            moved = "; ".join(exact.moved) or "none"
-            reason = f"{changed} of {arm.turns} receipts changed ({_named([arm])}); manifest differences: {moved}"
-        yield Line(
-            "exact",
-            f"{arm.arm} receipts",
-            FAIL if changed else PASS,
-            critical or not changed,
-            reason,
-            approve if changed else None,
-            candidate=float(changed),
-            n=arm.turns,
-        )
-        kinds = ALWAYS if not changed else tuple({rule.kind for rule in policy.rules} - {"exact"})
-        yield from _judged(policy, run, arm.arm, kinds, open_run(Path(exact.before)))
-    for arms, where in ((exact.only_after, "is not in the baseline"), (exact.only_before, "is only in the baseline")):
-        for name in arms:
-            yield Line("exact", f"{name} receipts", INCONCLUSIVE, True, f"arm {name} {where}", approve)
-
-
-def _judged(
-    policy: Policy, run: RunDirectory, arm: str, kinds: Sequence[str], against: RunDirectory | None = None
-) -> Iterator[Line]:
-    """Judge one arm by the rules of some kinds."""
-    rules = tuple(rule for rule in policy.rules if rule.kind in kinds)
-    if rules:
-        for line in judge(replace(policy, candidate=arm, rules=rules), run, against=against).lines:
-            yield replace(line, measure=f"{arm} {line.measure}", reason=f"{arm}: {line.reason}")
-
-
-def _within(within: Within, run: RunDirectory) -> Iterator[Line]:
-    policy = replace(within.policy, baseline=within.baseline, candidate=within.candidate)
-    for line in judge(policy, run).lines:
-        pair = f"{within.candidate} against {within.baseline}"
-        yield replace(
-            line,
-            measure=f"{pair} {line.measure}",
-            critical=line.critical and within.critical,
-            reason=f"{pair}: {line.reason}",
-        )
-
-
-def _named(arms: Sequence[ArmChanges]) -> str:
-    """Describe the changes: the first changed turns of some arms, and all columns that changed."""
-    columns = ", ".join(dict.fromkeys(name for arm in arms for name in arm.columns))
-    turns = [f"{change.turn} of {arm}" for arm, change in foremost(arms)]
-    more = f" and {len(turns) - NAMED} more" if len(turns) > NAMED else ""
-    return f"{', '.join(turns[:NAMED])}{more}; in {columns}"
 
 
 def _commit(out: Path, plan: NightlyPlan) -> str | None:

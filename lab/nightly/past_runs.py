@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.errors import LabError, UnusableInput
 from lab.files import read_json
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE
 from lab.nightly.nightly_folder import KIND, PAGE, RESULT
 from lab.nightly.trend import Point, Series, history, moved_between, read_store, step_record
+from lab.runs.directory import RunDirectory, file_name, open_run
 
 # What a page shows of a long history: the last nightly runs.
 SHOWN = 60
@@ -76,6 +78,23 @@ def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] 
         nights.append(PastRun(date, status, link, commit, failing, _moved(before, mine), begun))
         before = mine or before
     return Past(nights[-SHOWN:], series, steps, max(0, len(nights) - SHOWN))
+
+
+def earlier_runs(
+    folder: Path, plan: str, name: str, date: str, since: str | None
+) -> Iterator[tuple[str, RunDirectory]]:
+    """Yield the runs of a set in the nightly runs beside ``folder`` before a date, oldest first.
+
+    Both the run of the set and the one of what its snapshot lacks, but none before ``since``, of a set with an error,
+    or that cannot be read.
+    """
+    for night, (at, result) in sorted(_folders(plan, folder).items()):
+        entry = next((entry for entry in result["sets"] if entry.get("name") == name), None)
+        if not (since or "") <= night < date or entry is None or entry.get("status") == ERROR:
+            continue
+        for part in (("run",), ("since", "run")):
+            with suppress(LabError):
+                yield night, open_run(at.joinpath("sets", file_name(name), *part))
 
 
 def _points(store: Path | None) -> list[Point]:

@@ -14,24 +14,34 @@
     scope = "recorded"                     # and every other option of `lab replay`, with _ for -
     baseline = "operators"                 # default: the set's name
 
+    added = "report"                       # or "judge": conversations that the baseline lacks decide as well
+
     [[set.compare]]                        # two arms of the nightly run, any number of times
     baseline = "tier_first_v1"
     candidate = "tier_quota_v1"
     policy = "rollout"
     critical = false                       # advisory: does not affect the verdict
+
+A set of a live host names a frozen snapshot instead of ``recordings``, ``format`` and ``memories_from`` (IN-7)::
+
+    snapshot = "reports/init/snapshots/2026-11-23"
+    sha256 = "…"                           # the digest of the snapshot
+    home = "~/.openclaw"                   # the home that may have grown since
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import read_toml
 from lab.gate.policy import Policy, read_policy
+from lab.host.snapshot import STORE
 from lab.replay.memories_http import is_address
 from lab.replay.plan import ReplayRequest
 from lab.set_registry import recordings_at
@@ -45,7 +55,12 @@ _PATHS = ("golden", "memories_from", "config")
 _SHARES = ("must_share", "nice_share")
 _COUNTS = ("seed", "max_items", "depth", "limit", "hard_rules", "haystack")
 _LISTS = ("conversation", "faults")
-_SET = ("name", "recordings", "format", "arms", "baseline", "compare", *_TEXTS, *_PATHS, *_SHARES, *_COUNTS, *_LISTS)
+# Whether conversations that the baseline lacks are only reported.
+REPORT, JUDGE = ADDED = ("report", "judge")
+# The keys that name a snapshot, and those that it replaces.
+_FROZEN, _THAWED = ("snapshot", "sha256", "home"), ("recordings", "format", "memories_from")
+_OWN = ("name", "added", *_FROZEN, "recordings", "format", "arms", "baseline", "compare")
+_SET = (*_OWN, *_TEXTS, *_PATHS, *_SHARES, *_COUNTS, *_LISTS)
 _TOP = ("name", "about", "policy", "set")
 _COMPARE = ("baseline", "candidate", "policy", "critical")
 
@@ -60,14 +75,28 @@ class Within:
     critical: bool
 
 
+class Frozen(NamedTuple):
+    """A snapshot of a host, its digest, and the home that it was taken of."""
+
+    path: Path
+    sha256: str
+    home: Path
+
+
 @dataclass(frozen=True, slots=True)
 class NightlySet:
-    """A set of recordings with its arms, the name of its baseline, and comparisons within the nightly run."""
+    """A set of recordings with its arms, the name of its baseline, and comparisons within the nightly run.
+
+    ``frozen`` is the snapshot that it replays, if it is the set of a host. ``added`` says whether conversations that
+    the baseline lacks are only reported or judged as well.
+    """
 
     name: str
     asked: ReplayRequest
     baseline: str
     compare: tuple[Within, ...]
+    frozen: Frozen | None = None
+    added: str = REPORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +162,44 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
     options |= {key: _count(value[key], f"{where}: {key}") for key in _COUNTS if key in value}
     options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
     assert options.keys() <= {field.name for field in fields(ReplayRequest)}  # noqa: S101 - an error in this module, not in the plan
-    recordings = _text(value, "recordings", where)
-    try:
-        source = path.parent / recordings_at(recordings).expanduser()
-    except UnusableInput as error:
-        raise UnusableInput(f"{where}: recordings: {error}") from None
-    asked = ReplayRequest(
-        str(source),
-        _text(value, "format", where),
-        tuple(_arm(arm, path) for arm in arms),
-        **options,
-    )
+    frozen = _frozen(value, path, where)
+    if frozen:
+        source, form = frozen.path, "openclaw"
+        if (frozen.path / STORE).is_dir():
+            options["memories_from"] = str(frozen.path / STORE)
+    else:
+        source, form = _recordings(value, path, where), _text(value, "format", where)
+    asked = ReplayRequest(str(source), form, tuple(_arm(arm, path) for arm in arms), **options)
+    added = _text(value, "added", where, REPORT)
+    if added not in ADDED:
+        raise UnusableInput(f"{where}: added: expected {' or '.join(ADDED)}, found {added!r}")
     given = value.get("compare", [])
     if not isinstance(given, list):
         raise UnusableInput(f"{where}: compare: expected [[set.compare]] tables, found {json_type(given)}")
     known = [arm.partition("=")[0] for arm in arms]
     compare = tuple(_within(table, known, path, f"{where}: compare {number}") for number, table in enumerate(given, 1))
-    return NightlySet(name, asked, _text(value, "baseline", where, name), compare)
+    return NightlySet(name, asked, _text(value, "baseline", where, name), compare, frozen, added)
+
+
+def _recordings(value: Mapping[str, Any], path: Path, where: str) -> Path:
+    recordings = _text(value, "recordings", where)
+    try:
+        return path.parent / recordings_at(recordings).expanduser()
+    except UnusableInput as error:
+        raise UnusableInput(f"{where}: recordings: {error}") from None
+
+
+def _frozen(value: Mapping[str, Any], path: Path, where: str) -> Frozen | None:
+    """Return the snapshot that a set names; None if it names recordings."""
+    given = [key for key in _FROZEN if key in value]
+    if not given:
+        return None
+    snapshot, sha256, home = (_text(value, key, where) for key in _FROZEN)
+    if both := [key for key in _THAWED if key in value]:
+        raise UnusableInput(f"{where}: {both[0]}: the snapshot holds them; leave {both[0]} out")
+    if not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise UnusableInput(f"{where}: sha256: expected 64 hexadecimal digits; `lab init` prints those of the snapshot")
+    return Frozen(_path(snapshot, path), sha256, _path(home, path))
 
 
 def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from lab.draw import draw
 from lab.errors import CannotMeasure, UnusableInput
@@ -18,8 +17,9 @@ from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.progress import Progress
-from lab.recordings.model import Recording, Turn
+from lab.recordings.model import Recording
 from lab.recordings.readers import Library, read_library
+from lab.replay.chosen_turns import Chosen, Drawn, choose_turns
 from lab.replay.haystack import fill
 from lab.replay.labels import labels_note
 from lab.replay.loop import replay
@@ -27,12 +27,9 @@ from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.memories_http import is_address
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import Announce, open_sources, play_of, prepare, tools_of
-from lab.replay.timeline import births
 from lab.runs.manifest import Haystack
-from lab.systems.openclaw.recall.trivial import is_trivial
 
 ARMS = ("hybrid", "vector", "bm25", "recency", "tier_first_v1", "tier_quota_v1")
-TURNS = 30
 
 
 def make_capture_pool(request: ReplayRequest) -> Pool:
@@ -67,16 +64,15 @@ def make_capture_pool(request: ReplayRequest) -> Pool:
     )
 
 
-class Chosen(NamedTuple):
-    """Which user turns to pool: by key, every N-th, or a number sampled by hash (by default :data:`TURNS`)."""
-
-    keys: tuple[str, ...] = ()
-    every: int | None = None
-    number: int | None = None
-
-
 def make_pool(request: ReplayRequest, depth: int, chosen: Chosen, announce: Announce = lambda _: None) -> Pool:
-    """Replay a request and pool the first ``depth`` items of each arm at the chosen turns.
+    """Return the pool of :func:`make_drawn_pool` alone."""
+    return make_drawn_pool(request, depth, chosen, announce)[0]
+
+
+def make_drawn_pool(
+    request: ReplayRequest, depth: int, chosen: Chosen, announce: Announce = lambda _: None
+) -> tuple[Pool, Drawn]:
+    """Replay a request and pool the first ``depth`` items of each arm at the chosen turns; return also their draw.
 
     Raises :class:`UnusableInput` for an unusable request, and if no turn is left to judge.
     """
@@ -87,7 +83,11 @@ def make_pool(request: ReplayRequest, depth: int, chosen: Chosen, announce: Anno
     for info in plan.infos:
         if info.needs_gold:
             raise UnusableInput(f"arm {info.name!r} needs a golden set, which a pool precedes; leave it out")
-    keys = _choose(plan.recordings, chosen, depth, request.seed, announce)
+    drawn = choose_turns(plan.recordings, chosen, depth, request.seed)
+    if drawn.trivial:
+        what = "that recall skips (greetings, thanks, commands)"
+        announce(f"not sampled: {counted(drawn.trivial, 'user turn')} {what}; name one with --turn to include it")
+    keys = drawn.keys
     recordings = [recording for recording in plan.recordings if keys[recording.conversation]]
     note_on_labels = labels_note(plan.labels, request.labels, (plan.labels_of(recording) for recording in recordings))
     for note in (*plan.library.golden.notes, *([note_on_labels] if note_on_labels else [])):
@@ -106,7 +106,7 @@ def make_pool(request: ReplayRequest, depth: int, chosen: Chosen, announce: Anno
                     ranks[answer.point.key].setdefault(item.id, {})[answer.arm] = rank
         turns += [PooledTurn(key, _shuffled(key, items, request.seed)) for key, items in ranks.items()]
         announce(progress.next(f"{recording.conversation}: {counted(len(ranks), 'turn')} pooled"))
-    return _pool(plan, depth, turns)
+    return _pool(plan, depth, turns), drawn
 
 
 def material(pool: Pool, recordings: Path | None = None, memories_from: str | None = None) -> dict[str, Recording]:
@@ -164,57 +164,3 @@ def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:
 def _shuffled(turn: str, items: dict[str, dict[str, int]], seed: int) -> tuple[Pooled, ...]:
     order = sorted(items, key=lambda memory: (draw(seed, f"pool {turn} {memory}"), memory))
     return tuple(Pooled(memory, items[memory]) for memory in order)
-
-
-def _choose(
-    recordings: Sequence[Recording], chosen: Chosen, depth: int, seed: int, announce: Announce
-) -> dict[str, list[str]]:
-    """Return the keys of the turns to pool by conversation, in order.
-
-    Sampling by hash alternates between conversations, because many conversations are more informative than many turns
-    of one; a smaller sample is a subset of a larger one. Two kinds of turns are pooled only if they are named: turns
-    with at most ``depth`` memories, where every arm returns them all, and turns that recall skips as trivial.
-    """
-    if sum(bool(choice) for choice in (chosen.keys, chosen.every, chosen.number)) > 1:
-        raise UnusableInput("choose turns with one of --turn, --every and --turns")
-    for what, number in (("every", chosen.every), ("turns", chosen.number)):
-        if number is not None and number < 1:
-            raise UnusableInput(f"{what} {number} is not a whole number from 1")
-    least = 1 if chosen.keys else depth + 1
-    by_name = {recording.conversation: _user_turns(recording, least) for recording in recordings}
-    eligible = {
-        name: [turn.key for turn in turns if chosen.keys or not is_trivial(turn.text)]
-        for name, turns in by_name.items()
-    }
-    if skipped := sum(len(turns) - len(eligible[name]) for name, turns in by_name.items()):
-        what = "that recall skips (greetings, thanks, commands)"
-        announce(f"not sampled: {counted(skipped, 'user turn')} {what}; name one with --turn to include it")
-    if chosen.keys:
-        known = {key for keys in eligible.values() for key in keys}
-        for key in chosen.keys:
-            if key not in known:
-                raise UnusableInput(f"--turn {key}: is not a user turn of these recordings with a memory")
-        picked = set(chosen.keys)
-    elif chosen.every:
-        picked = {key for keys in eligible.values() for key in keys[chosen.every - 1 :: chosen.every]}
-    else:
-        ranked = []
-        for keys in eligible.values():
-            by_hash = sorted((draw(seed, f"turn {key}"), key) for key in keys)
-            ranked += [(rank, hashed, key) for rank, (hashed, key) in enumerate(by_hash)]
-        picked = {key for _, _, key in sorted(ranked)[: chosen.number or TURNS]}
-    if not picked:
-        raise UnusableInput(f"no user turn with {least} memories or more: nothing to pool")
-    return {name: [key for key in keys if key in picked] for name, keys in eligible.items()}
-
-
-def _user_turns(recording: Recording, least: int) -> list[Turn]:
-    """Return the user turns at which at least ``least`` memories are visible."""
-    until, visible = births(recording.memories), 0
-    turns = []
-    for turn in recording.turns:
-        born, gone = until(turn.seq)
-        visible += len(born) - len(gone)
-        if turn.role == "user" and visible >= least:
-            turns.append(turn)
-    return turns

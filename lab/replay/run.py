@@ -14,6 +14,7 @@ from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
 from lab.replay.config_notes import embedder_notes, missing_notes
+from lab.replay.contents import contents_of
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import labels_note
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -65,7 +66,7 @@ def run_replay(
             free_of_credentials(asdict(request)),
             resolved_of(plan.resolved()),
             plan.comparable(),
-            lambda: Fresh(gold_of(plan), plan.recall_points()),
+            lambda: Fresh(gold_of(plan), plan.recall_points(), contents_of(plan)),
             part,
             announce,
         )

@@ -142,12 +142,12 @@ def notes(
         ):
             if count and entry:
                 lines.append(
-                    f"{difference.measure}: {arm} has no value for {count} of {difference.n} probes or turns, "
+                    f"{difference.measure}: {arm} has no value for {count:,} of {difference.n:,} probes or turns, "
                     f"which count as {entry.missing:g}."
                 )
         if difference.left_out:
             lines.append(
-                f"{difference.measure}: {difference.left_out} probes or turns are left out: only one arm has a value."
+                f"{difference.measure}: {difference.left_out:,} probes or turns are left out: only one arm has a value."
             )
     lacking: dict[str, list[str]] = {}
     for measure, arm in comparison.unmeasured:

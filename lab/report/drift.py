@@ -9,31 +9,40 @@ from lab.canary.drift import Drift, Part
 from lab.errors import UnusableInput
 from lab.files import write_atomically
 from lab.formatting import counted
-from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN
+from lab.recordings.model import TIER_OF, UNKNOWN
 from lab.report import charts
 from lab.report.build import page_script, render
+from lab.report.style import INKS, TIERS
 from lab.report.units import percent
 
 MARK = b"<!-- drift page of lab ledger drift -->"
-COLOURS = {MUST: "#0072B2", NICE: "#56B4E9", IGNORE: "#999999", UNKNOWN: "#D55E00"}
-# Periods that a page shows; older ones are in the JSON.
-SHOWN = 60
+# Periods that a page shows, the newest, and scopes that its chart shows, the largest.
+PERIODS, SCOPES = 60, 30
+# The labels in the order of the report's legends.
+LABELS = {tier: next(label for label, name in TIER_OF.items() if name == tier) for tier in TIERS}
+GRADED = "Grades of heuristic-v1 on the texts. The sidecar's threshold is 0.80; nice_to_have begins at 0.50."
 
 
 def write_page(found: Drift, name: str, path: Path) -> Path:
     """Write the page as one HTML file; refuse to replace a file that is no such page."""
     if path.exists() and MARK not in path.read_bytes():
         raise UnusableInput(f"{path}: exists and is not a page of `lab ledger drift`; choose another file")
-    periods = found.periods[-SHOWN:]
+    periods, scopes, thresholds = found.periods[-PERIODS:], found.scopes[:SCOPES], found.thresholds
+    older, smaller = len(found.periods) - len(periods), len(found.scopes) - len(scopes)
     model = {
         "title": f"Label drift of {name}",
         "facts": _facts(found),
-        "labels": LABELS,
+        "labels": list(LABELS),
         "parts": [
-            (found.by, f"By {found.by}", [_row(part) for part in reversed(periods)], _bars(periods)),
-            ("scope", "By scope", [_row(part) for part in found.scopes], _bars(found.scopes)),
+            (name, heading, note, [_row(part) for part in rows], _bars(parts))
+            for name, heading, note, rows, parts in (
+                (found.by, f"By {found.by}", _rest("newest", periods, older), periods[::-1], periods),
+                ("scope", "By scope", _rest("largest", scopes, smaller), found.scopes, scopes),
+                ("threshold", "If must_remember began at another score", GRADED, thresholds, thresholds),
+            )
+            if parts
         ],
-        "legend": charts.areas(COLOURS),
+        "legend": charts.areas(TIERS),
         "script": page_script(),
     }
     write_atomically(path, render("drift.html.j2", model))
@@ -50,21 +59,27 @@ def _facts(found: Drift) -> list[str]:
     if found.change is not None:
         facts.append(
             f"The labels of the newest {found.by} differ from those before by {percent(found.change.distance)} (total "
-            f"variation distance, p {found.change.p:.3f})."
+            f"variation distance, p\N{NO-BREAK SPACE}{found.change.p:.3f})."
         )
     if found.undated:
         facts.append(f"{counted(found.undated, 'memory')} without a time are in no {found.by}.")
     return facts
 
 
+def _rest(which: str, shown: list[Part], left: int) -> str:
+    return f"The chart shows the {which} {len(shown)} of {len(shown) + left}." if left else ""
+
+
 def _row(part: Part) -> dict[str, Any]:
-    shares = [percent(part.share(label)) for label in LABELS]
+    shares = [percent(part.share(label)) for label in LABELS.values()]
     return {"name": part.name, "memories": part.total, "shares": shares}
 
 
 def _bars(parts: list[Part]) -> str:
     rows = [
-        charts.Bar(part.name, {label: part.share(label) for label in LABELS if part.labels[label]}, f"{part.total}")
+        charts.Bar(
+            part.name, {tier: part.share(label) for tier, label in LABELS.items()}, counted(part.total, "memory")
+        )
         for part in parts
     ]
-    return charts.bars(rows, COLOURS, 1.0)
+    return charts.bars(rows, TIERS, 1.0, INKS)

@@ -210,8 +210,11 @@ def _changed(entry: Mapping[str, Any]) -> str:
     again, exact = entry.get("reproduces"), entry.get("exact")
     parts = [str(entry["status"])]
     if again:
-        parts.append(f"{again['changed']} of {again['turns']} receipts differ between two replays")
-    parts.append(f"{exact['changed']} changed since the baseline" if exact else "not compared with a baseline")
+        parts.append(f"{again['changed']:,} of {again['turns']:,} receipts differ between two replays")
+    parts.append(f"{exact['changed']:,} changed since the baseline" if exact else "not compared with a baseline")
+    apart = (entry.get("apart") or {}).get("conversations", [])
+    if apart:
+        parts.append(f"{counted(len(apart), 'conversation')} compared apart")
     return ", ".join(parts)
 
 

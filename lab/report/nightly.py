@@ -39,6 +39,8 @@ MEANS = {
 }
 # Reasons that the first screen gives.
 MOST_REASONS = 2
+# Conversations that a table shows.
+MOST_ROWS = 50
 
 
 def write_pages(nightly_run: NightlyRun, store: Path | None = None) -> list[Path]:
@@ -171,6 +173,38 @@ def _set(result: SetResult) -> dict[str, Any]:
         "table": [
             (arm, [(means.get(name), mean_of(name, means.get(name))) for name in result.primary])
             for arm, means in result.means.items()
+        ],
+        "apart": _apart(result),
+    }
+
+
+def _apart(result: SetResult) -> dict[str, Any] | None:
+    """Return the table of the conversations that were compared apart, and their means beside those of the others."""
+    apart = result.apart
+    if apart is None or not (apart.rows or apart.lines):
+        return None
+    memories = [f"{count} {what}" for what, count in apart.memories.items() if count]
+    return {
+        "since": apart.since,
+        "counts": apart.counts,
+        "memories": f"Memories of the store: {', '.join(memories)}." if memories else "",
+        "rows": [
+            {
+                "conversation": row["conversation"],
+                "what": row["what"],
+                "turns": row.get("turns", "–"),
+                "recalls": row.get("recalls", "–"),
+                "since": row.get("since", "–"),
+                "changed": ", ".join(f"{arm} {count}" for arm, count in row.get("changed", {}).items() if count)
+                or ("none" if "changed" in row else "–"),
+            }
+            for row in apart.rows[:MOST_ROWS]
+        ],
+        "more": max(0, len(apart.rows) - MOST_ROWS),
+        "table": [
+            (arm, [mean_of(name, means.get(name)) for means in both for name in result.primary])
+            for arm in apart.means
+            for both in ((result.means.get(arm, {}), apart.means[arm]),)
         ],
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
 from lab.errors import UnusableInput
-from lab.files import require_finite, sha256_bytes
+from lab.files import require_finite
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.openclaw.upstream.host import check_host, host_of
@@ -144,8 +144,3 @@ def _checked(value: Any, config: Path) -> tuple[str, ...]:
         more = f" (and {count - 1} more: lab config check {config})" if count > 1 else ""
         raise UnusableInput(f"after the switch the gateway would not start: {checked.problems[0]}{more}")
     return checked.warnings
-
-
-def fingerprint(data: bytes) -> str:
-    """Return the sha256 of a configuration's bytes, by which the journal knows it."""
-    return sha256_bytes(data)

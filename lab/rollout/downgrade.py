@@ -18,7 +18,8 @@ from lab.formatting import Announce, silent
 from lab.rollout.change import SLOT, Change, read_config, real, slot_change
 from lab.rollout.guard import guarded
 from lab.rollout.journal import DONE, ROLLBACK, State, begin
-from lab.rollout.recover import finish, remove_parts, roll_back, undisturbed
+from lab.rollout.recover import finish, remove_parts, roll_back
+from lab.rollout.signals import undisturbed
 from lab.systems.openclaw.config.file import ENTRY
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from lab.config_edit import MISSING, Edit
 from lab.errors import CannotMeasure, InUse, LabError, UnusableInput
-from lab.files import cannot_write, dump_json, flush_folder, only_writer, read_json, write_atomically
-from lab.rollout.change import Change, fingerprint, read_config
+from lab.files import cannot_write, dump_json, flush_folder, only_writer, read_json, sha256_bytes, write_atomically
+from lab.rollout.change import Change, read_config
 from lab.shape import expect, field, optional
 
 SCHEMA = "lab.canary.journal.v1"
@@ -83,8 +83,8 @@ def begin(change: Change, *, restart: str, check: str | None, timeout: float, ou
         None if change.before is MISSING else change.before,
         change.after,
         *change.edit,
-        fingerprint(change.original),
-        fingerprint(change.switched),
+        sha256_bytes(change.original),
+        sha256_bytes(change.switched),
         restart,
         check,
         timeout,
@@ -155,7 +155,7 @@ class State:
         that the configuration had. Raises :class:`CannotMeasure` if no copy has it.
         """
         copies = {path: _bytes(path) for path in (self.staged, self.backup)}
-        sound = {path for path, data in copies.items() if data is not None and fingerprint(data) == journal.original}
+        sound = {path for path, data in copies.items() if data is not None and sha256_bytes(data) == journal.original}
         note = None
         if self.staged not in sound or self.backup not in sound:
             changed = self.backup if self.backup not in sound else self.staged
@@ -165,7 +165,7 @@ class State:
             _replace(self.staged, self.config)
         else:
             data = copies[self.backup] if self.backup in sound else self._reversed(journal)
-            if data is None or fingerprint(data) != journal.original:
+            if data is None or sha256_bytes(data) != journal.original:
                 raise CannotMeasure(
                     f"{self.backup}: was changed meanwhile, and the journal does not give the original either; "
                     f"{self.config} is still switched: set {journal.changed} back by hand, then {self.command}"

@@ -7,21 +7,20 @@ repeated: a kill during a rollback needs nothing but another one.
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from lab.config_edit import MISSING, Edit, at_path, differing, read_edited, remove_value, set_value
 from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import leftovers, write_atomically
+from lab.files import leftovers, sha256_bytes, write_atomically
 from lab.formatting import Announce, silent
-from lab.rollout.change import fingerprint, read_config, real
+from lab.rollout.change import read_config, real
 from lab.rollout.commands import NoRestart, await_orphan, restart_gateway
 from lab.rollout.journal import DONE, PREPARE, RESTART_BACK, ROLLBACK, SWITCH, Journal, State
+from lab.rollout.signals import undisturbed
 
 # Paths that are named when a configuration was edited.
 MOST_NAMED = 5
@@ -67,7 +66,7 @@ def _found(state: State, journal: Journal) -> Found:
             f"{error}; the gateway's configuration was there before the canary: put it back with "
             f"{_copy_back(state)}, then {state.command}"
         ) from None
-    known = fingerprint(data)
+    known = sha256_bytes(data)
     differs: tuple[str, ...] = ()
     if known == journal.original:
         name = "original"
@@ -171,21 +170,6 @@ def remove_parts(config: Path) -> None:
         if part.name.startswith(f".{config.name}."):
             with suppress(OSError):
                 part.unlink()
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ignore the signals that end a command, because a rollback that ends early is none."""
-    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {}
-    for name in names:
-        with suppress(ValueError):  # not in the main thread
-            before[name] = signal.signal(getattr(signal, name), signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
 
 
 def _step(state: State, journal: Journal, step: str, restarts: bool | None = None) -> Journal:

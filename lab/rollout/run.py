@@ -20,8 +20,8 @@ from lab.rollout.change import SELECTION, Change, read_config
 from lab.rollout.commands import NoRestart, restart_gateway, run_command
 from lab.rollout.guard import guarded
 from lab.rollout.journal import JUDGE, RESTART, SWITCH, WINDOW, Journal, State, begin, now
-from lab.rollout.recover import RolledBack, finish, remove_parts, roll_back, undisturbed
-from lab.rollout.signals import raised
+from lab.rollout.recover import RolledBack, finish, remove_parts, roll_back
+from lab.rollout.signals import raised, undisturbed
 from lab.rollout.window import Tail, watch
 
 SCHEMA = "lab.canary.v1"

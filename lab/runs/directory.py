@@ -7,7 +7,7 @@ done. Every file is checked against its recorded sha256 before it is read: once 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,13 +34,26 @@ REMEDY = "delete it and run the same replay again"
 
 
 class RunDirectory:
-    """A run on disk, or a shard of one."""
+    """A run on disk, a shard of one, or some conversations of one (:meth:`of`)."""
 
-    def __init__(self, path: Path, manifest: Manifest, *, allow_failed: bool = False) -> None:
+    def __init__(
+        self, path: Path, manifest: Manifest, *, allow_failed: bool = False, only: frozenset[str] | None = None
+    ) -> None:
         self.path = path
         self.manifest = manifest
         self.allow_failed = allow_failed
+        self._only = only
         self._checked: dict[str, tuple[int, int, int]] = {}
+
+    def of(self, conversations: Iterable[str]) -> RunDirectory:
+        """Return the run as if it had only these conversations; its files are the same."""
+        only = frozenset(conversations).intersection(self.conversations)
+        if len(only) == len(self.conversations):
+            return self
+        return RunDirectory(self.path, self.manifest, allow_failed=self.allow_failed, only=only)
+
+    def _chosen(self, conversations: Iterable[str]) -> list[str]:
+        return [name for name in conversations if self._only is None or name in self._only]
 
     @property
     def arms(self) -> list[str]:
@@ -54,7 +67,7 @@ class RunDirectory:
     @property
     def conversations(self) -> list[str]:
         """Ids of all conversations of the run, done or not."""
-        return list(self.manifest.resolved.conversations)
+        return self._chosen(self.manifest.resolved.conversations)
 
     @property
     def max_items(self) -> dict[str, int]:
@@ -94,7 +107,7 @@ class RunDirectory:
     @property
     def assigned(self) -> list[str]:
         """Conversations assigned to this folder: all, or those of its shard."""
-        return list(self.manifest.assigned)
+        return self._chosen(self.manifest.assigned)
 
     def receipts(self, conversation: str) -> Path:
         """Return the path of a conversation's receipts, existing or not."""
@@ -134,7 +147,8 @@ class RunDirectory:
     def content(self) -> str:
         """sha256 of everything that measures read: two runs with the same value have the same figures."""
         files = {name: sha256 for name, sha256 in sorted(self.digests.items()) if name != FAILURES}
-        return digest([self.manifest.run_key, dict(self.manifest.recall_points), files])
+        only = [] if self._only is None else [sorted(self._only)]
+        return digest([self.manifest.run_key, dict(self.manifest.recall_points), files, *only])
 
     def name_of(self, path: Path) -> str:
         """Return the path of a file below the run, as the digests list it."""

@@ -28,6 +28,8 @@ class Gold(NamedTuple):
 def read_gold(run: RunDirectory) -> dict[str, Gold]:
     """Return the probes of a run by id, without those at which a recall failed (:attr:`RunDirectory.left_out`).
 
+    A run of some conversations (:meth:`RunDirectory.of`) has only their probes.
+
     Raises :class:`CannotMeasure` for a malformed line.
     """
     path = run.check(run.path / GOLDEN)
@@ -47,4 +49,5 @@ def read_gold(run: RunDirectory) -> dict[str, Gold]:
             probes[field(line, "probe", str, at)] = Gold(conversation, grades, visible, forbidden, slices, judged)
         except UnusableInput as error:
             raise CannotMeasure(f"{error}; delete it and run the replay again") from None
-    return {probe: gold for probe, gold in probes.items() if probe not in run.left_out}
+    chosen = set(run.conversations)
+    return {probe: gold for probe, gold in probes.items() if probe not in run.left_out and gold.conversation in chosen}

@@ -139,6 +139,25 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """Digests of what the receipts and figures of one conversation depend on (IN-8).
+
+    ``turns`` covers its turns, ``memories`` those that one of its recalls can see, as systems receive them, and
+    ``gold`` its probes.
+    """
+
+    turns: str
+    memories: str
+    gold: str
+
+    def differs(self, other: Content) -> str:
+        """Return which parts differ, in words."""
+        return ", ".join(
+            name for name in ("turns", "memories", "gold") if getattr(self, name) != getattr(other, name)
+        ).replace("gold", "judgements")
+
+
+@dataclass(frozen=True, slots=True)
 class Git:
     """The commit of the source tree, and whether it had been edited."""
 
@@ -189,6 +208,7 @@ class Manifest:
     """The contents of manifest.json.
 
     ``recall_points`` counts the recall points of each conversation; receipts have one row for each, for every arm.
+    ``contents`` tells which conversations of two runs are the same; runs of earlier versions have none.
     ``files`` has the sha256 of each file by its path below the run; during a replay the files of conversations are
     listed in ``digests/`` instead (:mod:`lab.runs.resume`).
     """
@@ -204,6 +224,7 @@ class Manifest:
     failed: Mapping[str, int] = field(default_factory=dict, metadata=_about("failed recalls by arm"))
     shard: Shard | None = None
     migrated: Migrated | None = None
+    contents: Mapping[str, Content] = field(default_factory=dict, metadata=_about("what each conversation consists of"))
 
     @property
     def assigned(self) -> tuple[str, ...]:

@@ -31,17 +31,18 @@ from lab.runs.directory import (
     open_run,
 )
 from lab.runs.environment import decisive, environment, tolerated
-from lab.runs.manifest import COMPLETE, INCOMPLETE, STARTED, Manifest, Resolved, Shard
+from lab.runs.manifest import COMPLETE, INCOMPLETE, STARTED, Content, Manifest, Resolved, Shard
 from lab.runs.records import to_json
 
 Announce = Callable[[str], None]
 
 
 class Fresh(NamedTuple):
-    """What a new run starts with: the bytes of golden.jsonl, and the number of recall points of each conversation."""
+    """What a new run starts with: the bytes of golden.jsonl, and each conversation's recall points and content."""
 
     golden: bytes
     recall_points: Mapping[str, int]
+    contents: Mapping[str, Content] = {}
 
 
 def create_or_resume(
@@ -93,8 +94,14 @@ def resume_or_begin(
             return _reopened(run, fresh)
     elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is not a run directory; choose another --out")
-    golden, points = fresh()
-    begun = replace(manifest, status=STARTED, recall_points=dict(points), files={GOLDEN: sha256_bytes(golden)})
+    golden, points, contents = fresh()
+    begun = replace(
+        manifest,
+        status=STARTED,
+        recall_points=dict(points),
+        contents=dict(contents),
+        files={GOLDEN: sha256_bytes(golden)},
+    )
     run = RunDirectory(path, begun)
     _write_manifest(run)
     write_atomically(path / GOLDEN, golden)

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import UnusableInput
-from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN, Memory, Recording
+from lab.recordings.model import Memory, Recording
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.runs.tables import table_of, write_table
 from lab.sweep.relabelled import Assignment, Tally, relabelled, total
 from lab.systems.openclaw.capture.categories import IMPORTANCE
+from lab.systems.openclaw.memory import MUST_FROM, NICE_FROM, label_of_score
 from lab.systems.sidecar.heuristic import grade_observation
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 REFERENCES = ("hybrid", "random")
-# The thresholds of E-2.
-MUST_FROM, NICE_FROM = 0.8, 0.5
 STEPS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3)
 # tier_first_v1 counts as saturated if this share of its recalls injects must_remember memories alone.
 SATURATED = 0.9
@@ -60,9 +59,7 @@ class Grading:
 
     def label(self, score: float | None) -> str:
         """Return the label of a score; below both thresholds it is ``ignore``, which automatic recall never reads."""
-        if score is None:
-            return UNKNOWN
-        return MUST if score >= self.must_from else NICE if score >= self.nice_from else IGNORE
+        return label_of_score(score, self.must_from, self.nice_from)
 
 
 class Point(NamedTuple):

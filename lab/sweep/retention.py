@@ -87,7 +87,7 @@ class Loss(NamedTuple):
 
     ``relevant`` counts pairs of a probe and a memory that is relevant to it and exists then; ``lost`` those whose
     memory was archived by then. ``found`` and ``lost_found`` are the pairs among them in which the memory was injected:
-    what the rule would have taken from the prompt. ``lost_memories`` counts distinct memories.
+    what the rule would have taken from the prompt. ``relevant_memories`` and ``lost_memories`` count distinct memories.
     """
 
     arm: str
@@ -99,6 +99,7 @@ class Loss(NamedTuple):
     lost: int
     found: int
     lost_found: int
+    relevant_memories: int
     lost_memories: int
 
     @property
@@ -194,12 +195,13 @@ def losses(found: Sequence[Life], rules: Iterable[Rule], signal: str = "included
     result = []
     for arm, mine in by_arm.items():
         for rule in rules:
-            parts = {name: [0] * 7 for name in PRIORITIES}
+            parts = {name: [0] * 8 for name in PRIORITIES}
             for life in mine:
                 archived = life.archived_at(rule, signal)
                 lost = [hit for time, hit in life.wanted if archived is not None and archived <= time]
                 hits = sum(hit for _, hit in life.wanted)
-                counts = (1, archived is not None, len(life.wanted), len(lost), hits, sum(lost), bool(lost))
+                pairs = (len(life.wanted), len(lost), hits, sum(lost))
+                counts = (1, archived is not None, *pairs, bool(life.wanted), bool(lost))
                 part = parts[life.priority]
                 part[:] = [total + count for total, count in zip(part, counts, strict=True)]
             parts[ALL] = [sum(column) for column in zip(*parts.values(), strict=True)]

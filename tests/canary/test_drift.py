@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.canary.drift import Labelled, Source, drift, read
+from lab.canary.drift import THRESHOLDS, Drift, Labelled, Source, drift, read
 from lab.cli.main import app
 from lab.errors import CheckFailed, UnusableInput
+from lab.haystack_keys import is_added
 from lab.recordings.model import LABELS
 from lab.replay.plan import ReplayRequest, plan_of
 from lab.replay.run import run_replay
 from lab.report.drift import MARK, write_page
 from lab.systems.openclaw.tools.lance_table import LanceTable
+from lab.systems.sidecar.heuristic import grade_observation
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry
 from tests.systems.sidecar.ledgers import filled
 
@@ -104,17 +106,66 @@ def test_store_counts_stored_labels(tmp_path: Path) -> None:
 
 def test_run_counts_memories_and_what_an_arm_injected(operators: Path, tmp_path: Path) -> None:
     request = ReplayRequest(
-        str(operators), "lab", ("tier_quota_v1",), embedder="hashing", conversation=("harbor-release",)
+        str(operators), "lab", ("tier_quota_v1",), embedder="hashing", conversation=("harbor-release",), haystack=60
     )
     run = run_replay(request, tmp_path / "run").run
-    found = drift(read(run.path), "week")
+    found = drift(read(run.path, graded=True), "week")
     (recording,) = plan_of(run).recordings
-    assert sum(part.total for part in found.periods) == len(recording.memories)
+    # The haystack repeats memories of other conversations.
+    texts = [memory.text for memory in recording.memories if not is_added(memory.key)]
+    assert len(texts) == len(recording.memories) - 60
+    assert sum(part.total for part in found.periods) == len(texts)
+    assert _must(found) == _shares(texts)
     injected = drift(read(run.path, arm="tier_quota_v1"), "week")
     assert sum(part.total for part in injected.periods) > len(recording.turns)
     assert all(part.labels[IGNORE] == 0 for part in injected.periods)
+    with pytest.raises(UnusableInput, match="leave --arm out"):
+        read(run.path, arm="tier_quota_v1", graded=True)
     with pytest.raises(UnusableInput, match="has no arm 'x'; its arms are tier_quota_v1"):
         read(run.path, arm="x")
+
+
+def _must(found: Drift) -> list[float]:
+    return [part.share(MUST) for part in found.thresholds]
+
+
+def _shares(texts: list[str]) -> list[float]:
+    """Return the share of texts that heuristic-v1 grades with each threshold or more."""
+    scores = [grade_observation({"summary": text}).score for text in texts]
+    return [sum(score >= threshold for score in scores) / len(scores) for threshold in THRESHOLDS]
+
+
+def test_thresholds_count_what_each_would_make_must_remember(tmp_path: Path) -> None:
+    texts = ["We decided to always use https://example.org", "never call before noon", "thanks", "a kettle"]
+    path = filled(tmp_path / "l.sqlite", [{"ts": "2026-01-05T01:00:00Z", "summary": text} for text in texts])
+    found = drift(read(path, graded=True))
+    assert [part.name for part in found.thresholds][::9] == ["0.50", "0.95"]
+    assert _must(found) == _shares(texts)
+    assert _must(found)[0] == 0.5
+    assert _must(found) == sorted(_must(found), reverse=True)
+    # Below .50 is ignored, whatever the threshold.
+    assert {part.labels[IGNORE] for part in found.thresholds} == {2}
+    assert found.describe()["thresholds"][0]["labels"][MUST] == 2
+    with LanceTable(tmp_path / "s", create=DIMENSION) as table:
+        table.add([entry(number, text) for number, text in enumerate(texts)])
+    assert _must(drift(read(tmp_path / "s", graded=True))) == _shares(texts)
+    assert drift(read(path)).thresholds == []
+    page = write_page(found, "l.sqlite", tmp_path / "d.html").read_text("utf-8")
+    assert "If must_remember began at another score" in page
+    assert "Grades of heuristic-v1" in page
+    assert "kettle" not in page
+
+
+def test_page_says_what_its_charts_leave_out(tmp_path: Path) -> None:
+    days = source(*[{MUST: 1}] * 70).rows
+    found = drift(Source("ledger", [row._replace(scope=f"scope {at % 40}") for at, row in enumerate(days)]))
+    page = write_page(found, "l.sqlite", tmp_path / "d.html").read_text("utf-8")
+    assert "The chart shows the newest 60 of 70." in page
+    assert "The chart shows the largest 30 of 40." in page
+    assert "If must_remember began" not in page
+    # The chart and the table have a row each; the smallest scopes only the table.
+    assert (page.count(">scope 0<"), page.count(">scope 39<")) == (2, 1)
+    assert (page.count(">2026-01-05<"), page.count(">2026-03-15<")) == (0, 2)
 
 
 def test_source_without_memories_is_refused(tmp_path: Path) -> None:
@@ -149,8 +200,10 @@ def test_command_fails_when_the_newest_period_exceeds_a_limit(
     ]
     path = filled(tmp_path / "l.sqlite", rows)
     command = ["ledger", "drift", str(path), "--page", str(tmp_path / "d.html")]
-    app(command, standalone_mode=False)
-    assert "2026-01-06" in capsys.readouterr().out
+    app([*command, "--thresholds"], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert "2026-01-06" in said
+    assert "must from" in said
     for options in (("--most-unknown", "0.99"), ("--most-change", "0.5")):
         with pytest.raises(CheckFailed, match="2026-01-06"):
             app([*command, *options], standalone_mode=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.commands import run_here, run_installed
+from tests.small_disk import Disk, mounted
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid", "none")
@@ -115,3 +116,10 @@ def place(tmp_path_factory: pytest.TempPathFactory, lab: Lab, make_set: Callable
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("run: 2 done, 0 skipped, 0 failed. Next: lab score run\n")
     return folder
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A disk of twelve megabytes."""
+    with mounted(tmp_path / "disk", "12m") as made:
+        yield made

@@ -6,13 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from lab.cli.main import main
+from tests.small_disk import Disk
 
 # Those of the run that is there.
 ARMS = tuple(word for arm in ("tier_first_v1", "tier_quota_v1", "hybrid", "none") for word in ("--arm", arm))
@@ -47,52 +47,6 @@ CACHED: dict[str, tuple[str, ...]] = {
     "explain": ("explain", "run", "den/s02/t01"),
     "doctor": ("doctor",),
 }
-
-
-class Disk(NamedTuple):
-    """A small disk of its own."""
-
-    path: Path
-
-    def fill(self, pages: int = 0) -> None:
-        """Leave room for so many pages of 4096 bytes."""
-        with (self.path / "filler").open("wb", buffering=0) as filler:
-            try:
-                while filler.write(b"x" * 4096):
-                    pass
-            except OSError:
-                filler.truncate(filler.tell() - pages * 4096)
-
-    def free(self) -> None:
-        """Make room again."""
-        (self.path / "filler").unlink()
-
-    def close(self) -> None:
-        """Make it read-only."""
-        subprocess.run(["mount", "-o", "remount,ro", self.path], check=True)
-
-    def open(self) -> None:
-        """Make it writable again."""
-        subprocess.run(["mount", "-o", "remount,rw", self.path], check=True)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    """A disk of twelve megabytes."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    try:
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", path], capture_output=True, check=False
-        )
-    except OSError:
-        pytest.skip("this system has no command mount")
-    if done.returncode:
-        pytest.skip(f"no small disk can be mounted here: {done.stderr.decode().strip()}")
-    try:
-        yield Disk(path)
-    finally:
-        subprocess.run(["umount", path], check=True)
 
 
 Run = Callable[..., tuple[int, str, str]]

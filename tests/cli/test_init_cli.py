@@ -33,17 +33,24 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     before = _files(home / "openclaw")
-    words = ("init", "openclaw", "--embedder", "hashing", "--turns", "10")
+    words = ("init", "openclaw", "--embedder", "hashing", "--turns", "8", "--seed", "5", "--date", "2026-11-23")
     done = lab(*words, cwd=home)
     out = home / "reports" / "init"
-    assert (done.returncode, done.stderr.count("error:")) == (3, 0)
+    assert (done.returncode, done.stderr.count("error:")) == (3, 0), done.stderr
+    assert done.stdout.startswith("openclaw       where ")
+    assert {len(line) for line in done.stdout.split("\n\n")[0].splitlines()} <= set(range(81))
+    assert "store          memory/lancedb                9 rows, version 11, 101 kB     yes" in done.stdout
     assert "── live receipts ──\nNO-GO YET (inconclusive): stage-b" in done.stdout
     assert done.stdout.endswith("  lab golden judge reports/init/pool.jsonl --out reports/init/golden.jsonl\n")
     assert "tier_quota_v1 -> tier_first_v1" in done.stderr
     changed = out / "tier_first_v1.json"
     assert changed.stat().st_mode & 0o077 == 0
     assert json.loads(changed.read_text("utf-8"))["autoRecall"]["selectionMode"] == "tier_first_v1"
-    assert (out / "run" / "report.html").is_file()
+    assert (out / "run-2026-11-23" / "report.html").is_file()
+    draw = json.loads((out / "draw.json").read_text("utf-8"))
+    assert (draw["turns"], draw["eligible"], draw["seed"], draw["power"]["all"]["detectable"]) == (8, 10, 5, {})
+    assert "drawn to judge: 8 of 10 eligible user turns, from 3 of 4 conversations: one turn of each" in done.stderr
+    assert "if all of them need a memory: 3 conversations cannot show any difference" in done.stderr
 
     # As a judge would who finds the first memory of each turn relevant.
     turns = [json.loads(line) for line in (out / "pool.jsonl").read_text("utf-8").splitlines()[1:]]
@@ -65,7 +72,8 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert not any("@6" in line["measure"] for line in change["lines"])
     assert "error" not in {line["status"] for line in change["lines"]}
     run = Path(found["run"])
-    assert run.name.startswith("judged-")
+    assert run.name.startswith("judged-2026-11-23-")
+    assert [path.name for path in (out / "snapshots").iterdir()] == ["2026-11-23"]
     said = lab("message", str(run), cwd=home).stdout
     assert said.startswith("? INCONCLUSIVE: gate rollout, new against engine [trial: ")
 

@@ -50,7 +50,7 @@ def test_writeback_says_what_it_would_do_then_does_it(lab: Terminal, tmp_path: P
     found = filled(tmp_path / "found.sqlite", [noted(1)])
     assert lab("ledger", "writeback", found, folder, "--write", "--quiet") == ""
     said = lab("ledger", "writeback", found, folder, "--force", "--profile", "upstream", "--write")
-    assert "Overwritten: 2 fields of 1 memories." in said
+    assert "Overwritten: 2 fields of 1 memory." in said
 
 
 def test_writeback_refuses_what_it_cannot_use(lab: Terminal, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_writeback_refuses_what_it_cannot_use(lab: Terminal, tmp_path: Path) -> 
 def test_decay_archives_and_lifecycle_revives(lab: Terminal, tmp_path: Path) -> None:
     ledger = filled(tmp_path / "l.sqlite", [aged(100), aged(1), aged(500, importance=0.9)])
     command = ("ledger", "decay", ledger, "--at", "2026-11-23")
-    assert "1 observation to archive; 1 are P0" in lab(*command)
+    assert "1 observation to archive; P0, which is never archived: 1." in lab(*command)
     value = json.loads(lab(*command, "--write", "--json"))
     assert [item["recordRef"] for item in value["items"]] == ["obs:1"]
     assert "0 observations to archive" in lab(*command)

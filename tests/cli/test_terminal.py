@@ -31,6 +31,24 @@ def test_config_show_breaks_no_key_at_any_width(columns: int, tmp_path: Path) ->
     assert "text-embedding-3-small" in shown
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_receipt_and_memory_fit_a_narrow_terminal(columns: int, tmp_path: Path) -> None:
+    code = (
+        "from lab.cli.memory_options import with_places; from lab.cli.output import emit, emit_hanging\n"
+        f"row = '  {'m' * 36} nice reserved fts+vec from the_global_scope'; emit_hanging(row)\n"
+        f"memory = {{'id': '{'i' * 36}', 'scope': 'shop', 'createdAt': 1767225660000}}\n"
+        "emit(with_places('1. [fact|unknown] a text', ['[fact|unknown] a text'], [memory]))"
+    )
+    lines = on_a_terminal(code, tmp_path, columns, NO_COLOR="1").splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines[0].startswith(f"  {'m' * 36}")
+    assert " ".join(" ".join(lines).split()) == (
+        f"{'m' * 36} nice reserved fts+vec from the_global_scope "
+        f"1. [fact|unknown] a text {'i' * 36} shop 2026-01-01T00:01:00.000Z"
+    )
+    assert len(lines) == (5 if columns == 60 else 4)
+
+
 @pytest.mark.parametrize(
     ("environment", "is_coloured"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],

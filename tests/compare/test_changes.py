@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 from lab.compare.changes import changes
+from lab.compare.comparable import Common
 from lab.compare.manifest_changes import moved
 from lab.errors import CannotMeasure, Incomplete, NotComparable
 from lab.runs.directory import RunDirectory, open_run
+from lab.runs.gold import read_gold
 from lab.runs.manifest import Git, Manifest
 from lab.runs.tables import read_table, write_table
 
@@ -237,3 +239,44 @@ def test_moved_reports_uncommitted_changes(run: RunDirectory) -> None:
     assert moved(manifest("1" * 64, dirty=True), edited) == ("git uncommitted changes in both", code)
     # Equal code explains nothing, whatever git reports.
     assert moved(manifest("2" * 64, dirty=False), edited) == ()
+
+
+def test_changes_compare_the_conversations_that_both_runs_have(
+    make_run: MakeRun, run: RunDirectory, tmp_path: Path, resealed: Callable[..., RunDirectory]
+) -> None:
+    first, second = run.conversations
+    alone = make_run(FIRST, QUOTA, limit=1)
+    found = changes(run, alone)
+    assert (found.common, found.changed) == (Common((first,), (), (second,)), 0)
+    assert changes(alone, run).common == Common((first,), (second,))
+    assert found.turns < changes(run, run).turns
+    # A run as if it had one conversation has its figures alone.
+    part = run.of([second])
+    assert (part.conversations, part.assigned, part.of([second]) is part) == ([second], [second], True)
+    assert {gold.conversation for gold in read_gold(part).values()} == {second}
+    assert part.content != run.content
+    with pytest.raises(NotComparable, match=r"no conversation in common; 1 conversation added: .*; 1 conversation rem"):
+        changes(alone, part)
+
+
+def test_changes_name_conversations_that_are_not_the_same(
+    run: RunDirectory, tmp_path: Path, resealed: Callable[..., RunDirectory]
+) -> None:
+    first, second = run.conversations
+    other = _copy(run, tmp_path / "other").path
+
+    def edit(manifest: dict[str, Any]) -> None:
+        manifest["comparable_key"] = "other"
+        manifest["contents"][second]["turns"] = "0" * 64
+
+    found = changes(run, resealed(other, edit))
+    assert found.common == Common((first,), changed={second: "turns"})
+    assert str(found.common) == f"1 conversation changed: {second} (turns)"
+
+    def forget(manifest: dict[str, Any]) -> None:
+        del manifest["contents"]
+
+    # A run of an earlier version lists no contents: with equal recordings it can still be compared.
+    earlier = resealed(other, forget)
+    with pytest.raises(NotComparable, match="a setting not listed here"):
+        changes(run, earlier)

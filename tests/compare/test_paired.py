@@ -122,7 +122,7 @@ def test_compare_arm_with_itself_at_a_smaller_cutoff(make_run: MakeRun, run: Run
     ("arguments", "named"),
     [
         ({"scope": "recorded"}, "scope (none / recorded)"),
-        ({"limit": 5}, "conversations (6 / 5)"),
+        ({"limit": 5}, "conversations: 1 conversation removed: two-desks"),
         (
             {"labels": "sampled", "recall_turns": "none"},
             (
@@ -130,7 +130,7 @@ def test_compare_arm_with_itself_at_a_smaller_cutoff(make_run: MakeRun, run: Run
                 "recall_turns (user / none)"
             ),
         ),
-        ({"hard_rules": 1, "limit": 1}, "conversations (6 / 1), hard_rules (drawn 0 / 1, seed none / 0)"),
+        ({"hard_rules": 1, "limit": 1}, "hard_rules (drawn 0 / 1, seed none / 0)"),
         ({"categories": "detected"}, "categories (recorded / detected)"),
         ({"haystack": 20}, "haystack (none / 20)"),
     ],

@@ -120,7 +120,7 @@ def test_verdict_schema_lists_the_kinds_of_nightly_lines(plan: NightlyPlan) -> N
     kinds = {line.kind for line in first.sets[0].verdict.lines}
     assert kinds >= {"a/a", "baseline", "limit"}
     value = json.loads(json.dumps(first.sets[0].verdict.as_json()))
-    assert {*OF_NIGHTLY} == {"a/a", "baseline", "set"}
+    assert {*OF_NIGHTLY} == {"a/a", "baseline", "set", "added"}
     for kind in OF_NIGHTLY:
         value["lines"][0]["kind"] = kind
         jsonschema.validate(value, verdict_schema())

@@ -14,8 +14,9 @@ from lab.golden.pool import read_pool
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.haystack_keys import is_added
+from lab.replay.chosen_turns import Chosen
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.replay.pool import Chosen, make_pool, material
+from lab.replay.pool import make_pool, material
 from lab.runs.gold import read_gold
 
 HOST = "two-desks"

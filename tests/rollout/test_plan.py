@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -80,6 +81,27 @@ def test_times_in_utc(starts: tuple[int, ...], weekday: int | None, zone: str, e
     assert cron_fields(in_utc(job("a", *starts, weekday=weekday), ZoneInfo(zone), day)) == expected
 
 
+@pytest.mark.process
+def test_commands_of_the_jobs_exist_with_their_options(tmp_path: Path) -> None:
+    places = Places(*(str(tmp_path / name) for name in ("o.json", "store", "l.sqlite", "o.jsonl")), "true")
+    commands = [shlex.split(one.command) for one in jobs_of("C", places)]
+    commands = [words[1:] for words in commands if words[0] == ".venv/bin/lab"]
+    assert len(commands) == 4
+    for words in commands:
+        done = run_here(*words)
+        # Nothing is there; what is wrong is never the command.
+        assert done.returncode in (2, 4), words
+        assert str(tmp_path) in done.stderr, done.stderr
+        assert "No such option" not in done.stderr
+        assert "Usage:" not in done.stderr
+
+
+def test_jobs_write_while_the_gateway_runs() -> None:
+    commands = {one.name: one.command for one in jobs_of("C", PLACES) if one.writes == "the memories"}
+    assert sorted(commands) == ["optimize", "writeback"]
+    assert all("--despite-gateway" in command for command in commands.values())
+
+
 def _calendar(text: str) -> list[str]:
     """Return when a timer elapses next, by systemd itself."""
     done = subprocess.run(
@@ -113,14 +135,20 @@ def test_crontab_line_runs_the_job_in_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
     (folder / ".venv" / "bin").mkdir(parents=True)
     stand_in = folder / ".venv" / "bin" / "lab"
-    stand_in.write_text('#!/bin/sh\necho "$PWD $*" >>calls\n[ "$1" != ledger ] || exit 0\ncat "$4"\n', "utf-8")
+    stand_in.write_text(
+        '#!/bin/sh\necho "$PWD $*" >>calls\necho "$XDG_RUNTIME_DIR" >bus\n[ "$1" != ledger ] || exit 0\ncat "$4"\n',
+        "utf-8",
+    )
     stand_in.chmod(0o755)
     shutil.copy(ROOT / "docs" / "recipes" / "job.sh", folder)
     (folder / "nightly.env").write_text("SEND='cat >sent'\n", "utf-8")
     plan = run_here("canary", "plan", "~/.openclaw", "--folder", str(folder))
     line = next(text for text in plan.stdout.splitlines() if text.startswith("20 "))
     command = line.split(" ", 5)[5]
-    assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 0
+    # As cron does it.
+    bare = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    assert subprocess.run(["/bin/sh", "-c", command], check=False, env=bare).returncode == 0
+    assert (folder / "bus").read_text("utf-8") == f"/run/user/{os.getuid()}\n"
     assert (folder / "calls").read_text("utf-8").startswith(f"{folder} ledger writeback ")
     # Silent if it succeeds; else a message made of what it complained about.
     assert not (folder / "sent").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -74,10 +75,10 @@ def test_losses_count_pairs_after_archival_alone() -> None:
     found = [life("P2", 0, 100, days(19), wanted=wanted), life("P0", 0, 100, [], wanted=wanted[2:])]
     by = {loss.priority: loss for loss in losses(found, [DEFAULT])}
     # Archived on day 49.
-    assert by["P2"][3:] == (1, 1, 3, 2, 2, 1, 1)
-    assert by["P0"][3:] == (1, 0, 1, 0, 0, 0, 0)
-    assert by["P1"][3:] == (0,) * 7
-    assert by[ALL][3:] == (2, 1, 4, 2, 2, 1, 1)
+    assert by["P2"][3:] == (1, 1, 3, 2, 2, 1, 1, 1)
+    assert by["P0"][3:] == (1, 0, 1, 0, 0, 0, 1, 0)
+    assert by["P1"][3:] == (0,) * 8
+    assert by[ALL][3:] == (2, 1, 4, 2, 2, 1, 2, 1)
     assert by[ALL].lost_share == 0.5
     assert by["P1"].lost_share is None
     with pytest.raises(UnusableInput, match="--used seen"):
@@ -188,6 +189,9 @@ def test_command_prints_and_says_the_same(run: RunDirectory, capsys: pytest.Capt
     assert all(one is None or one["lost_share"] < 0.01 for one in value["best"].values())
     assert math.isclose(value["days"], max(one.end - one.created for one in lives(run)) / DAY_MS)
     text = said(*command)
-    assert "3/1" in text
-    assert "90/30" in text
+    for one in expected:
+        assert f"{one.arm}, rule {one.rule}:" in text
+        counts = (one.archived, one.memories), (one.lost_memories, one.relevant_memories), (one.lost, one.relevant)
+        cells = [f"{part / of:.1%} of {of}" if of else "-" for part, of in (*counts, (one.lost_found, one.found))]
+        assert [one.priority, *cells] in [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
     assert (run.path / FILE).is_file()

@@ -4,8 +4,8 @@
 
 VENV holds openclaw-context-pack 2.0.0. Both programs ingest the same log of made-up observations (words by Zipf's law,
 a tenth with Chinese), with grades; then the same queries are asked of both, in an open process each, of the ledger that
-the program wrote. Printed are seconds (also of processor time, which other programs on the machine change less), rows a
-second, bytes, and the median and 95th percentile of a search.
+the program wrote. Printed are rows a second, bytes, and the median and 95th percentile of a search; times of the wall
+clock, and of the processor, which other programs on the machine change less.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from lab.systems.sidecar.ledger_search import search
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HAN = "決定採用陶盆種羅勒合唱團星期四在舊磨坊偏好計畫問題修正花園會議備份資料庫索引查詢"
 TOOLS = ("memory_store", "exec", "read", "chat", "cron.list")
-# Asked by the sidecar's interpreter: queries on stdin, milliseconds and ids on stdout.
+# Run by the sidecar's interpreter: queries on stdin; milliseconds, those of processor time, and ids on stdout.
 DRIVER = """
 import json, sys, time
 from openclaw_mem.core.db import _connect
 from openclaw_mem.core.search import lexical_search_with_receipt
 connection = _connect(sys.argv[1])
 for line in sys.stdin:
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     found = lexical_search_with_receipt(connection, json.loads(line), limit=20, scoring_profile="composite")
-    print(json.dumps([1000 * (time.perf_counter() - began), [row["id"] for row in found["results"]]]), flush=True)
+    taken = [1000 * (time.perf_counter() - began), 1000 * (time.process_time() - used)]
+    print(json.dumps([taken, [row["id"] for row in found["results"]]]), flush=True)
 """
 
 
@@ -73,7 +74,7 @@ def queries(words: list[str], draw: random.Random, number: int) -> list[str]:
 
 
 def quantiles(values: list[float]) -> str:
-    """Return the median, the 95th percentile and the largest, in milliseconds."""
+    """Return the median, the 95th percentile and the maximum of milliseconds."""
     ordered = sorted(values)
     median, high = ordered[len(ordered) // 2], ordered[int(0.95 * len(ordered))]
     return f"p50 {median:.1f} ms, p95 {high:.1f} ms, max {ordered[-1]:.0f} ms"
@@ -129,7 +130,7 @@ def main() -> None:
         program = subprocess.Popen(
             [str(options.sidecar), "-c", DRIVER, str(theirs)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-    times: dict[str, list[float]] = {"lab, seed": [], "lab, upstream": [], "sidecar": []}
+    times: dict[str, list[list[float]]] = {"lab, seed": [], "lab, upstream": [], "sidecar": []}
     same = {"lab, seed": 0, "lab, upstream": 0}
     with open_ledger(ours) as connection:
         assert count(connection) == options.observations
@@ -137,10 +138,10 @@ def main() -> None:
         for number, query in enumerate([asked[0], *asked]):
             answers = {}
             for name in same:
-                began = time.perf_counter()
-                now = datetime.now(UTC)
-                found = search(connection, query, now=now, upstream=name.endswith("upstream"))
-                times[name] += [1000 * (time.perf_counter() - began)] * (number > 0)
+                began, used = time.perf_counter(), time.process_time()
+                found = search(connection, query, now=datetime.now(UTC), upstream=name.endswith("upstream"))
+                taken = [1000 * (time.perf_counter() - began), 1000 * (time.process_time() - used)]
+                times[name] += [taken] * (number > 0)
                 answers[name] = [hit.row.id for hit in found.hits]
             if program is not None and program.stdin and program.stdout:
                 program.stdin.write(json.dumps(query) + "\n")
@@ -149,10 +150,11 @@ def main() -> None:
                 times["sidecar"] += [taken] * (number > 0)
                 for name in same:
                     same[name] += (answers[name] == ids) * (number > 0)
-    for name, taken in times.items():
-        if taken:
-            agreed = f", same results as the sidecar: {same[name]} of {len(taken)}" if name in same and program else ""
-            print(f"search, {name}: {quantiles(taken)}{agreed}")
+    for name, pairs in times.items():
+        if pairs:
+            wall, processor = (quantiles(list(values)) for values in zip(*pairs, strict=True))
+            agreed = f"; same results as the sidecar: {same[name]} of {len(pairs)}" if name in same and program else ""
+            print(f"search, {name}: {wall}; of processor time {processor}{agreed}")
     if program is not None and program.stdin:
         program.stdin.close()
         program.wait()

@@ -2,15 +2,18 @@
 
     python tests/trials/ledger_kills.py --kills 100 [--seed N]
 
-Each round captures sessions of two agents, ingests the log, grades the ledger, rotates the log and ingests again, as
-cron would, and kills the group of processes at a random moment of each command until it ends by itself. At the end of a
-round the ledger must be that of an unbroken round, but for times of grades and the bytes that a kill left in the log.
+Each round captures the sessions of an agent, ingests the log, grades the ledger and rotates the log, as cron would;
+then a second agent has sessions as well, and it captures, ingests with grades and rotates again. The process group of
+each command is killed at a random time after its first write, twice at most, before the command may end by itself. At
+the end of a round the ledger must be that of an unbroken round, except for the times of grades and the bytes that a
+kill left in the log.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
@@ -18,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from lab.systems.sidecar import ledger
@@ -37,69 +41,89 @@ WORDS = (
     "fixed",
     "error",
 )
-PATIENCE = 600
 
 
-def write_sessions(folder: Path, results: int, draw: random.Random) -> None:
-    """Write a session for each of two agents."""
-    for name in ("one", "two"):
+def write_home(home: Path, agents: tuple[str, ...], results: int) -> Path:
+    """Write a home of OpenClaw with a session for each agent; an agent has the same session in every home."""
+    for name in agents:
+        draw = random.Random(name)
         lines: list[dict[str, object]] = [{"type": "session", "version": 3, "id": name}]
         for number in range(results):
             text = f"{number} " + " ".join(draw.choices(WORDS, k=8))
             message = {"role": "toolResult", "toolName": "exec", "content": [{"type": "text", "text": text}]}
             at = f"2026-11-20T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}Z"
             lines.append({"type": "message", "id": f"e{number}", "timestamp": at, "message": message})
-        place = folder / "agents" / name / "sessions"
-        place.mkdir(parents=True)
-        (place / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        folder = home / "agents" / name / "sessions"
+        folder.mkdir(parents=True)
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return home
 
 
-def commands(folder: Path, sessions: Path) -> list[list[str]]:
-    """Return the commands of a round."""
+def commands(folder: Path, before: Path, after: Path) -> list[list[str]]:
+    """Return the commands of a round over the homes of before and after the second agent."""
     path, log = str(folder / "l.sqlite"), str(folder / "o.jsonl")
     return [
-        ["capture", str(sessions), log, "--write"],
+        ["capture", str(before), log, "--write"],
         ["ingest", path, log, "--write"],
         ["grade", path, "--write"],
         ["archive", path, log, "--write"],
-        ["capture", str(sessions), log, "--messages", "--write"],
+        ["capture", str(after), log, "--write"],
+        ["ingest", path, log, "--grade", "--write"],
+        ["archive", path, log, "--write"],
     ]
 
 
-def run(words: list[str], seconds: float) -> bool:
-    """Run a command; kill it after so many seconds. Return whether it ended by itself."""
+def signature(folder: Path) -> set[tuple[str, int, int]]:
+    """Return name, size and time of every file in a folder. Temporary files may go while they are listed."""
+    files = set()
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            files.add((str(path), status.st_size, status.st_mtime_ns))
+    return files
+
+
+def run(words: list[str], folder: Path, delay: float) -> tuple[bool, float]:
+    """Run a command, and kill it ``delay`` seconds after it first writes in the folder.
+
+    Return whether it ended by itself, and the seconds from its first write to its end.
+    """
+    before, wrote = signature(folder), None
     process = subprocess.Popen(
         [sys.executable, "-m", "lab", "ledger", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    try:
-        _, said = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return False
+    while process.poll() is None:
+        if wrote is None and signature(folder) != before:
+            wrote = time.monotonic()
+        if wrote is not None and time.monotonic() - wrote >= delay:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return False, delay
+        time.sleep(0.001)
+    _, errors = process.communicate()
     if process.returncode:
-        sys.exit(f"lab ledger {' '.join(words)} ended with {process.returncode}: {said.decode()}")
-    return True
+        sys.exit(f"lab ledger {' '.join(words)} ended with {process.returncode}: {errors.decode()}")
+    return True, time.monotonic() - (wrote or time.monotonic())
 
 
 def state(folder: Path) -> list[tuple[object, ...]]:
-    """Return what the ledger holds, each row with whether its line of the log is found."""
-    found = []
+    """Return the rows of the ledger, each with whether its line of the log is found."""
+    rows = []
     with ledger.open_ledger(folder / "l.sqlite") as connection:
         for row in ledger.observations(connection):
             detail = row.detail
             detail["importance"].pop("graded_at")
-            place = pointer(connection, row.id)
-            there = place is not None and json.loads(place.read())["summary"] == row.summary
-            found.append((*row[:7], json.dumps(detail, sort_keys=True), there))
+            source = pointer(connection, row.id)
+            is_reachable = source is not None and json.loads(source.read())["summary"] == row.summary
+            rows.append((*row[:7], json.dumps(detail, sort_keys=True), is_reachable))
         for table in ("observations_fts", "observations_fts_tri"):
             indexed = connection.execute(f"SELECT count(*) FROM {table}_docsize").fetchone()[0]
-            if indexed != len(found):
-                sys.exit(f"{table} has {indexed} rows of {len(found)}")
-    return found
+            if indexed != len(rows):
+                sys.exit(f"{table} has {indexed} rows of {len(rows)}")
+    return rows
 
 
 def main() -> None:
@@ -112,14 +136,13 @@ def main() -> None:
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="ledger-kills-") as name:
         home = Path(name)
-        sessions, unbroken = home / "sessions", home / "unbroken"
-        write_sessions(sessions, options.results, draw)
+        homes = (
+            write_home(home / "before", ("one",), options.results),
+            write_home(home / "after", ("one", "two"), options.results),
+        )
+        unbroken = home / "unbroken"
         unbroken.mkdir()
-        seconds = []
-        for words in commands(unbroken, sessions):
-            began = time.monotonic()
-            run(words, PATIENCE)
-            seconds.append(time.monotonic() - began)
+        seconds = [run(words, unbroken, math.inf)[1] for words in commands(unbroken, *homes)]
         expected = state(unbroken)
         if len(expected) != 2 * options.results or not all(row[-1] for row in expected):
             sys.exit("the unbroken round lacks observations or pointers")
@@ -128,19 +151,19 @@ def main() -> None:
             rounds += 1
             folder = home / f"round{rounds}"
             folder.mkdir()
-            for words, unbroken_seconds in zip(commands(folder, sessions), seconds, strict=True):
-                # Twice at most, so that every command is killed and none is killed for ever.
+            for words, unbroken_seconds in zip(commands(folder, *homes), seconds, strict=True):
                 for _ in range(2):
-                    if kills >= options.kills or run(words, draw.uniform(0.2, 0.95) * unbroken_seconds):
+                    if kills >= options.kills or run(words, folder, draw.uniform(0, unbroken_seconds))[0]:
                         break
                     kills += 1
-                run(words, PATIENCE)
-            found = state(folder)
-            if found != expected:
-                wrong = next(pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1])
-                sys.exit(f"round {rounds}: {len(found)} rows of {len(expected)}; first difference: {wrong}")
+                run(words, folder, math.inf)
+            rows = state(folder)
+            if rows != expected:
+                difference = next((pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]), None)
+                sys.exit(f"round {rounds}: {len(rows)} rows, expected {len(expected)}; first difference: {difference}")
         print(
-            f"{kills} kills in {rounds} rounds: {len(expected)} observations each, none lost or doubled, all reachable"
+            f"{kills} kills after a first write, in {rounds} rounds of {len(expected)} observations: none lost or "
+            "doubled, the line of each reachable"
         )
 
 

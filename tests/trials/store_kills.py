@@ -28,8 +28,10 @@ State = dict[str, bytes]
 SIZES = {"many": 300, "few": 200}
 KEPT = 3
 READ = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
+# A shell starts what it puts into the background with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 table = Path(sys.argv[1]) / "memories.lance" / "_versions"
 absent = looks = 0
 print("ready", flush=True)
@@ -59,7 +61,7 @@ def work(folder: Path, root: Path, tag: str, *, exchange: bool, once: bool) -> N
     """Restore the two tags in turns, beginning with ``tag``, and print what begins and ends."""
     from lab.retrieval.quiet import import_lancedb
     from lab.systems.openclaw.store import swap
-    from lab.systems.openclaw.store.checkout import check_out, wall_clock
+    from lab.systems.openclaw.store.checkout import check_out
     from lab.systems.openclaw.store.manifest import BACKUPS
     from lab.systems.openclaw.store.tags import delete_tag, list_tags
 
@@ -69,7 +71,7 @@ def work(folder: Path, root: Path, tag: str, *, exchange: bool, once: bool) -> N
     print("ready", flush=True)
     while True:
         print(f"try {tag}", flush=True)
-        done = check_out(folder, root / tag, root, now=wall_clock(), write=True)
+        done = check_out(folder, root / tag, root, now=datetime.now(UTC), write=True)
         print(f"ok {tag} {done.backup or '-'}", flush=True)
         if once:
             return

@@ -1,82 +1,94 @@
-"""What the reading of ``unknown`` in a writeback costs: rows that stay unknown, and hits.
+"""What the reading of ``unknown`` in a writeback costs: rows that stay unknown for ever, and hits.
 
     python tests/trials/writeback_figures.py shipped:operators
     python tests/trials/writeback_figures.py DATA/realmem --format realmem
 
-A share of the memories is stored without an importance, so that their label is unknown; the others are stored with the
-grade of heuristic-v1. Then the sidecar grades all of them and writes back. Under ``upstream fill`` the label unknown is
-a value and stays; under ``seed fill`` it is replaced by the grade. Recall depends on the label alone, so an ``upstream
-fill`` recalls what is recalled without any writeback. The last table has the share of memories from each threshold on.
+A share of the memories is stored without an importance, so that their label is unknown; the others are stored with
+their grade. Then all are graded and written back. Under ``upstream fill`` the label unknown is a value and stays; under
+``seed fill`` the grade replaces it. Grades are those of heuristic-v1, and the labels of the recording if it has any.
+Recall depends on the label alone, so an ``upstream fill`` recalls what is recalled without any writeback. Differences
+are of hits at the same probes, with 95 % intervals by conversation; below six conversations there is none.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from lab.cli.output import announce
+from lab.compare.statistics import clustered, sign_flip
 from lab.draw import draw
+from lab.haystack_keys import is_added
 from lab.recordings.model import UNKNOWN, Recording
-from lab.replay.plan import ReplayRequest, make_plan
-from lab.sweep.relabelled import Assignment, relabelled, total
-from lab.systems.sidecar.heuristic import Grade, grade_observation
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.set_registry import recordings_at
+from lab.sweep.governance import POLICIES, Grading
+from lab.sweep.relabelled import Assignment, Tally, relabelled, total
 
-POLICIES = ("tier_first_v1", "tier_quota_v1")
+HEURISTIC, RECORDED = "heuristic-v1", "recorded"
 SHARES = (1.0, 0.5, 0.1)
-THRESHOLDS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
-
-
-@lru_cache(maxsize=1 << 16)
-def grade(text: str) -> Grade:
-    """Return the sidecar's grade of a text."""
-    return grade_observation({"summary": text})
 
 
 @dataclass(frozen=True)
 class Written:
-    """The labels after a writeback; ``share`` of the memories were stored without an importance."""
+    """The labels after a writeback of a grader's labels; ``share`` of the memories keep the label unknown."""
 
+    grader: str
     share: float
-    fills: bool
 
-    def of(self, recording: Recording, _: Iterable[str], /) -> dict[str, str]:
+    def of(self, recording: Recording, gold: Iterable[str], /) -> dict[str, str]:
         """Return labels by memory key."""
-        return {
-            memory.key: UNKNOWN
-            if not self.fills and draw(20, f"importance {memory.key}") < self.share
-            else grade(memory.text).label
-            for memory in recording.memories
-        }
+        if self.grader == RECORDED:
+            labels = {memory.key: memory.label or UNKNOWN for memory in recording.memories}
+        else:
+            labels = Grading(self.grader).of(recording, gold)
+        return {key: UNKNOWN if draw(20, f"importance {key}") < self.share else label for key, label in labels.items()}
+
+
+def unknown(plan: Plan, written: Written) -> tuple[int, int]:
+    """Return how many memories are unknown, of how many; those of a haystack are copies and do not count."""
+    labels = [
+        label for recording in plan.recordings for key, label in written.of(recording, ()).items() if not is_added(key)
+    ]
+    return labels.count(UNKNOWN), len(labels)
+
+
+def difference(before: Sequence[Tally], after: Sequence[Tally]) -> str:
+    """Return the change of hits from ``before`` to ``after`` with its interval and p, or by conversation."""
+    sums = [new.hits - old.hits for old, new in zip(before, after, strict=True) if old.probes]
+    sizes = [one.probes for one in before if one.probes]
+    # Only the sums and sizes of the clusters enter the interval.
+    estimate = clustered({str(at): [sums[at] / size] * size for at, size in enumerate(sizes)})
+    if estimate.low is None or estimate.high is None:
+        parts = ", ".join(f"{part / size:+.3f}" for part, size in zip(sums, sizes, strict=True))
+        return f"{estimate.mean:+.3f} (by conversation {parts})"
+    return f"{estimate.mean:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}], p {sign_flip(sums):.4f}"
 
 
 def main() -> None:
-    """Replay and print the tables."""
+    """Replay and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path")
     parser.add_argument("--format", default="lab")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    plan = make_plan(ReplayRequest(given.path, given.format, POLICIES))
-    readings = [Written(share, fills) for share, fills in ((0.0, True), *((share, False) for share in SHARES))]
+    plan = make_plan(ReplayRequest(str(recordings_at(given.path)), given.format, POLICIES))
+    has_labels = any(memory.label for recording in plan.recordings for memory in recording.memories)
+    graders = (HEURISTIC, RECORDED) if has_labels else (HEURISTIC,)
+    readings = [Written(grader, share) for grader in graders for share in (0.0, *SHARES)]
     found = relabelled(plan, tuple(Assignment(one, one) for one in readings), given.jobs, announce)
-    print("without importance | reading | arm | unknown for ever | must | ignored | probes | hit | repeat")
+    print("grades | stored without importance | arm | unknown for ever | probes | hit | upstream fill less seed fill")
     for reading in readings:
+        count, memories = unknown(plan, reading)
         for arm in POLICIES:
-            tally = total(found[reading, arm])
-            unknown = tally.memories - tally.must - tally.nice - tally.ignored
-            name = "seed fill" if reading.fills else "upstream fill"
+            tallies, filled = found[reading, arm], found[Written(reading.grader, 0.0), arm]
+            tally = total(tallies)
             print(
-                f"{'any' if reading.fills else f'{reading.share:.0%}'} | {name} | "
-                f"{arm} | {unknown} of {tally.memories} | {tally.must / tally.memories:.3f} | "
-                f"{tally.ignored / tally.memories:.3f} | {tally.probes} | {tally.hits / tally.probes:.3f} | "
-                f"{tally.repeat / tally.turns:.3f}"
+                f"{reading.grader} | {f'{reading.share:.0%}, upstream fill' if reading.share else 'any, seed fill'} | "
+                f"{arm} | {count} of {memories} | {tally.probes} | {tally.hits / tally.probes:.3f} | "
+                f"{difference(filled, tallies) if reading.share else ''}"
             )
-    scores = [grade(memory.text).score for recording in plan.recordings for memory in recording.memories]
-    print("threshold | share of must_remember")
-    for threshold in THRESHOLDS:
-        print(f"{threshold:.2f} | {sum(score >= threshold for score in scores) / len(scores):.3f}")
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ def test_two_runs_are_shown_side_by_side(client_of: MakeClient, walked: RunDirec
 def test_runs_that_differ_are_refused(walked: RunDirectory, copied: RunDirectory) -> None:
     with pytest.raises(UnusableInput, match="given twice"):
         open_runs([walked.path, walked.path])
-    copied.manifest = replace(copied.manifest, comparable_key="other")
+    copied.manifest = replace(copied.manifest, comparable_key="other", contents={})
     with pytest.raises(NotComparable):
         Runs([walked, copied])
 

@@ -12,6 +12,8 @@ from lab.retrieval.row import Row
 from lab.systems.openclaw.upstream.js import js_number
 from lab.utf16 import WHITESPACE
 
+# Scores from which a memory is must_remember, and nice_to_have.
+MUST_FROM, NICE_FROM = 0.8, 0.5
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
 _ALIASES = {
     **{label: label for label in LABELS},
@@ -61,11 +63,11 @@ def importance_score(value: object) -> float | None:
     return float(min(1, max(0, number))) if number is not None and finite else None
 
 
-def label_of_score(score: float | None) -> str:
+def label_of_score(score: float | None, must_from: float = MUST_FROM, nice_from: float = NICE_FROM) -> str:
     """Return the label of a score: must_remember from 0.8, nice_to_have from 0.5, else ignore; unknown for None."""
     if score is None:
         return UNKNOWN
-    return MUST if score >= 0.8 else NICE if score >= 0.5 else IGNORE
+    return MUST if score >= must_from else NICE if score >= nice_from else IGNORE
 
 
 def normal_label(value: object) -> str | None:

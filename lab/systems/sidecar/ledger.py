@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from lab.systems.sidecar import ledger_schema
 # How long to wait for another process's write.
 BUSY_SECONDS = 5.0
 PAGE = 2000
+GO_ON = ", and the same command goes on"
 _READ = "SELECT id, ts, kind, summary, summary_en, lang, tool_name, detail_json FROM observations"
 
 
@@ -30,7 +32,17 @@ class Observation(NamedTuple):
     summary_en: str | None
     lang: str | None
     tool_name: str | None
-    detail_json: str | None
+    detail_json: str | bytes | None
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Observation:
+        """Return a row as read. A program may have stored bytes where a text belongs; only the detail keeps them."""
+        if bytes in map(type, row[:7]):
+            row = (
+                *(str(value, "utf-8", "replace") if isinstance(value, bytes) else value for value in row[:7]),
+                row[7],
+            )
+        return cls(*row)
 
     @property
     def detail(self) -> dict[str, Any]:
@@ -42,7 +54,7 @@ class Change(NamedTuple):
     """A new detail for an observation, and the text it was made from, which must still be there."""
 
     id: int
-    before: str | None
+    before: str | bytes | None
     detail: Mapping[str, Any]
 
 
@@ -63,17 +75,21 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
         _create_private(path)
     with _translated(path):
         connection = sqlite3.connect(_address(path, write or new), uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        # Another program may have stored a text that is not UTF-8.
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
+            # A file that is no ledger is refused before anything is changed in it.
+            if not new or not ledger_schema.is_empty(connection):
+                ledger_schema.check(connection, path)
             if write or new:
+                if not new or ledger_schema.tables(connection):
+                    ledger_schema.check(connection, path)
+                # After the check, because this changes the file, which may be the database of another program.
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A commit that a power failure takes back takes back its place in the log as well, so it is redone.
                 connection.execute("PRAGMA synchronous = NORMAL")
-                if not new or ledger_schema.tables(connection):
-                    ledger_schema.check(connection, path)
                 with transaction(connection):
                     ledger_schema.create(connection)
-            else:
-                ledger_schema.check(connection, path)
             yield connection
         finally:
             connection.close()
@@ -121,28 +137,35 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _translate(path: Path, error: sqlite3.Error) -> Exception:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return InUse(f"{path}: another process is writing the ledger; wait for it to end and run the command again")
     if code == sqlite3.SQLITE_NOTADB:
-        return UnusableInput(f"{path}: is not an SQLite file")
+        return UnusableInput(f"{path}: is not an SQLite file; give the SQLite file of a ledger")
+    if extended == sqlite3.SQLITE_CORRUPT_VTAB or code == sqlite3.SQLITE_CONSTRAINT:
+        return UnusableInput(
+            f"{path}: the search tables are damaged; remove them with sqlite3 {path.name} "
+            f"'DROP TABLE {ledger_schema.FTS}; DROP TABLE {ledger_schema.TRIGRAM}' and run "
+            "lab ledger ingest --write, which makes them again"
+        )
     if code == sqlite3.SQLITE_CORRUPT:
         return UnusableInput(
             f"{path}: the database is damaged; restore a copy, or save what is readable with "
             f"sqlite3 {path.name} .recover | sqlite3 recovered.sqlite"
         )
     if code == sqlite3.SQLITE_FULL:
-        return CannotWrite(f"cannot write {path}: the disk is full; the ledger is as before this batch")
+        return CannotWrite(f"cannot write {path}: the disk is full; the ledger is as before this batch{GO_ON}")
     if code == sqlite3.SQLITE_READONLY:
         return CannotWrite(f"cannot write {path}: the file or its folder is read-only")
     if code == sqlite3.SQLITE_CANTOPEN:
         return UnusableInput(f"{path}: cannot be opened; check that the file and its folder can be read and written")
     if code == sqlite3.SQLITE_IOERR:
-        return cannot_write(path, OSError(error.sqlite_errorname), "; the ledger is as before this batch")
+        return cannot_write(path, OSError(error.sqlite_errorname), f"; the ledger is as before this batch{GO_ON}")
     return CannotMeasure(f"{path}: SQLite says: {error}")
 
 
-def parse_detail(text: str | None) -> dict[str, Any] | None:
+def parse_detail(text: str | bytes | None) -> dict[str, Any] | None:
     """Return the object in a detail; an empty one if the detail is missing, None if it is no JSON object."""
     if text is None or not text.strip():
         return {}
@@ -168,7 +191,7 @@ def observations(
     condition = f"id > ? AND ({where})" if where else "id > ?"
     fixed = tuple(values)
     while rows := connection.execute(f"{_READ} WHERE {condition} ORDER BY id LIMIT {PAGE}", (after, *fixed)).fetchall():
-        yield from map(Observation._make, rows)
+        yield from map(Observation.of, rows)
         after = rows[-1][0]
 
 
@@ -176,14 +199,14 @@ def newest(connection: sqlite3.Connection, limit: int, *, tool_name: str | None 
     """Return the ``limit`` observations with the highest ids, newest first; with ``tool_name``, of that tool alone."""
     condition, values = ("WHERE tool_name = ?", (tool_name,)) if tool_name is not None else ("", ())
     rows = connection.execute(f"{_READ} {condition} ORDER BY id DESC LIMIT ?", (*values, limit))
-    return list(map(Observation._make, rows))
+    return list(map(Observation.of, rows))
 
 
 def get(connection: sqlite3.Connection, ids: Iterable[int]) -> list[Observation]:
     """Return the observations with these ids, by id; those that the ledger does not have are left out."""
     wanted = json.dumps(sorted(set(ids)))
     rows = connection.execute(f"{_READ} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id", (wanted,))  # noqa: S608 - a constant
-    return list(map(Observation._make, rows))
+    return list(map(Observation.of, rows))
 
 
 def change_details(connection: sqlite3.Connection, changes: Iterable[Change]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import sqlite3
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import atomic_file, cannot_write, require_finite, sha256_file
-from lab.systems.sidecar import ledger
+from lab.systems.sidecar import ledger, ledger_origins
 from lab.systems.sidecar.ledger_ingest import Source, first_line, source_of, sources
 
 RECEIPT = "recall-lab.ledger.archive.v1"
@@ -32,9 +33,9 @@ class Pointer(NamedTuple):
             return file.read(self.length).decode("utf-8", "replace").rstrip("\r\n")
 
 
-def archived_logs(log: Path) -> list[Path]:
-    """Return the logs that were rotated from a log into the folder ``archive`` beside it."""
-    return sorted((log.parent / FOLDER).glob(f"{log.stem}-*{log.suffix}"))
+def archived_logs(log: Path, folder: Path | None = None) -> list[Path]:
+    """Return the logs that were rotated from a log into a folder (default: ``archive`` beside it)."""
+    return sorted((folder or log.parent / FOLDER).glob(f"{glob.escape(log.stem)}-*{glob.escape(log.suffix)}"))
 
 
 def archive(path: Path, log: Path, *, folder: Path | None = None, write: bool = False) -> dict[str, Any]:
@@ -107,18 +108,14 @@ def _move(log: Path, target: Path) -> None:
 
 def pointer(connection: sqlite3.Connection, observation_id: int) -> Pointer | None:
     """Return where an observation comes from; None if the ledger does not know, or its log is gone or another one."""
-    row = None
     known = {source.id: source for source in sources(connection)}
-    if known:
-        row = connection.execute(
-            "SELECT source_id, line, position, length FROM lab_origins WHERE observation_id = ?", (observation_id,)
-        ).fetchone()
-    if row is None:
+    origin = ledger_origins.find(connection, observation_id) if known else None
+    if origin is None:
         return None
-    source = known[row[0]]
+    source = known[origin.source_id]
     for name in (source.archived, source.path):
         if name and Path(name).is_file():
             with Path(name).open("rb") as file:
                 if first_line(file) == source.head:
-                    return Pointer(Path(name), *row[1:])
+                    return Pointer(Path(name), *origin[1:])
     return None

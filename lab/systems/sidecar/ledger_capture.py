@@ -61,9 +61,12 @@ class Captured:
         }
 
 
-def capture(sessions: Path, log: Path, *, messages: bool = False, write: bool = True) -> Captured:
+def capture(
+    sessions: Path, log: Path, *, messages: bool = False, archive: Path | None = None, write: bool = True
+) -> Captured:
     """Append what a log, and the logs that were rotated from it, do not have yet; without ``write``, only count it.
 
+    ``archive`` is the folder of the rotated logs (default: ``archive`` beside the log).
     ``messages`` adds texts of users and assistants as notes. Secrets are replaced and summaries are cut before anything
     is written. A line that a killed process left incomplete is ended, so that ingest counts it as malformed, and
     captured again. Raises :class:`UnusableInput` if there is no session, :class:`lab.errors.CannotWrite` if the disk is
@@ -72,15 +75,15 @@ def capture(sessions: Path, log: Path, *, messages: bool = False, write: bool = 
     require_finite(log)
     done = Captured(write)
     with only_writer(log.parent) if write else nullcontext():
-        _collect(sessions, log, messages, done)
+        _collect(sessions, [log, *archived_logs(log, archive)], messages, done)
         if write and done.lines:
             _append(log, b"".join(done.lines))
     return done
 
 
-def _collect(sessions: Path, log: Path, messages: bool, done: Captured) -> None:
-    """Put the lines that the log does not have into ``done``."""
-    known = {ref for path in (log, *archived_logs(log)) if path.exists() for ref in _references(path)}
+def _collect(sessions: Path, logs: list[Path], messages: bool, done: Captured) -> None:
+    """Put the lines that the logs do not have into ``done``."""
+    known = {ref for log in logs if log.exists() for ref in _references(log)}
     redact = redactor(upstream=False)
     read = 0
     for session, entries in _sessions(sessions, done):
@@ -172,19 +175,25 @@ def _bound(observation: dict[str, Any], redact: Callable[[str], str], done: Capt
 
 
 def _append(log: Path, data: bytes) -> None:
-    """Append complete lines to a log that only its owner can read, and flush them to disk."""
+    """Append complete lines to a log that only its owner can read, and flush them to disk; all of them or none."""
     try:
         handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "r+b") as file:
-            if file.seek(0, os.SEEK_END):
+        with os.fdopen(handle, "r+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     data = b"\n" + data
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                written = 0
+                while written < len(data):
+                    written += file.write(data[written:]) or 0
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(size)
+                raise
     except OSError as error:
-        raise cannot_write(log, error, "; run the command again to add what is missing") from error
+        raise cannot_write(log, error, "; the log is as before, run the command again") from error
 
 
 def _references(log: Path) -> Iterator[str]:

@@ -53,7 +53,7 @@ def fill(
     graded_at: str,
     scorer: Scorer | None = grade_observation,
 ) -> bool:
-    """Grade an observation whose detail has no valid importance; return whether ``detail`` was changed.
+    """Grade an observation whose detail has no importance; return whether ``detail`` was changed.
 
     ``observation`` holds ``kind``, ``tool_name`` and ``summary``. Without a scorer, labels are only counted. An
     importance that is there but cannot be read belongs to whoever wrote it, and stays. If the scorer raises, the

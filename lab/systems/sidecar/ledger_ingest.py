@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from lab.errors import InUse, UnusableInput
 from lab.files import require_finite
-from lab.systems.sidecar import ledger, ledger_schema
+from lab.systems.sidecar import ledger, ledger_origins, ledger_schema
 from lab.systems.sidecar.ledger_grades import Grades, Scorer, fill
 from lab.systems.sidecar.ledger_lines import LONGEST, Line, read_lines
 from lab.systems.sidecar.ledger_rows import detail_of, dumped, row_of
@@ -115,7 +115,7 @@ def ingest(
             if write and connection is not None:
                 after = source._replace(position=end, lines=last.number, digest=hashed.hexdigest())
                 with ledger.transaction(connection):
-                    ids = _write(connection, source, after, rows)
+                    ids = _write(connection, source, after, batch, rows)
                 source = after
                 done.first, done.last = done.first or ids.start, ids.stop - 1
             done.inserted += len(rows)
@@ -131,7 +131,7 @@ def ingest(
 
 def _rows(
     batch: list[Line], done: Ingested, at: str, scorer: Scorer | None, upstream: bool, clock: datetime | None
-) -> tuple[list[tuple[Line, tuple[Any, ...]]], datetime | None]:
+) -> tuple[list[tuple[Any, ...]], datetime | None]:
     """Return the rows of a batch, without ids, and the last time; count everything else in ``done``."""
     rows = []
     for line in batch:
@@ -148,24 +148,21 @@ def _rows(
         done.clock_back += time is not None and clock is not None and time < clock
         clock = time or clock
         fill({"kind": row[1], "tool_name": row[5], "summary": row[2]}, detail, done.grades, at, scorer)
-        rows.append((line, (*row, dumped(detail))))
+        rows.append((*row, dumped(detail)))
     return rows, clock
 
 
 def _write(
-    connection: sqlite3.Connection, before: Source, after: Source, rows: list[tuple[Line, tuple[Any, ...]]]
+    connection: sqlite3.Connection, before: Source, after: Source, batch: list[Line], rows: list[tuple[Any, ...]]
 ) -> range:
-    """Write the rows with their index and origins, and move the source on. Return their ids."""
+    """Write the rows of a batch with their index and origins, and move the source on. Return their ids."""
     position = connection.execute("SELECT position FROM lab_sources WHERE id = ?", (before.id,)).fetchone()
     if position != ((before.position,) if before.digest else None):
         raise InUse(f"{before.path}: another process ingests it as well; wait for it to end and run the command again")
     first = _next_id(connection)
     ids = range(first, first + len(rows))
-    connection.executemany(_INSERT, ((number, *row) for number, (_, row) in zip(ids, rows, strict=True)))
-    connection.executemany(
-        "INSERT INTO lab_origins VALUES (?, ?, ?, ?, ?)",
-        ((number, after.id, *line[:3]) for number, (line, _) in zip(ids, rows, strict=True)),
-    )
+    connection.executemany(_INSERT, ((number, *row) for number, row in zip(ids, rows, strict=True)))
+    ledger_origins.add(connection, after.id, ids, batch)
     if rows:
         ledger_schema.index(connection, ids[0], ids[-1])
     connection.execute("INSERT OR REPLACE INTO lab_sources VALUES (?, ?, ?, ?, ?, ?, ?)", after)

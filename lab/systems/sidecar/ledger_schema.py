@@ -43,8 +43,8 @@ CREATE TABLE IF NOT EXISTS lab_sources (
 );
 CREATE INDEX IF NOT EXISTS lab_sources_head ON lab_sources(head);
 CREATE TABLE IF NOT EXISTS lab_origins (
-    observation_id INTEGER PRIMARY KEY, source_id INTEGER NOT NULL, line INTEGER NOT NULL, position INTEGER NOT NULL,
-    length INTEGER NOT NULL
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, source_id INTEGER NOT NULL, line INTEGER NOT NULL,
+    position INTEGER NOT NULL, lengths BLOB NOT NULL
 );
 """
 
@@ -68,11 +68,11 @@ def create(connection: sqlite3.Connection) -> None:
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise :class:`UnusableInput` if the file is no ledger, or one of a newer schema."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    names = tables(connection)
-    if not names:
+    if is_empty(connection):
         raise UnusableInput(f"{path}: is an empty database, not a ledger; fill it with lab ledger ingest --write")
+    names = tables(connection)
     if "observations" not in names:
-        shown = ", ".join(sorted(names)[:5])
+        shown = ", ".join(sorted(names)[:5]) or "none"
         raise UnusableInput(f"{path}: is not a ledger: it has no table observations (tables: {shown})")
     columns = {row[1] for row in connection.execute("PRAGMA table_info(observations)")}
     if missing := [name for name in COLUMNS if name not in columns]:
@@ -81,8 +81,13 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         )
     if version > NEWEST_VERSION:
         raise UnusableInput(
-            f"{path}: schema version {version} is newer than {NEWEST_VERSION}, the newest that is known"
+            f"{path}: schema version {version} is newer than {NEWEST_VERSION}, the newest that is known; update the lab"
         )
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Return whether a database has no tables, views or anything else."""
+    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
 
 
 def tables(connection: sqlite3.Connection) -> set[str]:

@@ -160,6 +160,19 @@ def test_capture_appends_each_result_once(tmp_path: Path) -> None:
     assert (again.already, len(again.lines), log.exists()) == (3, 0, False)
 
 
+def test_capture_does_not_repeat_logs_rotated_to_another_folder(tmp_path: Path) -> None:
+    # The name would be a pattern.
+    log, path, folder = tmp_path / "o[1].jsonl", tmp_path / "l.sqlite", tmp_path / "kept"
+    transcript = session(tmp_path / "s1.jsonl", ["first", "second"])
+    for count in (2, 3):
+        session(transcript, ["first", "second", "third"][:count])
+        capture(transcript, log, archive=folder)
+        ingest(path, log)
+        archive(path, log, folder=folder, write=True)
+    assert capture(transcript, log, archive=folder).already == 3
+    assert [raw(path, number) for number in (1, 2, 3, 4)] == ["first", "second", "third", None]
+
+
 @pytest.mark.parametrize("cut", [1, 20, 150])
 def test_capture_mends_a_line_that_a_kill_cut(tmp_path: Path, cut: int) -> None:
     log, path = tmp_path / "o.jsonl", tmp_path / "l.sqlite"

@@ -13,6 +13,7 @@ import pytest
 from lab.errors import CannotWrite, InUse, UnusableInput
 from lab.systems.sidecar import ledger, ledger_ingest
 from lab.systems.sidecar.heuristic import Grade, grade_observation
+from lab.systems.sidecar.ledger_grading import grade
 from lab.systems.sidecar.ledger_ingest import ingest
 from tests.systems.sidecar.ledgers import NOW, filled, rows, write_log
 
@@ -211,6 +212,7 @@ def test_two_ingests_of_one_log_do_not_double_it(tmp_path: Path) -> None:
             lambda path: sqlite3.connect(path).execute("CREATE TABLE observations (id INTEGER PRIMARY KEY, ts)"),
             "has no column kind",
         ),
+        (lambda path: sqlite3.connect(path).execute("CREATE VIEW observations AS SELECT 1"), r"\(tables: none\)"),
     ],
 )
 def test_files_that_are_no_ledger_are_refused(tmp_path: Path, make: Any, message: str) -> None:
@@ -220,7 +222,19 @@ def test_files_that_are_no_ledger_are_refused(tmp_path: Path, make: Any, message
     for write in (False, True):
         with pytest.raises(UnusableInput, match=message):
             ingest(path, log, write=write)
-    assert not path.is_file() or path.read_bytes()[100:] == before[100:]
+        with pytest.raises(UnusableInput, match=message), ledger.open_ledger(path, write=write):
+            pass
+    # Not even the mode of another program's database is changed.
+    assert not path.is_file() or path.read_bytes() == before
+
+
+def test_an_empty_file_is_a_ledger_for_ingest_alone(tmp_path: Path) -> None:
+    path, log = tmp_path / "l.sqlite", write_log(tmp_path / "o.jsonl", [POTS])
+    path.touch()
+    with pytest.raises(UnusableInput, match="is an empty database"), ledger.open_ledger(path, write=True):
+        pass
+    assert path.read_bytes() == b""
+    assert ingest(path, log).inserted == 1
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
@@ -242,6 +256,42 @@ def test_a_damaged_ledger_is_named_with_the_remedy(tmp_path: Path) -> None:
         rows(path)
 
 
+@pytest.mark.parametrize("table", ["observations_fts", "observations_fts_tri"])
+def test_damaged_search_tables_are_made_again(tmp_path: Path, table: str) -> None:
+    path = filled(tmp_path / "l.sqlite", [{"summary": f"basil and row {number} of many"} for number in range(2000)])
+    log = write_log(tmp_path / "more.jsonl", [{"summary": "quince"}])
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {table}_data SET block = x'00ff00ff' WHERE id > 1")
+        connection.execute(f"DELETE FROM {table}_docsize WHERE id < 9")
+        connection.execute(f"INSERT INTO {table}_docsize (id, sz) VALUES (2001, x'00')")
+    connection.close()
+    with pytest.raises(UnusableInput, match="the search tables are damaged; remove them") as raised:
+        ingest(path, log)
+    assert len(rows(path)) == 2000
+    with sqlite3.connect(path) as connection:
+        connection.executescript(str(raised.value).split("'")[1])
+    connection.close()
+    assert ingest(path, log).inserted == 1
+    with ledger.open_ledger(path) as connection:
+        for word, count in (("basil", 2000), ("quince", 1)):
+            query = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"
+            assert connection.execute(query, (word,)).fetchone() == (count,)
+
+
+def test_texts_that_are_bytes_or_not_utf8_are_read(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [{"summary": "one"}, {"summary": "two"}])
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE observations SET summary = x'61ff', detail_json = CAST('{\"a\": 1}' AS BLOB) WHERE id = 1"
+        )
+        connection.execute("UPDATE observations SET summary = CAST(x'62ff' AS TEXT), detail_json = x'ff' WHERE id = 2")
+    connection.close()
+    assert grade(path, write=True, now=NOW).receipt()["unreadable"] == 1
+    first, second = rows(path)
+    assert (first.summary, first.detail["a"], first.detail["importance"]["label"]) == ("a\ufffd", 1, "ignore")
+    assert (second.summary, second.detail) == ("b\ufffd", {})
+
+
 def test_an_old_ledger_of_the_sidecar_gets_its_search_tables(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [POTS])
     with sqlite3.connect(path) as connection:
@@ -250,7 +300,6 @@ def test_an_old_ledger_of_the_sidecar_gets_its_search_tables(tmp_path: Path) -> 
     with ledger.open_ledger(path) as connection:
         found = connection.execute("SELECT rowid FROM observations_fts_tri WHERE observations_fts_tri MATCH 'clay'")
         assert found.fetchall() == [(1,)]
-        connection.execute("SELECT 1")
 
 
 def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import sqlite3
@@ -151,8 +152,6 @@ def test_composite_score_is_the_product_of_its_factors() -> None:
 )
 def test_state_gates_the_score(lifecycle: Any, state: str, gate: float) -> None:
     assert state_of({"lifecycle": lifecycle}) == state
-    import json
-
     assert factors(row(detail_json=json.dumps({"lifecycle": lifecycle})), 0, NOW).state == gate
 
 

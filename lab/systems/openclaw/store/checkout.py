@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -241,8 +240,3 @@ def _free_name(table: LanceTable, root: Path, name: str) -> str:
         number += 1
         free = f"{name}-{number}"
     return free
-
-
-def wall_clock() -> datetime:
-    """Return the time now with its zone."""
-    return datetime.fromtimestamp(time.time()).astimezone()

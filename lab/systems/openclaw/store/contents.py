@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from lab.errors import UnusableInput
 from lab.files import digest
@@ -14,6 +15,7 @@ from lab.systems.openclaw.tools.admin import iso_time
 from lab.systems.openclaw.tools.lance_schema import BOOTSTRAP, TABLE
 
 _BATCH = 4096
+T = TypeVar("T")
 
 
 class Contents(NamedTuple):
@@ -56,9 +58,18 @@ def contents_of(table: Any) -> Contents:
 
 def contents_in(folder: Path) -> Contents:
     """Return the contents of the table in a LanceDB folder; raise :class:`UnusableInput` if it cannot be read."""
+    return _opened(folder, contents_of)
+
+
+def glance(folder: Path) -> tuple[int, int]:
+    """Return version and number of rows of the table in a LanceDB folder; raise :class:`UnusableInput`."""
+    return _opened(folder, lambda table: (int(table.version), int(table.count_rows())))
+
+
+def _opened(folder: Path, ask: Callable[[Any], T]) -> T:
     try:
         with quiet_lance():
-            return contents_of(import_lancedb().connect(str(folder)).open_table(TABLE))
+            return ask(import_lancedb().connect(str(folder)).open_table(TABLE))
     except Exception as error:
         # LanceDB's messages name internal files and lines of its source; only the type of the error helps.
         raise UnusableInput(

@@ -138,41 +138,41 @@ def create_version_tag(folder: Path, tag: str, root: Path, *, now: datetime, tab
 
 def copy_table(folder: Path, place: Path, *, now: datetime, damaged: bool = False) -> Manifest:
     """Copy a table into the new folder of a tag; with ``damaged``, also one that cannot be read."""
+    with atomic_folder(place) as part:
+        contents, copied = copy_version(folder, part / DATA, damaged=damaged)
+        write_manifest(part, _about(folder, place.name, now, contents, copied, FOLDER))
+    set_read_only(place / DATA)
+    return read_manifest(place)
+
+
+def copy_version(folder: Path, data: Path, *, damaged: bool = False) -> tuple[Contents | None, Copied]:
+    """Copy the table of a LanceDB folder, at one version, into the new folder ``data``; return what it contains.
+
+    The contents are None only for a ``damaged`` table. Raises :class:`UnusableInput` for one that cannot be read, and
+    :class:`CannotMeasure` if another program changes it during every attempt.
+    """
+    table = f"{TABLE}.lance"
     for _ in range(ATTEMPTS):
+        data.mkdir(mode=0o700)
         try:
-            with atomic_folder(place) as part:
-                _fill(folder, place.name, part, now=now, damaged=damaged)
-        except _Changed:
+            copied = copy_folder(folder / table, data / table, first=_VERSIONS)
+        except FileNotFoundError:
+            remove_folder(data)
             continue
-        set_read_only(place / DATA)
-        return read_manifest(place)
+        contents: Contents | None = None
+        try:
+            contents = contents_in(data)
+        except UnusableInput:
+            if not damaged:
+                # This raises if the table itself is damaged.
+                contents_in(folder)
+                remove_folder(data)
+                continue
+        files = tuple(file._replace(path=f"{table}/{file.path}") for file in copied.files)
+        return contents, Copied(files, copied.left_out)
     raise CannotMeasure(
         f"{folder}: another program changed the table during each of {ATTEMPTS} copies; nothing was written"
     )
-
-
-class _Changed(Exception):
-    """Another program changed the table while it was copied."""
-
-
-def _fill(folder: Path, tag: str, part: Path, *, now: datetime, damaged: bool) -> None:
-    """Write copy and manifest of a table into a temporary folder."""
-    table = f"{TABLE}.lance"
-    (part / DATA).mkdir(mode=0o700)
-    try:
-        copied = copy_folder(folder / table, part / DATA / table, first=_VERSIONS)
-    except FileNotFoundError as error:
-        raise _Changed from error
-    contents: Contents | None = None
-    try:
-        contents = contents_in(part / DATA)
-    except UnusableInput:
-        if not damaged:
-            # This raises if the table itself is damaged.
-            contents_in(folder)
-            raise _Changed from None
-    files = tuple(file._replace(path=f"{table}/{file.path}") for file in copied.files)
-    write_manifest(part, _about(folder, tag, now, contents, Copied(files, copied.left_out), FOLDER))
 
 
 def check_tag(place: Path) -> Manifest:

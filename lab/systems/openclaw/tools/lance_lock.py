@@ -55,6 +55,9 @@ class WriterLock:
             }
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(about).encode(), 0)
+        except OSError as error:
+            os.close(handle)
+            raise cannot_write(self.path, error, "; nothing was changed; mend it and run the command again") from error
         except BaseException:
             os.close(handle)
             raise

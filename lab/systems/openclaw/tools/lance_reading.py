@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Rows that are read at once with their vectors.
 BATCH = 4096
-_DISK = ("No space left", "Read-only file system", "Permission denied")
+_DISK = ("No space left", "File too large", "Read-only file system", "Permission denied")
 
 
 class Contents(NamedTuple):
@@ -167,7 +167,9 @@ class LanceReader:
         if isinstance(error, OSError) and error.errno is not None:
             return cannot_write(self.folder, error)
         if why := next((words for words in _DISK if words in str(error)), None):
-            return CannotMeasure(f"{self.folder}: cannot write: {why}; what was acknowledged is kept")
+            return CannotMeasure(
+                f"{self.folder}: cannot write: {why}; what was acknowledged is kept; mend it and run the command again"
+            )
         if isinstance(error, ImportError):
             return CannotMeasure(
                 f"{self.folder}: LanceDB cannot load a library ({error}); if that is a file of yours, run the "

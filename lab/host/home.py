@@ -1,0 +1,245 @@
+"""Find the configuration, sessions, stores, logs and ledgers of an OpenClaw host in its home (IN-1, IN-2).
+
+Nothing is written, and no session is parsed: that is done once, on the snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import LabError, UnusableInput
+from lab.formatting import counted
+from lab.recordings.openclaw.folders import Location, find
+from lab.recordings.openclaw.sqlite import is_database, read_sqlite
+from lab.systems.openclaw.config.file import locate, read_value
+from lab.systems.openclaw.store.contents import glance
+from lab.systems.openclaw.tools.lance_schema import TABLE
+
+CONFIG, DEFAULT_STORE = "openclaw.json", Path("memory") / "lancedb"
+# How deep stores and ledgers are looked for, and which folders hold none.
+DEPTH = 5
+# Most bytes of the header of a transcript.
+_HEADER = 1 << 16
+_ELSEWHERE = ("sessions", "node_modules", "plugins", "extensions", "workspace")
+WITHOUT_STORE = "memories are then those that the sessions stored with memory_store"
+WITHOUT_LOG = "the receipts of the live engine cannot be judged; --log names a log"
+
+
+class Found(NamedTuple):
+    """A part of a home: what it is, where (below the home), what it contains, and what is wrong with it, if anything.
+
+    ``used`` is whether ``lab init`` replays or judges it.
+    """
+
+    what: str
+    where: str
+    contains: str
+    problem: str = ""
+    used: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A host's home: the value of its configuration, and the store and log that are used.
+
+    ``parts`` lists everything that was found; ``lacks`` says what is missing and what that means.
+    """
+
+    path: Path
+    value: Any
+    store: Path | None
+    log: Path | None
+    parts: tuple[Found, ...]
+    lacks: tuple[str, ...]
+
+    @property
+    def config(self) -> Path:
+        """The host's configuration file."""
+        return self.path / CONFIG
+
+    @property
+    def damaged(self) -> tuple[Found, ...]:
+        """The parts that cannot be read."""
+        return tuple(part for part in self.parts if part.problem)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "home": str(self.path),
+            "parts": [part._asdict() for part in self.parts],
+            "store": str(self.store) if self.store else None,
+            "log": str(self.log) if self.log else None,
+            "lacks": list(self.lacks),
+        }
+
+
+def look(path: Path, *, store: Path | None = None, log: Path | None = None) -> Home:
+    """Return what a home contains; ``store`` and ``log`` are used instead of those that the configuration names.
+
+    Raises :class:`UnusableInput` without a home, a configuration or a session, if the store that would be used is
+    damaged, and if there are several and none is named.
+    """
+    if not path.is_dir():
+        raise UnusableInput(f"{path}: no such folder; name the folder of an OpenClaw host")
+    config = path / CONFIG
+    if not config.is_file():
+        raise UnusableInput(f"{path}: has no {CONFIG}; name the folder of an OpenClaw host")
+    value = read_value(config)
+    parts = [Found("configuration", CONFIG, _size(config))]
+    parts += [part for location in find(path).locations for part in _agent(location, path)]
+    if not any(part.what == "sessions" and not part.problem for part in parts):
+        damaged = next((f"; {part.where}: {part.problem}" for part in parts if part.problem), "")
+        raise UnusableInput(f"{path}: has no session that can be read{damaged}")
+    stores, ledgers = _stores_and_ledgers(path)
+    used = _chosen_store(path, value, [place for place, _ in stores], store)
+    parts += [
+        Found("store", _shown(place, path), contains, problem, place == used) for place, (contains, problem) in stores
+    ]
+    if used is not None and used not in [place for place, _ in stores]:
+        parts.append(Found("store", _shown(used, path), *_store(used)))
+    if (bad := next((part for part in parts if part.what == "store" and part.used and part.problem), None)) is not None:
+        raise UnusableInput(f"{bad.where}: {bad.problem}; restore it (`lab store list` shows tags), or name --store")
+    named = log or logged_to(value, path)
+    logs = sorted({*path.glob("*.log"), *(path / "logs").glob("*.log"), *([named] if named else [])})
+    parts += [Found("log", _shown(file, path), _size(file), used=file == named) for file in logs if file.is_file()]
+    parts += [Found("ledger", _shown(file, path), contains, used=False) for file, contains in ledgers]
+    lacks = [] if used else [f"no LanceDB store: {WITHOUT_STORE}"]
+    if named is None or not named.is_file():
+        where = f"{named}" if named else "logging.file is not set"
+        lacks.append(f"no log ({where}): {WITHOUT_LOG}")
+        named = None
+    return Home(path, value, used, named, tuple(parts), tuple(lacks))
+
+
+def place_of(home: Path, text: str) -> Path:
+    """Return a path of the configuration: ``~/.openclaw`` is the home, wherever it was copied to."""
+    file = Path(text)
+    if file.parts[:2] == ("~", ".openclaw"):
+        return home.joinpath(*file.parts[2:])
+    return home / file.expanduser()
+
+
+def logged_to(value: Any, home: Path) -> Path | None:
+    """Return the log that a configuration names, existing or not."""
+    logging = value.get("logging") if isinstance(value, Mapping) else None
+    named = logging.get("file") if isinstance(logging, Mapping) else None
+    return place_of(home, named) if isinstance(named, str) else None
+
+
+def _agent(location: Location, home: Path) -> Iterator[Found]:
+    """Yield what an agent has: its transcripts together, and each database."""
+    agent = f" of {location.agent}" if location.agent else ""
+    if location.transcripts or location.archives:
+        files = [*location.transcripts, *(archive.path for archive in location.archives)]
+        damaged = [(file, problem) for file in files if (problem := _no_transcript(file))]
+        contains = f"{counted(len(location.transcripts), 'transcript')}{agent}"
+        if location.archives:
+            contains += f", {len(location.archives)} reset or deleted"
+        size = sum(file.stat().st_size for file in files if file.exists())
+        yield Found("sessions", _shown(files[0].parent, home), f"{contains}, {in_bytes(size)}")
+        yield from (Found("sessions", _shown(file, home), "–", problem) for file, problem in damaged)
+    for file in location.databases:
+        try:
+            count = read_sqlite(file, _sessions_in)
+        except LabError as error:
+            yield Found("sessions", _shown(file, home), "–", str(error).removeprefix(f"{file}: "))
+        else:
+            yield Found("sessions", _shown(file, home), f"{counted(count, 'session')}{agent}, {_size(file)}")
+
+
+def _no_transcript(file: Path) -> str:
+    """Return why a file is no transcript, judged by its first line alone; blank if it may be one."""
+    if file.suffix == ".zst":
+        return ""
+    try:
+        with file.open("rb") as opened:
+            head = json.loads(opened.readline(_HEADER) or b"null")
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
+        head = None
+    return "" if isinstance(head, dict) and head.get("type") == "session" else "its first line is no session header"
+
+
+def _sessions_in(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(DISTINCT session_id) FROM transcript_events").fetchone()[0])
+
+
+def _stores_and_ledgers(home: Path) -> tuple[list[tuple[Path, tuple[str, str]]], list[tuple[Path, str]]]:
+    """Return every LanceDB folder and every ledger below a home, with what each contains; a store with its problem."""
+    stores, ledgers = [], []
+    for name, folders, files in os.walk(home):
+        folder = Path(name)
+        deep = len(folder.relative_to(home).parts) >= DEPTH
+        if f"{TABLE}.lance" in folders:
+            stores.append((folder, _store(folder)))
+        folders[:] = [] if deep else sorted(child for child in folders if _may_hold(child))
+        ledgers += [(folder / file, found) for file in sorted(files) if (found := _ledger(folder / file))]
+    return stores, ledgers
+
+
+def _may_hold(folder: str) -> bool:
+    return not (folder.startswith(".") or folder.endswith((".lance", "-snapshots")) or folder in _ELSEWHERE)
+
+
+def _store(folder: Path) -> tuple[str, str]:
+    try:
+        version, rows = glance(folder)
+    except UnusableInput as error:
+        return "–", str(error).removeprefix(f"{folder}: ")
+    size = sum(file.stat().st_size for file in (folder / f"{TABLE}.lance").rglob("*") if file.is_file())
+    return f"{counted(rows, 'row')}, version {version}, {in_bytes(size)}", ""
+
+
+def _ledger(file: Path) -> str:
+    """Return what a ledger contains; blank for any other file."""
+    if file.suffix not in (".sqlite", ".db") or file.name.startswith("openclaw-agent"):
+        return ""
+    try:
+        if not is_database(file):
+            return ""
+        count = read_sqlite(file, lambda opened: opened.execute("SELECT count(*) FROM observations").fetchone()[0])
+    except LabError:
+        return ""
+    return f"{counted(count, 'observation')}, {_size(file)}"
+
+
+def _chosen_store(home: Path, value: Any, found: list[Path], given: Path | None) -> Path | None:
+    """Return the store to replay: the one given, the configured one, the default one, or the only one."""
+    if given is not None:
+        if not (given / f"{TABLE}.lance").is_dir():
+            raise UnusableInput(f"{given}: is not a LanceDB folder with a table {TABLE!r}")
+        return given
+    section = locate(value, str(home / CONFIG))
+    path = section.get("dbPath") if isinstance(section, Mapping) else None
+    candidates = ([place_of(home, path)] if isinstance(path, str) else []) + [home / DEFAULT_STORE]
+    for place in candidates:
+        if (place / f"{TABLE}.lance").is_dir():
+            return place
+    if len(found) > 1:
+        names = ", ".join(_shown(place, home) for place in found)
+        raise UnusableInput(f"{home}: has several stores, none of which the configuration names: {names}; name --store")
+    return found[0] if found else None
+
+
+def _shown(path: Path, home: Path) -> str:
+    return path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)
+
+
+def _size(file: Path) -> str:
+    return in_bytes(file.stat().st_size)
+
+
+def in_bytes(size: float) -> str:
+    """Return a number of bytes in the unit that people say it in."""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

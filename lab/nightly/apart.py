@@ -1,0 +1,243 @@
+"""Conversations of tonight that the snapshot or the baseline of a set lacks: compared apart (IN-10, IN-11).
+
+They are compared with the first nightly run that had them, since the baseline was approved. Nothing here decides the
+verdict, unless the set says ``added = "judge"``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lab.compare.changes import ArmChanges, Changes, changes
+from lab.compare.comparable import Common, common
+from lab.errors import CannotWrite, LabError, NotComparable
+from lab.formatting import Announce, counted
+from lab.gate.line import ADDED, ERROR, FAIL, PASS, Line
+from lab.gate.policy import Policy
+from lab.host.growth import Growth, growth
+from lab.host.home import look
+from lab.host.snapshot import Snapshot, open_snapshot, snapshots, take
+from lab.measures.score import score_run, summarise
+from lab.nightly.against import ALONE, judged, named
+from lab.nightly.plan import JUDGE, Frozen, NightlySet
+from lab.recordings.readers import Library, read_library
+from lab.replay.memories_from import read_stored, with_stored
+from lab.replay.plan import ReplayRequest
+from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+
+SINCE = "since"
+Replay = Callable[[ReplayRequest, Path, str], tuple[RunDirectory, Changes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """What is reported apart: since what, one row for each conversation, and how the rules judge them.
+
+    A row has ``conversation``, ``what`` happened to it, ``turns``, ``recalls``, ``since`` which night it is compared,
+    and the ``changed`` receipts by arm since then. ``means`` are those of every measure by arm over these
+    conversations alone, ``memories`` counts what changed in the store, and ``run`` is the path of their replay.
+    """
+
+    since: str
+    rows: tuple[Mapping[str, Any], ...]
+    lines: tuple[Line, ...]
+    means: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    memories: Mapping[str, int] = field(default_factory=dict)
+    run: str | None = None
+
+    @property
+    def counts(self) -> str:
+        """How many conversations of each kind there are, in words."""
+        kinds = Counter(str(row["what"]) for row in self.rows)
+        return ", ".join(f"{counted(count, 'conversation')} {what}" for what, count in kinds.items()) or "nothing new"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for JSON, without the lines, which are in the verdict."""
+        return {
+            "since": self.since,
+            "conversations": [dict(row) for row in self.rows],
+            "memories": dict(self.memories),
+            "means": {arm: dict(means) for arm, means in self.means.items()},
+            "run": self.run,
+        }
+
+
+def apart_from_baseline(
+    nightly_set: NightlySet,
+    policy: Policy,
+    run: RunDirectory,
+    found: Common,
+    nights: Iterable[tuple[str, RunDirectory]],
+) -> Apart | None:
+    """Return what the baseline lacks of a run, or has otherwise; None if nothing."""
+    if not found.others:
+        return None
+    rows: list[dict[str, Any]] = [{"conversation": name, "what": "added"} for name in found.added]
+    rows += [{"conversation": name, "what": f"changed: {what}"} for name, what in found.changed.items()]
+    rows += [{"conversation": name, "what": "removed"} for name in found.removed]
+    view = run.of([*found.added, *found.changed])
+    return _judged(nightly_set, policy, "the baseline", rows, view if view.conversations else None, nights)
+
+
+def apart_from_snapshot(
+    nightly_set: NightlySet,
+    policy: Policy,
+    frozen: Frozen,
+    folder: Path,
+    date: str,
+    nights: Iterable[tuple[str, RunDirectory]],
+    replayed: Replay,
+    announce: Announce,
+) -> Apart:
+    """Copy the home of a snapshot as it is tonight, replay what the snapshot lacks, and judge it apart.
+
+    Whatever fails here is reported and leaves the frozen part as it is; only a full disk ends the nightly run.
+    """
+    since = f"the snapshot {frozen.path.name}"
+    try:
+        before = open_snapshot(frozen.path, check=False)
+        now = _tonight(before, frozen, folder / "home", date, announce)
+        if now.sha256 == before.sha256:
+            return Apart(since, (), ())
+        libraries = [_library(snapshot) for snapshot in (before, now)]
+        found = growth(*libraries)
+        rows, lines = _rows(found), []
+        view = None
+        if found.to_replay:
+            announce(
+                f"{nightly_set.name}: {counted(len(found.to_replay), 'conversation')} since {since}, replayed apart"
+            )
+            view, again = replayed(_request(nightly_set, now, found), folder, f"{nightly_set.name}, since {since}")
+            if again.changed:
+                reason = f"{again.changed} of {again.turns} receipts of conversations since {since} differ between two "
+                lines.append(_line(nightly_set, "replays", ERROR, f"{reason}replays ({named(_changed(again.arms))})"))
+                view = None
+        done = _judged(nightly_set, policy, since, rows, view, nights)
+        return replace(done, lines=(*lines, *done.lines), memories=found.memories)
+    except CannotWrite:
+        raise
+    except LabError as error:
+        return Apart(since, (), (_line(nightly_set, "measured", ERROR, f"since {since}: {error}"),))
+
+
+def _tonight(before: Snapshot, frozen: Frozen, root: Path, date: str, announce: Announce) -> Snapshot:
+    """Return the copy of the home for this night, which is taken once: a run that is repeated sees the same home."""
+    if taken := snapshots(root):
+        return open_snapshot(taken[-1])
+    store = Path(before.store_path) if before.store_path and Path(before.store_path).is_dir() else None
+    # Its log says nothing about a replay, and may be the largest file.
+    home = replace(look(frozen.home, store=store), log=None)
+    return take(home, root, date=date, created=date, like=before, sealed=False, announce=announce)
+
+
+def _library(snapshot: Snapshot) -> Library:
+    library = read_library(snapshot.path, "openclaw")
+    return with_stored(library, read_stored(str(snapshot.store))) if snapshot.store else library
+
+
+def _request(nightly_set: NightlySet, now: Snapshot, found: Growth) -> ReplayRequest:
+    # The golden set judges conversations of the snapshot.
+    return replace(
+        nightly_set.asked,
+        path=str(now.path),
+        memories_from=str(now.store) if now.store else None,
+        conversation=found.to_replay,
+        limit=None,
+        golden=None,
+    )
+
+
+def _rows(found: Growth) -> list[dict[str, Any]]:
+    rows = []
+    for row in found.as_rows():
+        before, turns = row.pop("before"), row["turns"]
+        rows.append(row | {"turns": f"{before} -> {turns}" if before and turns else f"{before or turns}"})
+    return rows
+
+
+def _judged(
+    nightly_set: NightlySet,
+    policy: Policy,
+    since: str,
+    rows: list[dict[str, Any]],
+    view: RunDirectory | None,
+    nights: Iterable[tuple[str, RunDirectory]],
+) -> Apart:
+    """Compare conversations with the first nightly runs that had them, and judge their limits."""
+    if view is None:
+        return Apart(since, tuple(rows), ())
+    first: dict[str, str] = {}
+    by_arm: dict[str, list[ArmChanges]] = {}
+    moved: dict[str, None] = {}
+    for date, difference in _differences(view, nights):
+        first |= dict.fromkeys(difference.common.same, date)
+        for arm in difference.arms:
+            by_arm.setdefault(arm.arm, []).append(arm)
+        if difference.changed:
+            moved |= dict.fromkeys(difference.moved)
+    changed = Counter(
+        (change.conversation, name) for name, arms in by_arm.items() for arm in arms for change in arm.changed
+    )
+    for row in rows:
+        name = row["conversation"]
+        if name in view.conversations:
+            row["recalls"] = view.manifest.recall_points[name]
+        if name in first:
+            row |= {"since": first[name], "changed": {arm: changed[name, arm] for arm in by_arm}}
+    lines = [_exact_line(nightly_set, since, name, arms, tuple(moved)) for name, arms in by_arm.items()]
+    for name in view.arms:
+        for line in judged(policy, view, name, ALONE):
+            decides = line.critical and nightly_set.added == JUDGE
+            reason = f"conversations since {since}: {line.reason}"
+            lines.append(replace(line, measure=f"{line.measure} since", critical=decides, reason=reason))
+    summary = summarise(score_run(view), read_gold(view), view.arms)["arms"]
+    means = {arm: summary[arm]["measures"] for arm in view.arms}
+    return Apart(since, tuple(rows), tuple(lines), means, run=str(view.path))
+
+
+def _differences(view: RunDirectory, nights: Iterable[tuple[str, RunDirectory]]) -> Iterator[tuple[str, Changes]]:
+    """Yield the date of each night, oldest first, and the differences in the conversations that it had first."""
+    waiting = list(view.conversations)
+    for date, run in nights:
+        if not waiting:
+            return
+        try:
+            same = common(run, view.of(waiting)).same
+            if not same:
+                continue
+            yield date, changes(run.of(same), view.of(same))
+        except NotComparable:
+            # Another night with other settings or receipts.
+            continue
+        except LabError:
+            # It was removed in part, or damaged.
+            continue
+        waiting = [name for name in waiting if name not in same]
+
+
+def _exact_line(
+    nightly_set: NightlySet, since: str, name: str, arms: Sequence[ArmChanges], moved: tuple[str, ...]
+) -> Line:
+    turns, changed = sum(arm.turns for arm in arms), sum(len(arm.changed) for arm in arms)
+    what = f"receipts of conversations since {since}"
+    reason = f"all {turns} {what} equal those of the first nightly run that had them"
+    if changed:
+        reason = (
+            f"{changed} of {turns} {what} changed since the first nightly run that had them ({named(_changed(arms))}); "
+            f"manifest differences: {'; '.join(moved) or 'none'}"
+        )
+    status = FAIL if changed else PASS
+    return _line(nightly_set, f"{name} receipts", status, reason, candidate=float(changed), n=turns)
+
+
+def _changed(arms: Sequence[ArmChanges]) -> list[ArmChanges]:
+    return [arm for arm in arms if arm.changed]
+
+
+def _line(nightly_set: NightlySet, measure: str, status: str, reason: str, **numbers: Any) -> Line:
+    return Line(ADDED, measure, status, nightly_set.added == JUDGE, reason, **numbers)

@@ -1,0 +1,95 @@
+"""The content of a conversation: what changes it, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.recordings.model import Memory, Recording
+from lab.replay.contents import contents_of
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.runs.manifest import Content
+
+
+@pytest.fixture(scope="module")
+def plan(operators: Path) -> Plan:
+    return make_plan(ReplayRequest(str(operators), "lab", ("hybrid",), limit=2, haystack=0))
+
+
+def _content(plan: Plan, change: Callable[[Recording], Recording] = lambda recording: recording) -> Content:
+    changed = replace(plan, recordings=tuple(map(change, plan.recordings)))
+    return contents_of(changed)[plan.recordings[0].conversation]
+
+
+def test_content_depends_on_its_conversation_alone(plan: Plan) -> None:
+    alone = make_plan(replace(plan.request, limit=1))
+    name = plan.recordings[0].conversation
+    assert contents_of(alone)[name] == contents_of(plan)[name]
+    assert len(set(contents_of(plan).values())) == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "differs"),
+    [
+        ("text", "another text", "memories"),
+        ("label", "ignore", "memories"),
+        ("scope", "elsewhere", "memories"),
+        ("created_at", 7, "memories"),
+        ("supersedes", ("x",), "memories"),
+        ("source_ref", "https://example.org", "memories"),
+    ],
+)
+def test_change_of_a_memory_changes_the_content(plan: Plan, field: str, value: object, differs: str) -> None:
+    def change(recording: Recording) -> Recording:
+        first, *rest = recording.memories
+        return replace(recording, memories=(replace(first, **{field: value}), *rest))
+
+    assert _content(plan, change).differs(_content(plan)) == differs
+
+
+def test_change_of_a_turn_or_a_judgement_changes_the_content(plan: Plan) -> None:
+    def shorter(recording: Recording) -> Recording:
+        return replace(recording, turns=recording.turns[:-1])
+
+    assert "turns" in _content(plan, shorter).differs(_content(plan))
+    probe, *others = plan.library.golden.probes
+    for judged, differs in (
+        (replace(probe, reason="in other words"), ""),
+        (replace(probe, relevant=(*probe.relevant, Judgement("x", 1))), "judgements"),
+        (replace(probe, irrelevant=("x",)), "judgements"),
+        (replace(probe, slices={"type": "todo"}), "judgements"),
+    ):
+        golden = GoldenSet((judged, *others))
+        changed = replace(plan, library=replace(plan.library, golden=golden))
+        assert _of(changed, probe).differs(_of(plan, probe)) == differs
+
+
+def _of(plan: Plan, probe: Probe) -> Content:
+    return contents_of(plan)[probe.conversation]
+
+
+def test_memory_after_the_last_turn_changes_nothing(plan: Plan) -> None:
+    def grown(recording: Recording) -> Recording:
+        later = Memory("later", "later", "later", len(recording.turns) + 1, 2**50)
+        return replace(recording, memories=(*recording.memories, later))
+
+    def seen(recording: Recording) -> Recording:
+        return replace(recording, memories=(*recording.memories, Memory("now", "now", "now", 1, 2**50)))
+
+    assert _content(plan, grown) == _content(plan)
+    assert _content(plan, seen).differs(_content(plan)) == "memories"
+
+
+def test_order_of_the_rows_of_a_store_counts_but_not_their_numbers(plan: Plan) -> None:
+    def placed(numbers: Callable[[int], int]) -> Callable[[Recording], Recording]:
+        return lambda recording: replace(
+            recording,
+            memories=tuple(replace(memory, place=numbers(row)) for row, memory in enumerate(recording.memories)),
+        )
+
+    assert _content(plan, placed(lambda row: row)) == _content(plan, placed(lambda row: 5 * row + 2))
+    assert _content(plan, placed(lambda row: row)) != _content(plan, placed(lambda row: -row))
