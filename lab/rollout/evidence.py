@@ -27,7 +27,7 @@ RECALLS = 15_000
 # What errors may be, and the share at which the test is fastest, as a multiple.
 ERROR_LIMIT, ERROR_TIMES = 0.01, 4.0
 # The 95th percentile may be so many times, and the mean repeat rate so much more, than the baseline's.
-LATENCY_TIMES, REPEAT_MORE = 1.25, 0.1
+LATENCY_TIMES, REPEAT_MORE = 1.15, 0.1
 ABOVE, ABOVE_FAST = 0.05, 0.12
 # Observations from which a limit is learned, and how much the halves of a stable window may differ.
 LEARN = {LATENCY: 500, REPEAT: 300 // BLOCK}
