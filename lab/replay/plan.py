@@ -247,6 +247,9 @@ def make_plan(
     specs = with_options(specs, request if arms is None else replace(request, answers=RECORDED))
     opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
+    if arms is not None:
+        # A resolved configuration lacks the keys that are not implemented.
+        infos = tuple(replace(info, missing=tuple(arm["missing"])) for info, arm in zip(infos, arms, strict=True))
     library = read_library(Path(request.path), request.format, memories=request.memories)
     _require_source(request, library, infos)
     if request.source != "captured":

@@ -252,3 +252,14 @@ def test_plan_of_random_arm_keeps_its_seed(desk: Any) -> None:
     (described,) = [to_json(info) for info in plan_of(run).infos]
     assert {name: to_json(kept)[name] for name in described} == json.loads(json.dumps(described))
     assert plan_of(run).infos[0].seed == plan_of(run).arms[0].describe().seed == 7
+
+
+def test_plan_of_engine_with_unsupported_keys_is_unchanged(desk: Any, tmp_path: Path) -> None:
+    desk.say("c", ("global", [("user", "note this", "a pear", "a plum")]))
+    config = tmp_path / "live.json"
+    config.write_text(json.dumps({"dbPath": "~/.openclaw/memory", "autoRecall": {"maxItems": 3}}), "utf-8")
+    run = desk.run(f"engine={config}").run
+    config.unlink()
+    assert run.manifest.resolved.arms[0].missing == ("dbPath",)
+    assert plan_of(run).resolved()["arms"] == [to_json(arm) for arm in run.manifest.resolved.arms]
+    assert plan_of(run).run_key() == run.manifest.run_key
