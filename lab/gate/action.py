@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import join
 from typing import NamedTuple
@@ -159,14 +160,24 @@ def _after_inconclusive(verdict: Verdict, asked: Mapping[str, object] | None, fo
     lines = [line for line in verdict.lines if line.critical and line.status == INCONCLUSIVE]
     needs = [int(found[1].replace(",", "")) for line in lines if (found := _MORE.search(line.settles or ""))]
     if needs:
-        least, most = min(needs), max(needs)
-        span = f"{least:,}" if least == most else f"{least:,} to about {most:,}"
-        sentence = f"Replay more conversations: {span} more would settle the open rules."
-        return Action(sentence, _more_of(asked) if asked else None)
+        return Action(_more(lines, needs), _more_of(asked) if asked else None)
     if asked and any("--hard-rules" in (line.settles or "") for line in lines):
         sampled = replay_command(portable({**asked, "hard_rules": HARD_RULES}), folder)
-        return Action("Replay with sampled hard rules, so that all rules can be measured.", sampled)
+        return Action("Replay with sampled hard rules, so that HardRules can be measured.", sampled)
     return Action("See what would settle each open rule.", _command_of(verdict, folder))
+
+
+def _more(lines: Sequence[Line], needs: Sequence[int]) -> str:
+    """Return how many more conversations open rules need, and which rules need something else."""
+    least, most = min(needs), max(needs)
+    span = f"{least:,}" if least == most else f"{least:,} to about {most:,}"
+    others = {line.measure: replace(line, against=None) for line in lines if not _MORE.search(line.settles or "")}
+    if not others:
+        return f"Replay more conversations: the open {'rule needs' if len(lines) == 1 else 'rules need'} {span} more."
+    return (
+        f"Replay more conversations: {len(needs)} of {len(lines)} open rules {'needs' if len(needs) == 1 else 'need'} "
+        f"{span} more. They do not settle {_names(list(others.values()))}; the reasons say what does."
+    )
 
 
 def _more_of(asked: Mapping[str, object]) -> str:

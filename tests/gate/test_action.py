@@ -94,7 +94,13 @@ def test_action_after_a_failure_rolls_back_or_does_not_roll_out() -> None:
 def test_action_of_an_open_verdict_asks_for_what_settles_it() -> None:
     verdict = replace(VERDICT, status=INCONCLUSIVE, lines=(FEW, OPEN, BLIND))
     said, command = action_of(verdict, ASKED)
-    assert said == "Replay more conversations: 5 to about 104 more would settle the open rules."
+    assert said == (
+        "Replay more conversations: 2 of 3 open rules need 5 to about 104 more. They do not settle HardRules; the "
+        "reasons say what does."
+    )
+    counted = replace(verdict, lines=(FEW, OPEN))
+    assert action_of(counted).sentence == "Replay more conversations: the open rules need 5 to about 104 more."
+    assert action_of(replace(verdict, lines=(FEW,))).sentence.endswith("the open rule needs 5 more.")
     # All conversations of the shipped set, because the run chose one.
     assert str(command).startswith("lab replay shipped:operators --format lab --arm tier_first_v1")
     assert str(command).endswith("--out DIR2")
