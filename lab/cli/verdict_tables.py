@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote, split
 from types import MappingProxyType
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from lab.gate.line import Line
     from lab.gate.verdict import Verdict
 
-# Characters of a command on one line.
-WIDTH = 72
+# Characters of a command on one line, and what joins two commands.
+WIDTH, AND = 72, "&&"
 
 
 def emit_action(action: Action, named: Mapping[str, Path | None]) -> None:
-    """Print what to do and its command; ``named`` are the paths for the names in it, such as DIR."""
+    """Print what to do and its commands; ``named`` are the paths for the names in them, such as DIR."""
     emit_folded(action.sentence)
     if action.command:
-        _emit_command([quote(_placed(word, named)) for word in split(action.command)])
+        _emit_command([AND if word == AND else quote(_placed(word, named)) for word in split(action.command)])
 
 
 def _placed(word: str, named: Mapping[str, Path | None]) -> str:
@@ -36,7 +36,7 @@ def _emit_command(words: Sequence[str]) -> None:
     """Print a command that can be copied, with a backslash where a line continues."""
     lines = [words[0]]
     for word in words[1:]:
-        if len(lines[-1]) + len(word) + 1 > WIDTH:
+        if len(lines[-1]) + len(word) + 1 > WIDTH or lines[-1].endswith(AND):
             lines.append(word)
         else:
             lines[-1] += f" {word}"
@@ -56,6 +56,8 @@ def emit_verdict(
     from lab.gate.outputs import by_reason, gravest_first, headline, notes
     from lab.gate.policy import DIFFERENCES
 
+    if verdict.audit and len(verdict.audit["files"]) == 1:
+        named = {"LOG": Path(verdict.audit["files"][0]), **named}
     emit_folded(headline(verdict))
     emit_notes(notes(verdict))
     emit_action(action_of(verdict, asked), named)
@@ -112,6 +114,23 @@ def _differences(lines: Sequence[Line], first: str) -> None:
             ]
         )
     emit_table([first, "verdict", "base", "cand", "diff", _levelled("interval", lines)], rows, left=2)
+    for note in _paired_apart(lines):
+        emit_folded(note)
+
+
+def _paired_apart(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield why the candidate has several figures for a measure, if it has."""
+    figures: dict[str, dict[float, str]] = {}
+    for line in lines:
+        if line.slice is None and line.candidate is not None:
+            turns = f"{line.candidate:.3f} over {line.n}"
+            figures.setdefault(line.measure, {}).setdefault(line.candidate, turns)
+    apart = [f"{measure} {' and '.join(each.values())}" for measure, each in figures.items() if len(each) > 1]
+    if apart:
+        yield (
+            "A comparison covers the values that both of its arms have, so cand differs by what it is compared with: "
+            f"{'; '.join(apart)}."
+        )
 
 
 def _group(line: Line) -> str:

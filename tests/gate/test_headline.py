@@ -118,3 +118,12 @@ def test_tables_keep_labels_and_intervals_whole_in_80_columns(
     assert ["InjectedChars", "(pass)", "0.711", "0.609", "-71.607", "-83.570", "…", "-59.644"] in rows
     for name in ("cross_language", "wrong_scope_temptation"):
         assert [name, "(inconclusive)", "0.711", "0.609", "+0.100", "-0.100", "…", "+0.300"] in rows
+
+
+def test_table_says_why_the_candidate_has_two_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    first = Line("guard", "RepeatRate", PASS, True, "", candidate=0.901, n=20)
+    second = replace(first, against="hybrid", candidate=0.842, n=21)
+    emit_verdict(replace(VERDICT, lines=(first, second)))
+    assert "RepeatRate 0.901 over 20 and 0.842 over 21." in " ".join(capsys.readouterr().out.split())
+    emit_verdict(replace(VERDICT, lines=(first, replace(second, candidate=0.901))))
+    assert "differs by what" not in " ".join(capsys.readouterr().out.split())
