@@ -22,6 +22,8 @@ from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.openclaw.upstream.host import check_host, host_of
 
 _CONFIG = SELECTION[:-2]
+# The folder in which `lab init` judges live receipts, beside those of the change.
+LIVE = "live"
 # What the lab resolves for itself, and what decides where memories are and not which are recalled.
 _LEFT_OUT = ("lab", "embedding", "dbPath", "tableName")
 
@@ -56,8 +58,15 @@ class Applied(NamedTuple):
 
 
 def verdict_at(path: Path) -> tuple[Verdict, Path]:
-    """Return the verdict of a file or a folder, and its folder."""
+    """Return the verdict of a file or a folder, and its folder.
+
+    Raises :class:`UnusableInput` for a folder without one, and names the newest below it.
+    """
     file = path / VERDICT if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        below = sorted(path.glob(f"*/{VERDICT}"), key=lambda each: (each.parent.name != LIVE, each.stat().st_mtime))
+        name = f"; name the folder of a verdict, such as {below[-1].parent}" if below else "; lab gate writes one"
+        raise UnusableInput(f"{path}: has no {VERDICT}{name}")
     return read_verdict(file), file.parent
 
 

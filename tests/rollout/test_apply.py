@@ -122,7 +122,7 @@ def test_verdict_of_a_changed_policy_is_refused(run: Path, tmp_path: Path) -> No
     [
         ("verdict.json", "{}", "not a verdict of `lab gate`"),
         ("verdict.json", "[", "not JSON"),
-        ("other.json", "{}", "verdict.json: no such file"),
+        ("other.json", "{}", "has no verdict.json; lab gate writes one"),
     ],
 )
 def test_no_verdict_is_refused_in_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
