@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from lab.formatting import duration
+from lab.formatting import Announce, duration
 
 # Below this many seconds the time left is not worth reading.
 SHORT = 5.0
@@ -14,6 +14,21 @@ class Passing(str):
     """A line of progress that the next one replaces where the output is a terminal."""
 
     __slots__ = ()
+
+
+def each_once(announce: Announce) -> Announce:
+    """Return a function that announces every text once, and every line of progress.
+
+    For commands that replay the same recordings several times: each replay has the same notes.
+    """
+    before: set[str] = set()
+
+    def tell(text: str) -> None:
+        if isinstance(text, Passing) or text not in before:
+            before.add(text)
+            announce(text)
+
+    return tell
 
 
 class Progress:

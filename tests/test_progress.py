@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab import progress as module
-from lab.progress import Progress
+from lab.progress import Progress, each_once
 
 
 @pytest.fixture
@@ -38,3 +38,12 @@ def test_short_times_and_the_last_part_have_no_time_left(clock: list[float]) -> 
     assert progress.next("attic") == "attic (1 of 2)"
     clock[0] = 400
     assert progress.next("den") == "den (2 of 2)"
+
+
+def test_each_once_announces_notes_once_and_progress_always() -> None:
+    lines: list[str] = []
+    announce = each_once(lines.append)
+    for _ in range(2):
+        announce("attic: its own memory is ignored")
+        announce(Progress(1).next("attic: done"))
+    assert lines == ["attic: its own memory is ignored", "attic: done (1 of 1)", "attic: done (1 of 1)"]

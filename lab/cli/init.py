@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +11,11 @@ import typer
 
 from lab.cli import options
 from lab.cli.baseline import today
+from lab.cli.init_arms import CONTROL, LIVE, NEW, POLICIES, control_of, with_other_policy
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial, is_terminal
 from lab.errors import CannotMeasure, UnusableInput
-from lab.formatting import counted
+from lab.formatting import Announce, counted
+from lab.progress import each_once
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
@@ -21,12 +24,9 @@ if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
     from lab.runs.directory import RunDirectory
 
-# Names of the arms: the host as it is, the other selection policy, and the control of the policy.
-LIVE, NEW, CONTROL = "engine", "new", "hybrid"
-POLICIES = ("tier_first_v1", "tier_quota_v1")
 OUT = Path("reports/init")
-SNAPSHOTS, POOL, DRAW, PLAN = "snapshots", "pool.jsonl", "draw.json", "plan.toml"
-NIGHTLY_POLICY = "nightly-policy.toml"
+SNAPSHOTS, POOL, DRAW, PLAN, GOLDEN = "snapshots", "pool.jsonl", "draw.json", "plan.toml", "golden.jsonl"
+NIGHTLY_POLICY, AUDIT = "nightly-policy.toml", "audit.json"
 # Turns in a pool, and memories of each arm at a turn.
 TURNS, DEPTH = 60, 6
 # The share of the drawn turns that need a memory, for which the draw says what it can show as well.
@@ -82,14 +82,16 @@ def init(
     from lab.gate.verdict import EXIT
     from lab.host.home import CONFIG, look
 
+    _require_files(new, golden, log)
     if (folder / CONFIG).is_file():
         require_accepted(folder / CONFIG)
     home = look(folder, store=store, log=log)
     if not as_json:
         _show_home(home)
     snapshot = _snapshot(home, out / SNAPSHOTS, date or today(), fresh=fresh)
-    request = _request(snapshot, new or _with_other_policy(snapshot, out), golden, out, embedder, seed)
-    run = _replayed(request, out, snapshot, jobs)
+    tell = each_once(announce)
+    request = _request(snapshot, new or with_other_policy(snapshot, out), golden, out, embedder, seed)
+    run = _replayed(request, out, snapshot, jobs, tell)
     verdicts: dict[str, Verdict] = {}
     if snapshot.log is not None and (live := _judge_log(snapshot.log, out / "live")) is not None:
         verdicts["live receipts"] = live
@@ -97,12 +99,12 @@ def init(
     if request.golden is not None:
         verdicts["change"] = _judge_change(run, out)
     else:
-        pool = _pool(request, out, turns)
+        pool = _pool(request, out, turns, tell)
     page = _page(run)
     plan = _plan(home, snapshot, run, out)
     unjudged = [INCONCLUSIVE] if request.golden is None else []
     status = min([one.status for one in verdicts.values()] + unjudged, key=GRAVITY.index)
-    judge = f"lab golden judge {pool} --out {out / 'golden.jsonl'}" if pool else None
+    judge = f"lab golden judge {pool} --out {out / GOLDEN}" if pool else None
     if as_json:
         emit_json(
             {
@@ -119,13 +121,25 @@ def init(
             }
         )
     else:
-        _show(run, snapshot, verdicts, page, plan)
+        _show(run, snapshot, verdicts, page, plan, {"DIR": run.path, "LOG": home.log, "AUDIT": out / "live" / AUDIT})
         if judge:
             emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
             emit(f"  {judge}")
     if browser:
         _open(page)
     raise typer.Exit(EXIT[status])
+
+
+def _require_files(new: Path | None, golden: Path | None, log: Path | None) -> None:
+    """Raise :class:`UnusableInput` for a named file that cannot be used, before anything is copied."""
+    from lab.systems.registry import parse_arms
+
+    if log is not None and not log.is_file():
+        raise UnusableInput(f"--log: {log}: no such file")
+    if golden is not None and not golden.exists():
+        raise UnusableInput(f"--golden: {golden}: no such file")
+    if new is not None:
+        parse_arms((f"{NEW}={new}",))
 
 
 def _show_home(home: Home) -> None:
@@ -143,7 +157,15 @@ def _use(used: bool) -> str:
     return "yes" if used else "no"
 
 
-def _show(run: RunDirectory, snapshot: Snapshot, verdicts: dict[str, Verdict], page: Path, plan: Path) -> None:
+def _show(
+    run: RunDirectory,
+    snapshot: Snapshot,
+    verdicts: dict[str, Verdict],
+    page: Path,
+    plan: Path,
+    named: Mapping[str, Path | None],
+) -> None:
+    """Print what was done; ``named`` are the paths for the names in commands."""
     from lab.cli.verdict_tables import emit_verdict
     from lab.host.home import in_bytes
     from lab.runs.trial import trial
@@ -163,7 +185,7 @@ def _show(run: RunDirectory, snapshot: Snapshot, verdicts: dict[str, Verdict], p
     for name, verdict in verdicts.items():
         emit()
         emit(f"── {name} ──")
-        emit_verdict(verdict)
+        emit_verdict(verdict, named=named)
     emit()
     emit(f"Open {page}")
     emit(f"Every night: lab nightly --plan {plan}")
@@ -190,45 +212,14 @@ def _snapshot(home: Home, root: Path, date: str, *, fresh: bool) -> Snapshot:
     return take(home, root, date=date, created=date, like=before[0] if before else None, announce=announce)
 
 
-def _with_other_policy(snapshot: Snapshot, out: Path) -> Path:
-    """Write the engine's configuration with the other selection policy, without its key; return the file."""
-    from copy import deepcopy
-
-    from lab.files import dump_json, write_atomically
-    from lab.systems.openclaw.config.file import locate, read_value
-    from lab.systems.openclaw.config.missing import missing
-    from lab.systems.openclaw.config.resolve import resolve
-
-    where = str(snapshot.engine)
-    section = locate(read_value(snapshot.engine), where) or {}
-    mode = resolve(section, "upstream", where=where, environ={}).auto_recall.selection_mode
-    (other,) = (policy for policy in POLICIES if policy != mode)
-    changed = deepcopy(section) | {"lab": {"arm": LIVE}}
-    # A file for the lab alone has nothing that the lab does not have.
-    for path in missing(section):
-        _remove(changed, path.split("."))
-    changed.setdefault("autoRecall", {})["selectionMode"] = other
-    file = out / f"{other}.json"
-    write_atomically(file, dump_json(changed), private=True)
-    announce(f"the change: autoRecall.selectionMode {mode} -> {other} ({file})")
-    return file
-
-
-def _remove(value: Any, path: list[str]) -> None:
-    for key in path[:-1]:
-        value = value.get(key, {}) if isinstance(value, dict) else {}
-    if isinstance(value, dict):
-        value.pop(path[-1], None)
-
-
 def _request(snapshot: Snapshot, new: Path, golden: Path | None, out: Path, embedder: str, seed: int) -> ReplayRequest:
     from lab.replay.plan import ReplayRequest
 
-    judged = golden or (out / "golden.jsonl" if (out / "golden.jsonl").is_file() else None)
+    judged = golden or (out / GOLDEN if (out / GOLDEN).is_file() else None)
     return ReplayRequest(
         str(snapshot.path),
         "openclaw",
-        (f"{LIVE}={snapshot.engine}", f"{NEW}={new}", CONTROL),
+        (f"{LIVE}={snapshot.engine}", f"{NEW}={new}", f"{CONTROL}={control_of(snapshot, out)}"),
         golden=str(judged) if judged else None,
         profile="upstream",
         scope="tags",
@@ -238,7 +229,7 @@ def _request(snapshot: Snapshot, new: Path, golden: Path | None, out: Path, embe
     )
 
 
-def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int) -> RunDirectory:
+def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, announce: Announce) -> RunDirectory:
     """Replay into a folder of its own for the snapshot and the judgements, so that an earlier run stays as it was."""
     from lab.files import sha256_file
     from lab.measures.score import score_and_write
@@ -265,7 +256,7 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
     if nothing_found(found):
         announce(f"{log}: no receipts, so nothing was judged")
         return None
-    write_atomically(out / "audit.json", dump_json(found))
+    write_atomically(out / AUDIT, dump_json(found))
     verdict = judge(read_policy("stage-b"), audit=found)
     write_verdict(verdict, out)
     return verdict
@@ -278,7 +269,8 @@ def _judge_change(run: RunDirectory, out: Path) -> Verdict:
     from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
 
-    text = _policy("rollout", run)
+    items = run.max_items
+    text = _policy("rollout", min(items[LIVE], items[NEW]))
     for role, before, arm in (("baseline", POLICIES[0], LIVE), ("candidate", POLICIES[1], NEW)):
         text = text.replace(f'\n{role} = "{before}"\n', f'\n{role} = "{arm}"\n')
     file = out / "policy.toml"
@@ -288,15 +280,15 @@ def _judge_change(run: RunDirectory, out: Path) -> Verdict:
     return verdict
 
 
-def _policy(name: str, run: RunDirectory) -> str:
-    """Return the text of a shipped policy, at the number of items that the host injects."""
+def _policy(name: str, items: int) -> str:
+    """Return the text of a shipped policy, at a number of items."""
     from lab.files import read_text
     from lab.gate.policy import SHIPPED
 
-    return read_text(SHIPPED / f"{name}.toml").replace("@6", f"@{run.cutoff}")
+    return read_text(SHIPPED / f"{name}.toml").replace("@6", f"@{items}")
 
 
-def _pool(request: ReplayRequest, out: Path, turns: int) -> Path | None:
+def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> Path | None:
     """Pool the turns to judge, unless that was done, and say how they were drawn; return the file, None if empty."""
     from dataclasses import replace
 
@@ -337,6 +329,7 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
             said = f'snapshot = "{SNAPSHOTS}/{snapshot.path.name}", sha256 = "{snapshot.sha256}"'
             announce(f"{file}: names another snapshot, and was left as it is; the new one: {said}")
         return file
+    arms = (f"{LIVE}={home.config.resolve()}", f"{CONTROL}={(out / f'{CONTROL}.json').resolve()}")
     lines = [
         "# Nightly runs over a frozen snapshot: `lab nightly --plan` with this file.",
         'name = "host"',
@@ -348,14 +341,15 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
         f'snapshot = "{SNAPSHOTS}/{snapshot.path.name}"',
         f'sha256 = "{snapshot.sha256}"',
         f"home = {_quoted(home.path.resolve())}",
-        f"arms = [{_quoted(f'{LIVE}={home.config.resolve()}')}, {_quoted(CONTROL)}]",
+        f"arms = [{', '.join(map(_quoted, arms))}]",
         'profile = "upstream"',
         'scope = "tags"',
         f"embedder = {_quoted(run.manifest.asked['embedder'])}",
         '# Conversations that were added since are compared apart. They decide as well with: added = "judge"',
     ]
-    policy = _policy("nightly", run)
-    for measure in (f"Success@{run.cutoff}", f"nDCG@{run.cutoff}"):
+    items = run.max_items[LIVE]
+    policy = _policy("nightly", items)
+    for measure in (f"Success@{items}", f"nDCG@{items}"):
         # Without judgements, what changed is still compared exactly.
         policy = policy.replace(f'measure = "{measure}"', f'measure = "{measure}"\nwithout_data = "skip"')
     write_atomically(out / NIGHTLY_POLICY, policy.encode())

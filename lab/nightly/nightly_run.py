@@ -36,6 +36,7 @@ from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
 from lab.nightly.past_runs import earlier_runs
 from lab.nightly.plan import NightlyPlan, NightlySet
 from lab.nightly.trend import append, points_of
+from lab.progress import each_once
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.code import code_key
@@ -177,7 +178,7 @@ def run_nightly(
         sets = []
         for number, nightly_set in enumerate(plan.sets, 1):
             announce(f"{nightly_set.name} (set {number} of {len(plan.sets)})")
-            sets.append(_run_set(nightly_set, plan, out, date, baselines, store, jobs, announce))
+            sets.append(_run_set(nightly_set, plan, out, date, baselines, store, jobs, each_once(announce)))
     return NightlyRun(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines)
 
 
