@@ -81,7 +81,7 @@ def judge(
     emit_folded(
         f"{out}: {progress['done']} of {progress['turns']} turns done, {progress['skipped']} skipped, "
         f"{progress['relevant']} relevant, {counted(progress['unjudged'], 'memory')} unjudged. "
-        + ("Run the same command to continue." if progress["open"] else f"Next: {_next(pooled, out)}")
+        + ("Run the same command to continue." if progress["open"] else f"Next: {next_command(pooled, out)}")
     )
 
 
@@ -99,7 +99,18 @@ def _serve(desk: Desk, port: int) -> None:
             serve(make_app(JudgePage(desk), bound, secret), sock)
 
 
-def _next(pool: Pool, out: Path) -> str:
+def next_command(pool: Pool, out: Path) -> str:
+    """Return the next command: ``lab init`` again for the golden set that it reads, else ``lab golden lint``."""
+    from lab.cli.init import GOLDEN, OUT, SNAPSHOTS
+    from lab.host.snapshot import NAME, open_snapshot
+
+    snapshot = Path(pool.recordings)
+    if snapshot.parent.name == SNAPSHOTS and (snapshot / NAME).is_file():
+        folder = snapshot.parent.parent
+        if out.resolve() == (folder / GOLDEN).resolve():
+            place = [] if folder.resolve() == OUT.resolve() else ["--out", str(folder)]
+            home = open_snapshot(snapshot, check=False).home
+            return f"{join(['lab', 'init', home, *place])}, with the options that you gave it before"
     source = ["--recordings", pool.recordings, "--format", pool.format]
     store = ["--memories-from", pool.memories_from] if pool.memories_from else []
     return join(["lab", "golden", "lint", str(out), *source, *store])

@@ -39,6 +39,14 @@ def draw_sentences(record: Any) -> Iterator[str]:
     reasons = [f"{count} {why}" for why, count in record["not_eligible"].items() if count]
     if reasons:
         yield f"user turns that were not eligible: {', '.join(reasons)}"
+    most = record["power"]["all"]
+    if not most["detectable"]:
+        # Fewer turns show no more.
+        yield (
+            f"{counted(most['conversations'], 'conversation')} cannot show any difference, even if all of these turns "
+            "need a memory; a test needs at least 6"
+        )
+        return
     for name, told in (("all", "if all of them need a memory"), ("some", "if only a third of them does")):
         power = record["power"][name]
         if not power["detectable"]:

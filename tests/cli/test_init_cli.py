@@ -6,9 +6,14 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from lab.cli.golden_judge import next_command
+from lab.golden.pool import read_pool
+from tests.host.hosts import make_host
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -50,7 +55,27 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     draw = json.loads((out / "draw.json").read_text("utf-8"))
     assert (draw["turns"], draw["eligible"], draw["seed"], draw["power"]["all"]["detectable"]) == (8, 10, 5, {})
     assert "drawn to judge: 8 of 10 eligible user turns, from 3 of 4 conversations: one turn of each" in done.stderr
-    assert "if all of them need a memory: 3 conversations cannot show any difference" in done.stderr
+    assert done.stderr.count("cannot show any difference") == 1
+    assert done.stderr.count("its own 3 memories are ignored") == 1
+    audit = "reports/init/live/audit.json"
+    command = done.stdout[done.stdout.index("  lab receipts audit") :].partition("\n19 receipts")[0]
+    assert "".join(command.split("\\\n")).split() == (
+        f"lab receipts audit openclaw/gateway.log --out {audit} && lab gate --receipts {audit} --policy stage-b".split()
+    )
+
+    # The host injects five memories, and the control as many.
+    assert json.loads((out / "hybrid.json").read_text("utf-8"))["autoRecall"] == {"maxItems": 5}
+    assert "Success@5" in (out / "nightly-policy.toml").read_text("utf-8")
+    pool = read_pool(out / "pool.jsonl")
+    pool = replace(pool, recordings=str(home / pool.recordings))
+    again = f"lab init {home / 'openclaw'} --out {out}, with the options that you gave it before"
+    assert next_command(pool, out / "golden.jsonl") == again
+    assert next_command(pool, home / "golden.jsonl").startswith(f"lab golden lint {home / 'golden.jsonl'} ")
+    done = lab("apply", out, cwd=home)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"error: {out}: has no verdict.json; name the folder of a verdict, such as {out / 'live'}\n",
+    )
 
     # As a judge would who finds the first memory of each turn relevant.
     turns = [json.loads(line) for line in (out / "pool.jsonl").read_text("utf-8").splitlines()[1:]]
@@ -68,10 +93,15 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert (done.returncode, found["status"], found["next"]) == (3, "inconclusive", None)
     change = found["verdicts"]["change"]
     assert (change["baseline"], change["candidate"], change["status"]) == ("engine", "new", "inconclusive")
-    # The host injects at most five memories, so hits are counted among as many.
-    assert not any("@6" in line["measure"] for line in change["lines"])
+    # Hits are counted among as many memories as the host injects.
+    cutoffs = {line["measure"].partition("@")[2] for line in change["lines"]}
+    assert cutoffs - {""} == {"5"}
     assert "error" not in {line["status"] for line in change["lines"]}
     run = Path(found["run"])
+    done = lab("explain", run, json.loads((out / "golden.jsonl").read_text("utf-8").splitlines()[0])["turn"], cwd=home)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = lab("apply", out, cwd=home)
+    assert done.stderr.endswith(f"such as {out / run.name}\n")
     assert run.name.startswith("judged-2026-11-23-")
     assert [path.name for path in (out / "snapshots").iterdir()] == ["2026-11-23"]
     said = lab("message", str(run), cwd=home).stdout
@@ -80,6 +110,17 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert _files(home / "openclaw") == before
     written = {name: data for name, data in _files(home).items() if not name.startswith("openclaw/")}
     assert [name for name, data in written.items() if b"sk-wombat" in data] == []
+
+
+@pytest.mark.parametrize("option", ["--log", "--golden", "--new"])
+def test_init_with_a_named_file_that_is_absent_is_unusable(
+    lab: Lab, shared: Callable[..., Path], tmp_path: Path, option: str
+) -> None:
+    make_host(shared, tmp_path / "host")
+    done = lab("init", "host", option, "nosuch.file", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nosuch.file: no such file" in done.stderr
+    assert not (tmp_path / "reports").exists()
 
 
 def test_init_without_a_configuration_is_unusable(lab: Lab, tmp_path: Path) -> None:
