@@ -128,9 +128,7 @@ def _emit_ingest(receipt: dict[str, Any]) -> None:
     ids = f" (ids {receipt['ids'][0]} to {receipt['ids'][1]})" if receipt["ids"] else ""
     new = "inserted" if receipt["written"] else "to insert"
     before = counted(receipt["lines_ingested_before"], "line")
-    emit_folded(
-        f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} ingested before."
-    )
+    emit(f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} ingested before.")
     emit(f"Labels: {_labels(receipt)}. Graded: {receipt['graded_filled']}.")
     for reason, number in receipt["malformed"].items():
         lines = ", ".join(map(str, receipt["malformed_lines"][reason]))

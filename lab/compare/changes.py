@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.columns import codes_of, numbers
 from lab.compare.changed_writes import PREFIX, written_turns
-from lab.compare.comparable import Common, common
+from lab.compare.comparable import NO_CONVERSATIONS, Common, common
 from lab.compare.manifest_changes import moved
 from lab.errors import CannotMeasure, NotComparable
 from lab.runs.directory import RunDirectory
@@ -60,7 +60,7 @@ class Changes:
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     moved: tuple[str, ...]
-    common: Common
+    common: Common = NO_CONVERSATIONS
 
     @property
     def turns(self) -> int:

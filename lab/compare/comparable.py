@@ -56,6 +56,9 @@ class Common(NamedTuple):
         )
 
 
+NO_CONVERSATIONS = Common(())
+
+
 def named(names: Sequence[str], most: int = NAMED) -> str:
     """Return some names for a sentence: the first ones, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -138,13 +138,20 @@ def size_of(home: Home) -> int:
 
 
 def take(
-    home: Home, root: Path, *, date: str, created: str, like: Snapshot | None = None, announce: Announce = silent
+    home: Home,
+    root: Path,
+    *,
+    date: str,
+    created: str,
+    like: Snapshot | None = None,
+    sealed: bool = True,
+    announce: Announce = silent,
 ) -> Snapshot:
     """Take a snapshot of a home into ``root``, named by the date (IN-5); return ``like`` if nothing changed since it.
 
     Files that equal those of ``like``, which must have been compared with its digests, become links to them, which take
-    no space. Raises :class:`lab.errors.CannotWrite` if there is no room for it, and :class:`UnusableInput` for a folder
-    in the home.
+    no space. Only a ``sealed`` snapshot is made read-only. Raises :class:`lab.errors.CannotWrite` if there is no room
+    for it, and :class:`UnusableInput` for a folder in the home.
     """
     if root.resolve().is_relative_to(home.path.resolve()):
         raise UnusableInput(f"{root}: is inside {home.path}, which is never written; choose another --out")
@@ -161,7 +168,8 @@ def take(
                 _write(home, part, like, {"created": created, "home": str(home.path.resolve())}, announce)
         except _Same as same:
             return same.snapshot
-        set_read_only(place)
+        if sealed:
+            set_read_only(place)
     return open_snapshot(place, check=False)
 
 

@@ -132,7 +132,7 @@ def _tonight(before: Snapshot, frozen: Frozen, root: Path, date: str, announce: 
     store = Path(before.store_path) if before.store_path and Path(before.store_path).is_dir() else None
     # Its log says nothing about a replay, and may be the largest file.
     home = replace(look(frozen.home, store=store), log=None)
-    return take(home, root, date=date, created=date, like=before, announce=announce)
+    return take(home, root, date=date, created=date, like=before, sealed=False, announce=announce)
 
 
 def _library(snapshot: Snapshot) -> Library:

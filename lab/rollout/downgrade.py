@@ -1,7 +1,7 @@
 """Switch a live gateway back to another memory slot, with the safety of a canary's rollback (CN-17).
 
 To the journal, a gateway that serves with the engine is one that is switched. So a downgrade is the rollback of CN-5,
-with the configuration after the downgrade as the original: a kill at any moment leaves a journal with which the guard,
+with the configuration after the downgrade as the original: a kill at any time leaves a journal with which the guard,
 ``lab canary recover``, or the next watch completes it.
 """
 

@@ -1,6 +1,6 @@
 """How often a watch raises a false alarm, and how soon it finds a change (docs/canary-watch.md).
 
-    python -m tests.trials.watch_simulations FOLDER [--months 200] [--jumps 500] [--lines 5] [--seed N]
+    python -m tests.trials.watch_simulations FOLDER [--months 200] [--jumps 500] [--lines 5] [--figure NAME] [--seed N]
 
 The traffic is that of a real replay, which is made in FOLDER: whole sessions of the shipped operators under both
 selection policies, three at a time in turn, so that turns of a session are as dependent as they were. Sessions are
@@ -193,6 +193,7 @@ def main() -> None:
     parser.add_argument("--months", type=int, default=200)
     parser.add_argument("--jumps", type=int, default=500)
     parser.add_argument("--lines", type=int, default=5)
+    parser.add_argument("--figure", choices=list(WITHIN))
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     traffic = traffic_of(asked.folder)
@@ -204,6 +205,8 @@ def main() -> None:
     require_equal(traffic, range(asked.seed, asked.seed + asked.lines))
     print(f"{asked.lines * len(WITHIN)} simulations from lines: equal", flush=True)
     for figure, recalls in WITHIN.items():
+        if asked.figure not in (None, figure):
+            continue
         early, found = within(traffic, figure, range(asked.seed, asked.seed + asked.jumps))
         soon = sum(one <= recalls for one in found)
         low, high = share_bounds(soon, len(found), 0.025)
@@ -212,7 +215,7 @@ def main() -> None:
             f"{low:.1%} to {high:.1%}), median {median(found):.0f}; {early} alarms before",
             flush=True,
         )
-    for clustered in (False, True):
+    for clustered in (False, True) if asked.months else ():
         months = [month(traffic, asked.seed + number, clustered=clustered) for number in range(asked.months)]
         figures = Counter(figure for alarms in months for _, figure in alarms)
         some = sum(map(bool, months))
