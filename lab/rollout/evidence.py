@@ -57,6 +57,7 @@ class Window:
     latencies: list[float] = field(default_factory=list)
     repeats: list[float] = field(default_factory=list)
     ended: float | None = None
+    evidence: dict[str, float] = field(default_factory=dict)
 
     def add(self, seen: Observation) -> None:
         """Count an observation."""
@@ -95,6 +96,7 @@ class Evidence:
         self.baseline: dict[str, float] = {}
         self.windows: deque[dict[str, Any]] = deque(maxlen=WINDOWS)
         self.now, self.beside = Window(), Window()
+        self.total = Window()
         self._waiting = {side: {figure: deque[float](maxlen=WAITING) for figure in FIGURES} for side in (0, 1)}
         self._make()
 
@@ -192,6 +194,8 @@ class Evidence:
     def _close(self) -> None:
         """Close the window, with the evidence as a share of its threshold."""
         now, beside = self.now, self.beside
+        self.total.recalls += now.recalls
+        self.total.failed += now.failed
         shares = {figure: one.evidence / one.threshold for figure, one in self.detectors.items()}
         closed: dict[str, Any] = {"recalls": now.recalls, "ended": now.ended, **now.figures(), "evidence": shares}
         if self.control:
@@ -212,6 +216,7 @@ class Evidence:
             "windows": list(self.windows),
             "now": asdict(self.now),
             "beside": asdict(self.beside),
+            "total": asdict(self.total),
             "waiting": [{figure: list(values) for figure, values in self._waiting[side].items()} for side in (0, 1)],
         }
 
@@ -223,7 +228,7 @@ class Evidence:
         for figure, (evidence, observations) in state["evidence"].items():
             one.detectors[figure].evidence, one.detectors[figure].observations = evidence, observations
         one.windows.extend(state["windows"])
-        one.now, one.beside = (Window(**state[name]) for name in ("now", "beside"))
+        one.now, one.beside, one.total = (Window(**state[name]) for name in ("now", "beside", "total"))
         for side, waiting in enumerate(state["waiting"]):
             for figure, values in waiting.items():
                 one._waiting[side][figure].extend(values)
