@@ -15,7 +15,7 @@ from lab.report.watch import FILE, write_page
 
 def receipt(**more: Any) -> dict[str, Any]:
     windows = [
-        {"recalls": 100, "ended": 1.7e9 + n, ERRORS: 0.01, CALLS: None, LATENCY: 90.0 + n, REPEAT: 0.4, "evidence": {}}
+        {"recalls": 100, "ended": 1.7e9 + n, ERRORS: 0.01, CALLS: None, LATENCY: 90.0 + n, REPEAT: 0.4}
         for n in range(8)
     ]
     made = {

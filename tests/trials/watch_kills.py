@@ -104,7 +104,8 @@ def main() -> None:
     # A fork has them already, so that kills fall on the watch.
     for name in ("lab.cli.main", "lab.rollout.watching", "lab.report.watch", "json5", "jinja2"):
         importlib.import_module(name)
-    draw, found, every = random.Random(asked.seed), Counter[str](), 0
+    draw, found = random.Random(asked.seed), Counter[str]()
+    killed_at_random = every = 0
     with tempfile.TemporaryDirectory(prefix="watch-kills-") as folder, made_gateway(Path(folder)) as gateway:
         trial = Trial(gateway)
         trial.begin()
@@ -116,6 +117,7 @@ def main() -> None:
             guarded, when = number >= asked.kills, f"round {number}"
             trial.begin()
             killed = ended(trial.watch(*([] if guarded else ["--no-guard"])), draw.uniform(0.0, whole)) is None
+            killed_at_random += killed
             if guarded:
                 # The guard needs a moment to notice; it completes what was begun.
                 last = time.monotonic() + PATIENCE
@@ -135,7 +137,7 @@ def main() -> None:
             trial.end(f"call {dies}")
             every, dies = every + 1, dies + asked.every
     print(
-        f"{asked.kills + asked.guarded} kills at random and {every} before a call: every time the configuration was "
+        f"{killed_at_random} kills at random and {every} before a call: every time the configuration was "
         f"one of the two, byte for byte, nothing was counted twice, and the next watch downgraded ({whole:.1f} s)"
     )
     for name, count in sorted(found.items()):

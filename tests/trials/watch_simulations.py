@@ -35,7 +35,7 @@ from lab.runs.tables import read_table
 from tests.trials.canary_logs import RECEIPT, replayed
 
 DAY, MONTH, AT_ONCE, MINUTES = 500, 30, 3, 2.88
-# Recalls before a change: the limits are learned from the first 300.
+# Recalls before a change: the limits are learned from the first 500.
 BEFORE = 1000
 GOOD, BAD, SLOWER, NORMAL, WORSE = 0.01, 0.05, 2.0, 0.45, 0.8
 FAILURE = "openclaw-mem-engine: autoRecall failed: Error: table is missing"
