@@ -12,7 +12,7 @@ import typer
 from lab.cli import options
 from lab.cli.baseline import today
 from lab.cli.init_arms import CONTROL, LIVE, NEW, POLICIES, control_of, with_other_policy
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial, is_terminal
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial, is_terminal
 from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import Announce, counted
 from lab.progress import each_once
@@ -168,9 +168,13 @@ def _show(
     """Print what was done; ``named`` are the paths for the names in commands."""
     from lab.cli.verdict_tables import emit_verdict
     from lab.host.home import in_bytes
+    from lab.replay.config_notes import embedder_notes
     from lab.runs.trial import trial
 
     emit_trial(trial(run.manifest))
+    if "change" not in verdicts:
+        # The verdict has these notes as well.
+        emit_notes(embedder_notes(run.manifest.resolved))
     recalls = sum(run.manifest.recall_points.values())
     emit(f"Snapshot {snapshot.path}: {counted(len(snapshot.files), 'file')}, {in_bytes(snapshot.size)}")
     emit(f"  sha256 {snapshot.sha256}")

@@ -55,6 +55,7 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     draw = json.loads((out / "draw.json").read_text("utf-8"))
     assert (draw["turns"], draw["eligible"], draw["seed"], draw["power"]["all"]["detectable"]) == (8, 10, 5, {})
     assert "drawn to judge: 8 of 10 eligible user turns, from 3 of 4 conversations: one turn of each" in done.stderr
+    assert "embedder: the configuration of arms engine, new names text-embedding-3-small" in done.stdout
     assert done.stderr.count("cannot show any difference") == 1
     assert done.stderr.count("its own 3 memories are ignored") == 1
     audit = "reports/init/live/audit.json"
