@@ -85,6 +85,8 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
         lines = gravest_first(result.verdict.lines)
         if result.apart:
             emit_folded(f"{result.name}: since {result.apart.since}: {result.apart.counts}")
+            if result.apart.copy_note:
+                emit_folded(result.apart.copy_note, "  ")
             for line in lines:
                 if line.kind == ADDED and not line.critical and line.status != PASS:
                     emit_folded(f"{result.name}: apart, decides nothing: {line.status}: {line.reason}")

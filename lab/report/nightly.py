@@ -181,13 +181,14 @@ def _set(result: SetResult) -> dict[str, Any]:
 def _apart(result: SetResult) -> dict[str, Any] | None:
     """Return the table of the conversations that were compared apart, and their means beside those of the others."""
     apart = result.apart
-    if apart is None or not (apart.rows or apart.lines):
+    if apart is None or not (apart.rows or apart.lines or apart.copied):
         return None
     memories = [f"{count} {what}" for what, count in apart.memories.items() if count]
     return {
         "since": apart.since,
         "counts": apart.counts,
         "memories": f"Memories of the store: {', '.join(memories)}." if memories else "",
+        "copy_note": apart.copy_note or "",
         "rows": [
             {
                 "conversation": row["conversation"],
