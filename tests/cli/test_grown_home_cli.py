@@ -88,7 +88,7 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
     assert not _lines(second["host"], "added")
     kinds = "2 conversations added, 1 conversation went on, 1 conversation removed"
     assert f"Since the snapshot 2026-11-20: {kinds}" in page
-    assert "| new0-aaaa | added | 6 | 3 | – | – |" in page
+    assert "| new0-aaaa | added | 6 | 3 | nothing: first nightly run with it | – |" in page
     assert "RepeatRate, apart |" in page
     assert f"Copy of the home taken {apart['copied']}" in page
     assert contents(home) == before
