@@ -205,9 +205,7 @@ def search(
         emit_json({"receipt": found.receipt, "results": results})
         return
     _emit_rows([hit.row for hit in found.hits])
-    hits = ", ".join(
-        f"{LANES.get(name, name)} {number}" for name, number in found.receipt["lane_hits"].items() if number
-    )
+    hits = ", ".join(f"{LANES[name]} {count}" for name, count in found.receipt["lane_hits"].items() if count)
     emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
 
 
