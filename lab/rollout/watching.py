@@ -129,7 +129,8 @@ class Watch:
         places = saved["places"] if saved else {}
         since = float(saved["saved"]) if saved else 0.0
         self._followed: list[tuple[str, bool, Follower | Databases]] = []
-        for side, arm in enumerate((plan.canary, plan.control)):
+        # The control first: after a pause, it must not seem silent while the rest of the canary's log is read.
+        for side, arm in ((1, plan.control), (0, plan.canary)):
             if arm is None:
                 continue
             for kind, files in (("log", log_files(arm.log)), ("transcripts", transcript_files(arm.transcripts))):
@@ -216,9 +217,10 @@ class Watch:
             "last_time": self.watched.canary.last_time,
             "figures": {
                 figure: {"evidence": one.evidence, "threshold": one.threshold, "observations": one.observations}
-                for figure, one in evidence.detectors.items()
+                for figure, one in evidence.tested().items()
             },
             "learning": {figure: len(values) for figure, values in evidence.learned.items() if values},
+            "silent": evidence.silent,
             "windows": list(evidence.windows),
             "now": {"recalls": evidence.now.recalls, **evidence.now.figures()},
             "alarm": self.alarm,
@@ -235,9 +237,9 @@ def why(evidence: Evidence, figure: str) -> str:
     value = values[-1][figure] if values else None
     if figure == ERRORS and values:
         value = sum(window[figure] * window["recalls"] for window in values) / max(recalls, 1)
-    one = evidence.detectors[figure]
+    one = evidence.tested()[figure]
     strength = f"evidence {one.evidence:,.0f}, threshold {one.threshold:,.0f}"
-    if evidence.control:
+    if evidence.control and not evidence.by_limit:
         return f"{_NAMES[figure]} of the canary is worse than that of the control ({strength})"
     limits = evidence.limits
     if figure == CALLS:
@@ -312,11 +314,15 @@ def _until_alarm(
         # From here on, a kill forgets nothing.
         watch.save()
     drawn = said = -1e9
+    quiet: list[str] = []
     while True:
         if is_new := watch.look():
             watch.save()
         if watch.alarm:
             return
+        if (silent := watch.watched.evidence.silent) != quiet:
+            quiet = silent
+            tell(_silence(silent))
         moment = clock()
         if moment - drawn >= PAGE_EVERY:
             drawn = moment
@@ -333,6 +339,12 @@ def _until_alarm(
             return
         if not is_new:
             sleep(PAUSE)
+
+
+def _silence(figures: list[str]) -> str:
+    if not figures:
+        return "the control gives observations again: the canary is compared with it"
+    return f"WARNING: the control gives no {', '.join(figures)}: the limits apply to the canary until it does"
 
 
 def _respond(watch: Watch, tell: Announce) -> None:

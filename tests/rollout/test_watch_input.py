@@ -162,6 +162,28 @@ def test_control_beside_the_canary(home: Path, alike: bool) -> None:
     assert "--control" in said or alike
 
 
+def test_control_that_is_dead_warns_and_leaves_the_limits(home: Path) -> None:
+    control = home / "control.log"
+    control.touch()
+    words = ("--control", str(control))
+    watch(home, *words, code=4)
+    lines = [
+        f"2026-03-01T09:{n // 60:02}:{n % 60:02}.000Z openclaw-mem-engine:autoRecall.receipt "
+        f"{json.dumps(receipt_of([f'm{n}']))}\n"
+        for n in range(120)
+    ]
+    (home / "gateway.log").write_text("".join(lines), "utf-8")
+    assert "WARNING: the control gives no errors, repeat: the limits apply" in watch(home, *words, code=0)
+    receipt = json.loads((home / "watch" / "watch.json").read_text("utf-8"))
+    assert receipt["silent"] == ["errors", "repeat"]
+    assert "WARNING: it gives nothing for error rate, repeat rate" in (home / "watch" / "watch.html").read_text("utf-8")
+    with (home / "gateway.log").open("a", encoding="utf-8") as file:
+        file.write(40 * WARNING)
+    said = watch(home, *words, code=1)
+    assert "allowed: 1.0%" in said
+    assert "worse than that of the control" not in said
+
+
 @pytest.mark.process
 def test_new_watch_after_the_engine_was_switched_on_again(home: Path) -> None:
     watch(home, code=4)
