@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,37 @@ def test_operator_who_switched_back_by_hand(home: Path, monkeypatch: pytest.Monk
     assert "was switched back meanwhile" in watch(home, "--write", code=1)
     assert (home / "openclaw.json").read_text("utf-8") == CONFIG
     assert not (home / "openclaw.json.canary").exists()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("wanted", [False, True])
+def test_alarm_before_the_engine_was_switched_on_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    """A new switch begins a new watch, unless a downgrade was wanted and did not succeed."""
+    watch(home, code=4)
+    with (home / "gateway.log").open("a", encoding="utf-8") as file:
+        file.write(20 * WARNING)
+    assert "Nothing was switched" in watch(home, code=1)
+    assert "Nothing was switched" in watch(home, code=1)
+    config = home / "openclaw.json"
+    if wanted:
+
+        def fails(*_: object, **__: object) -> None:
+            raise CannotMeasure("no room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(watching, "downgrade", fails)
+            assert "NOT DOWNGRADED: no room" in watch(home, "--write", code=4)
+    # By hand, with a copy that keeps the time.
+    times = config.stat()
+    for text in (CONFIG, LIVE):
+        config.write_text(text, "utf-8")
+    os.utime(config, ns=(times.st_atime_ns, times.st_mtime_ns))
+    said = watch(home, "--write", code=1 if wanted else 4)
+    assert ("a new watch begins" in said) is not wanted
+    assert (config.read_text("utf-8") == LIVE) is not wanted
+    assert (home / "watch" / "state-before.json").exists() is not wanted
 
 
 def test_state_that_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
