@@ -268,12 +268,13 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
     from lab.gate.outputs import write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
+    from lab.runs.directory import AUDIT
 
     found = audit([str(log)], tell=announce)
     if nothing_found(found):
         announce(f"{log}: no receipts, so nothing was judged")
         return None
-    write_atomically(out / "audit.json", dump_json(found))
+    write_atomically(out / AUDIT, dump_json(found))
     verdict = judge(read_policy("stage-b"), audit=found)
     write_verdict(verdict, out)
     return verdict
