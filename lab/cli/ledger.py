@@ -28,6 +28,13 @@ Ids = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observat
 # Width of a text in a table.
 SHOWN = 70
 DRY_RUN = "Nothing was written; add --write to do it."
+# The searches of a ledger, as a receipt names them, in words.
+LANES = {
+    "fts_original": "full text",
+    "fts_en": "full text of English summaries",
+    "cjk_like": "substrings",
+    "trigram": "trigrams",
+}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -138,7 +145,7 @@ def _emit_ingest(receipt: dict[str, Any]) -> None:
         ("scorer_errors", "Ingested without a grade, because the scorer failed"),
         ("cut_tail_bytes", "Bytes of an incomplete last line, left for the next run"),
         ("without_time", "Without a time, so given the time of this run"),
-        ("clock_back", "Older than the observation before"),
+        ("clock_back", "With a time before that of the line above"),
     )
 
 
@@ -198,8 +205,8 @@ def search(
         emit_json({"receipt": found.receipt, "results": results})
         return
     _emit_rows([hit.row for hit in found.hits])
-    hits = ", ".join(f"{name} {number}" for name, number in found.receipt["lane_hits"].items() if number)
-    emit(f"{counted(len(found.hits), 'result')}. Candidates by lane: {hits or 'none'}.")
+    hits = ", ".join(f"{LANES[name]} {count}" for name, count in found.receipt["lane_hits"].items() if count)
+    emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
 
 
 def timeline(
