@@ -139,10 +139,11 @@ def _write_page(outcome: Outcome, out: Path) -> None:
     """Write the page of the verdict, without which all is done nevertheless."""
     from lab.files import read_json
     from lab.report.canary import write_page
+    from lab.runs.directory import AUDIT
 
     if outcome.verdict is not None:
         with suppress(LabError):
-            write_page(outcome.verdict, read_json(out / "audit.json"), out, None)
+            write_page(outcome.verdict, read_json(out / AUDIT), out, None)
 
 
 def _change(config: Path, slot: str | None, selection: str | None) -> Change:

@@ -263,6 +263,7 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
     from lab.gate.outputs import write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
+    from lab.runs.directory import AUDIT
 
     found = audit([str(log)], tell=announce)
     if nothing_found(found):

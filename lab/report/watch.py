@@ -85,9 +85,16 @@ def _opening(receipt: Mapping[str, Any]) -> dict[str, Any]:
             ("since", receipt["started"]),
             ("last receipt", _time(receipt["last_time"])),
             ("page of", receipt["written"]),
-            ("compared with", "a control" if receipt["control"] else "limits"),
+            ("compared with", _compared(receipt)),
         ],
     }
+
+
+def _compared(receipt: Mapping[str, Any]) -> str:
+    if not receipt["control"]:
+        return "limits"
+    silent = ", ".join(NAMES[figure] for figure in receipt["silent"])
+    return f"a control; WARNING: it gives nothing for {silent}, so limits apply to that" if silent else "a control"
 
 
 def _quiet(receipt: Mapping[str, Any]) -> str:

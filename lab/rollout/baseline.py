@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.canary.audit import SCHEMA as AUDIT
+from lab.canary.audit import SCHEMA as AUDIT_SCHEMA
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.rollout.evidence import Limits, repeat_limit
 from lab.rollout.watching import RECEIPT
 from lab.rollout.watching import SCHEMA as WATCH
+from lab.runs.directory import AUDIT
 
 # Turns with a repeat rate from which a mean is a baseline.
 LEAST_TURNS = 100
@@ -23,12 +24,12 @@ def read_baseline(path: Path) -> Limits:
     ``path`` is the folder of a canary or of a watch, or an ``audit.json``. Receipts of automatic recall hold no times,
     so an audit gives no limit of the latency. Raises :class:`UnusableInput`.
     """
-    files = [path / "audit.json", path / RECEIPT] if path.is_dir() else [path]
+    files = [path / AUDIT, path / RECEIPT] if path.is_dir() else [path]
     file = next((one for one in files if one.exists()), files[0])
     value = read_json(file)
     schema = value.get("schema") if isinstance(value, Mapping) else None
     try:
-        if schema == AUDIT:
+        if schema == AUDIT_SCHEMA:
             return Limits(repeat=_of_audit(value, file))
         if schema == WATCH:
             limits = value["limits"]

@@ -3,7 +3,8 @@
 Without a control, each figure is tested against a limit: errors against the allowed share, latency against the 5 % that
 may be above the limit of the 95th percentile, repeats against the largest mean that is allowed. A limit that is not
 given is learned from the first stable window. With a control, an observation of the canary meets the next one of the
-control, and the test is whether the canary is the worse one more often.
+control, and the test is whether the canary is the worse one more often. Limits apply then as well, to what the canary
+gives while the control is silent: each observation goes to one of the two tests, so both together keep the bound.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ STABLE_TIMES, STABLE_MORE = 2.0, 0.15
 # Against a control: equal halves, and the share of worse ones at which the test is fastest.
 EQUAL, WORSE = 0.5, 5 / 6
 WINDOW, WINDOWS, WAITING = 100, 400, 256
+# Observations of the canary without one of the control after which the control is silent: those of 100 recalls.
+SILENT = {ERRORS: 100, CALLS: 100, LATENCY: 100, REPEAT: 100 // BLOCK}
 
 
 @dataclass(slots=True)
@@ -90,13 +93,40 @@ class Evidence:
     def __init__(self, limits: Limits, *, control: bool = False, recalls: int = RECALLS) -> None:
         self.limits, self.control, self.recalls = limits, control, recalls
         self.alarm: str | None = None
+        # Whether the alarm is that of a limit.
+        self.by_limit = False
         self.detectors: dict[str, Detector] = {}
+        self._against: dict[str, Detector] = {}
         self.learned: dict[str, list[float]] = {LATENCY: [], REPEAT: []}
         self.baseline: dict[str, float] = {}
         self.windows: deque[dict[str, Any]] = deque(maxlen=WINDOWS)
         self.now, self.beside = Window(), Window()
         self._waiting = {side: {figure: deque[float](maxlen=WAITING) for figure in FIGURES} for side in (0, 1)}
+        # Observations of the canary in a row that met none of the control.
+        self.alone = dict.fromkeys(FIGURES, 0)
         self._make()
+        if control:
+            for figure in FIGURES:
+                middle = (REPEAT_MORE + 1) / 2 if figure == REPEAT else EQUAL
+                self._against[figure] = Detector(middle, WORSE, self.threshold(figure))
+
+    @property
+    def silent(self) -> list[str]:
+        """Return the figures of which the control gives nothing, so that the limits apply to them."""
+        return [figure for figure in FIGURES if self.control and self.alone[figure] >= SILENT[figure]]
+
+    def tested(self) -> dict[str, Detector]:
+        """Return what tests each figure now, or raised the alarm: the control, or the limit once it is known."""
+        limited = set(self.silent) - {self.alarm}
+        if self.by_limit and self.alarm:
+            limited.add(self.alarm)
+        by_control = {figure: one for figure, one in self._against.items() if figure not in limited}
+        by_limit = {figure: one for figure, one in self.detectors.items() if figure not in by_control}
+        return {
+            figure: {**by_control, **by_limit}[figure]
+            for figure in FIGURES
+            if figure in by_control or figure in by_limit
+        }
 
     def threshold(self, figure: str) -> float:
         """Return the evidence that raises the alarm: observations until one false alarm, on average, at least."""
@@ -107,10 +137,7 @@ class Evidence:
         for figure in FIGURES:
             if figure in self.detectors:
                 continue
-            if self.control:
-                middle = (REPEAT_MORE + 1) / 2 if figure == REPEAT else EQUAL
-                self.detectors[figure] = Detector(middle, WORSE, self.threshold(figure))
-            elif figure in (ERRORS, CALLS):
+            if figure in (ERRORS, CALLS):
                 most = min(self.limits.errors * ERROR_TIMES, (1 + self.limits.errors) / 2)
                 self.detectors[figure] = Detector(self.limits.errors, most, self.threshold(figure))
             elif figure == LATENCY and self.limits.latency is not None:
@@ -126,12 +153,30 @@ class Evidence:
         else:
             self.now.add(seen)
             self.now.ended = time if time is not None else self.now.ended
-        if self.control:
-            self._meet(seen, 1 if control else 0)
-        else:
+        if control:
+            self.alone[seen.figure] = 0
+            self._meet(seen, 1)
+        elif not self.control:
             self._test(seen)
+        else:
+            self._beside(seen)
         if self.now.recalls >= WINDOW and seen.figure == ERRORS:
             self._close()
+
+    def _beside(self, seen: Observation) -> None:
+        """Compare an observation of the canary with the control, or with the limit while the control is silent."""
+        figure = seen.figure
+        # Decided before the observation counts: what it shows must not choose its test.
+        meets = bool(self._waiting[1][figure])
+        if figure not in self.silent:
+            if figure not in self.detectors:
+                self._learn(figure, seen.value)
+            self._meet(seen, 0)
+        else:
+            # What waited would meet observations of another time.
+            self._waiting[0][figure].clear()
+            self._test(seen)
+        self.alone[figure] = 0 if meets else self.alone[figure] + 1
 
     def _test(self, seen: Observation) -> None:
         figure, value = seen
@@ -141,7 +186,7 @@ class Evidence:
             return
         if figure == LATENCY:
             value = float(value > (self.limits.latency or 0.0))
-        self._raise(figure, detector.add(value))
+        self._raise(figure, detector.add(value), by_limit=True)
 
     def _meet(self, seen: Observation, side: int) -> None:
         """Compare the next observations of both arms; of errors and latency, only those of which one is worse."""
@@ -159,11 +204,11 @@ class Evidence:
                 continue
             else:
                 value = float(left > right)
-            self._raise(seen.figure, self.detectors[seen.figure].add(value))
+            self._raise(seen.figure, self._against[seen.figure].add(value), by_limit=False)
 
-    def _raise(self, figure: str, raised: bool) -> None:
+    def _raise(self, figure: str, raised: bool, *, by_limit: bool) -> None:
         if raised and self.alarm is None:
-            self.alarm = figure
+            self.alarm, self.by_limit = figure, by_limit
 
     def _learn(self, figure: str, value: float) -> None:
         """Learn the limit of a figure from its first stable window; of an unstable one, the later half stays."""
@@ -205,7 +250,10 @@ class Evidence:
             "control": self.control,
             "recalls": self.recalls,
             "alarm": self.alarm,
-            "evidence": {figure: [one.evidence, one.observations] for figure, one in self.detectors.items()},
+            "by_limit": self.by_limit,
+            "alone": self.alone,
+            "evidence": _kept(self.detectors),
+            "against": _kept(self._against),
             "learned": self.learned,
             "baseline": self.baseline,
             "windows": list(self.windows),
@@ -218,15 +266,21 @@ class Evidence:
     def restored(cls, state: Mapping[str, Any]) -> Evidence:
         """Return the evidence that :meth:`as_json` returned."""
         one = cls(Limits(**state["limits"]), control=state["control"], recalls=state["recalls"])
-        one.alarm, one.learned, one.baseline = state["alarm"], state["learned"], state["baseline"]
-        for figure, (evidence, observations) in state["evidence"].items():
-            one.detectors[figure].evidence, one.detectors[figure].observations = evidence, observations
+        one.alarm, one.by_limit = state["alarm"], state["by_limit"]
+        one.learned, one.baseline, one.alone = state["learned"], state["baseline"], state["alone"]
+        for detectors, name in ((one.detectors, "evidence"), (one._against, "against")):
+            for figure, (evidence, observations) in state[name].items():
+                detectors[figure].evidence, detectors[figure].observations = evidence, observations
         one.windows.extend(state["windows"])
         one.now, one.beside = (Window(**state[name]) for name in ("now", "beside"))
         for side, waiting in enumerate(state["waiting"]):
             for figure, values in waiting.items():
                 one._waiting[side][figure].extend(values)
         return one
+
+
+def _kept(detectors: Mapping[str, Detector]) -> dict[str, list[float]]:
+    return {figure: [one.evidence, one.observations] for figure, one in detectors.items()}
 
 
 def repeat_limit(baseline: float) -> float:

@@ -23,6 +23,7 @@ from lab.rollout.journal import JUDGE, RESTART, SWITCH, WINDOW, Journal, State, 
 from lab.rollout.recover import RolledBack, finish, remove_parts, roll_back
 from lab.rollout.signals import raised, undisturbed
 from lab.rollout.window import Tail, watch
+from lab.runs.directory import AUDIT
 
 SCHEMA = "lab.canary.v1"
 RECEIPT, GOLDEN = "canary.json", "golden.txt"
@@ -191,7 +192,7 @@ def _switched(plan: Plan, state: State, journal: Journal, tail: Tail, outcome: O
     if plan.golden:
         tell(f"golden check: {plan.golden}")
         outcome.golden = _golden(plan, outcome)
-    write_atomically(plan.out / "audit.json", dump_json(window.audit))
+    write_atomically(plan.out / AUDIT, dump_json(window.audit))
     outcome.verdict = judge(plan.policy, audit=window.audit)
     write_verdict(outcome.verdict, plan.out)
     if plan.change.path == SELECTION:

@@ -14,6 +14,8 @@ FORMS = ("cron", "systemd", "github")
 _DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 _FOLDER = re.compile(r"[\w./~+@%-]+")
 NIGHTLY = "nightly"
+# When cron looks whether a job that runs all the time was killed.
+_AGAIN = "*/5 * * * *"
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -66,6 +68,11 @@ def job_command(job: Job) -> str:
     return f"./job.sh {job.name} {limit}{job.command}"
 
 
+def recover_command(config: str) -> str:
+    """Return what a scheduler starts when the machine starts."""
+    return f"./job.sh recover .venv/bin/lab canary recover {config} --write"
+
+
 def _cron(jobs: Sequence[Job], head: Sequence[str], folder: str, zone: ZoneInfo, config: str) -> str:
     home = folder.replace("~", "$HOME", 1)
     lines = [f"# {line}" for line in head]
@@ -77,13 +84,19 @@ def _cron(jobs: Sequence[Job], head: Sequence[str], folder: str, zone: ZoneInfo,
         "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         'MAILTO=""',
     ]
+    recover = recover_command(config).replace("%", "\\%")
+    boot = [f"{recover} >>cron.log 2>&1"]
     for job in jobs:
-        lines += [f"# {job.name}: {job.about}"]
-        when = cron_fields(job) if job.starts else "@reboot"
         command = job_command(job).replace("%", "\\%")
-        lines += [f'{when} cd "{home}" && {command} >>cron.log 2>&1']
-    lines += ["# A canary that a power failure ended is rolled back"]
-    lines += [f'@reboot cd "{home}" && ./job.sh recover .venv/bin/lab canary recover {config} --write >>cron.log 2>&1']
+        if job.starts:
+            lines += [f"# {job.name}: {job.about}", f'{cron_fields(job)} cd "{home}" && {command} >>cron.log 2>&1']
+            continue
+        lines += [f"# {job.name}: {job.about}; started again if it was killed"]
+        lines += [f'{_AGAIN} cd "{home}" && {command.replace("./job.sh", "./job.sh --again", 1)} >>cron.log 2>&1']
+        boot.append(f"{command} >>cron.log 2>&1")
+    # One line, because cron starts all lines of @reboot at once.
+    lines += ["# A canary that a power failure ended is rolled back, before anything else starts"]
+    lines += [f'@reboot cd "{home}" && {{ {"; ".join(boot)}; }}']
     return "\n".join(lines) + "\n"
 
 
@@ -98,6 +111,7 @@ def _systemd(jobs: Sequence[Job], head: Sequence[str], folder: str, zone: ZoneIn
         if not job.starts:
             # An alarm and unusable input are for people: a restart would only repeat them.
             again = "Restart=on-failure\nRestartPreventExitStatus=1 2\nRestartSec=30\n"
+            unit = unit.replace("\n\n[Service]", "\nAfter=lab-recover.service\n\n[Service]")
             files[f"lab-{job.name}.service"] = f"{unit}Type=exec\n{common}{again}\n[Install]\nWantedBy=default.target\n"
             continue
         files[f"lab-{job.name}.service"] = (
@@ -110,7 +124,7 @@ def _systemd(jobs: Sequence[Job], head: Sequence[str], folder: str, zone: ZoneIn
             f"{comment}[Unit]\nDescription=Recall lab: {job.about}\n\n[Timer]\nOnCalendar={when}\n"
             "Persistent=true\n\n[Install]\nWantedBy=timers.target\n"
         )
-    recover = _unit_quoted(f"exec ./job.sh recover .venv/bin/lab canary recover {config} --write")
+    recover = _unit_quoted(f"exec {recover_command(config)}")
     files["lab-recover.service"] = (
         f"{comment}[Unit]\nDescription=Recall lab: roll back a canary that was ended by a power failure\n\n[Service]\n"
         f"Type=oneshot\nWorkingDirectory={home}\nExecStart=/bin/sh -c {recover}\nUMask=0077\n\n"

@@ -43,11 +43,12 @@ def _handled(handler: Any) -> Iterator[None]:
 
 
 def _handle(handler: Any) -> dict[int, Any]:
-    """Set the handler of signals; return the earlier handlers."""
+    """Set the handler of signals; return the earlier handlers. A signal that is ignored stays so, as under nohup."""
     before: dict[int, Any] = {}
     for name in _ENDING:
         # AttributeError: a system without the signal. ValueError: not the main thread.
         with suppress(AttributeError, ValueError):
             number = getattr(signal, name)
-            before[number] = signal.signal(number, handler)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, handler)
     return before

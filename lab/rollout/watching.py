@@ -117,10 +117,14 @@ class Watch:
     def __init__(self, plan: WatchPlan) -> None:
         self.plan = plan
         self.state = plan.out / STATE
+        # What begins a new watch although there is a state, to be said.
+        self.remark: str | None = None
         saved = self._saved()
         self.started: str = saved["started"] if saved else now()
         self.alarm: dict[str, Any] | None = saved["alarm"] if saved else None
         self.done: dict[str, Any] | None = saved["downgrade"] if saved else None
+        # When the configuration of an alarm was written, as long as nobody asked for the downgrade.
+        self.config: list[int] | None = saved["config"] if saved else None
         self.status = ALARM if self.alarm else WATCHING
         if saved:
             self.watched = Watched.restored(saved["watched"])
@@ -129,7 +133,8 @@ class Watch:
         places = saved["places"] if saved else {}
         since = float(saved["saved"]) if saved else 0.0
         self._followed: list[tuple[str, bool, Follower | Databases]] = []
-        for side, arm in enumerate((plan.canary, plan.control)):
+        # The control first: after a pause, it must not seem silent while the rest of the canary's log is read.
+        for side, arm in ((1, plan.control), (0, plan.canary)):
             if arm is None:
                 continue
             for kind, files in (("log", log_files(arm.log)), ("transcripts", transcript_files(arm.transcripts))):
@@ -148,8 +153,12 @@ class Watch:
             settings, given = saved["settings"], self.plan.settings()
             # Whoever switched to the engine again after a downgrade wants a new watch.
             back = self.plan.downgrade
-            if saved["downgrade"] and slot_of(back.config) == ENTRY and not left_over(back):
+            switched = saved["downgrade"] or (saved["alarm"] and saved["config"] not in (None, _written(back.config)))
+            if switched and slot_of(back.config) == ENTRY and not left_over(back):
                 self.state.replace(self.state.with_name("state-before.json"))
+                self.remark = (
+                    f"{back.config} was written after the alarm of {saved['alarm']['raised']}: a new watch begins"
+                )
                 return None
             Watched.restored(saved["watched"])
         except UnusableInput as error:
@@ -176,6 +185,7 @@ class Watch:
         figure = self.watched.evidence.alarm
         if figure is not None and self.alarm is None:
             self.status = ALARM
+            self.config = _written(self.plan.downgrade.config)
             self.alarm = {
                 "figure": figure,
                 "raised": now(),
@@ -194,6 +204,7 @@ class Watch:
             "saved": time.time(),
             "alarm": self.alarm,
             "downgrade": self.done,
+            "config": self.config,
             "watched": self.watched.as_json(),
             "places": {name: follower.as_json() for name, _, follower in self._followed},
         }
@@ -216,9 +227,10 @@ class Watch:
             "last_time": self.watched.canary.last_time,
             "figures": {
                 figure: {"evidence": one.evidence, "threshold": one.threshold, "observations": one.observations}
-                for figure, one in evidence.detectors.items()
+                for figure, one in evidence.tested().items()
             },
             "learning": {figure: len(values) for figure, values in evidence.learned.items() if values},
+            "silent": evidence.silent,
             "windows": list(evidence.windows),
             "now": {"recalls": evidence.now.recalls, **evidence.now.figures()},
             "alarm": self.alarm,
@@ -235,9 +247,9 @@ def why(evidence: Evidence, figure: str) -> str:
     value = values[-1][figure] if values else None
     if figure == ERRORS and values:
         value = sum(window[figure] * window["recalls"] for window in values) / max(recalls, 1)
-    one = evidence.detectors[figure]
+    one = evidence.tested()[figure]
     strength = f"evidence {one.evidence:,.0f}, threshold {one.threshold:,.0f}"
-    if evidence.control:
+    if evidence.control and not evidence.by_limit:
         return f"{_NAMES[figure]} of the canary is worse than that of the control ({strength})"
     limits = evidence.limits
     if figure == CALLS:
@@ -278,6 +290,8 @@ def run_watch(
     """
     with only_writer(plan.out):
         watch = Watch(plan)
+        if watch.remark:
+            tell(watch.remark)
         if not watch.alarm:
             if left_over(plan.downgrade):
                 raise UnusableInput(
@@ -312,27 +326,37 @@ def _until_alarm(
         # From here on, a kill forgets nothing.
         watch.save()
     drawn = said = -1e9
+    quiet: list[str] = []
     while True:
         if is_new := watch.look():
             watch.save()
         if watch.alarm:
             return
-        moment = clock()
-        if moment - drawn >= PAGE_EVERY:
-            drawn = moment
+        if (silent := watch.watched.evidence.silent) != quiet:
+            quiet = silent
+            tell(_silence(silent))
+        seconds = clock()
+        if seconds - drawn >= PAGE_EVERY:
+            drawn = seconds
             draw(watch.as_json())
             if slot_of(plan.downgrade.config) != ENTRY:
                 tell("plugins.slots.memory was switched by hand: there is nothing to watch any more")
                 watch.status = ENDED
                 return
-        if moment - said >= SAY_EVERY:
-            said = moment
+        if seconds - said >= SAY_EVERY:
+            said = seconds
             tell(status_line(watch.as_json()))
-        if plan.seconds is not None and moment - begun >= plan.seconds:
+        if plan.seconds is not None and seconds - begun >= plan.seconds:
             watch.status = ENDED
             return
         if not is_new:
             sleep(PAUSE)
+
+
+def _silence(figures: list[str]) -> str:
+    if not figures:
+        return "the control gives observations again: the canary is compared with it"
+    return f"WARNING: the control gives no {', '.join(figures)}: the limits apply to the canary until it does"
 
 
 def _respond(watch: Watch, tell: Announce) -> None:
@@ -341,6 +365,10 @@ def _respond(watch: Watch, tell: Announce) -> None:
     tell(f"ALARM: {alarm['why']}")
     if not plan.write:
         return
+    if watch.config:
+        # From here on the downgrade is wanted, whoever edits the configuration before it succeeds.
+        watch.config = None
+        watch.save()
     try:
         done = downgrade(plan.downgrade, tell=tell)
     except LabError as error:
@@ -349,6 +377,15 @@ def _respond(watch: Watch, tell: Announce) -> None:
         raise CannotMeasure(f"NOT DOWNGRADED: {error.strerror}; again: {plan.command}") from None
     watch.done = {"at": now(), "slot": plan.downgrade.slot, **done._asdict()}
     watch.save()
+
+
+def _written(config: Path) -> list[int] | None:
+    """Return what tells whether a configuration was written again, also by a copy that keeps its time."""
+    try:
+        about = config.stat()
+    except OSError:
+        return None
+    return [about.st_ino, about.st_mtime_ns, about.st_ctime_ns]
 
 
 def _saw_any(gateway: Gateway) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from lab.canary.audit import audit
 from lab.canary.lines import BLOCK, MARKER, MAX_LINE
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.files import cannot_write, require_finite
 from lab.formatting import Announce, silent
 
@@ -91,6 +91,13 @@ class Tail:
             self._file = None
 
 
+def _new_lines(tail: Tail) -> list[bytes]:
+    try:
+        return tail.lines()
+    except OSError as error:
+        raise CannotMeasure(f"{tail.path}: cannot be read: {error.strerror}") from error
+
+
 class Window(NamedTuple):
     """A window that ended: the audit of its receipts, and whether it has as many recalls as were wanted."""
 
@@ -119,7 +126,7 @@ def watch(
         handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "wb") as file:
             while True:
-                if lines := tail.lines():
+                if lines := _new_lines(tail):
                     file.write(b"".join(line + b"\n" for line in lines))
                     file.flush()
                     is_new = True

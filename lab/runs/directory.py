@@ -30,6 +30,8 @@ MANIFEST, GOLDEN, FAILURES, DIGESTS = "manifest.json", "golden.jsonl", "failures
 RECEIPTS, LATENCY, WRITES = "receipts", "latency", "writes"
 # What other packages write into a run.
 VERDICT, REPORT, REPORT_DATA = "verdict.json", "report.html", "report.json"
+# What an audit of receipts is called, beside a verdict on it.
+AUDIT = "audit.json"
 REMEDY = "delete it and run the same replay again"
 
 

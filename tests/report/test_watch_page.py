@@ -25,6 +25,7 @@ def receipt(**more: Any) -> dict[str, Any]:
         "written": "2026-11-23T16:00:00Z",
         "config": "/home/op/.openclaw/openclaw.json",
         "control": None,
+        "silent": [],
         "recalls": 15000,
         "writes": True,
         "limits": {ERRORS: 0.01, LATENCY: 150.0, REPEAT: 0.5},

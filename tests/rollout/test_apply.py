@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,24 @@ def test_key_that_the_plugin_lacks_is_named(tmp_path: Path) -> None:
     assert len(found.refused) == 1
     assert "the host refuses this" in found.refused[0]
     assert json5.loads(ENGINE) == json5.loads(config.read_text("utf-8"))
+
+
+def test_key_that_the_candidate_lacks_is_not_set(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.rollout import apply as module
+
+    configs = {"engine": {"autoRecall": {"maxItems": 4}}, "wide": {"autoRecall": {"maxItems": 3, "of-later": True}}}
+    monkeypatch.setattr(module, "_config_of", lambda arm: configs[arm.name])
+    said = apply(judged(run, tmp_path, "engine", "wide"))
+    assert recall(said["patch"]) == {"maxItems": 4}
+
+
+def test_run_beside_the_verdict_comes_before_the_one_that_it_names(run: Path, tmp_path: Path) -> None:
+    """A run that was copied with its verdict is judged by its own files, also if another is where it was."""
+    from lab.gate.verdict_file import read_verdict
+    from lab.rollout.apply import _run_of
+
+    verdict = read_verdict(judged(run, tmp_path, "tier_quota_v1") / "verdict.json")
+    assert _run_of(verdict, tmp_path) == Path(str(verdict.run))
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    assert _run_of(verdict, copy) == copy

@@ -9,11 +9,13 @@ import pytest
 
 from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, Observation
 from lab.rollout.evidence import (
+    EQUAL,
     LATENCY_TIMES,
     LEARN,
     PER_RECALL,
     REPEAT_MORE,
     SHARES,
+    SILENT,
     WINDOW,
     WINDOWS,
     Evidence,
@@ -92,12 +94,56 @@ def test_control_without_traffic_takes_no_memory() -> None:
     assert max(map(len, evidence.as_json()["waiting"][0].values())) < 1000
 
 
+@pytest.mark.parametrize(("figure", "value"), [(ERRORS, 1.0), (CALLS, 1.0), (LATENCY, 120.0), (REPEAT, 0.9)])
+@pytest.mark.parametrize("died", [False, True])
+def test_limits_apply_while_the_control_is_silent(figure: str, value: float, died: bool) -> None:
+    evidence = Evidence(Limits(latency=100, repeat=0.4), control=True)
+    if died:
+        # What the control gave before it died is still compared with.
+        add(evidence, figure, *[0.0] * 200, control=True)
+        add(evidence, figure, *[0.0] * 200)
+        assert evidence.silent == []
+    add(evidence, figure, *[0.0] * SILENT[figure])
+    assert evidence.silent == [figure]
+    add(evidence, figure, *[value] * 60)
+    assert (evidence.alarm, evidence.by_limit) == (figure, True)
+    assert evidence.tested()[figure].limit == evidence.detectors[figure].limit < EQUAL
+    # What waited before is not compared with what comes later.
+    assert all(not waiting[figure] for waiting in evidence.as_json()["waiting"])
+    add(evidence, figure, 0.0, control=True)
+    assert evidence.silent == []
+
+
+def test_limits_are_learned_beside_a_control() -> None:
+    evidence = Evidence(Limits(), control=True)
+    for number in range(LEARN[LATENCY]):
+        for control in (True, False):
+            add(evidence, LATENCY, 100.0 + number % 7, control=control)
+    assert evidence.limits.latency is not None
+    add(evidence, LATENCY, *[101.0] * SILENT[LATENCY])
+    add(evidence, LATENCY, *[150.0] * 30)
+    assert (evidence.alarm, evidence.by_limit) == (LATENCY, True)
+
+
+@pytest.mark.parametrize("gap", [2, 50, 120, 10**9])
+def test_observation_counts_in_one_test_alone(gap: int) -> None:
+    """Both tests together have at most as many observations as the canary gives, so one bound holds for both."""
+    evidence, draw = Evidence(Limits(errors=0.2), control=True), random.Random(gap)
+    for number in range(2000):
+        add(evidence, ERRORS, float(draw.random() < 0.2))
+        if number % gap == 0:
+            add(evidence, ERRORS, float(draw.random() < 0.2), control=True)
+    state = evidence.as_json()
+    assert state["evidence"][ERRORS][1] + state["against"][ERRORS][1] <= 2000
+    assert (state["evidence"][ERRORS][1] > 0) is (gap > SILENT[ERRORS])
+
+
 @pytest.mark.parametrize("control", [False, True])
 def test_saved_evidence_goes_on_as_if_nothing_had_happened(control: bool) -> None:
     draw = random.Random(9)
     seen = [
-        (Observation(draw.choice(FIGURES), draw.choice((0.0, 0.3, 1.0))), control and draw.random() < 0.5)
-        for _ in range(3000)
+        (Observation(draw.choice(FIGURES), draw.choice((0.0, 0.3, 1.0))), control and number % 1500 < 700)
+        for number in range(3000)
     ]
     whole, parts = (Evidence(Limits(errors=0.5), control=control) for _ in range(2))
     for number, (one, beside) in enumerate(seen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -157,6 +158,48 @@ def test_crontab_line_runs_the_job_in_its_folder(tmp_path: Path) -> None:
     )
     assert subprocess.run(["/bin/sh", "-c", command], check=False).returncode == 4
     assert (folder / "sent").read_text("utf-8") == "error: is locked\n"
+
+
+@pytest.mark.process
+def test_watch_of_a_crontab_is_started_again_only_if_it_was_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    stand_in = folder / ".venv" / "bin" / "lab"
+    stand_in.write_text('#!/bin/sh\necho "$2" >>calls\n[ "$1" != message ] || exit 0\nexit "$(cat wanted)"\n', "utf-8")
+    stand_in.chmod(0o755)
+    shutil.copy(ROOT / "docs" / "recipes" / "job.sh", folder)
+    (folder / "nightly.env").touch()
+    (folder / "wanted").write_text("0", "utf-8")
+    plan = run_here("canary", "plan", "~/.openclaw", "--stage", "C", "--folder", str(folder)).stdout.splitlines()
+    (boot,) = (line.removeprefix("@reboot ") for line in plan if line.startswith("@reboot"))
+    (again,) = (line.split(" ", 5)[5] for line in plan if line.startswith("*/5 "))
+
+    def calls(line: str) -> list[str]:
+        (folder / "calls").write_text("", "utf-8")
+        subprocess.run(["/bin/sh", "-c", line], check=False)
+        return [call for call in (folder / "calls").read_text("utf-8").split() if call in ("recover", "watch")]
+
+    # At the start of the machine it follows the recovery, however it ended before.
+    for code in ("4", "1", "0"):
+        (folder / "wanted").write_text(code, "utf-8")
+        assert calls(boot) == ["recover", "watch"]
+    for code, expected in (("0", []), ("1", []), ("2", []), ("4", ["watch"]), ("137", ["watch"])):
+        (folder / "wanted").write_text(code, "utf-8")
+        calls(boot)
+        assert calls(again) == expected, code
+    # Killed with the script around it.
+    (folder / "watch.code").unlink()
+    with (folder / "watch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / "cron.log").write_text("", "utf-8")
+        assert calls(again) == []
+        assert (folder / "cron.log").read_text("utf-8") == ""
+    assert calls(again) == ["watch"]
+
+
+def test_watch_of_systemd_follows_the_recovery() -> None:
+    text = run_here("canary", "plan", "--stage", "C", "--as", "systemd").stdout
+    assert text.count("After=lab-recover.service") == 1
 
 
 def test_workflow_starts_each_job_by_its_own_schedule() -> None:

@@ -27,3 +27,18 @@ def test_signals_during_a_rollback_are_ignored() -> None:
     with raised(), undisturbed():
         for number in NUMBERS:
             os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("ignored", NUMBERS)
+def test_signal_that_is_ignored_stays_ignored(ignored: signal.Signals) -> None:
+    """A command under nohup goes on after the logout."""
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        with raised():
+            os.kill(os.getpid(), ignored)
+            with undisturbed():
+                os.kill(os.getpid(), ignored)
+            assert signal.getsignal(ignored) is signal.SIG_IGN
+        assert signal.getsignal(ignored) is signal.SIG_IGN
+    finally:
+        signal.signal(ignored, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,28 @@ def test_control_beside_the_canary(home: Path, alike: bool) -> None:
     assert "--control" in said or alike
 
 
+def test_control_that_is_dead_warns_and_leaves_the_limits(home: Path) -> None:
+    control = home / "control.log"
+    control.touch()
+    words = ("--control", str(control))
+    watch(home, *words, code=4)
+    lines = [
+        f"2026-03-01T09:{n // 60:02}:{n % 60:02}.000Z openclaw-mem-engine:autoRecall.receipt "
+        f"{json.dumps(receipt_of([f'm{n}']))}\n"
+        for n in range(120)
+    ]
+    (home / "gateway.log").write_text("".join(lines), "utf-8")
+    assert "WARNING: the control gives no errors, repeat: the limits apply" in watch(home, *words, code=0)
+    receipt = json.loads((home / "watch" / "watch.json").read_text("utf-8"))
+    assert receipt["silent"] == ["errors", "repeat"]
+    assert "WARNING: it gives nothing for error rate, repeat rate" in (home / "watch" / "watch.html").read_text("utf-8")
+    with (home / "gateway.log").open("a", encoding="utf-8") as file:
+        file.write(40 * WARNING)
+    said = watch(home, *words, code=1)
+    assert "allowed: 1.0%" in said
+    assert "worse than that of the control" not in said
+
+
 @pytest.mark.process
 def test_new_watch_after_the_engine_was_switched_on_again(home: Path) -> None:
     watch(home, code=4)
@@ -184,6 +207,37 @@ def test_operator_who_switched_back_by_hand(home: Path, monkeypatch: pytest.Monk
     assert "was switched back meanwhile" in watch(home, "--write", code=1)
     assert (home / "openclaw.json").read_text("utf-8") == CONFIG
     assert not (home / "openclaw.json.canary").exists()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("wanted", [False, True])
+def test_alarm_before_the_engine_was_switched_on_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    """A new switch begins a new watch, unless a downgrade was wanted and did not succeed."""
+    watch(home, code=4)
+    with (home / "gateway.log").open("a", encoding="utf-8") as file:
+        file.write(20 * WARNING)
+    assert "Nothing was switched" in watch(home, code=1)
+    assert "Nothing was switched" in watch(home, code=1)
+    config = home / "openclaw.json"
+    if wanted:
+
+        def fails(*_: object, **__: object) -> None:
+            raise CannotMeasure("no room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(watching, "downgrade", fails)
+            assert "NOT DOWNGRADED: no room" in watch(home, "--write", code=4)
+    # By hand, with a copy that keeps the time.
+    times = config.stat()
+    for text in (CONFIG, LIVE):
+        config.write_text(text, "utf-8")
+    os.utime(config, ns=(times.st_atime_ns, times.st_mtime_ns))
+    said = watch(home, "--write", code=1 if wanted else 4)
+    assert ("a new watch begins" in said) is not wanted
+    assert (config.read_text("utf-8") == LIVE) is not wanted
+    assert (home / "watch" / "state-before.json").exists() is not wanted
 
 
 def test_state_that_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.rollout import window
 from lab.rollout.commands import NoRestart, await_orphan, restart_gateway, run_command
 from lab.rollout.window import Tail, log_of, watch
@@ -109,6 +110,18 @@ def test_log_of_a_copied_home_is_in_that_home(tmp_path: Path) -> None:
     assert log_of({"logging": {"file": "~/.openclaw/logs/g.log"}}, config) == tmp_path / "logs" / "g.log"
     assert log_of({"logging": {"file": "/var/log/g.log"}}, config) == Path("/var/log/g.log")
     assert log_of({"logging": {}}, config) is None
+
+
+def test_log_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log").touch()
+    with contextlib.closing(Tail(tmp_path / "log")) as tail:
+
+        def fails() -> list[bytes]:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(tail, "_more", fails)
+        with pytest.raises(CannotMeasure, match=f"^{tmp_path}/log: cannot be read: Input/output error$"):
+            watch(tail, tmp_path, recalls=5, seconds=1)
 
 
 def test_folder_is_no_log(tmp_path: Path) -> None:
