@@ -132,7 +132,8 @@ def watch(
     else:
         _emit(receipt, out)
     if receipt["alarm"]:
-        raise CheckFailed(f"{receipt['alarm']['figure']}: {receipt['alarm']['why']}")
+        # The output says why.
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 def _log(config: Path, log_of: Any) -> Path:
@@ -169,7 +170,7 @@ def _draw(write_page: Any, receipt: Mapping[str, Any], out: Path) -> None:
 
 
 def _emit(receipt: Mapping[str, Any], out: Path) -> None:
-    from lab.rollout.watching import status_line
+    from lab.rollout.watch_text import status_line
 
     alarm, done = receipt["alarm"], receipt["downgrade"]
     if alarm:
