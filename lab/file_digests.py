@@ -35,11 +35,11 @@ class Copied(NamedTuple):
 
 def digests_of(folder: Path) -> Copied:
     """Return the digests of all files of a folder. Raises :class:`UnusableInput` if one cannot be read."""
-    paths, left_out = _entries(folder)
     try:
+        paths, left_out = _entries(folder)
         files = tuple(FileDigest(name, path.stat().st_size, sha256_file(path)) for name, path in sorted(paths.items()))
     except OSError as error:
-        raise UnusableInput(f"{error.filename}: cannot be read: {error.strerror}") from error
+        raise _unreadable(error) from error
     return Copied(files, left_out)
 
 
@@ -48,7 +48,8 @@ def copy_folder(source: Path, target: Path, *, first: str = "") -> Copied:
 
     Files below the folder ``first`` are listed and copied before the others are listed: a database that writes its
     data before its index is complete then, even if it grows meanwhile. Raises :class:`FileNotFoundError` if a file
-    goes away meanwhile, and :class:`lab.errors.CannotMeasure` if the copy cannot be written.
+    goes away meanwhile, :class:`UnusableInput` if one cannot be read, and :class:`lab.errors.CannotMeasure` if the copy
+    cannot be written.
     """
     copied: dict[str, FileDigest] = {}
     try:
@@ -64,6 +65,8 @@ def copy_folder(source: Path, target: Path, *, first: str = "") -> Copied:
     except FileNotFoundError:
         raise
     except OSError as error:
+        if error.filename is not None and not Path(error.filename).is_relative_to(target):
+            raise _unreadable(error) from error
         raise cannot_write(target, error) from error
     return Copied(tuple(copied[name] for name in sorted(copied)), left_out)
 
@@ -100,15 +103,30 @@ def as_json(files: Sequence[FileDigest]) -> list[dict[str, Any]]:
 
 
 def _entries(source: Path, start: Path | None = None) -> tuple[dict[str, Path], int]:
-    """Return the files below ``start`` by their path below ``source``, and how many other entries there are."""
-    files, left_out = {}, 0
-    for path in (start or source).rglob("*"):
-        mode = path.lstat().st_mode
-        if stat.S_ISREG(mode):
-            files[path.relative_to(source).as_posix()] = path
-        elif not stat.S_ISDIR(mode):
-            left_out += 1
+    """Return the files below ``start`` by their path below ``source``, and how many other entries there are.
+
+    Raises :class:`OSError` for a folder that cannot be read, which :meth:`pathlib.Path.rglob` would leave out.
+    """
+    files: dict[str, Path] = {}
+    left_out, top = 0, start or source
+    if not top.is_dir():
+        return files, left_out
+    for folder, folders, names in os.walk(top, onerror=_refused):
+        for path in (Path(folder, name) for name in (*folders, *names)):
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode):
+                files[path.relative_to(source).as_posix()] = path
+            elif not stat.S_ISDIR(mode):
+                left_out += 1
     return files, left_out
+
+
+def _refused(error: OSError) -> None:
+    raise error
+
+
+def _unreadable(error: OSError) -> UnusableInput:
+    return UnusableInput(f"{error.filename}: cannot be read: {error.strerror}")
 
 
 def _copy(path: Path, target: Path, name: str) -> FileDigest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import canary_plan, canary_watch, completion
+from lab.cli.canary_options import TIMEOUT, Check, Config, Restart, Timeout, log_file, require_command, seconds_of
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json
 from lab.errors import CheckFailed, LabError, UnusableInput
 from lab.formatting import counted, duration
@@ -28,8 +28,6 @@ STATES = {
     "back": "was edited and is not switched any more",
     "edited": "was edited and is still switched",
 }
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The gateway's openclaw.json (JSON5), or a link to it.")]
 Write = Annotated[bool, typer.Option("--write", help="Do it. [default: print what would happen]")]
 KeepEdits = Annotated[
     bool,
@@ -52,7 +50,7 @@ def add_to(app: typer.Typer) -> None:
 def run(
     config: Config,
     *,
-    restart: Annotated[str, typer.Option("--restart", help="The command that restarts the gateway.")],
+    restart: Restart,
     slot: Annotated[
         str | None, typer.Option("--slot", help="Set plugins.slots.memory to this plugin, as openclaw-mem-engine.")
     ] = None,
@@ -60,10 +58,7 @@ def run(
         str | None,
         typer.Option("--selection", help="Set the engine's autoRecall.selectionMode to this policy instead."),
     ] = None,
-    check: Annotated[
-        str | None,
-        typer.Option("--check", help="A command that succeeds once the gateway is up, such as curl -fsS URL."),
-    ] = None,
+    check: Check = None,
     log: Annotated[
         Path | None, typer.Option("--log", help="The gateway's log. [default: logging.file of CONFIG]")
     ] = None,
@@ -78,7 +73,7 @@ def run(
     policy: Annotated[
         str, typer.Option("--policy", autocompletion=completion.policies, help="The gate policy for the receipts.")
     ] = "stage-b",
-    timeout: Annotated[str, typer.Option("--timeout", help="The longest time of a restart with its check.")] = "2m",
+    timeout: Timeout = TIMEOUT,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for receipts, audit and verdict. [default: reports/canary/TIME]"),
@@ -102,16 +97,13 @@ def run(
     from lab.rollout.change import real
     from lab.rollout.journal import State
     from lab.rollout.run import Plan, require_unswitched, run_canary
-    from lab.rollout.window import Tail, log_of
+    from lab.rollout.window import Tail
 
     # An interrupted canary says more than what it left.
     require_unswitched(State(real(config)))
     change = _change(config, slot, selection)
-    found = log or log_of(change.value, change.config)
-    if found is None:
-        raise UnusableInput(f"{config}: names no logging.file; name the gateway's log with --log")
-    if not restart.strip():
-        raise UnusableInput("--restart: needs a command, such as 'systemctl --user restart openclaw-gateway'")
+    found = log_file(log, change.value, config)
+    require_command(restart)
     plan = Plan(
         change,
         found,
@@ -161,14 +153,6 @@ def _change(config: Path, slot: str | None, selection: str | None) -> Change:
     if (slot is None) == (selection is None):
         raise UnusableInput("name what to switch: either --slot PLUGIN or --selection POLICY")
     return slot_change(config, slot) if slot is not None else selection_change(config, str(selection))
-
-
-def seconds_of(text: str, option: str) -> float:
-    """Return the seconds of a period such as ``90s``, ``30m``, ``4h`` or ``1d``."""
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([smhd])", text.strip())
-    if not match or not float(match[1]):
-        raise UnusableInput(f"{option} {text!r}: expected a period such as 90s, 30m, 4h or 1d")
-    return float(match[1]) * UNITS[match[2]]
 
 
 def _emit_dry_run(plan: Plan, as_json: bool) -> None:

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.cli.canary_options import TIMEOUT, Check, Config, Restart, Timeout, log_file, require_command, seconds_of
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json
 from lab.errors import CannotMeasure, CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
     from lab.rollout.evidence import Limits
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The gateway's openclaw.json (JSON5), or a link to it.")]
+# The slot to switch back to, unless --to names another.
+SLOT = "memory-lancedb"
 
 
 def watch(
     config: Config,
     *,
-    restart: Annotated[str, typer.Option("--restart", help="The command that restarts the gateway.")],
-    slot: Annotated[str, typer.Option("--to", help="The memory slot to switch back to.")] = "memory-lancedb",
-    check: Annotated[
-        str | None,
-        typer.Option("--check", help="A command that succeeds once the gateway is up, such as curl -fsS URL."),
-    ] = None,
+    restart: Restart,
+    slot: Annotated[str, typer.Option("--to", help="The memory slot to switch back to.")] = SLOT,
+    check: Check = None,
     log: Annotated[
         Path | None,
         typer.Option("--log", help="The gateway's log; a * stands for its date. [default: logging.file of CONFIG]"),
@@ -58,7 +57,7 @@ def watch(
     period: Annotated[
         str | None, typer.Option("--for", help="End without an alarm after 90m, 4h or 30d. [default: never]")
     ] = None,
-    timeout: Annotated[str, typer.Option("--timeout", help="The longest time of a restart with its check.")] = "2m",
+    timeout: Timeout = TIMEOUT,
     out: Annotated[Path, typer.Option("--out", help="Folder for the state, the receipt and the page.")] = Path(
         "reports/watch"
     ),
@@ -79,22 +78,21 @@ def watch(
     a page that refreshes itself. Exit codes: 0 ended without an alarm, 1 alarm, 2 unusable input, 4 not measured, or
     not downgraded.
     """
-    from lab.cli.canary import seconds_of
+    from lab.config_edit import read_edited
     from lab.report.watch import write_page
     from lab.rollout.change import read_config, real
     from lab.rollout.downgrade import Downgrade
     from lab.rollout.evidence import ERROR_LIMIT, RECALLS
     from lab.rollout.watching import Arm, WatchPlan, run_watch
-    from lab.rollout.window import log_of
 
-    if not restart.strip():
-        raise UnusableInput("--restart: needs a command, such as 'systemctl --user restart openclaw-gateway'")
-    found = log or _log(config, log_of)
+    require_command(restart)
+    _, value = read_edited(read_config(config), str(config))
+    found = log_file(log, value, config)
     home = real(config).parent
     # What a second command must say again, to go on with the same watch.
     given: list[tuple[str, str]] = [
         ("--restart", restart),
-        ("--to", "" if slot == "memory-lancedb" else slot),
+        ("--to", "" if slot == SLOT else slot),
         ("--check", check or ""),
         ("--log", str(log or "")),
         *(("--transcripts", str(folder)) for folder in transcripts or ()),
@@ -105,6 +103,7 @@ def watch(
         ("--p95", "" if p95 is None else f"{p95!r}"),
         ("--repeat", "" if repeat is None else f"{repeat!r}"),
         ("--false-alarm-per", "" if per == RECALLS else str(per)),
+        ("--timeout", "" if timeout == TIMEOUT else timeout),
         ("--out", str(out)),
     ]
     plan = WatchPlan(
@@ -116,11 +115,17 @@ def watch(
         seconds=seconds_of(period, "--for") if period else None,
         write=write,
         fresh=fresh,
-        words=("lab", "canary", "watch", str(config), *(word for pair in given if pair[1] for word in pair)),
+        words=(
+            "lab",
+            "canary",
+            "watch",
+            str(config),
+            *(word for pair in given if pair[1] for word in pair),
+            *(() if guard else ("--no-guard",)),
+        ),
     )
     if control_transcripts and control is None:
         raise UnusableInput("--control-transcripts: needs --control, the log of the control")
-    read_config(config)
     for file in (found, control):
         if file is not None and "*" not in file.name and not file.exists():
             announce(f"{file}: does not exist yet; it is read as soon as it does")
@@ -134,17 +139,6 @@ def watch(
     if receipt["alarm"]:
         # The output says why.
         raise typer.Exit(CheckFailed.exit_code)
-
-
-def _log(config: Path, log_of: Any) -> Path:
-    from lab.config_edit import read_edited
-    from lab.rollout.change import read_config, real
-
-    _, value = read_edited(read_config(config), str(config))
-    found: Path | None = log_of(value, real(config))
-    if found is None:
-        raise UnusableInput(f"{config}: names no logging.file; name the gateway's log with --log")
-    return found
 
 
 def _limits(baseline: Path | None, errors: float, p95: float | None, repeat: float | None) -> Limits:

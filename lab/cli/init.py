@@ -180,14 +180,22 @@ def _snapshot(home: Home, root: Path, date: str, *, fresh: bool) -> Snapshot:
     """Return the newest snapshot of a home, or a new one if there is none or a ``fresh`` one is asked for."""
     from lab.host.snapshot import open_snapshot, snapshots, take
 
-    before = [open_snapshot(path, check=False) for path in snapshots(root)[-1:]]
-    for one in before:
-        if one.home != str(home.path.resolve()):
-            raise UnusableInput(f"{root}: has snapshots of {one.home}; choose another --out for {home.path}")
+    before: Snapshot | None = None
+    for path in snapshots(root)[-1:]:
+        try:
+            before = open_snapshot(path)
+        except UnusableInput as error:
+            if not fresh:
+                raise UnusableInput(f"{error}; --fresh takes a new one") from None
+            # A new one must neither equal it nor have links to its files.
+            announce(f"{error}; a new one is taken")
+    if before is not None:
+        if before.home != str(home.path.resolve()):
+            raise UnusableInput(f"{root}: has snapshots of {before.home}; choose another --out for {home.path}")
         if not fresh:
-            announce(f"{one.path}: this snapshot is used; --fresh takes a new one")
-            return open_snapshot(one.path)
-    return take(home, root, date=date, created=date, like=before[0] if before else None, announce=announce)
+            announce(f"{before.path}: this snapshot is used; --fresh takes a new one")
+            return before
+    return take(home, root, date=date, created=date, like=before, announce=announce)
 
 
 def _with_other_policy(snapshot: Snapshot, out: Path) -> Path:

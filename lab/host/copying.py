@@ -47,10 +47,11 @@ def copy_lines(source: Path, target: Path, name: str) -> Copy:
             hashed.update(chunk[end:])
             written += len(chunk)
             writing.write(chunk)
-        if written > size and _is_whole(source, size, written):
+        writing.flush()
+        # Not of the source, which may have been rotated or cut meanwhile.
+        if written > size and _is_whole(target, size, written):
             whole, size = hashed, written
         writing.truncate(size)
-        writing.flush()
         os.fsync(writing.fileno())
     return Copy(FileDigest(name, size, whole.hexdigest()), written - size)
 
@@ -106,13 +107,13 @@ def _created(target: Path) -> BufferedWriter:
     return writing
 
 
-def _is_whole(source: Path, start: int, end: int) -> bool:
+def _is_whole(file: Path, start: int, end: int) -> bool:
     """Return whether the bytes from the last line break on are a JSON object."""
     if end - start > _MOST_TAIL:
         return False
-    with source.open("rb") as file:
-        file.seek(start)
-        tail = file.read(end - start)
+    with file.open("rb") as reading:
+        reading.seek(start)
+        tail = reading.read(end - start)
     try:
         return isinstance(json.loads(tail), dict)
     except (ValueError, RecursionError):

@@ -149,9 +149,9 @@ def take(
 ) -> Snapshot:
     """Take a snapshot of a home into ``root``, named by the date (IN-5); return ``like`` if nothing changed since it.
 
-    Files that equal those of ``like`` become links to them, which take no space. Unless it is ``sealed``, it can be
-    deleted without further ado. Raises
-    :class:`lab.errors.CannotWrite` if there is no room for it, and :class:`UnusableInput` for a folder in the home.
+    Files that equal those of ``like``, which must have been compared with its digests, become links to them, which take
+    no space. Only a ``sealed`` snapshot is made read-only. Raises :class:`lab.errors.CannotWrite` if there is no room
+    for it, and :class:`UnusableInput` for a folder in the home.
     """
     if root.resolve().is_relative_to(home.path.resolve()):
         raise UnusableInput(f"{root}: is inside {home.path}, which is never written; choose another --out")

@@ -67,7 +67,7 @@ class Databases:
             self.moved = True
         columns = "rowid, event_json, event_zstd, event_utf8_bytes"
         return connection.execute(
-            f"SELECT {columns} FROM transcript_events WHERE rowid > ? ORDER BY rowid LIMIT ?",  # noqa: S608 - as above
+            f"SELECT {columns} FROM transcript_events WHERE rowid > ? ORDER BY rowid LIMIT ?",  # noqa: S608 - fixed names
             (self._rows.get(name, 0), _MOST),
         ).fetchall()
 

@@ -7,7 +7,6 @@ repeated: a kill during a rollback needs nothing but another one.
 from __future__ import annotations
 
 import shlex
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -215,8 +214,3 @@ def _copy_back(state: State) -> str:
 def _listed(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
-
-
-def guard_command(config: Path) -> list[str]:
-    """Return the command of the guard: it waits for the end of its standard input, then recovers (CN-7)."""
-    return [sys.executable, "-m", "lab", "canary", "recover", str(config), "--write", "--when-input-ends"]

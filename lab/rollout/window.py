@@ -114,7 +114,7 @@ def watch(
     """
     kept = out / KEPT_LINES
     begun = time.monotonic()
-    is_new, due, answered, told = True, begun, 0, 0
+    is_new, due, answered, reported = True, begun, 0, 0
     try:
         handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -132,8 +132,8 @@ def watch(
                     due = time.monotonic() + 10 * (time.monotonic() - now)
                     if is_over or answered >= recalls:
                         return Window(result, answered >= recalls, now - begun)
-                if answered >= told + 50:
-                    told = answered
+                if answered >= reported + 50:
+                    reported = answered
                     tell(f"{answered} of {recalls} recalls")
                 sleep(min(PAUSE, max(seconds - (now - begun), 0.0)))
     except OSError as error:

@@ -20,8 +20,10 @@ from typing import Any
 
 import pytest
 
+from lab.cli.init import _snapshot
 from lab.errors import CannotMeasure, CannotWrite, UnusableInput
 from lab.files import remove_folder
+from lab.host import copying
 from lab.host.copying import copy_database, copy_lines, copy_whole
 from lab.host.home import look
 from lab.host.snapshot import NAME, Snapshot, open_snapshot, size_of, snapshots, take
@@ -87,6 +89,21 @@ def test_line_that_is_being_written_is_cut(home: Path) -> None:
     # A last line without a line break is whole if it is JSON.
     file.write_bytes(whole.rstrip(b"\n"))
     assert copy_lines(file, home.with_name("copy"), "x").file.bytes == len(whole) - 1
+
+
+def test_line_that_is_being_written_is_cut_although_the_log_is_rotated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, is_whole = tmp_path / "log", copying._is_whole
+    log.write_bytes(b'{"id": 1}\n{"id": "half')
+
+    def rotated(*given: Any) -> bool:
+        log.write_bytes(b"")
+        return is_whole(*given)
+
+    monkeypatch.setattr(copying, "_is_whole", rotated)
+    copied = copy_lines(log, tmp_path / "copy", "log")
+    assert (copied.cut, (tmp_path / "copy").read_bytes()) == (12, b'{"id": 1}\n')
 
 
 def test_files_that_are_written_meanwhile_are_copied_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -173,6 +190,18 @@ def test_edited_snapshot_is_refused(home: Path) -> None:
         open_snapshot(taken.path)
     with pytest.raises(UnusableInput, match="is no snapshot of a host"):
         open_snapshot(home)
+
+
+def test_fresh_snapshot_uses_nothing_of_a_damaged_one(home: Path) -> None:
+    first, root = _take(home), home.with_name("root")
+    file = first.path / "agents" / "main" / "sessions" / "old0-aaaa.jsonl"
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes().replace(b"spare", b"other"))
+    with pytest.raises(UnusableInput, match="--fresh takes a new one"):
+        _snapshot(look(home), root, "2026-11-23", fresh=False)
+    second = _snapshot(look(home), root, "2026-11-23", fresh=True)
+    assert second.path.name == "2026-11-23-2"
+    assert open_snapshot(second.path).sha256 == first.sha256
 
 
 def test_snapshot_of_another_digest_is_refused(home: Path) -> None:

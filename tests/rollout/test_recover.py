@@ -74,6 +74,30 @@ def test_guard_recovers_by_itself(make_gateway: Make, tmp_path: Path) -> None:
     assert as_before(gateway)
 
 
+# A canary that a signal ends between its last step and its rollback.
+BETWEEN = """
+import runpy
+from lab.rollout import run
+
+def ended(*given, **named):
+    raise KeyboardInterrupt
+
+run._back = ended
+runpy.run_module("lab", run_name="__main__")
+"""
+
+
+def test_guard_recovers_what_a_signal_kept_from_the_rollback(make_gateway: Make, tmp_path: Path) -> None:
+    gateway = make_gateway()
+    words = gateway.words("--write", "--out", tmp_path / "out")
+    done = subprocess.run([sys.executable, "-c", BETWEEN, *words], env=os.environ, capture_output=True, timeout=120)
+    assert done.returncode == 130, done.stderr
+    last = time.monotonic() + 60
+    while not as_before(gateway) and time.monotonic() < last:
+        time.sleep(0.05)
+    assert as_before(gateway)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_signal_rolls_back_before_the_end(make_gateway: Make, tmp_path: Path, number: int) -> None:
     gateway = make_gateway()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lab.errors import CannotMeasure
 from lab.rollout import watching
 from lab.rollout.baseline import read_baseline
 from lab.rollout.evidence import REPEAT_MORE, Limits
@@ -76,6 +77,19 @@ def test_words_that_are_refused(home: Path, words: tuple[str, ...], said: str) -
 
 def test_no_restart_command(home: Path) -> None:
     assert "needs a command" in watch(home, code=2, restart=" ")
+
+
+def test_command_of_a_downgrade_repeats_what_was_given(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[watching.WatchPlan] = []
+
+    def kept(plan: watching.WatchPlan, **named: object) -> None:
+        plans.append(plan)
+        raise CannotMeasure("enough")
+
+    monkeypatch.setattr(watching, "run_watch", kept)
+    watch(home, "--errors", "0.02", "--timeout", "10m", code=4)
+    given = f"--restart true --errors 0.02 --timeout 10m --out {home / 'watch'} --no-guard"
+    assert plans[0].command == f"lab canary watch {home / 'openclaw.json'} {given} --write"
 
 
 @pytest.mark.parametrize("state", [b"", b"{", b"[]", b"{}", b'{"schema": "lab.watch.v1", "settings": {}}', b"\0\xff"])

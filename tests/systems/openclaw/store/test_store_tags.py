@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -123,6 +124,24 @@ def test_symbolic_links_are_left_out(folder: Path, root: Path, tmp_path: Path) -
     written = json.loads((root / "day1" / "manifest.json").read_text("utf-8"))
     assert written["stats"]["leftOut"] == 1
     assert not any("link" in file["path"] for file in written["stats"]["files"])
+
+
+def test_folder_that_cannot_be_read_is_never_left_out(
+    folder: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags.create_tag(folder, "day1", root, now=NOW)
+    scandir = os.scandir
+
+    def refusing(path: str | Path) -> object:
+        if str(path).endswith("memories.lance/data"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(UnusableInput, match=r"memories\.lance/data: cannot be read: Permission denied"):
+        tags.create_tag(folder, "day2", root, now=NOW)
+    with pytest.raises(UnusableInput, match="cannot be read: Permission denied"):
+        tags.check_tag(root / "day1")
 
 
 def test_damaged_table_is_not_tagged(folder: Path, root: Path) -> None:
