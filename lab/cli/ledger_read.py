@@ -97,7 +97,10 @@ def timeline(
     window: Annotated[int, typer.Option(min=0, max=1000, help="Number of ids before and after each.")] = 4,
     as_json: Json = False,
 ) -> None:
-    """Show what was ingested around observations, which are marked with >."""
+    """Show what was ingested around observations.
+
+    Those that are named are marked with >.
+    """
     from lab.systems.sidecar.ledger import get as rows_of
     from lab.systems.sidecar.ledger import open_ledger
 
