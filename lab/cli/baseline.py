@@ -86,11 +86,11 @@ def approve(
 def _emit_approval(approval: Approved) -> None:
     name, now = approval.baseline.name, approval.baseline.now.object[:SHOWN]
     if not approval.changed:
-        emit(f"{name} is already {now}; nothing changed")
+        emit_folded(f"baseline {name} is already this run (kept as {now}); nothing changed")
     elif approval.replaced:
-        emit(f"{name} is now {now}; it was {approval.replaced[:SHOWN]}")
+        emit_folded(f"baseline {name} is now this run (kept as {now}); before, it was {approval.replaced[:SHOWN]}")
     else:
-        emit(f"{name} is now {now}")
+        emit_folded(f"baseline {name} is now this run (kept as {now})")
 
 
 def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote, split
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_ta
 if TYPE_CHECKING:
     from lab.nightly.nightly_run import NightlyRun
 
+IF_INTENDED = " (if the change is intended)"
 STORE = Path("reports/trend")
 Store = Annotated[
     Path, typer.Option(help="Folder of the history of nightly runs, with a Parquet file per nightly run and set.")
@@ -85,6 +87,8 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
         lines = gravest_first(result.verdict.lines)
         if result.apart:
             emit_folded(f"{result.name}: since {result.apart.since}: {result.apart.counts}")
+            if result.apart.copy_note:
+                emit_folded(result.apart.copy_note, "  ")
             for line in lines:
                 if line.kind == ADDED and not line.critical and line.status != PASS:
                     emit_folded(f"{result.name}: apart, decides nothing: {line.status}: {line.reason}")
@@ -92,14 +96,30 @@ def _show(nightly_run: NightlyRun, files: list[Path]) -> None:
             if line.critical:
                 emit_folded(f"{result.name}: {line.status}: {line.reason}")
                 if line.settles:
-                    # Not folded, so that the command can be copied.
-                    emit(f"  to resolve: {line.settles}")
+                    _show_settles(line.settles)
         advisory = sum(not line.critical for line in lines)
         if advisory:
             emit_folded(f"{result.name}: {advisory} advisory rules did not pass (see the page)")
     if nightly_run.approve_all:
-        emit(f"all sets at once: {nightly_run.approve_all}")
+        emit("all sets at once:")
+        _show_command(nightly_run.approve_all)
     emit_folded(f"{files[0]}, {', '.join(file.name for file in files[1:])}")
+
+
+def _show_settles(settles: str) -> None:
+    """Print what would settle a rule: a command, which can be copied, or a sentence."""
+    if settles.startswith("lab "):
+        command = settles.removesuffix(IF_INTENDED)
+        emit("  to resolve:" if command == settles else "  to resolve, if the change is intended:")
+        _show_command(command)
+    else:
+        emit_folded(f"to resolve: {settles}", "  ")
+
+
+def _show_command(command: str) -> None:
+    from lab.cli.verdict_tables import emit_command
+
+    emit_command([quote(word) for word in split(command)])
 
 
 def trend(

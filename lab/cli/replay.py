@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
 
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.cli.replay_options import OPTIONS, takes_replay_options
 from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted
+from lab.report.tables import WIDTH, width
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -83,14 +85,9 @@ def replay(
     else:
         emit_trial(reasons)
         emit_notes(notes)
-        emit(
-            f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
-            + (
-                ""
-                if summary or outcome.run.manifest.failed
-                else f" Next: {f'lab merge OUT {out} …' if part else f'lab score {out}'}"
-            )
-        )
+        done = f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
+        has_next = not (summary or outcome.run.manifest.failed)
+        _emit_next(done, (f"lab merge OUT {out} …" if part else f"lab score {out}") if has_next else None)
         if summary:
             _show_means(summary, outcome.run, _measures_shown(summary, outcome.run, []), selected=False)
     if outcome.failures:
@@ -123,7 +120,16 @@ def merge(
             }
         )
         return
-    emit(f"{out}: {merged.copied} conversations copied, {merged.there} already present. Next: lab score {out}")
+    _emit_next(f"{out}: {merged.copied} conversations copied, {merged.there} already present.", f"lab score {out}")
+
+
+def _emit_next(done: str, command: str | None) -> None:
+    """Print what was done and the next command, which begins its own line unless one line has room for both."""
+    line = f"{done} Next: {command}" if command else done
+    if command and cell_len(line) > min(WIDTH, width()):
+        emit_folded(done)
+        line = f"Next: {command}"
+    emit(line)
 
 
 def score(

@@ -24,7 +24,7 @@ def emit_action(action: Action, named: Mapping[str, Path | None]) -> None:
     """Print what to do and its command; ``named`` are the paths for the names in it, such as DIR."""
     emit_folded(action.sentence)
     if action.command:
-        _emit_command([quote(_placed(word, named)) for word in split(action.command)])
+        emit_command([quote(_placed(word, named)) for word in split(action.command)])
 
 
 def _placed(word: str, named: Mapping[str, Path | None]) -> str:
@@ -32,7 +32,7 @@ def _placed(word: str, named: Mapping[str, Path | None]) -> str:
     return f"{path}{colon}{rest}" if (path := named.get(name)) else word
 
 
-def _emit_command(words: Sequence[str]) -> None:
+def emit_command(words: Sequence[str]) -> None:
     """Print a command that can be copied, with a backslash where a line continues."""
     lines = [words[0]]
     for word in words[1:]:

@@ -281,7 +281,7 @@ def _limit(rule: Rule, values: Sequence[float]) -> Line:
     value = math.fsum(values) / len(values)
     over = rule.at_most is not None and value > rule.at_most
     under = rule.at_least is not None and value < rule.at_least
-    why = f"mean {value:.4g} over {len(values)} values; the policy requires {bounds(rule)}"
+    why = f"mean {value:.4g} over {counted(len(values), 'value')}; the policy requires {bounds(rule)}"
     return line(rule, FAIL if over or under else PASS, why, candidate=value, n=len(values), limit=bounds(rule))
 
 

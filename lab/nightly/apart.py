@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Apart:
     A row has ``conversation``, ``what`` happened to it, ``turns``, ``recalls``, ``since`` which night it is compared,
     and the ``changed`` receipts by arm since then. ``means`` are those of every measure by arm over these
     conversations alone, ``memories`` counts what changed in the store, and ``run`` is the path of their replay.
+    ``copied`` is when the home was copied; None if it equals the snapshot, and for a set without one.
     """
 
     since: str
@@ -49,12 +51,23 @@ class Apart:
     means: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     memories: Mapping[str, int] = field(default_factory=dict)
     run: str | None = None
+    copied: str | None = None
 
     @property
     def counts(self) -> str:
         """How many conversations of each kind there are, in words."""
         kinds = Counter(str(row["what"]) for row in self.rows)
         return ", ".join(f"{counted(count, 'conversation')} {what}" for what, count in kinds.items()) or "nothing new"
+
+    @property
+    def copy_note(self) -> str | None:
+        """When the home was copied, and how to get a new copy, as a sentence; None if there is no copy."""
+        if self.copied is None:
+            return None
+        return (
+            f"Copy of the home taken {self.copied}; the same command again on that date uses this copy, and "
+            "another --date or --out takes a new one."
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON, without the lines, which are in the verdict."""
@@ -64,6 +77,7 @@ class Apart:
             "memories": dict(self.memories),
             "means": {arm: dict(means) for arm, means in self.means.items()},
             "run": self.run,
+            "copied": self.copied,
         }
 
 
@@ -107,6 +121,7 @@ def apart_from_snapshot(
         libraries = [_library(snapshot) for snapshot in (before, now)]
         found = growth(*libraries)
         rows, lines = _rows(found), []
+        copied = now.created.replace("T", " ").replace("Z", " UTC")
         view = None
         if found.to_replay:
             announce(
@@ -118,7 +133,7 @@ def apart_from_snapshot(
                 lines.append(_line(nightly_set, "replays", ERROR, f"{reason}replays ({named(_changed(again.arms))})"))
                 view = None
         done = _judged(nightly_set, policy, since, rows, view, nights)
-        return replace(done, lines=(*lines, *done.lines), memories=found.memories)
+        return replace(done, lines=(*lines, *done.lines), memories=found.memories, copied=copied)
     except CannotWrite:
         raise
     except LabError as error:
@@ -128,11 +143,13 @@ def apart_from_snapshot(
 def _tonight(before: Snapshot, frozen: Frozen, root: Path, date: str, announce: Announce) -> Snapshot:
     """Return the copy of the home for this night, which is taken once: a run that is repeated sees the same home."""
     if taken := snapshots(root):
+        announce(f"{root}: the copy of the home of this nightly run is used again")
         return open_snapshot(taken[-1])
     store = Path(before.store_path) if before.store_path and Path(before.store_path).is_dir() else None
     # Its log says nothing about a replay, and may be the largest file.
     home = replace(look(frozen.home, store=store), log=None)
-    return take(home, root, date=date, created=date, like=before, sealed=False, announce=announce)
+    created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return take(home, root, date=date, created=created, like=before, sealed=False, announce=announce)
 
 
 def _library(snapshot: Snapshot) -> Library:

@@ -55,4 +55,5 @@ def missing_notes(infos: Iterable[ArmInfo]) -> tuple[str, ...]:
     if not by_path:
         return ()
     arms = list(dict.fromkeys(arm for named in by_path.values() for arm in named))
-    return (f"not implemented here: {', '.join(by_path)} (of {'arm' if len(arms) == 1 else 'arms'} {', '.join(arms)})",)
+    named = f"{'arm' if len(arms) == 1 else 'arms'} {', '.join(arms)}"
+    return (f"settings that the lab does not implement, so without effect here: {', '.join(by_path)} (of {named})",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ MEANS = {
 }
 # Reasons that the first screen gives.
 MOST_REASONS = 2
+FIRST = "nothing: first nightly run with it"
 # Conversations that a table shows.
 MOST_ROWS = 50
 
@@ -181,20 +183,21 @@ def _set(result: SetResult) -> dict[str, Any]:
 def _apart(result: SetResult) -> dict[str, Any] | None:
     """Return the table of the conversations that were compared apart, and their means beside those of the others."""
     apart = result.apart
-    if apart is None or not (apart.rows or apart.lines):
+    if apart is None or not (apart.rows or apart.lines or apart.copied):
         return None
     memories = [f"{count} {what}" for what, count in apart.memories.items() if count]
     return {
         "since": apart.since,
         "counts": apart.counts,
         "memories": f"Memories of the store: {', '.join(memories)}." if memories else "",
+        "copy_note": apart.copy_note or "",
         "rows": [
             {
                 "conversation": row["conversation"],
                 "what": row["what"],
                 "turns": row.get("turns", "–"),
                 "recalls": row.get("recalls", "–"),
-                "since": row.get("since", "–"),
+                "since": row.get("since") or (FIRST if "recalls" in row else "–"),
                 "changed": ", ".join(f"{arm} {count}" for arm, count in row.get("changed", {}).items() if count)
                 or ("none" if "changed" in row else "–"),
             }
@@ -206,7 +209,24 @@ def _apart(result: SetResult) -> dict[str, Any] | None:
             for arm in apart.means
             for both in ((result.means.get(arm, {}), apart.means[arm]),)
         ],
+        "no_value": _no_value(result.primary, apart.means),
     }
+
+
+def _no_value(primary: Sequence[str], by_arm: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Return why measures have no mean in the conversations apart, as sentences; empty if all have one."""
+    missing = [name for name in primary if any(means.get(name) is None for means in by_arm.values())]
+    repeats = [name for name in missing if name.startswith("RepeatRate")]
+    judged = [name for name in missing if name not in repeats]
+    texts = []
+    if repeats:
+        texts.append(
+            f"{', '.join(repeats)}, apart: where there is no value, there were too few recalls that inject something; "
+            "a repeat needs a second one in its conversation."
+        )
+    if judged:
+        texts.append(f"{', '.join(judged)}, apart: where there is no value, no recall could be measured or judged.")
+    return " ".join(texts)
 
 
 def _rule(line: Line) -> str:

@@ -50,7 +50,7 @@ def trial_of_replay(resolved: Resolved, request: Mapping[str, object]) -> tuple[
         reasons.append(f"store {resolved.store}")
     configured = _configured(request.get("arms"), bool(request.get("config")), [arm.name for arm in resolved.arms])
     if configured:
-        reasons.append(f"own configuration of {', '.join(configured)}")
+        reasons.append(f"arms configured by a file: {', '.join(configured)}")
     if request.get("max_items") is not None:
         reasons.append(f"at most {counted(resolved.arms[0].cutoff, 'item')} requested")
     return tuple(reasons)

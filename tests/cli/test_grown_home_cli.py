@@ -88,9 +88,17 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
     assert not _lines(second["host"], "added")
     kinds = "2 conversations added, 1 conversation went on, 1 conversation removed"
     assert f"Since the snapshot 2026-11-20: {kinds}" in page
-    assert "| new0-aaaa | added | 6 | 3 | – | – |" in page
+    assert "| new0-aaaa | added | 6 | 3 | nothing: first nightly run with it | – |" in page
     assert "RepeatRate, apart |" in page
+    assert f"Copy of the home taken {apart['copied']}" in page
     assert contents(home) == before
+
+    # Repeated on that date, the run uses the same copy and says so; the next date sees what was added meanwhile.
+    add_session(home, "new2-aaaa", LAST + 60_002, [*ASKED_LATER, "And then? 2"])
+    repeated = lab("nightly", "--plan", nights.plan, "--date", "2026-11-22", cwd=tmp_path)
+    assert repeated.returncode == 0, repeated.stderr
+    assert f"Copy of the home taken {apart['copied']}; the same command again" in " ".join(repeated.stdout.split())
+    assert "is used again" in repeated.stderr
 
     # Night 3: an arm changes in the new conversations alone, which is reported and decides nothing.
     nights.edit(nights.plan, 'arms = ["hybrid"]\n', 'arms = ["hybrid"]\nmax_items = 3\n')
@@ -99,6 +107,7 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
     assert _lines(third["plain"], "added") == {"hybrid receipts": ("fail", False)}
     passed = ("pass", False)
     assert _lines(third["host"], "added") == {"engine receipts": passed, "hybrid receipts": passed}
+    assert "| new2-aaaa | added | 6 | 3 |" in page
     rows = {row["conversation"]: row for row in third["plain"]["apart"]["conversations"]}
     assert (rows["new0-aaaa"]["since"], rows["new0-aaaa"]["changed"]) == ("2026-11-22", {"hybrid": 3})
     assert "| new0-aaaa | added | 6 | 3 | 2026-11-22 | hybrid 3 |" in page

@@ -29,7 +29,7 @@ def said(*words: str | Path) -> Any:
 def test_search_then_timeline_then_get(ledger: Path) -> None:
     found = run_here("ledger", "search", ledger, "gateway")
     assert "gateway timeout" in found.stdout
-    assert "1 result. Candidates by lane: fts_original 1" in found.stdout
+    assert "1 result. Candidates by kind of search: full text 1" in found.stdout
     (hit,) = said("search", ledger, "gateway", "--scope", "ops", "--now", "2026-11-23")["results"]
     assert (hit["id"], hit["factors"]["importance"], set(hit) & {"detail_json", "detail"}) == (2, 1.0, set())
     around = said("timeline", ledger, "2", "--window", "1")["observations"]

@@ -46,7 +46,8 @@ def test_two_nightly_runs_end_to_end(
     first = lab(*monday, cwd=tmp_path)
     assert first.returncode == 3, first.stderr
     assert "INCONCLUSIVE" in first.stdout
-    (command,) = [line.partition(": ")[2] for line in first.stdout.splitlines() if line.startswith("  to resolve: ")]
+    assert max(map(len, first.stdout.splitlines())) <= 80
+    command = first.stdout.partition("  to resolve:\n")[2].replace("\\\n", "").partition("\n")[0]
     # What it says is to be done can be done.
     approved = lab(*command.split()[1:], "--date", "2026-03-02", "--json", cwd=tmp_path)
     assert approved.returncode == 0, approved.stderr

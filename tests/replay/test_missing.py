@@ -14,6 +14,8 @@ from lab.replay.run import run_replay
 from tests.playing import arms_named
 from tests.replay.conftest import Desk
 
+NOTE = "settings that the lab does not implement, so without effect here: "
+
 
 def test_missing_notes_live_file_is_noted_lab_file_is_refused(desk: Desk) -> None:
     desk.say("talk", ("global", [("user", "the port is 8080", "port 8080"), ("user", "which port is it?")]))
@@ -22,7 +24,7 @@ def test_missing_notes_live_file_is_noted_lab_file_is_refused(desk: Desk) -> Non
     live.write_text(json.dumps({"weijiMemoryPreflight": True, "gbrainMirror": True}))
     own.write_text(json.dumps({"gbrainMirror": True, "lab": {"arm": "engine"}}))
     first = desk.run(f"engine={live}", "hybrid")
-    note = "not implemented here: weijiMemoryPreflight, gbrainMirror (of arm engine)"
+    note = NOTE + "weijiMemoryPreflight, gbrainMirror (of arm engine)"
     for _ in range(2):
         messages: list[str] = []
         run_replay(ReplayRequest.of_manifest(first.run.manifest.asked), desk.home / "again", announce=messages.append)
@@ -38,6 +40,6 @@ def test_missing_notes_name_settings_and_arms_in_one_sentence() -> None:
 
     assert notes(a=None, b={"budget": {"enabled": True}}) == ()
     assert notes(a={"dbPath": "x"}, b={"gbrainMirror": True, "dbPath": "y"}, c={}) == (
-        "not implemented here: dbPath, gbrainMirror (of arms a, b)",
+        NOTE + "dbPath, gbrainMirror (of arms a, b)",
     )
-    assert notes(a={}, b={"dbPath": "y"}) == ("not implemented here: dbPath (of arm b)",)
+    assert notes(a={}, b={"dbPath": "y"}) == (NOTE + "dbPath (of arm b)",)

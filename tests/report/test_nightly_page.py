@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.gate.line import AGAIN, PASS, Line
+from lab.gate.verdict import Verdict
+from lab.nightly.apart import Apart
+from lab.nightly.nightly_run import NightlyRun, SetResult
 from lab.nightly.past_runs import past_of
+from lab.report.nightly import write_pages
 from tests.report.nightly_states import ARMS, SETS, STEP_AT, make
 
 TAGS = re.compile(r"<style>.*?</style>|<script>.*?</script>|<svg.*?</svg>|<[^>]+>", re.DOTALL)
@@ -104,3 +109,23 @@ def test_history_is_of_the_plan_alone(tmp_path: Path) -> None:
         "2026-10-06",
     ]
     assert past_of(None, "other", page.parent).nights[0].status == "pass"
+
+
+def test_conversations_apart_say_why_nothing_is_compared(tmp_path: Path) -> None:
+    row = {"conversation": "new", "what": "added", "turns": "2", "recalls": 1}
+    means = {"hybrid": {"RepeatRate": None, "R@6": None, "InjectedChars": 700.0}}
+    since, copied = "the snapshot 2026-11-20", "2026-11-23 14:03:05 UTC"
+    apart = Apart(since, (row, {"conversation": "old", "what": "removed", "turns": "6"}), (), means, copied=copied)
+    same = Line(AGAIN, "receipts", PASS, True, "two replays gave the same 2 receipts", n=2)
+    verdict = Verdict("mine/host", "as approved", "sets/host/run", "host", None, PASS, (same,))
+    host = SetResult("host", verdict, None, None, None, {}, ("R@6", "RepeatRate", "InjectedChars"), apart)
+    out = tmp_path / "nightly" / "2026-11-23-0a1b2c3d"
+    out.mkdir(parents=True)
+    page, markdown = write_pages(NightlyRun("mine", "", "2026-11-23", out, None, (host,), tmp_path), None)
+    text = markdown.read_text("utf-8")
+    assert "| new | added | 2 | 1 | nothing: first nightly run with it | – |" in text
+    assert "| old | removed | 6 | – | – | – |" in text
+    for words in (_words(page), " ".join(text.split())):
+        assert f"Copy of the home taken {copied}; the same command again" in words
+        assert "RepeatRate, apart: where there is no value, there were too few recalls" in words
+        assert "R@6, apart: where there is no value, no recall could be measured or judged." in words

@@ -71,7 +71,9 @@ def test_trial_is_shown_by_replay_and_list(run: RunDirectory, replay_request: Re
     words += [word for arm in replay_request.arms for word in ("--arm", arm)]
     ended = lab(*words, "--embedder", "hashing", "--limit", "3", "--out", run.path)
     assert _unfolded(ended.out).startswith(SAID)
-    assert "0 done, 3 skipped" in ended.out
+    assert "0 done, 3 skipped" in _unfolded(ended.out)
+    # A long path does not push the next command off the line.
+    assert f"\nNext: lab score {run.path}\n" in ended.out
     assert "complete (trial)" in lab("runs", "list", run.path.parent).out
 
 
@@ -114,7 +116,7 @@ def test_trial_line_lists_all_reasons(sound: RunDirectory) -> None:
     assert trial_line(trial(other)) == (
         "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
         "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules per conversation sampled; "
-        "categories detected; store lancedb; own configuration of mine; at most 6 items requested; "
+        "categories detected; store lancedb; arms configured by a file: mine; at most 6 items requested; "
         "migrated from schema 3, digests taken then; not complete"
     )
 

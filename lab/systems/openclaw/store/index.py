@@ -93,7 +93,7 @@ class Status:
         stale = [index for index in self.indexes if index.stale]
         found = [f"{index.name} lacks {index.unindexed} of {index.rows + index.unindexed} rows" for index in stale]
         if self.small_fragments >= self.thresholds.fragments:
-            found.append(f"{self.small_fragments} small files of rows")
+            found.append(f"the rows are spread over {self.small_fragments} small files, which can be merged")
         return tuple(found)
 
     @property
