@@ -18,13 +18,6 @@ from lab.progress import Passing
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
 Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
 DRY_RUN = "Nothing was written; add --write to do it."
-# The searches of a ledger, as a receipt names them, in words.
-LANES = {
-    "fts_original": "full text",
-    "fts_en": "full text of English summaries",
-    "cjk_like": "substrings",
-    "trigram": "trigrams",
-}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -152,111 +145,6 @@ def _emit_counts(receipt: dict[str, Any], *texts: tuple[str, str]) -> None:
             emit_folded(f"{text}: {receipt[name]}.")
 
 
-<<<<<<< HEAD
-=======
-def search(
-    ledger: Ledger,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a query in the syntax of FTS5.")],
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of results.")] = 20,
-    scope: Annotated[str | None, typer.Option(help="Only observations of this scope.")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
-    by: Annotated[
-        str, typer.Option(help="composite (relevance, importance, age, use and state) or relevance alone.")
-    ] = "composite",
-    now: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: today]"),
-    ] = None,
-    profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
-    """Search a ledger by words."""
-    from datetime import UTC
-
-    from lab.systems.sidecar.ledger import open_ledger
-    from lab.systems.sidecar.ledger_search import search as run
-
-    if by not in ("composite", "relevance"):
-        raise UnusableInput(f"--by {by}: expected composite or relevance")
-    day = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
-    with open_ledger(ledger) as connection:
-        found = run(
-            connection,
-            query,
-            now=day,
-            limit=limit,
-            scope=scope,
-            include_archived=archived,
-            composite=by == "composite",
-            upstream=_is_upstream(profile),
-        )
-    if as_json:
-        results = [
-            {
-                **_row(hit.row),
-                "score": hit.score,
-                "lanes": list(hit.lanes),
-                **({"factors": hit.factors._asdict(), "final_score": hit.factors.score} if hit.factors else {}),
-            }
-            for hit in found.hits
-        ]
-        emit_json({"receipt": found.receipt, "results": results})
-        return
-    _emit_rows([hit.row for hit in found.hits])
-    hits = ", ".join(f"{LANES[name]} {count}" for name, count in found.receipt["lane_hits"].items() if count)
-    emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
-
-
-def timeline(
-    ledger: Ledger,
-    ids: Ids,
-    window: Annotated[int, typer.Option(min=0, max=1000, help="Number of ids before and after each.")] = 4,
-    as_json: Json = False,
-) -> None:
-    """Show what was ingested around observations."""
-    from lab.systems.sidecar.ledger import get as rows_of
-    from lab.systems.sidecar.ledger import open_ledger
-
-    around = {near for number in ids for near in range(number - window, number + window + 1)}
-    with open_ledger(ledger) as connection:
-        rows = rows_of(connection, around)
-    if as_json:
-        emit_json({"observations": [_row(row) for row in rows]})
-    else:
-        _emit_rows(rows)
-    _require(ids, rows)
-
-
-def get(
-    ledger: Ledger,
-    ids: Ids,
-    raw: Annotated[bool, typer.Option("--raw", help="Also show the line of the log that each came from.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show observations with all fields and where they came from."""
-    from lab.systems.sidecar.ledger import get as rows_of
-    from lab.systems.sidecar.ledger import open_ledger
-    from lab.systems.sidecar.ledger_archive import pointer
-
-    with open_ledger(ledger) as connection:
-        rows = rows_of(connection, ids)
-        pointers = {row.id: pointer(connection, row.id) for row in rows}
-    lines = {number: place.read() for number, place in pointers.items() if place and raw}
-    if as_json:
-        emit_json({"observations": [_all_fields(row, pointers[row.id], lines.get(row.id)) for row in rows]})
-    else:
-        for row in rows:
-            place = pointers[row.id]
-            fields = {**_row(row), "detail": json.dumps(row.detail, ensure_ascii=False)}
-            fields["source"] = f"{place.log}, line {place.line}" if place else None
-            fields |= {"raw": lines.get(row.id)} if raw else {}
-            for name, value in fields.items():
-                emit(f"{name}: {'-' if value is None else value}")
-            emit()
-    _require(ids, rows)
-
-
->>>>>>> main
 def grade(
     ledger: Annotated[Path | None, typer.Argument(metavar="[LEDGER]", help="The SQLite file of the ledger.")] = None,
     cases: Annotated[

@@ -25,6 +25,13 @@ Ids = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observat
 # Characters of a summary in a table.
 SHOWN = 70
 INDENT = "  "
+# The searches of a ledger, as a receipt names them, in words.
+LANES = {
+    "fts_original": "full text",
+    "fts_en": "full text of English summaries",
+    "cjk_like": "substrings",
+    "trigram": "trigrams",
+}
 
 
 def add_to(ledger: typer.Typer) -> None:
@@ -87,8 +94,8 @@ def search(
     if found.retried is not None:
         searched = f"searched for {found.retried}" if found.retried else "it has no word to search for"
         emit_folded(f"The query is not in the syntax of FTS5; {searched}.")
-    hits = ", ".join(f"{name} {number}" for name, number in found.receipt["lane_hits"].items() if number)
-    emit(f"{counted(len(found.hits), 'result')}. Candidates by lane: {hits or 'none'}.")
+    hits = ", ".join(f"{LANES[name]} {count}" for name, count in found.receipt["lane_hits"].items() if count)
+    emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
 
 
 def timeline(

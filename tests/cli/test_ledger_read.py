@@ -31,7 +31,8 @@ def test_query_that_is_no_syntax_says_what_was_searched(ledger: Path) -> None:
     assert "The query is not in the syntax of FTS5; searched for gateway." in said
     assert "searched for kettle OR gateway." in shown('"kettle gateway')
     assert shown('"unbalanced') == (
-        "The query is not in the syntax of FTS5; searched for unbalanced. 0 results. Candidates by lane: none."
+        "The query is not in the syntax of FTS5; searched for unbalanced. 0 results. "
+        "Candidates by kind of search: none."
     )
     assert "it has no word to search for" in shown('"')
     assert "syntax" not in shown("gateway OR kettle")
