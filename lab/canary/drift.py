@@ -194,7 +194,7 @@ def drift(source: Source, by: str = "day") -> Drift:
     if by not in PERIODS:
         raise UnusableInput(f"--by {by}: expected {' or '.join(PERIODS)}")
     if not source.rows:
-        raise UnusableInput(f"the {source.kind} has no memories")
+        raise UnusableInput(f"the {source.kind} has no {nouns(source.kind)}")
     dated = [(name, row) for row in source.rows if (name := _period(row.time_ms, by)) is not None]
     periods = _counted((name, row.label) for name, row in dated)
     scopes = _counted((row.scope, row.label) for row in source.rows)
@@ -210,6 +210,11 @@ def drift(source: Source, by: str = "day") -> Drift:
         change_of(ordered),
         _by_threshold([row.score for row in source.rows if row.score is not None]),
     )
+
+
+def nouns(kind: str) -> str:
+    """Return what the rows of a source are called: a ledger has observations, all others have memories."""
+    return "observations" if kind == "ledger" else "memories"
 
 
 def _by_threshold(scores: Sequence[float]) -> list[Part]:

@@ -62,7 +62,9 @@ def run(
     log: Annotated[
         Path | None, typer.Option("--log", help="The gateway's log. [default: logging.file of CONFIG]")
     ] = None,
-    recalls: Annotated[int, typer.Option("--recalls", min=1, help="Answered recalls that end the window.")] = 300,
+    recalls: Annotated[
+        int, typer.Option("--recalls", min=1, help="Answered recalls that end the window, at least.")
+    ] = 300,
     period: Annotated[str, typer.Option("--for", help="The longest window: 90s, 30m, 4h.")] = "4h",
     golden: Annotated[
         str | None,

@@ -11,8 +11,8 @@ import typer
 
 from lab.cli.output import Json, announce, emit, emit_json
 
-# Where an OpenClaw host has its configuration and memories, and the sidecar its ledger and what it captures.
-HOME_FILES = ("openclaw.json", "memory/lancedb", "memory/ledger.sqlite", "memory/observations.jsonl")
+# Where an OpenClaw host has its configuration and memories, and the sidecar its ledger; the job capture writes the log.
+HOME_FILES = ("openclaw.json", "memory/lancedb", "memory/openclaw-mem.sqlite", "memory/observations.jsonl")
 
 
 def plan(
@@ -48,7 +48,7 @@ def plan(
 
     stage = require_stage(stage)
     config, store, ledger, observations = (_tilde(home / name) for name in HOME_FILES)
-    places = Places(config, store, ledger, observations, quote(restart))
+    places = Places(config, store, ledger, observations, quote(restart), _tilde(home))
     jobs = moved(jobs_of(stage, places), at or ())
     files = written(form, jobs, folder=folder, zone=zone_of(timezone), stage=stage, config=config, runner=runner)
     if as_json:
@@ -77,4 +77,6 @@ def plan(
 def _tilde(path: Path) -> str:
     """Return a path as a word of the shell; a ``~`` at its beginning stays outside of the quotes."""
     parts = path.parts
-    return f"~/{quote('/'.join(parts[1:]))}" if parts[:1] == ("~",) else quote(str(path))
+    if parts[:1] != ("~",):
+        return quote(str(path))
+    return f"~/{quote('/'.join(parts[1:]))}" if parts[1:] else "~"

@@ -137,7 +137,8 @@ def watch(
     else:
         _emit(receipt, out)
     if receipt["alarm"]:
-        raise CheckFailed(f"{receipt['alarm']['figure']}: {receipt['alarm']['why']}")
+        # The output says why.
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 def _limits(baseline: Path | None, errors: float, p95: float | None, repeat: float | None) -> Limits:
@@ -163,7 +164,7 @@ def _draw(write_page: Any, receipt: Mapping[str, Any], out: Path) -> None:
 
 
 def _emit(receipt: Mapping[str, Any], out: Path) -> None:
-    from lab.rollout.watching import status_line
+    from lab.rollout.watch_text import status_line
 
     alarm, done = receipt["alarm"], receipt["downgrade"]
     if alarm:

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from lab.cli import ledger_drift, ledger_life, ledger_writeback
+from lab.cli import ledger_drift, ledger_life, ledger_read, ledger_writeback
+from lab.cli.ledger_read import Ledger, Profile, is_upstream
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 from lab.progress import Passing
 
-if TYPE_CHECKING:
-    from lab.systems.sidecar.ledger import Observation
-    from lab.systems.sidecar.ledger_archive import Pointer
-
-Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
 Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
-Profile = Annotated[str, typer.Option(help="seed, or upstream to do as the public sidecar does.")]
-Ids = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observations.")]
-# Width of a text in a table.
-SHOWN = 70
 DRY_RUN = "Nothing was written; add --write to do it."
-# The searches of a ledger, as a receipt names them, in words.
-LANES = {
-    "fts_original": "full text",
-    "fts_en": "full text of English summaries",
-    "cjk_like": "substrings",
-    "trigram": "trigrams",
-}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -46,9 +29,7 @@ def add_to(app: typer.Typer) -> None:
     )
     ledger.command("capture")(capture)
     ledger.command("ingest")(ingest)
-    ledger.command("search")(search)
-    ledger.command("timeline")(timeline)
-    ledger.command("get")(get)
+    ledger_read.add_to(ledger)
     ledger.command("grade")(grade)
     ledger.command("archive")(archive)
     ledger_writeback.add_to(ledger)
@@ -102,29 +83,37 @@ def ingest(
     """Insert the observations of logs into a ledger, each line once.
 
     A log is known by its content: one that has grown is read on from where it was left, and one that was rotated or
-    copied is not read again. Malformed lines are counted and skipped. A killed run is finished by the same command.
+    copied is not read again. Malformed lines are counted and skipped. A killed run is finished by the same command. A
+    file without an observation is unusable: the other logs are ingested, and the exit code is 2.
     """
     from lab.systems.sidecar.heuristic import grade_observation
     from lab.systems.sidecar.ledger_ingest import ingest as run
 
-    receipts = []
+    receipts, unusable = [], []
     for log in logs:
-        done = run(
-            ledger,
-            log,
-            write=write,
-            scorer=grade_observation if graded else None,
-            upstream=_is_upstream(profile),
-            announce=partial(_announce_lines, log),
-        )
-        receipts.append({"log": str(log), **done.receipt()})
-    if as_json:
+        try:
+            done = run(
+                ledger,
+                log,
+                write=write,
+                scorer=grade_observation if graded else None,
+                upstream=is_upstream(profile),
+                announce=partial(_announce_lines, log),
+            )
+        except UnusableInput as error:
+            unusable.append(str(error))
+        else:
+            receipts.append({"log": str(log), **done.receipt()})
+    if as_json and receipts:
         emit_json({"ingests": receipts})
-        return
-    for receipt in receipts:
-        _emit_ingest(receipt)
-    if not write:
-        emit(DRY_RUN)
+    elif receipts:
+        for receipt in receipts:
+            _emit_ingest(receipt)
+        if not write:
+            emit(DRY_RUN)
+    if unusable:
+        # A ledger that cannot be used is said once, whatever the number of logs.
+        raise UnusableInput("; ".join(dict.fromkeys(unusable)))
 
 
 def _announce_lines(log: Path, lines: int) -> None:
@@ -154,108 +143,6 @@ def _emit_counts(receipt: dict[str, Any], *texts: tuple[str, str]) -> None:
     for name, text in texts:
         if receipt[name]:
             emit_folded(f"{text}: {receipt[name]}.")
-
-
-def search(
-    ledger: Ledger,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a query in the syntax of FTS5.")],
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of results.")] = 20,
-    scope: Annotated[str | None, typer.Option(help="Only observations of this scope.")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
-    by: Annotated[
-        str, typer.Option(help="composite (relevance, importance, age, use and state) or relevance alone.")
-    ] = "composite",
-    now: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: today]"),
-    ] = None,
-    profile: Profile = "seed",
-    as_json: Json = False,
-) -> None:
-    """Search a ledger by words."""
-    from datetime import UTC
-
-    from lab.systems.sidecar.ledger import open_ledger
-    from lab.systems.sidecar.ledger_search import search as run
-
-    if by not in ("composite", "relevance"):
-        raise UnusableInput(f"--by {by}: expected composite or relevance")
-    day = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
-    with open_ledger(ledger) as connection:
-        found = run(
-            connection,
-            query,
-            now=day,
-            limit=limit,
-            scope=scope,
-            include_archived=archived,
-            composite=by == "composite",
-            upstream=_is_upstream(profile),
-        )
-    if as_json:
-        results = [
-            {
-                **_row(hit.row),
-                "score": hit.score,
-                "lanes": list(hit.lanes),
-                **({"factors": hit.factors._asdict(), "final_score": hit.factors.score} if hit.factors else {}),
-            }
-            for hit in found.hits
-        ]
-        emit_json({"receipt": found.receipt, "results": results})
-        return
-    _emit_rows([hit.row for hit in found.hits])
-    hits = ", ".join(f"{LANES[name]} {count}" for name, count in found.receipt["lane_hits"].items() if count)
-    emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
-
-
-def timeline(
-    ledger: Ledger,
-    ids: Ids,
-    window: Annotated[int, typer.Option(min=0, max=1000, help="Number of ids before and after each.")] = 4,
-    as_json: Json = False,
-) -> None:
-    """Show what was ingested around observations."""
-    from lab.systems.sidecar.ledger import get as rows_of
-    from lab.systems.sidecar.ledger import open_ledger
-
-    around = {near for number in ids for near in range(number - window, number + window + 1)}
-    with open_ledger(ledger) as connection:
-        rows = rows_of(connection, around)
-    if as_json:
-        emit_json({"observations": [_row(row) for row in rows]})
-    else:
-        _emit_rows(rows)
-    _require(ids, rows)
-
-
-def get(
-    ledger: Ledger,
-    ids: Ids,
-    raw: Annotated[bool, typer.Option("--raw", help="Also show the line of the log that each came from.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show observations with all fields and where they came from."""
-    from lab.systems.sidecar.ledger import get as rows_of
-    from lab.systems.sidecar.ledger import open_ledger
-    from lab.systems.sidecar.ledger_archive import pointer
-
-    with open_ledger(ledger) as connection:
-        rows = rows_of(connection, ids)
-        pointers = {row.id: pointer(connection, row.id) for row in rows}
-    lines = {number: place.read() for number, place in pointers.items() if place and raw}
-    if as_json:
-        emit_json({"observations": [_all_fields(row, pointers[row.id], lines.get(row.id)) for row in rows]})
-    else:
-        for row in rows:
-            place = pointers[row.id]
-            fields = {**_row(row), "detail": json.dumps(row.detail, ensure_ascii=False)}
-            fields["source"] = f"{place.log}, line {place.line}" if place else None
-            fields |= {"raw": lines.get(row.id)} if raw else {}
-            for name, value in fields.items():
-                emit(f"{name}: {'-' if value is None else value}")
-            emit()
-    _require(ids, rows)
 
 
 def grade(
@@ -351,44 +238,6 @@ def archive(
         emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']}. Ingest the archived log again.")
     if not receipt["written"]:
         emit(DRY_RUN)
-
-
-def _is_upstream(profile: str) -> bool:
-    if profile not in ("seed", "upstream"):
-        raise UnusableInput(f"--profile {profile}: expected seed or upstream")
-    return profile == "upstream"
-
-
-def _require(ids: list[int], rows: list[Observation]) -> None:
-    """Raise :class:`UnusableInput` if the ledger lacks one of the ids."""
-    if missing := sorted(set(ids) - {row.id for row in rows}):
-        raise UnusableInput(f"the ledger has no observation {', '.join(map(str, missing[:5]))}")
-
-
-def _all_fields(row: Observation, place: Pointer | None, line: str | None) -> dict[str, Any]:
-    """Return an observation with its detail and source as JSON has them."""
-    source: dict[str, Any] | None = None
-    if place is not None:
-        source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
-        source |= {} if line is None else {"raw": line}
-    return {**_row(row), "detail": row.detail, "source": source}
-
-
-def _row(row: Observation) -> dict[str, Any]:
-    fields = row._asdict()
-    del fields["detail_json"]
-    return fields
-
-
-def _emit_rows(rows: list[Observation]) -> None:
-    emit_table(
-        ["id", "time", "kind", "tool", "summary"],
-        [
-            [row.id, row.ts, row.kind or "-", row.tool_name or "-", " ".join((row.summary or "").split())[:SHOWN]]
-            for row in rows
-        ],
-        left=5,
-    )
 
 
 def _labels(receipt: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ def drift(
     Exit code 1: the newest period exceeds --most-unknown or --most-change.
     """
     from lab.canary.drift import drift as of
-    from lab.canary.drift import read
+    from lab.canary.drift import nouns, read
     from lab.report.drift import write_page
 
     found = of(read(path, arm=arm, tool=tool, graded=thresholds), by)
@@ -66,12 +66,13 @@ def drift(
     if as_json:
         emit_json({"path": str(path), **found.describe()})
     else:
-        _show(by, found.periods[-SHOWN:], len(found.periods))
+        rows = nouns(found.kind)
+        _show(by, rows, found.periods[-SHOWN:], len(found.periods))
         emit()
-        _show("scope", found.scopes[:SHOWN], len(found.scopes))
+        _show("scope", rows, found.scopes[:SHOWN], len(found.scopes))
         if found.thresholds:
             emit()
-            _show("must from", found.thresholds, len(found.thresholds))
+            _show("must from", rows, found.thresholds, len(found.thresholds))
         if found.undated:
             emit(f"Without a time, in no {by}: {found.undated}.")
         if found.change is not None:
@@ -92,9 +93,9 @@ def drift(
         raise CheckFailed(f"{path}: {'; '.join(failed)}")
 
 
-def _show(name: str, parts: Sequence[Part], total: int) -> None:
+def _show(name: str, rows: str, parts: Sequence[Part], total: int) -> None:
     emit_table(
-        [name, "memories", *TIER_OF.values()],
+        [name, rows, *TIER_OF.values()],
         [[part.name, part.total, *(f"{part.share(label):.1%}" for label in LABELS)] for part in parts],
         left=1,
     )

@@ -47,7 +47,7 @@ def writeback(
     receipt_file: Annotated[
         Path | None, typer.Option("--receipt", metavar="FILE", help="Write the receipt to FILE, as JSON.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print only what an operator should look at.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing unless a memory was updated.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write the grades of a ledger to the engine's table.
@@ -74,7 +74,7 @@ def writeback(
     receipt = done.receipt(ledger, store)
     if receipt_file is not None:
         write_atomically(receipt_file, dump_json(receipt))
-    if quiet and not done.missing:
+    if quiet and not done.updated:
         return
     for note in done.notes:
         announce_folded(note)
@@ -87,10 +87,11 @@ def writeback(
 def _show(receipt: dict[str, Any]) -> None:
     would = "would be updated" if receipt["dryRun"] else "updated"
     fields = ", ".join(f"{name} {count}" for name, count in receipt["updatedFields"].items())
+    unchanged = receipt["skipped"] - receipt["withoutId"] - receipt["older"]
     emit_folded(
         f"{counted(receipt['checked'], 'observation')} checked: {counted(receipt['updated'], 'memory')} "
-        f"{would}{f' ({fields})' if fields else ''}, {receipt['skipped']} skipped, "
-        f"{receipt['missing']} not in the table."
+        f"{would}{f' ({fields})' if fields else ''}, "
+        f"{unchanged} left as they are (they have a value, or get none), {receipt['missing']} not in the table."
     )
     if receipt["overwritten"]:
         fields, memories = (receipt[name] for name in ("overwrittenFields", "overwritten"))

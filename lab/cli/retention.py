@@ -52,7 +52,18 @@ def retention(
     """
     from lab.runs.directory import open_run
     from lab.runs.trial import trial
-    from lab.sweep.retention import DEFAULT, FILE, largest, lives, losses, parse_rule, span_days, write_lives
+    from lab.sweep.retention import (
+        DEFAULT,
+        FILE,
+        P1_DAYS,
+        P2_DAYS,
+        largest,
+        lives,
+        losses,
+        parse_rule,
+        span_days,
+        write_lives,
+    )
 
     rules = [parse_rule(text) for text in rule or [str(DEFAULT)]]
     opened = open_run(run)
@@ -98,9 +109,13 @@ def retention(
         "memory relevant to it; injected: those in which the arm injected the memory. Recalls without the archived "
         f"memories are not replayed: others would take their slots. The longest conversation has {days:.0f} days."
     )
+    shortest = min(*P1_DAYS, *P2_DAYS)
+    if days < shortest:
+        emit_folded(f"Too short to judge a rule, so none is named: the shortest archives after {shortest} days.")
+        best = {}
     for arm, one in best.items():
         if one is None:
-            emit_folded(f"{arm}: every rule of the grid loses {most_lost:.1%} or more.")
+            emit_folded(f"{arm}: no rule of the grid archives a memory and loses less than {most_lost:.1%}.")
         else:
             emit_folded(
                 f"{arm}: of the rules that lose less than {most_lost:.1%}, {one.rule} archives most: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.canary.drift import Drift, Part
+from lab.canary.drift import Drift, Part, nouns
 from lab.errors import UnusableInput
 from lab.files import write_atomically
 from lab.formatting import counted
@@ -28,13 +28,15 @@ def write_page(found: Drift, name: str, path: Path) -> Path:
     if path.exists() and MARK not in path.read_bytes():
         raise UnusableInput(f"{path}: exists and is not a page of `lab ledger drift`; choose another file")
     periods, scopes, thresholds = found.periods[-PERIODS:], found.scopes[:SCOPES], found.thresholds
+    noun = _noun(found)
     older, smaller = len(found.periods) - len(periods), len(found.scopes) - len(scopes)
     model = {
         "title": f"Label drift of {name}",
         "facts": _facts(found),
         "labels": list(LABELS),
+        "head_of_rows": nouns(found.kind),
         "parts": [
-            (name, heading, note, [_row(part) for part in rows], _bars(parts))
+            (name, heading, note, [_row(part) for part in rows], _bars(parts, noun))
             for name, heading, note, rows, parts in (
                 (found.by, f"By {found.by}", _rest("newest", periods, older), periods[::-1], periods),
                 ("scope", "By scope", _rest("largest", scopes, smaller), found.scopes, scopes),
@@ -52,17 +54,18 @@ def write_page(found: Drift, name: str, path: Path) -> Path:
 def _facts(found: Drift) -> list[str]:
     total = sum(part.total for part in found.scopes)
     unknown = sum(part.labels[UNKNOWN] for part in found.scopes)
-    facts = [f"{counted(total, 'memory')}, {percent(unknown / total)} labelled unknown."]
+    noun = _noun(found)
+    facts = [f"{counted(total, noun)}, {percent(unknown / total)} labelled unknown."]
     if found.periods:
         newest = found.periods[-1]
-        facts.append(f"{newest.name}: {counted(newest.total, 'memory')}, {percent(newest.share(UNKNOWN))} unknown.")
+        facts.append(f"{newest.name}: {counted(newest.total, noun)}, {percent(newest.share(UNKNOWN))} unknown.")
     if found.change is not None:
         facts.append(
             f"The labels of the newest {found.by} differ from those before by {percent(found.change.distance)} (total "
             f"variation distance, p\N{NO-BREAK SPACE}{found.change.p:.3f})."
         )
     if found.undated:
-        facts.append(f"{counted(found.undated, 'memory')} without a time are in no {found.by}.")
+        facts.append(f"{counted(found.undated, noun)} without a time are in no {found.by}.")
     return facts
 
 
@@ -75,11 +78,13 @@ def _row(part: Part) -> dict[str, Any]:
     return {"name": part.name, "memories": part.total, "shares": shares}
 
 
-def _bars(parts: list[Part]) -> str:
+def _noun(found: Drift) -> str:
+    return "observation" if found.kind == "ledger" else "memory"
+
+
+def _bars(parts: list[Part], noun: str) -> str:
     rows = [
-        charts.Bar(
-            part.name, {tier: part.share(label) for tier, label in LABELS.items()}, counted(part.total, "memory")
-        )
+        charts.Bar(part.name, {tier: part.share(label) for tier, label in LABELS.items()}, counted(part.total, noun))
         for part in parts
     ]
     return charts.bars(rows, TIERS, 1.0, INKS)

@@ -17,6 +17,7 @@ from lab.gate.action import Action
 from lab.report.build import page_script, render
 from lab.report.units import percent
 from lab.rollout.evidence import LEARN, WINDOW
+from lab.rollout.watch_text import MOST_TIMES, OVER
 from lab.rollout.watching import ALARM, WATCHING
 
 FILE = "watch.html"
@@ -150,6 +151,8 @@ def _evidence(tested: Mapping[str, Any] | None) -> str:
     if tested is None:
         return "–"
     value = tested["evidence"]
+    if value > MOST_TIMES * tested["threshold"]:
+        return OVER
     return f"{value:,.0f} of {tested['threshold']:,.0f}" if value >= 1 else f"< 1 of {tested['threshold']:,.0f}"
 
 

@@ -69,6 +69,7 @@ class Places(NamedTuple):
     ledger: str
     observations: str
     restart: str
+    home: str
 
 
 def jobs_of(stage: str, places: Places) -> list[Job]:
@@ -77,13 +78,22 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     The gateway runs all the time, so the jobs write despite it; LanceDB keeps its commits apart.
     """
     every_4_hours = tuple(range(0, DAY, 240))
+    capture = Job(
+        "capture",
+        "what tools returned is appended to the log of observations",
+        f".venv/bin/lab ledger capture {places.home} {places.observations} --write",
+        tuple(sorted((start - 10) % DAY for start in every_4_hours)),
+        10,
+        writes="the observations",
+    )
     ledger = Job(
         "ledger",
-        "what the sidecar captured is ingested and graded",
+        "what was captured is ingested and graded",
         f".venv/bin/lab ledger ingest {places.ledger} {places.observations} --grade --write",
         every_4_hours,
         15,
         writes="the ledger",
+        reads="the observations",
     )
     writeback = Job(
         "writeback",
@@ -96,7 +106,7 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     )
     nightly = Job("nightly", "the nightly run of docs/recipes.md", "./nightly.sh", (195,), 120)
     if stage == "A":
-        return [ledger, writeback, nightly]
+        return [capture, ledger, writeback, nightly]
     optimize = Job(
         "optimize",
         "files and indexes of the memories are merged",
@@ -113,7 +123,7 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
         (),
         0,
     )
-    return [ledger, writeback, nightly, optimize, watch]
+    return [capture, ledger, writeback, nightly, optimize, watch]
 
 
 def require_stage(stage: str) -> str:

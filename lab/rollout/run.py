@@ -63,7 +63,7 @@ class Plan:
             f"write the journal and the backup to {folder}",
             f"switch {change.sentence}",
             f"restart: {self.restart}{check}",
-            f"wait for {self.recalls} answered recalls in {self.log}, at most {duration(self.seconds)}",
+            f"wait for at least {self.recalls} answered recalls in {self.log}, for at most {duration(self.seconds)}",
             f"{golden}{judged}",
             f"roll back {change.name}, whatever the verdict, and restart: {self.restart}",
         ]

@@ -14,7 +14,7 @@ from shlex import quote
 from typing import Any
 
 from lab.canary.lines import MARKER
-from lab.canary.live_figures import CALLS, ERRORS, LATENCY, REPEAT, Gateway
+from lab.canary.live_figures import Gateway
 from lab.canary.tool_receipts import MARK
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.files import dump_json, only_writer, read_json, remove_leftovers, write_atomically
@@ -25,6 +25,7 @@ from lab.rollout.follow import Follower, log_files, transcript_files
 from lab.rollout.follow_databases import Databases
 from lab.rollout.journal import now
 from lab.rollout.signals import raised
+from lab.rollout.watch_text import status_line, why
 from lab.systems.openclaw.config.file import ENTRY
 
 SCHEMA = "lab.watch.v1"
@@ -239,38 +240,6 @@ class Watch:
         }
 
 
-def why(evidence: Evidence, figure: str) -> str:
-    """Return the reason of an alarm: what the last recalls show, and what is allowed."""
-    recent = [*list(evidence.windows)[-1:], {"recalls": evidence.now.recalls, **evidence.now.figures()}]
-    values = [window for window in recent if window[figure] is not None]
-    recalls = sum(window["recalls"] for window in recent)
-    value = values[-1][figure] if values else None
-    if figure == ERRORS and values:
-        value = sum(window[figure] * window["recalls"] for window in values) / max(recalls, 1)
-    one = evidence.tested()[figure]
-    strength = f"evidence {one.evidence:,.0f}, threshold {one.threshold:,.0f}"
-    if evidence.control and not evidence.by_limit:
-        return f"{_NAMES[figure]} of the canary is worse than that of the control ({strength})"
-    limits = evidence.limits
-    if figure == CALLS:
-        return f"calls of memory_recall fail; allowed: {limits.errors:.1%} ({strength})"
-    if value is None:
-        return f"{_NAMES[figure]} is above what is allowed ({strength})"
-    if figure == ERRORS:
-        said = f"{value:.1%} of the last {recalls} recalls failed; allowed: {limits.errors:.1%}"
-    elif figure == LATENCY:
-        said = f"the last p95 of memory_recall is {value:,.0f} ms; allowed: {limits.latency or 0:,.0f} ms"
-    else:
-        said = f"the last mean repeat rate is {value:.2f}; allowed: {limits.repeat or 0:.2f}"
-    return f"{said} ({strength})"
-
-
-_NAMES = {
-    ERRORS: "the error rate",
-    CALLS: "the error rate of memory_recall",
-    LATENCY: "the latency",
-    REPEAT: "the repeat rate",
-}
 Draw = Callable[[Mapping[str, Any]], None]
 
 
@@ -362,19 +331,19 @@ def _silence(figures: list[str]) -> str:
 def _respond(watch: Watch, tell: Announce) -> None:
     """Carry out the downgrade of an alarm, and save that it is done; only print what to do without ``--write``."""
     alarm, plan = watch.alarm or {}, watch.plan
-    tell(f"ALARM: {alarm['why']}")
     if not plan.write:
         return
     if watch.config:
         # From here on the downgrade is wanted, whoever edits the configuration before it succeeds.
         watch.config = None
         watch.save()
+    tell(f"an alarm was raised: switching plugins.slots.memory to {plan.downgrade.slot}")
     try:
         done = downgrade(plan.downgrade, tell=tell)
     except LabError as error:
-        raise CannotMeasure(f"NOT DOWNGRADED: {error}; again: {plan.command}") from None
+        raise CannotMeasure(f"NOT DOWNGRADED: {error}; alarm: {alarm['why']}; again: {plan.command}") from None
     except OSError as error:
-        raise CannotMeasure(f"NOT DOWNGRADED: {error.strerror}; again: {plan.command}") from None
+        raise CannotMeasure(f"NOT DOWNGRADED: {error.strerror}; alarm: {alarm['why']}; again: {plan.command}") from None
     watch.done = {"at": now(), "slot": plan.downgrade.slot, **done._asdict()}
     watch.save()
 
@@ -390,20 +359,3 @@ def _written(config: Path) -> list[int] | None:
 
 def _saw_any(gateway: Gateway) -> bool:
     return bool(gateway.recalls or gateway.counts["calls"])
-
-
-def status_line(receipt: Mapping[str, Any]) -> str:
-    """Return a line for the terminal: recalls so far, and each figure with its limit and its evidence."""
-    parts = []
-    last = receipt["windows"][-1] if receipt["windows"] else receipt["now"]
-    shown = {ERRORS: ("errors", "{:.1%}"), LATENCY: ("p95", "{:,.0f} ms"), REPEAT: ("repeat", "{:.2f}")}
-    for figure, (name, form) in shown.items():
-        value = last[figure]
-        text = f"{name} {form.format(value) if value is not None else 'none yet'}"
-        if figure in receipt["figures"]:
-            one = receipt["figures"][figure]
-            text += f" (evidence {one['evidence'] / one['threshold']:.0%})"
-        elif figure in receipt["learning"]:
-            text += " (learning)"
-        parts.append(text)
-    return f"{receipt['seen']:,} recalls: {'; '.join(parts)}"

@@ -212,14 +212,14 @@ def losses(found: Sequence[Life], rules: Iterable[Rule], signal: str = "included
 def largest(found: Sequence[Life], most_lost: float, signal: str = "included") -> dict[str, Loss | None]:
     """Return for each arm the rule of the grid that archives most and loses less than a share of relevant pairs (RT-9).
 
-    None if every rule of the grid loses more. Of equal ones, that with the shorter days.
+    None if no rule of the grid archives a memory and loses less. Of equal ones, that with the shorter days.
     """
     rules = [Rule(p1, p2) for p1 in P1_DAYS for p2 in P2_DAYS if p2 <= p1]
     best: dict[str, Loss | None] = dict.fromkeys(life.arm for life in found)
     for loss in losses(found, rules, signal):
         known = best[loss.arm]
         fits = loss.priority == ALL and (loss.lost_share or 0.0) < most_lost
-        if fits and (known is None or loss.archived > known.archived):
+        if fits and loss.archived and (known is None or loss.archived > known.archived):
             best[loss.arm] = loss
     return best
 

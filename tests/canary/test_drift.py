@@ -163,13 +163,18 @@ def test_page_says_what_its_charts_leave_out(tmp_path: Path) -> None:
     assert "The chart shows the newest 60 of 70." in page
     assert "The chart shows the largest 30 of 40." in page
     assert "If must_remember began" not in page
+    # A ledger has observations, which need not be memories.
+    assert ">observations</th>" in page
+    assert "70 observations, " in page
+    stored = drift(source({MUST: 1})._replace(kind="store"))
+    assert ">memories</th>" in write_page(stored, "s", tmp_path / "s.html").read_text("utf-8")
     # The chart and the table have a row each; the smallest scopes only the table.
     assert (page.count(">scope 0<"), page.count(">scope 39<")) == (2, 1)
     assert (page.count(">2026-01-05<"), page.count(">2026-03-15<")) == (0, 2)
 
 
 def test_source_without_memories_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableInput, match="the ledger has no memories"):
+    with pytest.raises(UnusableInput, match="the ledger has no observations"):
         drift(Source("ledger", []))
     with pytest.raises(UnusableInput, match="expected day or week"):
         drift(source({MUST: 1}), "month")

@@ -36,9 +36,8 @@ def test_search_then_timeline_then_get(ledger: Path) -> None:
     assert [row["id"] for row in around] == [1, 2, 3]
     (item,) = said("get", ledger, "2", "--raw")["observations"]
     assert item["detail"]["scope"] == "ops"
-    shown = run_here("ledger", "get", ledger, "2", "--raw").stdout.splitlines()
-    assert shown[7:9] == ['detail: {"scope": "ops"}', f"source: {ledger.with_suffix('.jsonl')}, line 2"]
-    assert json.loads(shown[9].removeprefix("raw: "))["summary"] == "gateway timeout"
+    shown = " ".join(run_here("ledger", "get", ledger, "2", "--raw").stdout.split())
+    assert f'detail: {{"scope": "ops"}} source: {ledger.with_suffix(".jsonl")}, line 2 raw: {{"ts": ' in shown
     assert json.loads(item["source"]["raw"])["summary"] == "gateway timeout"
     assert said("search", ledger, "gateway", "--by", "relevance", "--profile", "upstream")["results"][0]["id"] == 2
 
@@ -99,3 +98,18 @@ def test_bad_input_is_one_line_with_code_2(ledger: Path, words: tuple[str, ...],
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_ingest_of_a_wrong_file_is_unusable_and_the_others_are_ingested(tmp_path: Path) -> None:
+    wrong = tmp_path / "openclaw.json"
+    wrong.write_text('{\n  "plugins": 1\n}\n', "utf-8")
+    done = run_here("ledger", "ingest", tmp_path / "l.sqlite", wrong, "--write")
+    assert (done.returncode, done.stdout, (tmp_path / "l.sqlite").exists()) == (2, "", False)
+    assert "no line is an observation (3 not JSON)" in done.stderr
+    log = write_log(tmp_path / "o.jsonl", [POTS])
+    done = run_here("ledger", "ingest", tmp_path / "l.sqlite", wrong, log, "--write", "--json")
+    assert done.returncode == 2
+    assert [receipt["inserted"] for receipt in json.loads(done.stdout)["ingests"]] == [1]
+    # A log that is still empty is none of these.
+    (tmp_path / "new.jsonl").write_bytes(b"\n")
+    assert run_here("ledger", "ingest", tmp_path / "l.sqlite", tmp_path / "new.jsonl").returncode == 0

@@ -41,13 +41,17 @@ def test_writeback_says_what_it_would_do_then_does_it(lab: Terminal, tmp_path: P
     assert stored(folder)[1]["importance_label"] == "unknown"
     receipt = tmp_path / "receipt.json"
     said = lab("ledger", "writeback", ledger, folder, "--write", "--quiet", "--receipt", receipt)
-    # A missing memory is what an operator should look at.
     assert uuid(9) in said
+    assert "0 left as they are" in " ".join(said.split())
     assert stored(folder)[1]["importance_label"] == "must_remember"
     kept = json.loads(receipt.read_text("utf-8"))
     assert kept | {"updated": 1, "missingIds": [uuid(9)], "withoutId": 1, "dryRun": False} == kept
     assert "kettle" not in receipt.read_text("utf-8")
+    # Nothing changes any more; the missing memory is in the receipt.
+    assert lab("ledger", "writeback", ledger, folder, "--write", "--quiet", "--receipt", receipt) == ""
+    assert json.loads(receipt.read_text("utf-8"))["missingIds"] == [uuid(9)]
     found = filled(tmp_path / "found.sqlite", [noted(1)])
+    assert "1 left as they are" in " ".join(lab("ledger", "writeback", found, folder).split())
     assert lab("ledger", "writeback", found, folder, "--write", "--quiet") == ""
     said = lab("ledger", "writeback", found, folder, "--force", "--profile", "upstream", "--write")
     assert "Overwritten: 2 fields of 1 memory." in said

@@ -19,7 +19,7 @@ import yaml
 from lab.rollout.jobs import Job, Places, cron_fields, free_start, in_utc, jobs_of, overlaps
 from tests.commands import run_here
 
-PLACES = Places("~/o.json", "~/store", "~/l.sqlite", "~/o.jsonl", "true")
+PLACES = Places("~/o.json", "~/store", "~/l.sqlite", "~/o.jsonl", "true", "~")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -29,7 +29,12 @@ def job(name: str, *starts: int, longest: int = 15, weekday: int | None = None, 
 
 def test_stage_a_has_the_times_of_the_design_document() -> None:
     fields = {one.name: cron_fields(one) for one in jobs_of("A", PLACES)}
-    assert fields == {"ledger": "0 */4 * * *", "writeback": "20 */4 * * *", "nightly": "15 3 * * *"}
+    assert fields == {
+        "capture": "50 3-23/4 * * *",
+        "ledger": "0 */4 * * *",
+        "writeback": "20 */4 * * *",
+        "nightly": "15 3 * * *",
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,10 +89,12 @@ def test_times_in_utc(starts: tuple[int, ...], weekday: int | None, zone: str, e
 
 @pytest.mark.process
 def test_commands_of_the_jobs_exist_with_their_options(tmp_path: Path) -> None:
-    places = Places(*(str(tmp_path / name) for name in ("o.json", "store", "l.sqlite", "o.jsonl")), "true")
+    places = Places(
+        *(str(tmp_path / name) for name in ("o.json", "store", "l.sqlite", "o.jsonl")), "true", str(tmp_path)
+    )
     commands = [shlex.split(one.command) for one in jobs_of("C", places)]
     commands = [words[1:] for words in commands if words[0] == ".venv/bin/lab"]
-    assert len(commands) == 4
+    assert len(commands) == 5
     for words in commands:
         done = run_here(*words)
         # Nothing is there; what is wrong is never the command.
@@ -209,7 +216,7 @@ def test_workflow_starts_each_job_by_its_own_schedule() -> None:
     workflow = yaml.safe_load(done.stdout)
     # YAML 1.1 reads the key `on` as true.
     times = [entry["cron"] for entry in workflow[True]["schedule"]]
-    assert set(workflow["jobs"]) == {"ledger", "writeback", "nightly", "optimize"}
+    assert set(workflow["jobs"]) == {"capture", "ledger", "writeback", "nightly", "optimize"}
     for name, one in workflow["jobs"].items():
         assert sum(f"'{time}'" in one["if"] for time in times) == 1, name
         assert one["concurrency"]["group"] == f"lab-{name}"
@@ -219,7 +226,7 @@ def test_workflow_starts_each_job_by_its_own_schedule() -> None:
 def test_overlaps_are_said_in_words_and_in_json() -> None:
     done = run_here("canary", "plan", "--json")
     value = json.loads(done.stdout)
-    assert [entry["second"] for entry in value["overlaps"]] == ["ledger", "writeback"]
+    assert [entry["second"] for entry in value["overlaps"]] == ["capture", "ledger", "writeback"]
     assert value["remarks"][-1] == "no overlap: --at nightly=04:35"
     assert run_here("canary", "plan", "--at", "nightly=04:35").stderr == ""
 
@@ -231,7 +238,7 @@ def test_overlaps_are_said_in_words_and_in_json() -> None:
         (["--stage", "D"], "unknown stage; known: A, C"),
         (["--as", "at"], "--as: unknown form 'at'; known: cron, systemd, github"),
         (["--timezone", "Mars/Olympus"], "unknown time zone"),
-        (["--at", "nightli=04:35"], "unknown job 'nightli'; known: ledger, writeback, nightly"),
+        (["--at", "nightli=04:35"], "unknown job 'nightli'; known: capture, ledger, writeback, nightly"),
         (["--at", "nightly=24:35"], "expected nightly=HH:MM"),
         (["--folder", "~/my lab"], "--folder '~/my lab': use letters"),
     ],
@@ -245,4 +252,5 @@ def test_unusable_plans_say_what_is_known(words: list[str], message: str) -> Non
 
 def test_places_with_blanks_are_quoted_for_the_shell() -> None:
     done = run_here("canary", "plan", "/srv/my claw")
-    assert "ingest '/srv/my claw/memory/ledger.sqlite'" in done.stdout
+    assert "ingest '/srv/my claw/memory/openclaw-mem.sqlite'" in done.stdout
+    assert "capture '/srv/my claw' '/srv/my claw/memory/observations.jsonl'" in done.stdout

@@ -158,7 +158,7 @@ def test_control_beside_the_canary(home: Path, alike: bool) -> None:
     ]
     (home / "gateway.log").write_text(40 * WARNING, "utf-8")
     control.write_text(40 * WARNING if alike else "".join(lines), "utf-8")
-    said = watch(home, "--control", str(control), code=0 if alike else 1)
+    said = " ".join(watch(home, "--control", str(control), code=0 if alike else 1).split())
     assert ("worse than that of the control" in said) is not alike
     assert "--control" in said or alike
 
@@ -202,7 +202,9 @@ def test_operator_who_switched_back_by_hand(home: Path, monkeypatch: pytest.Monk
     watch(home, code=4)
     with (home / "gateway.log").open("a", encoding="utf-8") as file:
         file.write(20 * WARNING)
-    assert "Nothing was switched" in watch(home, code=1)
+    said = " ".join(watch(home, code=1).split())
+    assert "Nothing was switched" in said
+    assert said.count("100.0% of the last") == 1
     (home / "openclaw.json").write_text(CONFIG, "utf-8")
     assert "was switched back meanwhile" in watch(home, "--write", code=1)
     assert (home / "openclaw.json").read_text("utf-8") == CONFIG

@@ -195,3 +195,24 @@ def test_command_prints_and_says_the_same(run: RunDirectory, capsys: pytest.Capt
         cells = [f"{part / of:.1%} of {of}" if of else "-" for part, of in (*counts, (one.lost_found, one.found))]
         assert [one.priority, *cells] in [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
     assert (run.path / FILE).is_file()
+
+
+def test_run_too_short_for_a_rule_names_none(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(*words: str) -> str:
+        app(["retention", str(run.path), *words], standalone_mode=False)
+        return " ".join(capsys.readouterr().out.split())
+
+    # Rules that no conversation of the run is long enough for.
+    monkeypatch.setattr("lab.sweep.retention.P1_DAYS", (9000,))
+    monkeypatch.setattr("lab.sweep.retention.P2_DAYS", (9000,))
+    text = said()
+    assert "Too short to judge a rule, so none is named: the shortest archives after 9000 days." in text
+    assert "archives most" not in text
+    assert set(json.loads(said("--json"))["best"].values()) == {None}
+
+
+def test_no_rule_is_best_that_archives_nothing() -> None:
+    assert largest([life("P2", 0, 40, days(6, 12, 18, 24, 30, 36))], 0.5) == {"a": None}
+    assert largest([life("P2", 0, 40, days(6))], 0.5)["a"] is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -91,18 +92,21 @@ def ingest(
     ``scorer`` grades what has no importance. ``upstream`` names kinds as the sidecar does. ``now`` (default: the wall
     clock) is the time of observations without one, and of grades. ``announce`` gets the number of lines read.
 
-    Raises :class:`UnusableInput` for a log whose ingested lines have changed, and as :func:`ledger.open_ledger`.
+    Raises :class:`UnusableInput` for a log whose ingested lines have changed and for a file without an observation, and
+    as :func:`ledger.open_ledger`.
     """
     require_finite(log)
     try:
+        with log.open("rb") as beginning:
+            _require_observation(beginning, log)
         file = log.open("rb")
     except OSError as error:
         raise UnusableInput(f"{log}: cannot be read: {error.strerror}") from None
     done = Ingested(log, write)
     at = stamp(now or datetime.now(UTC))
     missing = not path.exists() or path.stat().st_size == 0
-    opened = nullcontext() if missing and not write else ledger.open_ledger(path, write=write, new=write)
-    with file, opened as connection:
+    is_dry = missing and not write
+    with file, nullcontext() if is_dry else ledger.open_ledger(path, write=write, new=write) as connection:
         source = source_of(connection, file, log)
         hashed, end = _digest(file, source.position), source.position
         clock: datetime | None = None
@@ -127,6 +131,18 @@ def ingest(
                 connection.execute("UPDATE lab_sources SET path = ? WHERE id = ?", (source.path, source.id))
         done.tail = log.stat().st_size - end
     return done
+
+
+def _require_observation(file: BinaryIO, log: Path) -> None:
+    """Raise :class:`UnusableInput` for a file that has lines, of which none is an observation: no log, by mistake."""
+    problems = Counter[str]()
+    for line in read_lines(file, hashlib.sha256()):
+        if line.observation is not None:
+            return
+        problems[line.problem] += bool(line.problem)
+    if problems.total():
+        reasons = ", ".join(f"{number} {problem}" for problem, number in problems.items() if number)
+        raise UnusableInput(f"{log}: no line is an observation ({reasons}); a log has one JSON object a line")
 
 
 def _rows(

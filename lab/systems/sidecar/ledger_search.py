@@ -46,10 +46,14 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The results of a search, best first, and its receipt, which holds no text of the query or of a row."""
+    """The results of a search, best first, and its receipt, which holds no text of the query or of a row.
+
+    ``retried`` is what was searched for instead of a query that is not in FTS5's syntax; "" if it has no word.
+    """
 
     hits: list[Hit]
     receipt: dict[str, Any]
+    retried: str | None = None
 
 
 def search(
@@ -76,7 +80,7 @@ def search(
     wanted = limit * COMPOSITE_DEPTH if composite else limit
     scope, depth = scope_name(scope), wanted
     while True:
-        lanes, fallback = _lanes(connection, query, depth, wanted, upstream)
+        lanes, fallback, retried = _lanes(connection, query, depth, wanted, upstream)
         fused = _fused(list(lanes.values()), depth)
         rows = {row.id: row for row in ledger.get(connection, (number for number, _ in fused))}
         kept = _kept([rows[number] for number, _ in fused if number in rows], scope, include_archived)
@@ -93,45 +97,51 @@ def search(
         hits = sorted(scored, key=lambda hit: -hit.factors.score if hit.factors else 0.0)
     receipt = _receipt(query, lanes, hits, fallback)
     receipt |= {"result_count": len(hits[:limit]), "scoring_profile": "composite" if composite else "relevance"}
-    return Found(hits[:limit], receipt)
+    return Found(hits[:limit], receipt, retried)
 
 
 def _lanes(
     connection: sqlite3.Connection, query: str, depth: int, wanted: int, upstream: bool
-) -> tuple[dict[str, Ranked], bool]:
-    """Return what each lane finds, best first, and whether substrings were searched because the others found little."""
+) -> tuple[dict[str, Ranked], bool, str | None]:
+    """Return what each lane finds, best first, whether substrings were searched, and :attr:`Found.retried`.
+
+    Substrings are searched if the others find little.
+    """
+    retried: str | None = None
     has_han = _HAN.search(query) is not None
     lanes: dict[str, Ranked] = {}
     if has_han and len(query) < 3:
-        return {"cjk_like": _substrings(connection, query, depth, upstream)}, True
+        return {"cjk_like": _substrings(connection, query, depth, upstream)}, True, None
     if has_han and TRIGRAM in tables(connection):
         lanes["trigram"] = _trigrams(connection, query, depth)
         if re.search("[A-Za-z0-9]", query):
             terms = _terms(_ASCII, query)
             mixed = f"({_phrase(query)}) OR ({' OR '.join(terms)})" if terms else _phrase(query)
-            lanes["fts_original"] = _first_of(connection, depth, upstream, [mixed, " OR ".join(terms)])
+            lanes["fts_original"], _ = _first_of(connection, depth, upstream, [mixed, " OR ".join(terms)])
     else:
         plain = " ".join(_SIGNS.sub(" ", query).split())
-        found = _first_of(connection, depth, upstream, [query, plain if plain != query else ""])
+        found, used = _first_of(connection, depth, upstream, [query, plain if plain != query else ""])
+        retried = None if used == query else used
         if not found and len(plain.split()) > 1:
-            found = _first_of(connection, depth, upstream, [" OR ".join(plain.split())])
+            found, used = _first_of(connection, depth, upstream, [" OR ".join(plain.split())])
+            retried = used if retried is not None else None
         lanes["fts_original"] = found
     best = _fused(list(lanes.values()), depth)
     if len(best) < wanted and (not best or abs(best[0][1]) < WEAK):
-        return {**lanes, "cjk_like": _substrings(connection, query, depth, upstream)}, True
-    return lanes, False
+        return {**lanes, "cjk_like": _substrings(connection, query, depth, upstream)}, True, retried
+    return lanes, False, retried
 
 
-def _first_of(connection: sqlite3.Connection, depth: int, upstream: bool, queries: Sequence[str]) -> Ranked:
-    """Return what the first query finds that is valid; nothing if none is."""
+def _first_of(connection: sqlite3.Connection, depth: int, upstream: bool, queries: Sequence[str]) -> tuple[Ranked, str]:
+    """Return what the first query finds that is valid, and that query; nothing and "" if none is."""
     for query in filter(None, queries):
         try:
-            return _full_text(connection, query, depth, upstream)
+            return _full_text(connection, query, depth, upstream), query
         except sqlite3.OperationalError as error:
             # FTS5 reports its syntax errors with this code alone.
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                 raise
-    return []
+    return [], ""
 
 
 def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:

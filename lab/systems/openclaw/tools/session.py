@@ -31,7 +31,7 @@ from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.tools.command import run_command
 from lab.systems.openclaw.tools.context import ToolContext
 from lab.systems.openclaw.tools.lance_reading import Contents
-from lab.systems.openclaw.tools.lance_schema import TABLE
+from lab.systems.openclaw.tools.lance_schema import ADDED, TABLE
 from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings, require_permitted
 from lab.systems.openclaw.tools.preflight import Preflight, preflight_settings
 from lab.systems.openclaw.tools.table import Entry, Near
@@ -105,7 +105,11 @@ class Session:
         if self.table is None:
             return ()
         left_out = sorted(self.table.left_out)
-        lost = f"{self.table.folder}: has no column {', '.join(left_out)}; lab memory backfill adds what is missing"
+        missing = [name for name in ADDED if name not in self.table.columns]
+        lost = (
+            f"{self.table.folder}: has no column {', '.join(left_out)}, so these values were not kept; lab memory "
+            f"backfill adds all that is missing: {', '.join(missing)}"
+        )
         return (*self.table.notes, *((lost,) if left_out else ()))
 
     @contextmanager

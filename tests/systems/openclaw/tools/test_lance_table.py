@@ -17,6 +17,7 @@ from lab.replay.memories_from import read_stored
 from lab.retrieval.quiet import import_lancedb
 from lab.systems.openclaw.tools.lance_schema import ADDED, PLUGIN, arrow_of, schema
 from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
+from lab.systems.openclaw.tools.session import Session
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table, uuid
 
 
@@ -162,6 +163,11 @@ def test_store_in_an_older_table_names_the_columns_that_it_lacks(tmp_path: Path)
     with LanceTable(tmp_path) as table:
         table.add([entry(2)])
         assert table.left_out == {"source_kind", "source_ref", "lang"}
+        (note,) = [note for note in Session(table, None, None).notes if "has no column" in note]  # type: ignore[arg-type]  # notes read the table alone
+        assert note.endswith(
+            "has no column lang, source_kind, source_ref, so these values were not kept; lab memory backfill adds all "
+            "that is missing: source_kind, source_ref, lang, hard_rule, media_refs, media_kind"
+        )
         assert [row.id for row in table.rows()] == [uuid(1), uuid(2)]
 
 
