@@ -96,7 +96,7 @@ def test_rollback_names_the_most_recalls_needed(audit: dict[str, Any]) -> None:
     more = int(str(alone.settles).split()[1])
     assert verdict.lines[1].more_recalls == alone.more_recalls == math.ceil(more / 2) > 40
     assert str(rollback(verdict)).startswith(
-        f"Keep the window open: about {math.ceil(more / 2)} more answered recalls. "
+        f"Keep the window open: about {math.ceil(more / 2):,} more answered recalls. "
     )
     # Equal reasons are merged; advisory rules are in brackets.
     (said,) = by_reason(gravest_first(verdict.lines))
