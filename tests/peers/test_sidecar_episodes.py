@@ -149,8 +149,7 @@ def test_vectors_of_either_program_serve_both(both: tuple[Path, Path], sidecar: 
                 answer = sidecar(path, "search", query, "--global", "--mode", mode, *options)
                 result = found(path, query, scope="global", mode=mode, vectors=hashing())
                 assert (answer["vector_status"], result.vector_status) == ("ok", "ok")
-                scores = [(session["session_id"], session["hit_count"]) for session in answer["result"]["sessions"]]
-                assert [(session.session_id, session.hit_count) for session in result.sessions] == scores
+                assert grouped(result) == theirs_grouped(answer)
 
 
 def test_expiry_removes_what_the_sidecar_removes(both: tuple[Path, Path], sidecar: Any, tmp_path: Path) -> None:

@@ -106,23 +106,38 @@ def ingest(
     """
     at, done = now or datetime.now(UTC), Ingested(write)
     if format_name == SPOOL:
-        events = _spool_events(recording, at, done)
-    else:
-        library = read_library(recording, format_name)
-        events = (event for one in library.recordings for event in recording_events(one, library.format.name))
-    # Read before the ledger is opened, so that an input that cannot be read changes no file.
-    batch = list(islice(events, BATCH))
+        return insert(path, _spool_events(recording, at, done), done, now=at, announce=announce)
+    library = read_library(recording, format_name)
+    events = (event for one in library.recordings for event in recording_events(one, library.format.name))
+    return insert(path, events, done, now=at, announce=announce)
+
+
+def insert(
+    path: Path,
+    events: Iterable[Event],
+    done: Ingested,
+    *,
+    now: datetime,
+    announce: Callable[[int], None] | None = None,
+) -> Ingested:
+    """Insert the events that the ledger does not have yet, or count them if ``done`` says so; return ``done``.
+
+    See :func:`ingest`. The first events are taken before the ledger is opened, so that a source that cannot be read
+    changes no file.
+    """
+    source = iter(events)
+    batch = list(islice(source, BATCH))
     count = len(batch)
-    with _opened(path, write) as connection:
+    with _opened(path, done.write) as connection:
         while batch:
-            if write and connection is not None:
+            if done.write and connection is not None:
                 with ledger.transaction(connection):
-                    _insert(connection, batch, stamp(at), done)
+                    _insert(connection, batch, stamp(now), done)
             else:
                 _count(connection, batch, done)
             if announce:
                 announce(count)
-            batch = list(islice(events, BATCH))
+            batch = list(islice(source, BATCH))
             count += len(batch)
     return done
 
@@ -137,12 +152,17 @@ def is_spool(path: Path) -> bool:
 
 
 def recording_events(recording: Recording, format_name: str) -> Iterator[Event]:
-    """Yield the events of a recording in order: every turn of any role, and after it its calls of tools and results."""
+    """Yield the events of a recording in order."""
     for turn in recording.turns:
-        if turn.text.strip():
-            yield _turn_event(recording.conversation, turn, format_name)
-        for use in turn.tool_uses:
-            yield _tool_event(recording.conversation, turn, use, format_name)
+        yield from turn_events(recording.conversation, turn, format_name)
+
+
+def turn_events(conversation: str, turn: Turn, format_name: str) -> Iterator[Event]:
+    """Yield the event of a turn of any role, unless it is blank, and of the tool calls and results after it."""
+    if turn.text.strip():
+        yield _turn_event(conversation, turn, format_name)
+    for use in turn.tool_uses:
+        yield _tool_event(conversation, turn, use, format_name)
 
 
 def _turn_event(conversation: str, turn: Turn, format_name: str) -> Event:

@@ -247,7 +247,7 @@ def _embed_queries(vectors: Vectors, texts: list[str]) -> np.ndarray:
 
 
 def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int) -> list[Hit]:
-    """Fuse the lanes by reciprocal rank; ties are ordered by time and number, the newest first."""
+    """Fuse the lanes by reciprocal rank; ties are ordered by number."""
     scores: dict[int, float] = {}
     for ranked in lanes.values():
         for rank, (id_, _) in enumerate(ranked, 1):
@@ -268,4 +268,4 @@ def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int)
         )
         for id_, *values in rows
     ]
-    return sorted(hits, key=lambda hit: (-hit.score, -hit.event.ts_ms, -hit.id))[:depth]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:depth]
