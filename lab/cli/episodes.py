@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli import completion, options
+from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
 from lab.formatting import counted, shortened
@@ -34,7 +35,8 @@ DEFAULT_MODEL = "all-MiniLM-L6-v2"
 SHOWN = 90
 STATUSES = {
     "missing_index": "the ledger has no full-text index; lab episodes ingest --write makes it",
-    "damaged_index": "the full-text index is damaged; drop the table episodic_events_fts and ingest with --write",
+    "damaged_index": "the full-text index is damaged; drop the tables episodic_events_fts and lab_episodes_fts, and "
+    "ingest with --write",
     "missing_embeddings": "no event has a vector; run lab episodes embed --write",
     "other_model": "the vectors are of another model; run lab episodes embed --write",
     "other_dimension": "the vectors have another dimension; run lab episodes embed --write",
@@ -145,6 +147,7 @@ def search(
     ] = None,
     scope: Scope = None,
     embedder: options.Embedder = DEFAULT_MODEL,
+    profile: Profile = "seed",
     trace: Annotated[bool, typer.Option("--trace", help="With --json, the ranking of each search.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -166,6 +169,7 @@ def search(
             per_session=per_session,
             depth=depth,
             scope=scope,
+            upstream=is_upstream(profile),
         )
     if as_json:
         sessions = [{**session._asdict(), "hits": [_hit(hit) for hit in session.hits]} for session in found.sessions]

@@ -130,10 +130,10 @@ def test_words_find_what_the_sidecar_finds(both: tuple[Path, Path], sidecar: Any
     ours, theirs = both
     for path in both:
         answer = sidecar(path, "search", query, "--global")
-        result = found(path, query, scope="global")
+        result = found(path, query, scope="global", upstream=True)
         if query != "NOT":
             assert grouped(result) == theirs_grouped(answer)
-    assert grouped(found(ours, query)) == grouped(found(theirs, query))
+    assert grouped(found(ours, query, upstream=True)) == grouped(found(theirs, query, upstream=True))
 
 
 def test_vectors_of_either_program_serve_both(both: tuple[Path, Path], sidecar: Any, embeddings: str) -> None:
@@ -147,7 +147,7 @@ def test_vectors_of_either_program_serve_both(both: tuple[Path, Path], sidecar: 
         for mode in ("vector", "hybrid"):
             for path in both:
                 answer = sidecar(path, "search", query, "--global", "--mode", mode, *options)
-                result = found(path, query, scope="global", mode=mode, vectors=hashing())
+                result = found(path, query, scope="global", mode=mode, vectors=hashing(), upstream=True)
                 assert (answer["vector_status"], result.vector_status) == ("ok", "ok")
                 assert grouped(result) == theirs_grouped(answer)
 

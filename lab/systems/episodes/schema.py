@@ -1,8 +1,9 @@
 """The tables of episodes in a ledger (EP-1), and a connection that can write no other table (EP-7).
 
 ``episodic_events`` with its full-text index and ``episodic_event_embeddings`` are as the sidecar writes them, so that
-each program reads the other's file (EP-10); triggers keep the index up to date. ``lab_expired_episodes`` has the ids of
-events that :mod:`lab.systems.episodes.retention` removed; the sidecar does not read it.
+each program reads the other's file (EP-10); ``lab_episodes_fts`` is the lab's own index, and
+``lab_expired_episodes`` has the ids of events that :mod:`lab.systems.episodes.retention` removed; the sidecar reads
+neither. Triggers keep both indexes up to date, whichever program writes.
 """
 
 from __future__ import annotations
@@ -16,17 +17,27 @@ from lab.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_schema import tables
 
-EVENTS, VECTORS, FTS, EXPIRED = (
-    "episodic_events",
-    "episodic_event_embeddings",
-    "episodic_events_fts",
-    "lab_expired_episodes",
-)
-_COLUMNS = "summary, search_text, type, session_id, agent_id"
-_NEW = "new.id, new.summary, new.search_text, new.type, new.session_id, new.agent_id"
-_OLD = "old.id, old.summary, old.search_text, old.type, old.session_id, old.agent_id"
-_INSERT = f"INSERT INTO {FTS}(rowid, {_COLUMNS}) VALUES ({_NEW});"  # noqa: S608 - names of our own tables
-_DELETE = f"INSERT INTO {FTS}({FTS}, rowid, {_COLUMNS}) VALUES ('delete', {_OLD});"  # noqa: S608 - names of our own tables
+EVENTS, VECTORS, EXPIRED = "episodic_events", "episodic_event_embeddings", "lab_expired_episodes"
+# The sidecar's full-text index, and the lab's, which has stems of words.
+FTS, STEMS = "episodic_events_fts", "lab_episodes_fts"
+_INDEXED = ("summary", "search_text", "type", "session_id", "agent_id")
+
+
+def _index(table: str, triggers: str, options: str = "") -> tuple[str, ...]:
+    """Return the statements that make a full-text index of the events and keep it up to date."""
+    columns, new, old = (", ".join(f"{row}{name}" for name in _INDEXED) for row in ("", "new.", "old."))
+    insert = f"INSERT INTO {table}(rowid, {columns}) VALUES (new.id, {new});"  # noqa: S608 - names of our own tables
+    delete = f"INSERT INTO {table}({table}, rowid, {columns}) VALUES ('delete', old.id, {old});"  # noqa: S608 - names of our own tables
+    content = f"content='{EVENTS}', content_rowid='id'"
+    made = f"CREATE TRIGGER IF NOT EXISTS {triggers}"
+    return (
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5({columns}, {content}{options})",
+        f"{made}_ai AFTER INSERT ON {EVENTS} BEGIN {insert} END",
+        f"{made}_ad AFTER DELETE ON {EVENTS} BEGIN {delete} END",
+        f"{made}_au AFTER UPDATE ON {EVENTS} BEGIN {delete} {insert} END",
+    )
+
+
 _STATEMENTS = (
     f"""CREATE TABLE IF NOT EXISTS {EVENTS} (
         id INTEGER PRIMARY KEY AUTOINCREMENT, event_id TEXT NOT NULL, ts_ms INTEGER NOT NULL, scope TEXT NOT NULL,
@@ -44,10 +55,8 @@ _STATEMENTS = (
         FOREIGN KEY(event_row_id) REFERENCES {EVENTS}(id) ON DELETE CASCADE
     )""",
     f"CREATE INDEX IF NOT EXISTS idx_episodic_event_embeddings_model ON {VECTORS}(model)",
-    f"CREATE VIRTUAL TABLE IF NOT EXISTS {FTS} USING fts5({_COLUMNS}, content='{EVENTS}', content_rowid='id')",
-    f"CREATE TRIGGER IF NOT EXISTS episodic_events_ai AFTER INSERT ON {EVENTS} BEGIN {_INSERT} END",
-    f"CREATE TRIGGER IF NOT EXISTS episodic_events_ad AFTER DELETE ON {EVENTS} BEGIN {_DELETE} END",
-    f"CREATE TRIGGER IF NOT EXISTS episodic_events_au AFTER UPDATE ON {EVENTS} BEGIN {_DELETE} {_INSERT} END",
+    *_index(FTS, "episodic_events"),
+    *_index(STEMS, "lab_episodes", ", tokenize='porter unicode61'"),
     f"CREATE TABLE IF NOT EXISTS {EXPIRED} (event_id TEXT PRIMARY KEY) WITHOUT ROWID",
 )
 _WRITES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE)
@@ -58,7 +67,7 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
     """Yield a connection to the episodes of a ledger, as :func:`lab.systems.sidecar.ledger.open_ledger` does.
 
     It refuses to change any table but those of episodes (EP-7). With ``write`` the tables that are missing are created,
-    and the events are indexed in a new full-text index. Raises :class:`UnusableInput` also if the ledger has no
+    and the events are indexed in new full-text indexes. Raises :class:`UnusableInput` also if the ledger has no
     episodes and ``write`` is not given.
     """
     with ledger.open_ledger(path, write=write, new=new) as connection:
@@ -71,20 +80,15 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
         yield connection
 
 
-def has_index(connection: sqlite3.Connection) -> bool:
-    """Return whether the ledger has a full-text index of its episodes."""
-    return FTS in tables(connection)
-
-
 def _create(connection: sqlite3.Connection) -> None:
-    is_indexed = has_index(connection)
+    before = tables(connection)
     for statement in _STATEMENTS:
         connection.execute(statement)
-    if not is_indexed:
-        connection.execute(f"INSERT INTO {FTS}({FTS}) VALUES ('rebuild')")  # noqa: S608 - names of our own tables
+    for table in [name for name in (FTS, STEMS) if name not in before]:
+        connection.execute(f"INSERT INTO {table}({table}) VALUES ('rebuild')")  # noqa: S608 - names of our own tables
 
 
 def _only_episodes(action: int, name: str | None, *_: str | None) -> int:
     """Deny every change of a table that has no episodes; ``sqlite_`` are SQLite's own."""
-    allowed = action not in _WRITES or (name or "").startswith(("episodic_", EXPIRED, "sqlite_"))
+    allowed = action not in _WRITES or (name or "").startswith(("episodic_", STEMS, EXPIRED, "sqlite_"))
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY

@@ -20,9 +20,10 @@ from lab.errors import LabError, UnusableInput, describe_unexpected
 from lab.formatting import shortened
 from lab.recordings.model import SEARCHED
 from lab.retrieval.fusion import K
+from lab.retrieval.stop_words import ENGLISH
 from lab.systems.episodes.embed import model_of
 from lab.systems.episodes.events import Event
-from lab.systems.episodes.schema import EVENTS, FTS, VECTORS, has_index
+from lab.systems.episodes.schema import EVENTS, FTS, STEMS, VECTORS
 from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
 from lab.systems.sidecar.ledger_rows import scope_name, storable
 from lab.systems.sidecar.ledger_schema import tables
@@ -41,6 +42,8 @@ MOST_WORDS, EMBEDDED = 256, 20_000
 LONGEST_EXPRESSION = 2000
 OK = "ok"
 _WORD = re.compile(r"\w+")
+_OPERATOR = re.compile(r"""["*^:()]|\b(?:AND|OR|NOT|NEAR)\b""")
+_STOP_WORDS = frozenset(ENGLISH)
 _FIELDS = ", ".join(f"e.{name}" for name in Event._fields)
 # The events that a search may return, oldest last; the order decides ties.
 _WHERE = "(:scope IS NULL OR e.scope = :scope) AND (:now IS NULL OR e.ts_ms <= :now)"
@@ -127,12 +130,14 @@ def search(
     depth: int = DEPTH,
     scope: str | None = None,
     now_ms: int | None = None,
+    upstream: bool = False,
 ) -> Found:
     """Search the episodes of a scope (None: all) that happened by ``now_ms`` (None: all).
 
     Each lane returns ``depth`` events, which are fused by reciprocal rank. ``vectors`` embeds the query, and
-    ``query_en`` in English beside it, in the modes ``hybrid`` and ``vector``. ``limit`` is a number of sessions. Raises
-    :class:`UnusableInput` for a blank query and an unknown mode.
+    ``query_en`` in English beside it, in the modes ``hybrid`` and ``vector``. ``limit`` is a number of sessions.
+    ``upstream`` searches for words as the sidecar does. Raises :class:`UnusableInput` for a blank query and an unknown
+    mode.
     """
     query = storable(query[:SEARCHED].strip())
     if not query:
@@ -148,7 +153,7 @@ def search(
         lanes |= by_vector
     lexical_status = OK
     if mode != VECTOR or vector_status != OK:
-        lanes["fts"], lexical_status = _by_words(connection, query, limits)
+        lanes["fts"], lexical_status = _by_words(connection, query, limits, upstream)
     hits = _fused(connection, lanes, depth)
     return Found(mode, hits, grouped(hits, limit, per_session), lexical_status, vector_status, lanes)
 
@@ -180,24 +185,32 @@ def replay(connection: sqlite3.Connection, session_id: str, *, limit: int = -1) 
     return [Event(*row) for row in connection.execute(ordered, (session_id, limit))]
 
 
-def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]) -> tuple[Ranked, str]:
-    """Search the query as an expression of FTS5, else for all of its words, else for any of them."""
-    if not has_index(connection):
+def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any], upstream: bool) -> tuple[Ranked, str]:
+    """Search a query with operators as an expression of FTS5; another one, or without a result, for any of its words.
+
+    Stop words are left out, and words are compared by their stems. With ``upstream`` every query is an expression, then
+    all of its words are searched for, then any of them, as they are.
+    """
+    table = next((name for name in ((FTS,) if upstream else (STEMS, FTS)) if name in tables(connection)), None)
+    if table is None:
         return [], "missing_index"
 
     def full_text(expression: str) -> Ranked:
         return connection.execute(
-            f"SELECT e.id, f.rank FROM {FTS} f JOIN {EVENTS} e ON e.id = f.rowid WHERE {FTS} MATCH :words "  # noqa: S608 - names of our own tables
+            f"SELECT e.id, f.rank FROM {table} f JOIN {EVENTS} e ON e.id = f.rowid WHERE {table} MATCH :words "  # noqa: S608 - names of our own tables
             f"AND {_WHERE} ORDER BY f.rank, {_NEWEST} LIMIT :depth",
             {**limits, "words": expression},
         ).fetchall()
 
-    words = [f'"{word}"' for word in list(dict.fromkeys(_WORD.findall(query)))[:MOST_WORDS]]
-    expression = query if len(query) <= LONGEST_EXPRESSION else ""
+    words = list(dict.fromkeys(_WORD.findall(query)))
+    if not upstream:
+        words = [word for word in words if word.lower() not in _STOP_WORDS] or words
+    quoted = [f'"{word}"' for word in words[:MOST_WORDS]]
+    is_expression = len(query) <= LONGEST_EXPRESSION and (upstream or _OPERATOR.search(query))
     try:
-        found, _ = first_valid(full_text, [expression, " ".join(words)])
-        if not found and len(words) > 1:
-            found, _ = first_valid(full_text, [" OR ".join(words)])
+        found, _ = first_valid(full_text, [query if is_expression else "", " ".join(quoted) if upstream else ""])
+        if not found:
+            found, _ = first_valid(full_text, [" OR ".join(quoted)])
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_CORRUPT_VTAB:
             raise

@@ -192,7 +192,7 @@ def test_connection_refuses_to_change_observations(tmp_path: Path, statement: st
 def test_lost_index_is_made_again(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [line(1, "the choir meets")])
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE episodic_events_fts")
+        connection.executescript("DROP TABLE episodic_events_fts; DROP TABLE lab_episodes_fts")
     assert found(path, "choir").lexical_status == "missing_index"
     filled(path, [line(2)])
     assert [hit.event.event_id for hit in found(path, "choir").hits] == ["e1"]

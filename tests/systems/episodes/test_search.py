@@ -53,12 +53,25 @@ def ids(path: Path, query: str, **options: Any) -> list[str]:
         ('"', []),
     ],
 )
-def test_words_are_searched_as_expression_then_all_then_any(ledger: Path, query: str, expected: list[str]) -> None:
+def test_query_is_an_expression_or_any_of_its_words(ledger: Path, query: str, expected: list[str]) -> None:
     assert ids(ledger, query)[:1] == expected
 
 
+def test_words_are_compared_by_their_stems(ledger: Path) -> None:
+    assert ids(ledger, "When is the choir meeting?")[0] == "e1"
+    assert ids(ledger, "meeting", upstream=True) == []
+    assert ids(ledger, "the choir meets zzz", upstream=True)[0] == "e1"
+
+
+def test_ledger_of_the_sidecar_is_searched_without_stems(ledger: Path) -> None:
+    with sqlite3.connect(ledger) as connection:
+        connection.executescript("DROP TABLE lab_episodes_fts")
+    assert ids(ledger, "meets") == ["e1"]
+    assert ids(ledger, "meeting") == []
+
+
 def test_filters_apply_before_the_cut(ledger: Path) -> None:
-    assert ids(ledger, "the OR in", scope="garden", depth=1) == ["e3"]
+    assert ids(ledger, "choir OR mill OR basil", scope="garden", depth=1) == ["e3"]
     assert ids(ledger, "choir", now_ms=LINES[0]["ts_ms"], depth=1) == ["e1"]
 
 
@@ -106,7 +119,7 @@ def test_hybrid_fuses_both_lanes_by_reciprocal_rank(ledger: Path) -> None:
     assert result.hits[0].lanes == ("fts", "vector")
     assert result.hits[0].score == pytest.approx(2 / 61)
     trace = result.trace()
-    assert [entry["event_id"] for entry in trace["fts_top_k"]] == ["e2"]
+    assert [entry["event_id"] for entry in trace["fts_top_k"]] == ["e2", "e1"]
     assert len(trace["vec_top_k"]) == 4
     assert "choir" not in str(trace)
 
@@ -159,7 +172,7 @@ def test_vectors_of_another_model_are_not_compared(ledger: Path, mode: str) -> N
 def test_search_without_an_index_gives_a_reason(ledger: Path, mode: str) -> None:
     embed(ledger, hashing(), now=NOW)
     with sqlite3.connect(ledger) as connection:
-        connection.execute("DROP TABLE episodic_events_fts")
+        connection.executescript("DROP TABLE episodic_events_fts; DROP TABLE lab_episodes_fts")
     result = found(ledger, "basil", mode=mode, vectors=hashing())
     assert result.lexical_status == ("ok" if mode == "vector" else "missing_index")
     assert bool(result.hits) == (mode != "lexical")
