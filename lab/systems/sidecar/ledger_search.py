@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -107,6 +107,10 @@ def _lanes(
 
     Substrings are searched if the others find little.
     """
+
+    def full_text(words: str) -> Ranked:
+        return _full_text(connection, words, depth, upstream)
+
     retried: str | None = None
     has_han = _HAN.search(query) is not None
     lanes: dict[str, Ranked] = {}
@@ -117,13 +121,13 @@ def _lanes(
         if re.search("[A-Za-z0-9]", query):
             terms = _terms(_ASCII, query)
             mixed = f"({_phrase(query)}) OR ({' OR '.join(terms)})" if terms else _phrase(query)
-            lanes["fts_original"], _ = _first_of(connection, depth, upstream, [mixed, " OR ".join(terms)])
+            lanes["fts_original"], _ = first_valid(full_text, [mixed, " OR ".join(terms)])
     else:
         plain = " ".join(_SIGNS.sub(" ", query).split())
-        found, used = _first_of(connection, depth, upstream, [query, plain if plain != query else ""])
+        found, used = first_valid(full_text, [query, plain if plain != query else ""])
         retried = None if used == query else used
         if not found and len(plain.split()) > 1:
-            found, used = _first_of(connection, depth, upstream, [" OR ".join(plain.split())])
+            found, used = first_valid(full_text, [" OR ".join(plain.split())])
             retried = used if retried is not None else None
         lanes["fts_original"] = found
     best = _fused(list(lanes.values()), depth)
@@ -132,11 +136,11 @@ def _lanes(
     return lanes, False, retried
 
 
-def _first_of(connection: sqlite3.Connection, depth: int, upstream: bool, queries: Sequence[str]) -> tuple[Ranked, str]:
-    """Return what the first query finds that is valid, and that query; nothing and "" if none is."""
+def first_valid(full_text: Callable[[str], Ranked], queries: Iterable[str]) -> tuple[Ranked, str]:
+    """Return what the first query finds that FTS5 can parse, and that query; nothing and "" if it can parse none."""
     for query in filter(None, queries):
         try:
-            return _full_text(connection, query, depth, upstream), query
+            return full_text(query), query
         except sqlite3.OperationalError as error:
             # FTS5 reports its syntax errors with this code alone.
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
