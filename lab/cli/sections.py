@@ -13,7 +13,7 @@ SECTIONS = {
         "Judge": "gate acceptance nightly trend baseline message",
         "Study policies": "ablate saturation governance retention scale silence sweep league latency measures",
         "Operate a live engine": "init canary receipts agree apply rollback config memory store ledger conformance",
-        "Files": "recordings golden runs cache export import migrate doctor",
+        "Files": "recordings golden observe runs cache export import migrate doctor",
     }.items()
 }
 
