@@ -68,8 +68,10 @@ def observe(
     emit_table(
         ["conversation", "turns", "observed", "in the buffer", "observations", "tokens", "pruned now"],
         [
-            [log.conversation, log.entries, log.entries - log.buffer, log.buffer]
-            + [log.observations, log.tokens, log.pruned]
+            [
+                *(log.conversation, log.entries, log.entries - log.buffer, log.buffer),
+                *(log.observations, log.tokens, log.pruned),
+            ]
             for log in kept
         ],
     )

@@ -47,7 +47,7 @@ class _Read(NamedTuple):
     """A file that is there: its log, how many entries it covers, their digest, and its length without what is torn."""
 
     log: tuple[Observation, ...]
-    count: int
+    entries: int
     digest: str
     length: int
 
@@ -76,7 +76,7 @@ def keep_log(
     digests = list(_digests(entries))
     if path.exists():
         read = _read(path, head)
-        if read.count > len(entries) or digests[read.count] != read.digest:
+        if read.entries > len(entries) or digests[read.entries] != read.digest:
             raise UnusableInput(
                 f"{path}: was made of other turns than those of {conversation}; give its own recording, or remove it"
             )
@@ -84,9 +84,9 @@ def keep_log(
     else:
         read = _Read((), 0, digests[0], 0)
         write_atomically(path, f"{head}{_mark(0, digests[0])}".encode(), private=True)
-    window, count = Window(sizes, observe, read.log), read.count
+    window, count = Window(sizes, observe, read.log), read.entries
     pruned = runs = reflections = 0
-    for entry in entries[read.count :]:
+    for entry in entries[read.entries :]:
         change = window.add(entry)
         if not change.observed:
             continue
@@ -96,8 +96,8 @@ def keep_log(
     return Kept(
         conversation,
         len(entries),
-        read.count,
-        count - read.count,
+        read.entries,
+        count - read.entries,
         len(window.buffer),
         len(window.log),
         size_of_log(window.log),
