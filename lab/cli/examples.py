@@ -29,6 +29,7 @@ EXAMPLES = {
     "retention": "lab retention reports/demo --rule 90/30",
     "scale": "lab scale shipped:operators --out reports/scale",
     "league": "lab league shipped:operators --out reports/league",
+    "observe": "lab observe shipped:operators --out reports/observations",
     "silence": "lab silence shipped:operators --out reports/silence",
     "sweep": "lab sweep shipped:operators --out reports/sweep",
     "missed": "lab missed reports/demo",

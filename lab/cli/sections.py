@@ -15,6 +15,8 @@ SECTIONS = {
         "Operate a live engine": "init canary receipts agree apply rollback config memory store ledger episodes "
         "conformance",
         "Files": "recordings golden runs cache export import migrate doctor",
+        "Operate a live engine": "init canary receipts agree apply rollback config memory store ledger conformance",
+        "Files": "recordings golden observe runs cache export import migrate doctor",
     }.items()
 }
 

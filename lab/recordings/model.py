@@ -56,6 +56,7 @@ class Memory:
 
     ``source_kind`` (one of :data:`SOURCE_KINDS`), ``source_ref`` (the tool, address or transcript) and ``lang`` say
     where the text came from and its language; they are blank if that is not recorded (seed 001). No search uses them.
+    ``due_at`` is when a plan is due, in epoch milliseconds (None: the memory has no such field; PL-1).
 
     Only memories read from a store set ``place`` and ``embedded``. ``place`` is the position of the row in its table
     (None: creation order), and ``embedded`` is False if the row has no embedding.
@@ -78,6 +79,7 @@ class Memory:
     source_kind: str = ""
     source_ref: str = ""
     lang: str = ""
+    due_at: int | None = None
 
     def is_forgotten_at(self, seq: int) -> bool:
         """Return whether the memory was forgotten before turn ``seq``."""
