@@ -93,6 +93,17 @@ EXAMPLES = {
     "ledger used": "lab ledger used ledger.sqlite 2",
     "ledger drift": "lab ledger drift ledger.sqlite --by week --most-unknown 0.2",
     "ledger decay": "lab ledger decay ledger.sqlite --p1 90 --p2 30",
+    "facts assert": "lab facts assert facts.jsonl gateway status live --from 2026-11-05 \\\n"
+    "    --source obs:2 --assertion note:review --ledger ledger.sqlite --write",
+    "facts import": "lab facts import facts.jsonl claims.jsonl --ledger ledger.sqlite",
+    "facts invalidate": "lab facts invalidate facts.jsonl fact_24c22a90f6480dc47c4a \\\n"
+    "    --source obs:2 --assertion note:review --ledger ledger.sqlite",
+    "facts current": "lab facts current facts.jsonl gateway --ledger ledger.sqlite",
+    "facts timeline": "lab facts timeline facts.jsonl gateway --ledger ledger.sqlite",
+    "facts lint": "lab facts lint facts.jsonl --ledger ledger.sqlite",
+    "facts pack": "lab facts pack facts.jsonl gateway --budget-tokens 256 --ledger ledger.sqlite",
+    "facts propose": "lab facts propose notes.md --source doc:notes.md",
+    "facts rebuild": "lab facts rebuild facts.jsonl",
     "store index status": "lab store index status ~/.openclaw/memory/lancedb",
     "store index build": "lab store index build ~/.openclaw/memory/lancedb --yes",
     "store index optimize": "lab store index optimize ~/.openclaw/memory/lancedb --yes",
