@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
         "each relation names its evidence. Persons are digests.",
     )
     for command in (show, path, export):
-        graph.command()(command)
+        graph.command(command.__name__)(command)
     app.add_typer(graph, name="graph")
 
 

@@ -83,14 +83,14 @@ def signature(folder: Path) -> set[tuple[str, int, int]]:
     return files
 
 
-def run(words: list[str], folder: Path, delay: float) -> tuple[bool, float]:
-    """Run a command, and kill it ``delay`` seconds after it first writes in the folder.
+def run(group: str, words: list[str], folder: Path, delay: float) -> tuple[bool, float]:
+    """Run a command of a group, and kill it ``delay`` seconds after it first writes in the folder.
 
     Return whether it ended by itself, and the seconds from its first write to its end.
     """
     before, wrote = signature(folder), None
     process = subprocess.Popen(
-        [sys.executable, "-m", "lab", "ledger", *words],
+        [sys.executable, "-m", "lab", group, *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -105,7 +105,7 @@ def run(words: list[str], folder: Path, delay: float) -> tuple[bool, float]:
         time.sleep(0.001)
     _, errors = process.communicate()
     if process.returncode:
-        sys.exit(f"lab ledger {' '.join(words)} ended with {process.returncode}: {errors.decode()}")
+        sys.exit(f"lab {group} {' '.join(words)} ended with {process.returncode}: {errors.decode()}")
     return True, time.monotonic() - (wrote or time.monotonic())
 
 
@@ -142,7 +142,7 @@ def main() -> None:
         )
         unbroken = home / "unbroken"
         unbroken.mkdir()
-        seconds = [run(words, unbroken, math.inf)[1] for words in commands(unbroken, *homes)]
+        seconds = [run("ledger", words, unbroken, math.inf)[1] for words in commands(unbroken, *homes)]
         expected = state(unbroken)
         if len(expected) != 2 * options.results or not all(row[-1] for row in expected):
             sys.exit("the unbroken round lacks observations or pointers")
@@ -153,10 +153,10 @@ def main() -> None:
             folder.mkdir()
             for words, unbroken_seconds in zip(commands(folder, *homes), seconds, strict=True):
                 for _ in range(2):
-                    if kills >= options.kills or run(words, folder, draw.uniform(0, unbroken_seconds))[0]:
+                    if kills >= options.kills or run("ledger", words, folder, draw.uniform(0, unbroken_seconds))[0]:
                         break
                     kills += 1
-                run(words, folder, math.inf)
+                run("ledger", words, folder, math.inf)
             rows = state(folder)
             if rows != expected:
                 difference = next((pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]), None)

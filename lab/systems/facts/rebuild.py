@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.files import dump_json, sha256_bytes, write_atomically
+from lab.files import dump_json, remove_leftovers, sha256_bytes, write_atomically
 from lab.systems.facts import store
 from lab.systems.facts.model import SCHEMA, fact_json
 from lab.systems.facts.store import Assertions
@@ -29,7 +29,8 @@ def view_bytes(assertions: Assertions) -> bytes:
 
 
 def write_view(path: Path, assertions: Assertions) -> None:
-    """Write the view of a file of assertions beside it, in one step."""
+    """Write the view of a file of assertions beside it, in one step. What killed writers left is removed."""
+    remove_leftovers(path.parent)
     write_atomically(view_path(path), view_bytes(assertions), like=path.stat())
 
 

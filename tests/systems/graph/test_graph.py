@@ -106,7 +106,11 @@ def test_capitalized_unknown_subject_is_no_entity() -> None:
 
 
 def test_facts_give_edges_by_their_predicate() -> None:
-    facts = [fact("uses", "literal", "redis"), fact("decision", "literal", "use project Alpha"), fact("status", "literal", "up")]
+    facts = [
+        fact("uses", "literal", "redis"),
+        fact("decision", "literal", "use project Alpha"),
+        fact("status", "literal", "up"),
+    ]
     facts += [fact("owns", "entity_ref", "repo:acme/gate"), fact("depends_on", "entity_ref", "entity:billing")]
     graph = build([Text("obs:1", "project Alpha"), Text("obs:2", "gateway and `x`", scope="beta")], facts)
     assert edges(graph) >= {
@@ -169,7 +173,10 @@ def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
     assert len(before.edges) < len(graph.edges)
     for text, message in (
         ("{}", "is no graph of schema"),
-        (json.dumps({"schema": "recall-lab.graph.v0", "entities": [], "edges": [{"evidence": []}]}), "edges.0.: has no field"),
+        (
+            json.dumps({"schema": "recall-lab.graph.v0", "entities": [], "edges": [{"evidence": []}]}),
+            "edges.0.: has no field",
+        ),
     ):
         out.write_text(text)
         with pytest.raises(UnusableInput, match=message):
@@ -177,7 +184,9 @@ def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
 
 
 def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
-    graph = Graph([link("project:a", "tool:redis", "USES"), Edge("project:a", "MENTIONS", "concept:x", ("obs:2",), 1, 9)])
+    graph = Graph(
+        [link("project:a", "tool:redis", "USES"), Edge("project:a", "MENTIONS", "concept:x", ("obs:2",), 1, 9)]
+    )
     lane = GraphLane(lambda: graph)
     found = lane.search("why redis?", 5, scope=None, now_ms=5)
     assert [one.text for one in found.candidates] == ["tool:redis <-USES- project:a (obs:1)"]
@@ -190,7 +199,9 @@ def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
     def broken() -> Graph:
         raise UnusableInput("x")
 
-    assert GraphLane(broken).search("redis", 5, scope=None, now_ms=9).reason == "the graph cannot be read (UnusableInput)"
+    assert (
+        GraphLane(broken).search("redis", 5, scope=None, now_ms=9).reason == "the graph cannot be read (UnusableInput)"
+    )
 
 
 @pytest.mark.slow
