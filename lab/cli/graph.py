@@ -71,9 +71,9 @@ def path(
     exported: Exported = None,
     as_json: Json = False,
 ) -> None:
-    """Show a shortest path between two entities, with the evidence of each edge.
+    """Show how two entities are related: a shortest path.
 
-    Exit code 1 if there is none.
+    Each edge has its evidence. Exit code 1 if there is none.
     """
     from lab.systems.graph.export import edge_json
     from lab.systems.graph.search import described, shortest_path

@@ -43,7 +43,7 @@ def provider(shared: Callable[..., Path]) -> Iterator[str]:
 
 @pytest.fixture
 def sidecar(tmp_path: Path) -> Any:
-    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own. It returns exit code and JSON."""
+    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own: exit code and JSON."""
     program = os.environ.get("LAB_SIDECAR")
     if not program:
         pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")

@@ -207,10 +207,11 @@ def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
 @pytest.mark.slow
 def test_query_of_20000_rows_takes_well_under_a_second() -> None:
     draw = random.Random(0)
-    texts = [
-        Text(f"obs:{n}", f"service{draw.randint(0, 3000)} uses `tool{draw.randint(0, 500)}` #t{draw.randint(0, 5000)}", scope=f"p{n % 9}", ts_ms=n)
-        for n in range(20_000)
-    ]  # fmt: skip
+    said = (
+        f"service{draw.randint(0, 3000)} uses `tool{draw.randint(0, 500)}` #t{draw.randint(0, 5000)}"
+        for _ in range(20_000)
+    )
+    texts = [Text(f"obs:{n}", text, scope=f"p{n % 9}", ts_ms=n) for n, text in enumerate(said)]
     graph = build(texts)
     started = time.perf_counter()
     for number in range(20):
