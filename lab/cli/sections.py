@@ -12,11 +12,9 @@ SECTIONS = {
         "Replay and compare": "demo replay merge score compare missed explain report view diff",
         "Judge": "gate acceptance nightly trend baseline message",
         "Study policies": "ablate saturation governance retention scale silence sweep league latency measures",
-        "Operate a live engine": "init canary receipts agree apply rollback config memory store ledger episodes "
-        "conformance",
+        "Operate a live engine": "init canary receipts agree apply rollback config memory store conformance",
+        "Govern memories": "ledger episodes facts graph observe",
         "Files": "recordings golden runs cache export import migrate doctor",
-        "Operate a live engine": "init canary receipts agree apply rollback config memory store ledger conformance",
-        "Files": "recordings golden observe runs cache export import migrate doctor",
     }.items()
 }
 

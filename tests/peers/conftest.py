@@ -1,13 +1,16 @@
-"""A model provider on loopback, like the one that the recorded gateways used."""
+"""The public sidecar, and a model provider on loopback, like the one that the recorded gateways used."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,3 +39,19 @@ def provider(shared: Callable[..., Path]) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def sidecar(tmp_path: Path) -> Any:
+    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own: exit code and JSON."""
+    program = os.environ.get("LAB_SIDECAR")
+    if not program:
+        pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
+
+    def run(*words: object) -> Any:
+        command = [program, "--json", *map(str, words)]
+        env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, json.loads(done.stdout)
+
+    return run

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,22 +18,6 @@ from tests.systems.sidecar.ledgers import filled, rows
 KINDS = ("preference", "decision", "fact", "learning", "plan", "entity", "event", "note", "tool", "Fact ", "other")
 # What the sidecar leaves and the lab removes when a memory is revived.
 REVIVAL = ("archived_at", "archive_reason_code", "revived_at")
-
-
-@pytest.fixture
-def sidecar(tmp_path: Path) -> Any:
-    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own."""
-    program = os.environ.get("LAB_SIDECAR")
-    if not program:
-        pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
-
-    def run(*words: object) -> Any:
-        command = [program, "--json", *map(str, words)]
-        env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        return done.returncode, json.loads(done.stdout)
-
-    return run
 
 
 def comparable(detail: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,228 @@
+"""``lab facts``: what is true of a subject now, since when, and by which evidence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli import facts_read
+from lab.cli.facts_read import HERE, Facts, Ledger, Root, Subject
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.errors import UnusableInput
+from lab.formatting import counted
+
+if TYPE_CHECKING:
+    from lab.systems.facts.model import Fact
+
+Given = Annotated[list[str] | None, typer.Option("--source", help="Evidence: obs:N, ep:ID or doc:PATH. Repeatable.")]
+Act = Annotated[str, typer.Option("--assertion", metavar="KIND:REF", help="Where this act is recorded.")]
+By = Annotated[str, typer.Option("--by", help="Who.")]
+Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
+DRY_RUN = "Nothing was written; add --write to do it."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    facts = typer.Typer(
+        no_args_is_help=True,
+        help="Keep facts with their time and evidence. Assertions are a file that only grows; what holds is derived "
+        "from it. Commands that change a file need --write.",
+    )
+    facts.command("assert")(assert_)
+    facts.command("import")(import_)
+    facts.command("invalidate")(invalidate)
+    facts_read.add_to(facts)
+    facts.command("propose")(propose)
+    facts.command("rebuild")(rebuild)
+    app.add_typer(facts, name="facts")
+
+
+def assert_(
+    facts: Facts,
+    subject: Subject,
+    predicate: Annotated[str, typer.Argument(metavar="PREDICATE", help="Such as status, uses or decision.")],
+    value: Annotated[str, typer.Argument(metavar="OBJECT", help="The value.")],
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help="Since when it holds (ISO 8601).")],
+    assertion: Act,
+    sources: Given = None,
+    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="When it ends. [default: open]")] = None,
+    kind: Annotated[str, typer.Option("--type", help="literal, entity_ref or json.")] = "literal",
+    confidence: Annotated[
+        str, typer.Option(help="low, source_capped, corroborated or operator_asserted.")
+    ] = "source_capped",
+    supersedes: Annotated[
+        list[str] | None, typer.Option("--supersedes", metavar="ID", help="A fact that it replaces. Repeatable.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="A name of the subject to show.")] = None,
+    by: By = "operator",
+    ledger: Ledger = None,
+    root: Root = HERE,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Assert a fact with its evidence.
+
+    Every source must exist and not be quarantined. A subject has one status, configured_as, source_of_truth and
+    retired_by at a time: name the fact that a new one supersedes. A fact that is there is not added again.
+    """
+    from lab.systems.facts.asserting import Claim, assert_facts
+    from lab.systems.facts.sources import Sources
+
+    claim = Claim(
+        subject, predicate, value, since, sources or (), assertion, kind, until, confidence, supersedes or (), label
+    )
+    done = assert_facts(facts, [claim], Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
+    if as_json:
+        emit_json(done.receipt())
+        return
+    if done.before:
+        emit(f"{done.before[0]} was asserted before; nothing changes.")
+        return
+    fact = done.facts[0]
+    emit_folded(
+        f"{fact.id}: {fact.subject} {fact.predicate}, {_times(fact)}, {fact.confidence}; "
+        f"{counted(len(fact.sources), 'source')} resolved, {counted(len(fact.supersedes), 'fact')} superseded."
+    )
+    if not write:
+        emit(DRY_RUN)
+
+
+def import_(
+    facts: Facts,
+    claims: Annotated[Path, typer.Argument(metavar="CLAIMS", help="Facts to assert, one JSON object a line.")],
+    by: By = "operator",
+    ledger: Ledger = None,
+    root: Root = HERE,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Assert many facts, such as proposals that were reviewed.
+
+    If one is refused, none is written. Facts that are there are not added again, so a killed command is repeated.
+    """
+    from lab.systems.facts.asserting import assert_facts
+    from lab.systems.facts.importing import claims_in
+    from lab.systems.facts.sources import Sources
+
+    done = assert_facts(facts, claims_in(claims), Sources(ledger, root), now=datetime.now(UTC), by=by, write=write)
+    if as_json:
+        emit_json(done.receipt())
+        return
+    emit(f"{counted(len(done.facts), 'fact')} {'asserted' if write else 'to assert'}, {len(done.before)} before.")
+    if not write:
+        emit(DRY_RUN)
+
+
+def invalidate(
+    facts: Facts,
+    fact: Annotated[str, typer.Argument(metavar="ID", help="The id of the fact.")],
+    assertion: Act,
+    sources: Given = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="When it ended. [default: now]")] = None,
+    retract: Annotated[bool, typer.Option("--retract", help="It never held.")] = False,
+    by: By = "operator",
+    ledger: Ledger = None,
+    root: Root = HERE,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """End a fact that no other one supersedes, or retract it.
+
+    Its assertion stays in the file.
+    """
+    from lab.systems.facts.asserting import invalidate as run
+    from lab.systems.facts.sources import Sources
+
+    if retract and at is not None:
+        raise UnusableInput("--at says when the fact ended, and --retract that it never held; give one of them")
+    receipt = run(
+        facts,
+        fact,
+        Sources(ledger, root),
+        given=sources or (),
+        assertion=assertion,
+        at=at,
+        retract=retract,
+        now=datetime.now(UTC),
+        by=by,
+        write=write,
+    )
+    if as_json:
+        emit_json(receipt)
+        return
+    emit(f"{fact}: {receipt['status']}" + ("." if retract else f" at {receipt['at']}."))
+    if not write:
+        emit(DRY_RUN)
+
+
+def propose(
+    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A text; with --golden, JSON Lines with texts.")],
+    sources: Given = None,
+    golden: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measure against these triples (JSON Lines) instead.")
+    ] = None,
+    most: Annotated[int, typer.Option("--max-proposals", min=1, help="Maximum number of proposals a text.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Propose facts from the triples in a text.
+
+    A triple is a line such as "entity:gateway uses lancedb". Proposals are for review and are never written. With
+    --golden, print precision and recall.
+    """
+    from lab.files import read_text
+    from lab.systems.facts.proposals import measure
+    from lab.systems.facts.proposals import propose as run
+
+    if golden is not None:
+        result = measure(text, golden, most=most)
+        if as_json:
+            emit_json(result)
+        else:
+            counts = result["counts"]
+            emit(
+                f"{counts['proposed']} proposed, {counts['golden']} expected, {counts['truePositive']} both: "
+                f"precision {result['precision']:.2f}, recall {result['recall']:.2f}."
+            )
+        return
+    result = run(read_text(text), sources or (), most=most)
+    if as_json:
+        emit_json(result)
+        return
+    if result["proposals"]:
+        emit_table(
+            ["subject", "predicate", "type", "object"],
+            [
+                [one["subject"]["ref"], one["predicate"], one["object"]["type"], one["object"]["value"]]
+                for one in result["proposals"]
+            ],
+            left=4,
+        )
+    emit(f"{counted(result['proposal_count'], 'proposal')} to review. Nothing was written.")
+
+
+def rebuild(facts: Facts, write: Write = False, as_json: Json = False) -> None:
+    """Rebuild the view, and say whether it was the same.
+
+    The view is FACTS with .view before its ending. It is for other programs: the lab reads the assertions.
+    """
+    from lab.systems.facts.rebuild import rebuild as run
+
+    receipt = run(facts, write=write)
+    if as_json:
+        emit_json(receipt)
+        return
+    said = {"same": "is what the assertions give", "differs": "differs from the assertions", "missing": "is missing"}
+    emit(f"{receipt['view']} {said[receipt['status']]} ({counted(receipt['count'], 'fact')}).")
+    if receipt["cut_bytes"]:
+        emit_folded(f"Bytes of an incomplete last line, which the next assertion replaces: {receipt['cut_bytes']}.")
+    if receipt["writes_performed"]:
+        emit("It was rebuilt.")
+    elif receipt["status"] != "same":
+        emit(DRY_RUN)
+
+
+def _times(fact: Fact) -> str:
+    return f"from {fact.valid_from}" + (f" until {fact.valid_to}" if fact.valid_to else "")

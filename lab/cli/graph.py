@@ -1,0 +1,145 @@
+"""``lab graph``: what relates to what, with the references that show it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.cli.output import Json, emit, emit_folded, emit_hanging, emit_json
+from lab.errors import CheckFailed, UnusableInput
+from lab.formatting import counted
+
+if TYPE_CHECKING:
+    from lab.systems.graph.model import Graph
+
+Ledger = Annotated[Path | None, typer.Option(help="A ledger whose observations are related.")]
+Facts = Annotated[Path | None, typer.Option(help="A file of assertions, of which those that hold count.")]
+Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="A graph that was exported, instead.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
+Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
+DRY_RUN = "Nothing was written; add --write to do it."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    graph = typer.Typer(
+        no_args_is_help=True,
+        help="Relate projects, tools, decisions and concepts. The graph is made by rules from a ledger and facts; "
+        "each relation names its evidence. Persons are digests.",
+    )
+    for command in (show, path, export):
+        graph.command(command.__name__)(command)
+    app.add_typer(graph, name="graph")
+
+
+def show(
+    name: Name,
+    ledger: Ledger = None,
+    facts: Facts = None,
+    exported: Exported = None,
+    depth: Annotated[int, typer.Option(min=1, max=6, help="Maximum number of edges from NAME.")] = 2,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entities.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show what is around an entity, the nearest first, and why.
+
+    NAME may be a text: all entities that it names are starts.
+    """
+    from lab.systems.graph.export import edge_json
+    from lab.systems.graph.search import described, neighbourhood, start_of
+
+    graph = _graph(ledger, facts, exported)
+    starts = _named(graph, name)
+    found = neighbourhood(graph, starts, depth=depth, limit=limit)
+    if as_json:
+        near = [{"entity": one.entity, "path": [edge_json(edge) for edge in one.path]} for one in found]
+        emit_json({"starts": starts, "near": near})
+        return
+    for one in found:
+        emit_hanging(described(start_of(one), one.path))
+    emit_folded(f"{counted(len(found), 'entity')} around {', '.join(starts)}.")
+
+
+def path(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A name or a reference.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="A name or a reference.")],
+    ledger: Ledger = None,
+    facts: Facts = None,
+    exported: Exported = None,
+    as_json: Json = False,
+) -> None:
+    """Show how two entities are related: a shortest path.
+
+    Each edge has its evidence. Exit code 1 if there is none.
+    """
+    from lab.systems.graph.export import edge_json
+    from lab.systems.graph.search import described, shortest_path
+
+    graph = _graph(ledger, facts, exported)
+    start, end = _named(graph, source)[0], _named(graph, target)[0]
+    edges = shortest_path(graph, start, end)
+    if as_json:
+        emit_json({"from": start, "to": end, "path": None if edges is None else [edge_json(edge) for edge in edges]})
+    elif edges is not None:
+        emit_hanging(described(start, edges))
+        for edge in edges:
+            emit_hanging(f"  {edge}")
+    if edges is None:
+        raise CheckFailed(f"no path from {start} to {end}")
+
+
+def export(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSON file to write.")],
+    ledger: Ledger = None,
+    facts: Facts = None,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Write the graph as JSON: entities, and edges with evidence.
+
+    The same ledger and facts give the same bytes.
+    """
+    from lab.files import sha256_bytes, write_atomically
+    from lab.systems.graph.export import graph_bytes
+
+    graph = _graph(ledger, facts, None)
+    data = graph_bytes(graph)
+    if write:
+        write_atomically(out, data)
+    entities = list(graph)
+    receipt = {"out": str(out), "entities": len(entities), "edges": len(graph.edges), "bytes": len(data)}
+    if as_json:
+        emit_json({**receipt, "sha256": sha256_bytes(data), "writes_performed": write})
+        return
+    emit_folded(
+        f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {len(data)} bytes "
+        f"{'written to' if write else 'for'} {out}."
+    )
+    if not write:
+        emit(DRY_RUN)
+
+
+def _graph(ledger: Path | None, facts: Path | None, exported: Path | None) -> Graph:
+    """Return the graph of an exported file, or of a ledger and facts."""
+    from lab.systems.graph.export import graph_of, read_graph
+
+    if exported is not None:
+        if ledger is not None or facts is not None:
+            raise UnusableInput("--graph is a graph already; leave out --ledger and --facts")
+        return read_graph(exported)
+    if ledger is None and facts is None:
+        raise UnusableInput("give what to relate: --ledger, --facts or both")
+    return graph_of(ledger, facts, datetime.now(UTC))
+
+
+def _named(graph: Graph, name: str) -> list[str]:
+    """Return the entities that a name or reference names; raise :class:`UnusableInput` if there is none."""
+    from lab.systems.graph.search import starts_of
+
+    found = [name] if name in graph else starts_of(graph, name)
+    if not found:
+        raise UnusableInput(f"the graph has no entity {name!r}; lab graph export lists all")
+    return found

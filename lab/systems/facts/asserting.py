@@ -1,0 +1,249 @@
+"""Assert, end and retract facts (TF-5, TF-7): check what was given, and append it to the file of assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import UnusableInput
+from lab.systems.facts import store
+from lab.systems.facts.model import (
+    ACTIVE,
+    INVALIDATED,
+    INVALIDATION,
+    RETRACTED,
+    SCHEMA,
+    TIERS,
+    Fact,
+    Invalidation,
+    Object,
+    Record,
+    Source,
+    entity,
+    fact_id,
+    fact_json,
+    object_of,
+    reference_of,
+    source_of,
+    utc,
+)
+from lab.systems.facts.predicates import LITERAL, PREDICATES, predicate_named
+from lab.systems.facts.rebuild import write_view
+from lab.systems.facts.sources import QUARANTINED, Resolution, Sources, highest_tier
+from lab.systems.facts.view import View, holds, status_of
+from lab.systems.sidecar.ledger_times import stamp
+
+ASSERTED = "openclaw-mem.graph.fact.assert.v0"
+
+
+class Claim(NamedTuple):
+    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
+
+    subject: str
+    predicate: str
+    value: str
+    valid_from: str
+    sources: Sequence[str]
+    assertion: str
+    type: str = LITERAL
+    valid_to: str | None = None
+    confidence: str = TIERS[1]
+    supersedes: Sequence[str] = ()
+    label: str | None = None
+
+
+class Asserted(NamedTuple):
+    """The facts of some claims, those of them that were asserted before, and their sources as resolved."""
+
+    facts: list[Fact]
+    before: list[str]
+    resolutions: list[Resolution]
+    written: bool
+
+    def receipt(self) -> dict[str, Any]:
+        """Return the result as JSON."""
+        return {
+            "kind": ASSERTED,
+            "schema": SCHEMA,
+            "writes_performed": self.written,
+            "asserted_before": self.before,
+            "facts": [fact_json(fact) for fact in self.facts],
+            "source_resolutions": [
+                {"source": one.source._asdict(), "resolved": one.is_resolved, "reason": one.reason}
+                | {"digest": one.digest}
+                for one in self.resolutions
+            ],
+        }
+
+
+def assert_facts(
+    path: Path, claims: Sequence[Claim], sources: Sources, *, now: datetime, by: str = "operator", write: bool = False
+) -> Asserted:
+    """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
+
+    If one claim is refused, no fact is written. After a kill, the same call appends the rest. Raises
+    :class:`UnusableInput`, with the number of the claim if there are several, for what cannot be asserted.
+    """
+    new: list[Fact] = []
+    before: list[str] = []
+
+    def check(view: View) -> Sequence[Record]:
+        for number, claim in enumerate(claims, 1):
+            try:
+                fact = fact_of(claim, sources, stamp(now), by)
+                if view.get(fact.id) is None:
+                    _check(fact, view, sources)
+                    view.add(fact)
+                    new.append(fact)
+                else:
+                    before.append(fact.id)
+            except UnusableInput as error:
+                raise UnusableInput(f"claim {number}: {error}" if len(claims) > 1 else str(error)) from None
+        return new
+
+    # All claims at once, so that the ledger is opened once.
+    sources.resolve(source_of(text) for claim in claims for text in claim.sources)
+    _change(path, check, write)
+    resolutions = sources.resolve(source for fact in new for source in fact.sources)
+    return Asserted(new, before, resolutions, write and bool(new))
+
+
+def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) -> None:
+    """Let ``check`` make records from the view; with ``write``, append them and bring the view's file up to date.
+
+    The file is locked while its content is checked and extended.
+    """
+    if not write:
+        check(View(store.read(path, new=True).records))
+        return
+    with store.locked(path):
+        assertions = store.read(path, new=True)
+        if new := check(View(assertions.records)):
+            store.append(path, assertions, new)
+        if path.exists():
+            write_view(path, store.read(path))
+
+
+def fact_of(claim: Claim, sources: Sources, now: str, by: str) -> Fact:
+    """Return the fact of a claim; raise :class:`UnusableInput` if it is not sound by itself, or if its sources are not.
+
+    Sound is a known predicate with an object of a type that it takes, an interval that does not end before it begins,
+    sources that all exist and are not quarantined, and no higher confidence than they allow.
+    """
+    predicate = predicate_named(claim.predicate)
+    if claim.type not in PREDICATES[predicate].objects:
+        takes = " or ".join(PREDICATES[predicate].objects)
+        raise UnusableInput(f"object_type_mismatch: {predicate} takes an object of type {takes}, not {claim.type}")
+    value = object_of(claim.type, claim.value)
+    begins = utc(claim.valid_from, "valid_from")
+    ends = None if claim.valid_to is None else utc(claim.valid_to, "valid_to")
+    if ends is not None and ends < begins:
+        raise UnusableInput(f"interval_invalid: valid_to {ends} is before valid_from {begins}")
+    if claim.confidence not in TIERS:
+        raise UnusableInput(f"confidence {claim.confidence!r}: expected {', '.join(TIERS)}")
+    named = tuple(dict.fromkeys(map(source_of, claim.sources)))
+    resolutions = _sound(named, sources)
+    if TIERS.index(claim.confidence) > TIERS.index(highest := highest_tier(resolutions)):
+        raise UnusableInput(
+            f"confidence_exceeds_source_cap: {claim.confidence} needs more evidence; these sources allow {highest}"
+        )
+    subject, assertion = entity(claim.subject), reference_of(claim.assertion)
+    return Fact(
+        fact_id(subject, predicate, value, begins, ends, named, assertion),
+        subject,
+        (claim.label or "").strip() or subject,
+        predicate,
+        Object(*value),
+        begins,
+        ends,
+        ACTIVE,
+        claim.confidence,
+        named,
+        assertion,
+        tuple(sorted({identity.strip() for identity in claim.supersedes})),
+        (),
+        now,
+        by,
+        {one.source.token: one.digest for one in resolutions if one.digest is not None},
+    )
+
+
+def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
+    """Return the resolutions of sources; raise :class:`UnusableInput` if one does not exist or is quarantined."""
+    if not named:
+        raise UnusableInput("missing_source_refs: a fact needs evidence; give --source obs:N or --source doc:PATH")
+    resolutions = sources.resolve(named)
+    for one in resolutions:
+        if not one.is_resolved:
+            raise UnusableInput(
+                f"dangling_source_ref: {one.source.token} does not resolve ({one.reason}); check --ledger and --root"
+            )
+        if one.reason == QUARANTINED:
+            raise UnusableInput(
+                f"quarantined_source: {one.source.token} is quarantined and no evidence; review it, or give another"
+            )
+    return resolutions
+
+
+def _check(fact: Fact, view: View, sources: Sources) -> None:
+    """Raise :class:`UnusableInput` if a fact supersedes what is not there, or has a rival for its interval."""
+    if missing := [identity for identity in fact.supersedes if view.get(identity) is None]:
+        raise UnusableInput(f"unresolved_supersedes: there is no fact {missing[0]}; see lab facts timeline")
+    if not PREDICATES[fact.predicate].is_single:
+        return
+    for other in view.of(fact.subject, fact.predicate):
+        is_rival = other.id not in fact.supersedes and holds(other) and fact.overlaps(other)
+        if is_rival and (other.status != ACTIVE or status_of(other, sources) == ACTIVE):
+            until = f"until {other.valid_to}" if other.valid_to else "without an end"
+            raise UnusableInput(
+                f"single_value_interval_conflict: {fact.subject} has one {fact.predicate} at a time, and {other.id} "
+                f"holds from {other.valid_from} {until}; add --supersedes {other.id}, or end it with "
+                "lab facts invalidate"
+            )
+
+
+def invalidate(
+    path: Path,
+    identity: str,
+    sources: Sources,
+    *,
+    given: Sequence[str],
+    assertion: str,
+    at: str | None = None,
+    retract: bool = False,
+    now: datetime,
+    by: str = "operator",
+    write: bool = False,
+) -> dict[str, Any]:
+    """End a fact ``at`` a time (None: now), or with ``retract`` say that it never held; return the receipt.
+
+    Raises :class:`UnusableInput` for an unknown fact, one that is retracted, and for sources that are not sound.
+    """
+    done: list[Invalidation] = []
+
+    def check(view: View) -> Sequence[Record]:
+        fact = view.get(identity)
+        if fact is None:
+            raise UnusableInput(f"there is no fact {identity}; see lab facts timeline")
+        if fact.status == RETRACTED:
+            raise UnusableInput(f"{identity} is retracted already")
+        named = tuple(dict.fromkeys(map(source_of, given)))
+        _sound(named, sources)
+        time = fact.valid_from if retract else utc(at, "--at") if at else stamp(now)
+        status = RETRACTED if retract else INVALIDATED
+        done.append(Invalidation(identity, status, time, named, reference_of(assertion), stamp(now), by))
+        return done
+
+    _change(path, check, write)
+    record = done[0]
+    return {
+        "kind": INVALIDATION,
+        "writes_performed": write,
+        "fact_id": record.fact,
+        "status": record.status,
+        "at": record.at,
+        "assertion_ref": record.assertion._asdict(),
+        "source_refs": [source._asdict() for source in record.sources],
+    }

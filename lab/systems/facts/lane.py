@@ -1,0 +1,127 @@
+"""Facts as a lane of a pack (TF-13): those that hold now, with what they supersede and contradict."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.recordings.model import NICE
+from lab.systems.facts import store
+from lab.systems.facts.model import RETRACTED, TIERS, Fact, Record
+from lab.systems.facts.pack import value_text
+from lab.systems.facts.predicates import PREDICATES
+from lab.systems.facts.sources import Sources
+from lab.systems.facts.view import View, current
+from lab.systems.facts.words import words
+from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.sidecar.ledger_times import stamp
+
+TRUST = dict(zip(TIERS, ("untrusted", "unknown", "trusted", "trusted"), strict=True))
+
+
+class FactsLane:
+    """The facts of a file of assertions, searched by the words of subject, predicate and object.
+
+    The file is read again when it has changed. Facts have no scope: they are found in every one.
+    """
+
+    name = "facts"
+
+    def __init__(self, path: Path, ledger: Path | None = None, root: Path = Path()) -> None:
+        self._path, self._ledger, self._root = path, ledger, root
+        self._version: tuple[int, int] | None = None
+        self._records: tuple[Record, ...] = ()
+        self._seen: tuple[int, _Index] | None = None
+
+    def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
+        """Return facts that were asserted by ``now_ms``, best first: those that hold, then those superseded.
+
+        A fact whose sources changed, are missing or quarantined is left out. One that holds names the facts that it
+        superseded, and facts with another value of its own time.
+        """
+        try:
+            index = self._index(stamp(datetime.fromtimestamp(now_ms / 1000, UTC)))
+            return self._found(index, query, limit, stamp(datetime.fromtimestamp(now_ms / 1000, UTC)))
+        except FileNotFoundError:
+            return Found(self.name, (), False, "no facts")
+        except (LabError, OSError, ValueError, OverflowError) as error:
+            return Found(self.name, (), False, f"facts cannot be read ({type(error).__name__})")
+
+    def _index(self, now: str) -> _Index:
+        status = os.stat(self._path)
+        if (version := (status.st_size, status.st_mtime_ns)) != self._version:
+            self._records, self._version, self._seen = store.read(self._path).records, version, None
+        existing = [record for record in self._records if record.created_at <= now]
+        if self._seen is None or self._seen[0] != len(existing):
+            self._seen = (len(existing), _Index(View(existing)))
+        return self._seen[1]
+
+    def _found(self, index: _Index, query: str, limit: int, now: str) -> Found:
+        sources = Sources(self._ledger, self._root)
+        scores = index.scores(query)
+        subjects = {fact.subject for fact in map(index.view.get, scores) if fact}
+        facts = [fact for subject in sorted(subjects) for fact in index.view.of(subject)]
+        holding = {fact.id: fact for fact, _ in current(facts, now, sources).facts}
+        past = [fact for fact in facts if _is_past(fact, now) and any(by in holding for by in fact.superseded_by)]
+        ranked = sorted(
+            (fact for fact in (*holding.values(), *past) if fact.id in scores),
+            key=lambda fact: (fact.id not in holding, -scores[fact.id], fact.id),
+        )
+        return Found(self.name, [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]])
+
+
+class _Index:
+    """The facts of a view by their words."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._facts: dict[str, list[str]] = defaultdict(list)
+        for fact in view:
+            text = f"{fact.subject} {fact.label} {fact.predicate} {value_text(fact)}"
+            for word in dict.fromkeys(words(text.replace("_", " "))):
+                self._facts[word].append(fact.id)
+
+    def scores(self, query: str) -> dict[str, float]:
+        """Return the facts that share a word with a query: the sum of the shared words' rarity."""
+        scores: dict[str, float] = defaultdict(float)
+        for word in dict.fromkeys(words(query)):
+            ids = self._facts.get(word, ())
+            for identity in ids:
+                scores[identity] += math.log(1 + len(self.view) / len(ids))
+        return scores
+
+
+def _is_past(fact: Fact, now: str) -> bool:
+    return fact.valid_to is not None and fact.valid_to <= now and fact.status != RETRACTED
+
+
+def _candidate(fact: Fact, score: float, holding: Iterable[Fact]) -> Candidate:
+    is_single = fact.predicate in PREDICATES and PREDICATES[fact.predicate].is_single
+    until = f" until {fact.valid_to}" if fact.valid_to else ""
+    rivals = tuple(
+        other.id
+        for other in holding
+        if is_single
+        and (other.subject, other.predicate) == (fact.subject, fact.predicate)
+        and other.object != fact.object
+        and other.overlaps(fact)
+    )
+    return Candidate(
+        ref=fact.id,
+        text=f"{fact.subject} {fact.predicate} = {value_text(fact)} (from {fact.valid_from}{until})",
+        lane=FactsLane.name,
+        score=score,
+        kind="decision" if fact.predicate == "decision" else "fact",
+        importance=NICE,
+        trust=TRUST.get(fact.confidence, "unknown"),
+        ts_ms=int(datetime.fromisoformat(fact.valid_from).timestamp() * 1000),
+        retrievers=("words",),
+        supersedes=fact.supersedes,
+        contradicts=rivals,
+        sources=tuple(source.ref for source in fact.sources),
+    )

@@ -1,0 +1,100 @@
+"""The file of assertions (TF-7): JSON Lines that only grow, one record a line. All else is made from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.errors import UnusableInput
+from lab.files import cannot_write, dump_json, flush_folder, only_writer, require_finite
+from lab.systems.facts.model import Record, record_json, record_of
+
+REMEDY = "restore the file from a copy, or delete the line and run lab facts rebuild --write"
+
+
+class Assertions(NamedTuple):
+    """The records of a file in their order, its complete bytes, and how many bytes a kill left after them."""
+
+    records: tuple[Record, ...]
+    data: bytes
+    cut_bytes: int = 0
+
+
+def read(path: Path, *, new: bool = False) -> Assertions:
+    """Return the assertions of a file; with ``new``, it may be missing.
+
+    A last line without a line break is taken if it is complete, else left out: a kill cut it off. Raises
+    :class:`UnusableInput`, with the line and a remedy, for any other line that cannot be read.
+    """
+    require_finite(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        if new:
+            return Assertions((), b"")
+        raise UnusableInput(f"{path}: no such file; make it with lab facts assert --write") from None
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    records = [_parsed(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
+    if tail.strip():
+        try:
+            records.append(_parsed(tail, path, len(lines) + 1))
+        except UnusableInput:
+            return Assertions(tuple(records), data[: len(data) - len(tail)], len(tail))
+    return Assertions(tuple(records), data)
+
+
+def _parsed(line: bytes, path: Path, number: int) -> Record:
+    at = f"{path}:{number}"
+    try:
+        return record_of(json.loads(line), at)
+    except UnusableInput as error:
+        raise UnusableInput(f"{error}; {REMEDY}") from None
+    except (ValueError, RecursionError):
+        raise UnusableInput(f"{at}: damaged, not one JSON object a line; {REMEDY}") from None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file of assertions. Raises :class:`lab.errors.InUse` while another process holds it."""
+    with only_writer(path.parent):
+        yield
+
+
+def append(path: Path, before: Assertions, records: Sequence[Record]) -> None:
+    """Append records, each in one write, and flush them to disk; what a kill cut off is removed first.
+
+    Call it under :func:`locked`, with ``before`` as read there. A kill leaves complete lines and at most one that is
+    cut off, so the same command goes on where it was. Raises :class:`lab.errors.CannotWrite` if the disk is full.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(handle, len(before.data))
+            os.lseek(handle, 0, os.SEEK_END)
+            if before.data and not before.data.endswith(b"\n"):
+                _write(handle, b"\n")
+            for record in records:
+                _write(handle, line_of(record))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        flush_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error, "; the facts before it are kept, and the same command goes on") from error
+
+
+def line_of(record: Record) -> bytes:
+    """Return a record as a line with its line break."""
+    return dump_json(record_json(record), indent=None)
+
+
+def _write(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]

@@ -1,0 +1,55 @@
+"""A graph as a file: derived, portable JSON of entities and edges (GR-7)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lab.errors import UnusableInput
+from lab.files import dump_json, read_json
+from lab.shape import expect, field
+from lab.systems.facts import store
+from lab.systems.facts.view import View
+from lab.systems.graph.build import build, ledger_texts
+from lab.systems.graph.model import EDGES, Edge, Graph, type_of
+from lab.systems.sidecar.ledger_times import stamp
+
+SCHEMA = "recall-lab.graph.v0"
+
+
+def graph_of(ledger: Path | None, facts: Path | None, now: datetime) -> Graph:
+    """Return the graph of a ledger and of the facts that hold ``now``; either may be missing (None)."""
+    texts = ledger_texts(ledger) if ledger is not None else ()
+    held = View(store.read(facts).records) if facts is not None else ()
+    return build(texts, (fact for fact in held if fact.covers(stamp(now))))
+
+
+def graph_bytes(graph: Graph) -> bytes:
+    """Return a graph as JSON: equal graphs give equal bytes."""
+    entities = [{"ref": entity, "type": type_of(entity), "edges": len(graph.of(entity))} for entity in graph]
+    return dump_json({"schema": SCHEMA, "entities": entities, "edges": [edge_json(edge) for edge in graph.edges]})
+
+
+def edge_json(edge: Edge) -> dict[str, Any]:
+    """Return an edge as JSON."""
+    return {**edge._asdict(), "evidence": list(edge.evidence)}
+
+
+def read_graph(path: Path) -> Graph:
+    """Return the graph in a file. Raises :class:`UnusableInput` with the place of what is wrong."""
+    raw = expect(read_json(path), dict, str(path))
+    if raw.get("schema") != SCHEMA:
+        raise UnusableInput(f"{path}: is no graph of schema {SCHEMA}; make one with lab graph export")
+    entities = [field(one, "ref", str, f"{path}: entities") for one in field(raw, "entities", list, str(path))]
+    rows = enumerate(field(raw, "edges", list, str(path)))
+    return Graph([_edge(row, f"{path}: edges[{number}]") for number, row in rows], entities)
+
+
+def _edge(raw: Any, at: str) -> Edge:
+    evidence = tuple(expect(one, str, f"{at}: evidence") for one in field(raw, "evidence", list, at))
+    source, kind, target = (field(raw, name, str, at) for name in ("source", "type", "target"))
+    edge = Edge(source, kind, target, evidence, field(raw, "times", int, at), field(raw, "first_ms", int, at))
+    if edge.type not in EDGES or not evidence:
+        raise UnusableInput(f"{at}: an edge has a type of {', '.join(EDGES)} and evidence; export the graph again")
+    return edge

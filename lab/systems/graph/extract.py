@@ -1,0 +1,98 @@
+"""Find entities and relations in texts by rules (GR-2, GR-3). No model is used, and persons are never named."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lab.retrieval.stop_words import ENGLISH
+from lab.systems.graph.model import BLOCKED_BY, CONCEPT, DECIDES, EVALUATES, PERSON, PROJECT, REPO, TOOL, TYPES, USES
+
+_NAME = r"[^\W_](?:[\w./+-]*\w)?"
+_FLAGS = re.IGNORECASE
+# What names an entity by its form, in the order in which the rules are tried at a place.
+_MARKED = re.compile(
+    rf"\b(?P<typed>{'|'.join(TYPES)}|entity):(?P<name>{_NAME})"
+    r"|\b(?:github|gitlab)\.com[/:](?P<repo>[\w.-]+/[\w-]+(?:\.[\w-]+)*)"
+    r"|(?P<person>[\w.+-]+@[\w-]+\.[\w.-]*\w|(?<![\w/])@\w[\w-]+)"
+    r"|\[\[(?P<page>[^\]\[|#\n]{1,60})[^\]\[\n]*\]\]"
+    r"|(?<![\w&/])#(?P<tag>[^\W\d]\w{1,40})"
+    r"|`(?P<code>[^\W\d][\w.-]{1,40})`"
+    rf"|\b(?P<word>project|repo|repository|tool)\s+(?P<called>{_NAME})",
+    _FLAGS,
+)
+# A verb between two names, the earlier one possibly missing.
+_SUBJECT = rf"(?:(?P<subject>{_NAME})\s+)?"
+_OBJECT = rf"(?:(?:the|a|an|project|repo|repository|tool)\s+)?(?P<object>{_NAME}(?::{_NAME})?)"
+_VERBS = {
+    BLOCKED_BY: r"(?:is|are|was|still)?\s*(?:blocked by|blocked on|waiting for|waits for)",
+    DECIDES: r"(?:have |has |we )?(?:decided on|decided to use|chose|chosen|picked|adopted)",
+    EVALUATES: r"(?:is |are |was )?(?:evaluat(?:es|ed|ing|e)|benchmark(?:s|ed|ing)?|compar(?:es|ed|ing|e)|tried)",
+    USES: r"(?:now |is |are )?(?:uses|used|using|runs on|run on|depends on|requires)",
+}
+_RELATIONS = {kind: re.compile(rf"\b{_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
+_NO_NAMES = frozenset(ENGLISH) | frozenset(
+    ("we", "it", "they", "she", "he", "you", "one", "project", "repo", "repository", "tool", "still", "now", "which")
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？;\n]+")
+
+
+class Relation(NamedTuple):
+    """A relation in a sentence between names that have no type yet; ``subject`` None: of the text as a whole."""
+
+    subject: str | None
+    type: str
+    object: str
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text that are not blank."""
+    return [part for part in _SENTENCE.split(text) if part.strip()]
+
+
+def marked(text: str) -> Iterator[str]:
+    """Yield the entities that a text names by their form, in their order (GR-2). ``entity:X`` has no type yet."""
+    for match in _MARKED.finditer(text):
+        kind = str(match.lastgroup)
+        if match["typed"]:
+            yield reference(match["typed"].lower(), match["name"])
+        elif kind == "repo":
+            yield reference(REPO, match["repo"].removesuffix(".git"))
+        elif kind == "person":
+            yield reference(PERSON, match["person"])
+        elif kind in ("page", "tag"):
+            yield reference(CONCEPT, match[kind])
+        elif kind == "code":
+            yield reference(TOOL, match["code"])
+        elif plain(match["called"]) not in _NO_NAMES:
+            yield reference({"project": PROJECT, "tool": TOOL}.get(match["word"].lower(), REPO), match["called"])
+
+
+def relations(sentence: str) -> Iterator[Relation]:
+    """Yield the relations that a sentence states by a verb between names, such as "the gateway uses lancedb" (GR-3)."""
+    # Marks around a name are no part of it.
+    text = re.sub(r"[`\[\]#]", "", sentence)
+    for kind, pattern in _RELATIONS.items():
+        for match in pattern.finditer(text):
+            subject, target = match["subject"], match["object"]
+            if plain(target) in _NO_NAMES:
+                continue
+            yield Relation(subject if subject and plain(subject) not in _NO_NAMES else None, kind, target)
+
+
+def reference(kind: str, name: str) -> str:
+    """Return the reference of an entity: its type and its name in lower case; a person's name becomes a digest."""
+    if kind == PERSON:
+        # A reference that is redacted already stays.
+        if re.fullmatch("[0-9a-f]{12}", name):
+            return f"{PERSON}:{name}"
+        return f"{PERSON}:{hashlib.sha256(plain(name).lstrip('@').encode('utf-8', 'replace')).hexdigest()[:12]}"
+    return f"{kind}:{plain(name)}"
+
+
+def plain(name: str) -> str:
+    """Return a name as names are compared: NFKC, lower case, without blanks and signs around it."""
+    return " ".join(unicodedata.normalize("NFKC", name).lower().split()).strip(" .-/")

@@ -1,0 +1,61 @@
+"""The neighbourhood of what a query names, as a lane of a pack (GR-6)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from lab.errors import LabError
+from lab.systems.graph.model import Graph
+from lab.systems.graph.search import Reached, described, neighbourhood, start_of, starts_of
+from lab.systems.pack.candidate import Candidate, Found
+
+
+class GraphLane:
+    """A lane that offers the relations around the entities of a query; without a graph it offers nothing.
+
+    ``load`` returns the graph, or None if there is none. It is called at the first search.
+    """
+
+    name = "graph"
+
+    def __init__(self, load: Callable[[], Graph | None], *, depth: int = 2) -> None:
+        self._load, self._depth = load, depth
+        self._loaded: tuple[Graph | None] | None = None
+
+    def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
+        """Return relations that were known at ``now_ms``, the nearest first, each with its path from the query.
+
+        A candidate is the last edge of a path; its sources are the references that show the path. A graph has no
+        scope: a project is an entity.
+        """
+        try:
+            if self._loaded is None:
+                self._loaded = (self._load(),)
+        except (LabError, OSError) as error:
+            return Found(self.name, (), False, f"the graph cannot be read ({type(error).__name__})")
+        (graph,) = self._loaded
+        if graph is None:
+            return Found(self.name, (), False, "no graph")
+        starts = starts_of(graph, query)
+        if not starts:
+            return Found(self.name, (), True, "the query names no entity")
+        near = neighbourhood(
+            graph, starts, depth=self._depth, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms
+        )
+        return Found(self.name, [_candidate(one, rank) for rank, one in enumerate(near)])
+
+
+def _candidate(one: Reached, rank: int) -> Candidate:
+    last = one.path[-1]
+    identity = hashlib.sha256(" ".join(last[:3]).encode("utf-8", "replace")).hexdigest()[:20]
+    return Candidate(
+        ref=f"edge_{identity}",
+        text=described(start_of(one), one.path),
+        lane=GraphLane.name,
+        score=1.0 / (len(one.path) + rank),
+        kind="entity",
+        ts_ms=last.first_ms,
+        retrievers=("graph",),
+        sources=tuple(dict.fromkeys(ref for edge in one.path for ref in edge.evidence)),
+    )

@@ -1,0 +1,220 @@
+"""The graph: entities and relations by rules, persons as digests, traversal with evidence, and the lane."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.systems.facts.model import Fact, Object, Reference
+from lab.systems.graph.build import Text, build, ledger_texts
+from lab.systems.graph.export import graph_bytes, graph_of, read_graph
+from lab.systems.graph.extract import marked, relations
+from lab.systems.graph.lane import GraphLane
+from lab.systems.graph.model import Edge, Graph
+from lab.systems.graph.search import BREADTH, described, neighbourhood, shortest_path
+from tests.systems.facts.stores import claim, place
+from tests.systems.sidecar.ledgers import filled
+
+
+def edges(graph: Graph) -> set[tuple[str, str, str]]:
+    return {edge[:3] for edge in graph.edges}
+
+
+def link(source: str, target: str, kind: str = "RELATES_TO", ref: str = "obs:1") -> Edge:
+    return Edge(source, kind, target, (ref,), 1, 0)
+
+
+def fact(predicate: str, kind: str, value: str) -> Fact:
+    since = "2026-11-01T00:00:00Z"
+    return Fact(
+        f"fact_{predicate}", "entity:gateway", "", predicate, Object(kind, value), since, None, "active", "low", (),
+        Reference("note", "x"), (), (), since, "me", {},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see https://github.com/acme/gate.git now", ["repo:acme/gate"]),
+        ("project Alpha and repo beta, the tool x-y", ["project:alpha", "repo:beta", "tool:x-y"]),
+        ("#basil [[Clay Pots|pots]] `redis-cli` a # b", ["concept:basil", "concept:clay pots", "tool:redis-cli"]),
+        ("tool:LanceDB entity:gateway", ["tool:lancedb", "entity:gateway"]),
+        ("this project is fine; we use the tool", []),
+    ],
+)
+def test_marked_names_are_entities_of_their_type(text: str, expected: list[str]) -> None:
+    assert list(marked(text)) == expected
+
+
+def test_persons_are_digests_whatever_names_them() -> None:
+    (by_mail,) = marked("ask ann@example.org today")
+    (by_handle,) = marked("ask @Ann")
+    assert by_mail.startswith("person:")
+    assert len(by_handle) == len("person:") + 12
+    assert next(marked("@ann")) == by_handle
+    assert next(marked(f"again {by_handle}")) == by_handle
+    graph = build([Text("obs:1", "ask @ann about `redis`", scope="alpha")])
+    assert "ann" not in graph_bytes(graph).decode().replace("channel", "")
+    assert graph.named("ann") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the gateway uses LanceDB", [("gateway", "USES", "LanceDB")]),
+        ("gateway is blocked by billing", [("gateway", "BLOCKED_BY", "billing")]),
+        ("we evaluated redis", [(None, "EVALUATES", "redis")]),
+        ("we decided to use clay-pots.", [(None, "DECIDES", "clay-pots")]),
+        ("it uses the", []),
+    ],
+)
+def test_verbs_between_names_are_relations(text: str, expected: list[tuple[str | None, str, str]]) -> None:
+    assert [tuple(one) for one in relations(text)] == expected
+
+
+def test_graph_of_texts_has_typed_edges_with_evidence() -> None:
+    graph = build(
+        [
+            Text("obs:1", "The gateway uses `lancedb`.", scope="alpha", tool="exec", ts_ms=1),
+            Text("obs:2", "We decided to use Redis", "decision", "alpha", ts_ms=2),
+            Text("obs:3", "gateway is blocked by redis", ts_ms=3),
+            Text("obs:4", "lancedb and redis were slow", scope="beta", ts_ms=4),
+        ]
+    )
+    assert edges(graph) >= {
+        ("project:alpha", "MENTIONS", "tool:exec"),
+        ("project:alpha", "DECIDES", "decision:obs:2"),
+        ("decision:obs:2", "DECIDES", "tool:redis"),
+        ("concept:gateway", "BLOCKED_BY", "tool:redis"),
+        ("tool:lancedb", "RELATES_TO", "tool:redis"),
+        ("project:beta", "MENTIONS", "tool:redis"),
+    }
+    (blocked,) = [edge for edge in graph.edges if edge.type == "BLOCKED_BY"]
+    assert (blocked.evidence, blocked.times, blocked.first_ms) == (("obs:3",), 1, 3)
+
+
+def test_capitalized_unknown_subject_is_no_entity() -> None:
+    graph = build([Text("obs:1", "Ana uses `redis`"), Text("obs:2", "gateway is blocked by Ana")])
+    assert "ana" not in graph_bytes(graph).decode()
+
+
+def test_facts_give_edges_by_their_predicate() -> None:
+    facts = [
+        fact("uses", "literal", "redis"),
+        fact("decision", "literal", "use project Alpha"),
+        fact("status", "literal", "up"),
+    ]
+    facts += [fact("owns", "entity_ref", "repo:acme/gate"), fact("depends_on", "entity_ref", "entity:billing")]
+    graph = build([Text("obs:1", "project Alpha"), Text("obs:2", "gateway and `x`", scope="beta")], facts)
+    assert edges(graph) >= {
+        ("concept:gateway", "USES", "tool:redis"),
+        ("concept:gateway", "DECIDES", "decision:fact_decision"),
+        ("decision:fact_decision", "MENTIONS", "project:alpha"),
+        ("concept:gateway", "RELATES_TO", "repo:acme/gate"),
+        ("concept:gateway", "USES", "tool:billing"),
+        ("project:beta", "MENTIONS", "concept:gateway"),
+    }
+    assert not any("up" in edge.target for edge in graph.edges)
+
+
+def test_quarantined_and_archived_rows_are_left_out(tmp_path: Path) -> None:
+    rows = [{"summary": "`a`"}, {"summary": "`b`", "detail": {"trust": "quarantined"}}]
+    rows += [{"summary": "`c`", "detail": {"lifecycle": {"state": "soft-archived"}}}]
+    assert [text.ref for text in ledger_texts(filled(tmp_path / "l.sqlite", rows))] == ["obs:1"]
+
+
+def test_order_of_texts_decides_nothing() -> None:
+    texts = [Text(f"obs:{n}", f"gateway uses `tool{n % 3}` and #tag{n % 4}", scope=f"p{n % 2}") for n in range(12)]
+    shuffled = random.Random(1).sample(texts, len(texts))
+    assert graph_bytes(build(texts)) == graph_bytes(build(shuffled))
+
+
+def test_traversal_of_cycles_ends_with_each_entity_once() -> None:
+    names = [f"concept:c{n}" for n in range(6)]
+    graph = Graph([link(a, b) for a, b in itertools.permutations(names, 2)] + [link("tool:x", "tool:y")])
+    near = neighbourhood(graph, [names[0]], depth=6, limit=100)
+    assert sorted(one.entity for one in near) == names[1:]
+    assert shortest_path(graph, names[0], "tool:x") is None
+    assert shortest_path(graph, names[0], names[0]) == ()
+    assert len(shortest_path(graph, names[0], names[3]) or ()) == 1
+
+
+def test_path_shows_directions_and_evidence() -> None:
+    graph = Graph([link("project:a", "tool:r", "USES", "obs:1"), link("project:b", "tool:r", "EVALUATES", "obs:2")])
+    path = shortest_path(graph, "project:a", "project:b")
+    assert path is not None
+    assert described("project:a", path) == "project:a -USES-> tool:r <-EVALUATES- project:b (obs:1, obs:2)"
+
+
+def test_neighbourhood_follows_the_strongest_edges_first() -> None:
+    hub = [link("project:p", f"concept:c{n:03}", "MENTIONS") for n in range(3 * BREADTH)]
+    graph = Graph([*hub, link("project:p", "tool:t", "USES")])
+    near = neighbourhood(graph, ["project:p"], depth=1, limit=100)
+    assert (len(near), near[0].entity) == (BREADTH, "tool:t")
+    assert [one.entity for one in neighbourhood(graph, ["project:p"], limit=1)] == ["tool:t"]
+    assert neighbourhood(graph, ["tool:none"]) == []
+
+
+def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
+    here = place(tmp_path, ({"summary": "gateway uses `lancedb`", "detail": {"scope": "ops"}},))
+    here.add(claim("redis", predicate="uses"))
+    graph = graph_of(here.ledger, here.facts, datetime(2026, 12, 1, tzinfo=UTC))
+    out = tmp_path / "g.json"
+    out.write_bytes(graph_bytes(graph))
+    assert graph_bytes(read_graph(out)) == graph_bytes(graph)
+    before = graph_of(here.ledger, here.facts, datetime(2026, 10, 1, tzinfo=UTC))
+    assert len(before.edges) < len(graph.edges)
+    for text, message in (
+        ("{}", "is no graph of schema"),
+        (
+            json.dumps({"schema": "recall-lab.graph.v0", "entities": [], "edges": [{"evidence": []}]}),
+            "edges.0.: has no field",
+        ),
+    ):
+        out.write_text(text)
+        with pytest.raises(UnusableInput, match=message):
+            read_graph(out)
+
+
+def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
+    graph = Graph(
+        [link("project:a", "tool:redis", "USES"), Edge("project:a", "MENTIONS", "concept:x", ("obs:2",), 1, 9)]
+    )
+    lane = GraphLane(lambda: graph)
+    found = lane.search("why redis?", 5, scope=None, now_ms=5)
+    assert [one.text for one in found.candidates] == ["tool:redis <-USES- project:a (obs:1)"]
+    assert found.candidates[0].ref.startswith("edge_")
+    later = lane.search("why redis?", 5, scope=None, now_ms=9).candidates
+    assert [one.sources for one in later] == [("obs:1",), ("obs:1", "obs:2")]
+    assert lane.search("tea", 5, scope=None, now_ms=9).reason == "the query names no entity"
+    assert GraphLane(lambda: None).search("redis", 5, scope=None, now_ms=9) == ("graph", (), False, "no graph")
+
+    def broken() -> Graph:
+        raise UnusableInput("x")
+
+    assert (
+        GraphLane(broken).search("redis", 5, scope=None, now_ms=9).reason == "the graph cannot be read (UnusableInput)"
+    )
+
+
+@pytest.mark.slow
+def test_query_of_20000_rows_takes_well_under_a_second() -> None:
+    draw = random.Random(0)
+    said = (
+        f"service{draw.randint(0, 3000)} uses `tool{draw.randint(0, 500)}` #t{draw.randint(0, 5000)}"
+        for _ in range(20_000)
+    )
+    texts = [Text(f"obs:{n}", text, scope=f"p{n % 9}", ts_ms=n) for n, text in enumerate(said)]
+    graph = build(texts)
+    started = time.perf_counter()
+    for number in range(20):
+        near = neighbourhood(graph, graph.named(f"service{number} with tool{number} in p1"), depth=2)
+        assert len(near) == 20
+    assert time.perf_counter() - started < 5
