@@ -93,6 +93,7 @@ EXAMPLES = {
     "ledger used": "lab ledger used ledger.sqlite 2",
     "ledger drift": "lab ledger drift ledger.sqlite --by week --most-unknown 0.2",
     "ledger decay": "lab ledger decay ledger.sqlite --p1 90 --p2 30",
+    "pack": 'lab pack ledger.sqlite --query "gateway timeout" --budget-tokens 300 --trace',
     "store index status": "lab store index status ~/.openclaw/memory/lancedb",
     "store index build": "lab store index build ~/.openclaw/memory/lancedb --yes",
     "store index optimize": "lab store index optimize ~/.openclaw/memory/lancedb --yes",

@@ -1,13 +1,16 @@
-"""A model provider on loopback, like the one that the recorded gateways used."""
+"""Peers of the lab for its tests: the public sidecar, and a model provider like that of the recorded gateways."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,3 +39,24 @@ def provider(shared: Callable[..., Path]) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="session")
+def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own."""
+    program = os.environ.get("LAB_SIDECAR")
+    if not program:
+        pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
+    home = tmp_path_factory.mktemp("home")
+
+    def run(*words: str | Path) -> Any:
+        done = subprocess.run(
+            [program, "--json", *map(str, words)],
+            env={"HOME": str(home), "PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    return run
