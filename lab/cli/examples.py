@@ -113,6 +113,7 @@ EXAMPLES = {
     "graph show": "lab graph show gateway --ledger ledger.sqlite --facts facts.jsonl",
     "graph path": "lab graph path gateway redis --ledger ledger.sqlite",
     "graph export": "lab graph export graph.json --ledger ledger.sqlite --write",
+    "pack": 'lab pack ledger.sqlite --query "gateway timeout" --budget-tokens 300 --trace',
     "store index status": "lab store index status ~/.openclaw/memory/lancedb",
     "store index build": "lab store index build ~/.openclaw/memory/lancedb --yes",
     "store index optimize": "lab store index optimize ~/.openclaw/memory/lancedb --yes",

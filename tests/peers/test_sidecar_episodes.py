@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import shutil
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,22 +44,17 @@ def embeddings() -> Iterator[str]:
 
 
 @pytest.fixture
-def sidecar(tmp_path: Path) -> Any:
-    """The episodes of the public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own."""
-    program = os.environ.get("LAB_SIDECAR")
-    if not program:
-        pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
+def episodes(sidecar: Any) -> Any:
+    """The command for episodes of the public sidecar, over a file."""
 
     def run(path: Path, *words: object) -> Any:
-        command = [program, "--db", str(path), "--json", "episodes", *map(str, words)]
-        env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_API_KEY": "none"}
-        return json.loads(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+        return sidecar("--db", path, "episodes", *words)
 
     return run
 
 
 @pytest.fixture(params=(1, 2, 3))
-def both(request: pytest.FixtureRequest, sidecar: Any, tmp_path: Path) -> tuple[Path, Path]:
+def both(request: pytest.FixtureRequest, episodes: Any, tmp_path: Path) -> tuple[Path, Path]:
     """The same spool, ingested by the lab and by the sidecar."""
     draw = random.Random(request.param)
     lines = []
@@ -85,7 +77,7 @@ def both(request: pytest.FixtureRequest, sidecar: Any, tmp_path: Path) -> tuple[
     spool = write_spool(tmp_path / "spool.jsonl", [*lines, lines[0]])
     ours, theirs = tmp_path / "ours.sqlite", tmp_path / "theirs.sqlite"
     ingest(ours, spool, "spool", now=NOW)
-    sidecar(theirs, "ingest", "--file", spool, "--state", tmp_path / "state.json")
+    episodes(theirs, "ingest", "--file", spool, "--state", tmp_path / "state.json")
     return ours, theirs
 
 
@@ -111,9 +103,9 @@ def test_spool_gives_the_rows_of_the_sidecar(both: tuple[Path, Path]) -> None:
     assert ours == theirs
 
 
-def test_each_program_reads_the_others_schema(both: tuple[Path, Path], sidecar: Any) -> None:
+def test_each_program_reads_the_others_schema(both: tuple[Path, Path], episodes: Any) -> None:
     ours, theirs = both
-    sidecar(ours, "query", "--global")
+    episodes(ours, "query", "--global")
     with sqlite3.connect(ours) as left, sqlite3.connect(theirs) as right:
         columns = [
             [
@@ -126,38 +118,38 @@ def test_each_program_reads_the_others_schema(both: tuple[Path, Path], sidecar: 
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_words_find_what_the_sidecar_finds(both: tuple[Path, Path], sidecar: Any, query: str) -> None:
+def test_words_find_what_the_sidecar_finds(both: tuple[Path, Path], episodes: Any, query: str) -> None:
     ours, theirs = both
     for path in both:
-        answer = sidecar(path, "search", query, "--global")
+        answer = episodes(path, "search", query, "--global")
         result = found(path, query, scope="global", upstream=True)
         if query != "NOT":
             assert grouped(result) == theirs_grouped(answer)
     assert grouped(found(ours, query, upstream=True)) == grouped(found(theirs, query, upstream=True))
 
 
-def test_vectors_of_either_program_serve_both(both: tuple[Path, Path], sidecar: Any, embeddings: str) -> None:
+def test_vectors_of_either_program_serve_both(both: tuple[Path, Path], episodes: Any, embeddings: str) -> None:
     ours, theirs = both
     assert embed(ours, hashing(), now=NOW).embedded == 200
     options = ("--base-url", embeddings, "--model", MODEL)
-    assert sidecar(theirs, "embed", "--limit", 500, *options)["embedded"] == 200
+    assert episodes(theirs, "embed", "--limit", 500, *options)["embedded"] == 200
     assert embed(theirs, hashing(), now=NOW).unchanged == 200
-    assert sidecar(ours, "embed", "--limit", 500, *options)["embedded"] == 0
+    assert episodes(ours, "embed", "--limit", 500, *options)["embedded"] == 0
     for query in ("choir mill", "old song"):
         for mode in ("vector", "hybrid"):
             for path in both:
-                answer = sidecar(path, "search", query, "--global", "--mode", mode, *options)
+                answer = episodes(path, "search", query, "--global", "--mode", mode, *options)
                 result = found(path, query, scope="global", mode=mode, vectors=hashing(), upstream=True)
                 assert (answer["vector_status"], result.vector_status) == ("ok", "ok")
                 assert grouped(result) == theirs_grouped(answer)
 
 
-def test_expiry_removes_what_the_sidecar_removes(both: tuple[Path, Path], sidecar: Any, tmp_path: Path) -> None:
+def test_expiry_removes_what_the_sidecar_removes(both: tuple[Path, Path], episodes: Any, tmp_path: Path) -> None:
     ours, theirs = both
     copy = tmp_path / "copy.sqlite"
     shutil.copyfile(theirs, copy)
     receipt = expire(ours, now=NOW, scope="global")
-    answer = sidecar(theirs, "gc", "--global", "--now-ts-ms", NOW_MS)
+    answer = episodes(theirs, "gc", "--global", "--now-ts-ms", NOW_MS)
     assert receipt["by_type"] == answer["deleted_by_type"]
     assert stored(ours) == stored(theirs)
     assert expire(copy, now=NOW, scope="global")["removed"] == answer["deleted_total"]

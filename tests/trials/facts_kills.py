@@ -108,7 +108,10 @@ def main() -> None:
                 if words[0] == "rebuild":
                     view_path(folder / "facts.jsonl").unlink()
                 for _ in range(2):
-                    if kills >= options.kills or run_after_write(["facts", *words], folder, draw.uniform(0, unbroken_seconds))[0]:
+                    if (
+                        kills >= options.kills
+                        or run_after_write(["facts", *words], folder, draw.uniform(0, unbroken_seconds))[0]
+                    ):
                         break
                     kills += 1
                     check_after_kill(folder, expected[0])

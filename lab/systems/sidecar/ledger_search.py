@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -67,12 +67,14 @@ def search(
     composite: bool = True,
     off: Iterable[str] = (),
     upstream: bool = False,
+    keep_superseded: bool = False,
 ) -> Found:
     """Search by FTS5's query syntax, or by words if the query is not in that syntax.
 
     ``composite`` orders by :mod:`lab.systems.sidecar.ledger_score` without the factors ``off``; otherwise the order of
     the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
-    filters what is left. Raises :class:`UnusableInput` for a blank query.
+    filters what is left. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
+    query.
     """
     query = query.strip()
     if not query:
@@ -83,7 +85,8 @@ def search(
         lanes, fallback, retried = _lanes(connection, query, depth, wanted, upstream)
         fused = _fused(list(lanes.values()), depth)
         rows = {row.id: row for row in ledger.get(connection, (number for number, _ in fused))}
-        kept = _kept([rows[number] for number, _ in fused if number in rows], scope, include_archived)
+        found_rows = [rows[number] for number, _ in fused if number in rows]
+        kept = _kept(found_rows, scope, include_archived, keep_superseded)
         complete = all(len(found) < depth for found in lanes.values())
         if upstream or complete or len(kept) >= wanted or depth >= DEEPEST:
             break
@@ -206,28 +209,34 @@ def _fused(lanes: list[Ranked], depth: int) -> Ranked:
     return [(number, scores[number]) for number in order[:depth]]
 
 
-def _kept(rows: list[Observation], scope: str | None, include_archived: bool) -> list[Observation]:
+def _kept(
+    rows: list[Observation], scope: str | None, include_archived: bool, keep_superseded: bool
+) -> list[Observation]:
     """Return the rows of a scope that are neither superseded nor soft-archived."""
     details = {row.id: row.detail for row in rows}
-    superseded = {number for detail in details.values() for number in _supersedes(detail)}
+    superseded = {number for detail in details.values() for number in references(detail, "supersedes")}
     return [
         row
         for row in rows
         if (scope is None or scope_name(details[row.id].get("scope")) == scope)
-        and row.id not in superseded
-        and not (details[row.id].get("superseded_by") or details[row.id].get("supersededBy"))
+        and (
+            keep_superseded
+            or not (row.id in superseded or details[row.id].get("superseded_by") or details[row.id].get("supersededBy"))
+        )
         and (include_archived or state_of(details[row.id]) != SOFT_ARCHIVED)
     ]
 
 
-def _supersedes(detail: dict[str, Any]) -> list[int]:
+def references(detail: Mapping[str, Any], name: str) -> list[int]:
+    """Return the ids of the observations that the provenance of a detail names, as under ``supersedes``."""
     provenance = detail.get("provenance")
-    references = provenance.get("supersedes") if isinstance(provenance, dict) else None
-    found = (
-        [_REFERENCE.fullmatch(str(item).strip()) for item in references or ()] if isinstance(references, list) else []
-    )
-    if isinstance(references, str | int) and not isinstance(references, bool):
-        found = [_REFERENCE.fullmatch(str(references).strip())]
+    return ids_in(provenance.get(name)) if isinstance(provenance, dict) else []
+
+
+def ids_in(value: Any) -> list[int]:
+    """Return the ids in a reference such as ``obs:12`` or 12, or in a list of them."""
+    items = value if isinstance(value, list) else [value]
+    found = [_REFERENCE.fullmatch(str(item).strip()) for item in items if not isinstance(item, bool)]
     return [int(match[1]) for match in found if match]
 
 
