@@ -1,4 +1,4 @@
-"""``lab pack``: a small bundle with citations for one query, from ledgers and documents, with a trace."""
+"""``lab pack``: a small bundle with citations for one query, from ledgers, episodes, facts and documents."""
 
 from __future__ import annotations
 
@@ -49,6 +49,15 @@ def pack(
     docs: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also search the Markdown and text files of a folder.")
     ] = None,
+    episodes: Annotated[
+        Path | None, typer.Option(metavar="LEDGER", help="Also search the episodes in a ledger (lab episodes).")
+    ] = None,
+    facts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also search the facts that hold now (lab facts).")
+    ] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Also search what relates to the query in the first ledger and the facts.")
+    ] = False,
     tail: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The last turns: lines, or a JSON list of texts, oldest first."),
@@ -85,9 +94,9 @@ def pack(
         tail_tokens = budget_tokens // 4 if turns else 0
     settings = _settings(is_upstream(profile), limit, budget_tokens, trust, no_dissent, tail_tokens)
     sources = _ledger_lanes(ledgers or [], settings, archived=archived)
-    lanes = [*sources, *_document_lanes(docs)]
+    lanes = [*sources, *_other_lanes(docs, episodes, facts, ledgers[0] if ledgers else None, at, graph=graph)]
     if not lanes:
-        raise UnusableInput("nothing to pack from; give a ledger, or a folder with --docs")
+        raise UnusableInput("nothing to pack from; give a ledger, --episodes, --facts or --docs")
     now_ms = int(at.timestamp() * 1000)
     started = time.perf_counter()
     founds = gather(lanes, query, settings, scope=scope, now_ms=now_ms)
@@ -143,14 +152,29 @@ def _ledger_lanes(ledgers: Sequence[Path], settings: Settings, *, archived: bool
     ]
 
 
-def _document_lanes(docs: Path | None) -> list[Lane]:
+def _other_lanes(
+    docs: Path | None, episodes: Path | None, facts: Path | None, ledger: Path | None, at: datetime, *, graph: bool
+) -> list[Lane]:
+    """Return the lanes of documents, episodes, facts and the graph, as far as they are given."""
+    from lab.systems.episodes.lane import EpisodesLane
+    from lab.systems.facts.lane import FactsLane
+    from lab.systems.graph.export import graph_of
+    from lab.systems.graph.lane import GraphLane
     from lab.systems.pack.documents_lane import DocumentsLane
 
-    if docs is None:
-        return []
-    if not docs.is_dir():
+    if docs is not None and not docs.is_dir():
         raise UnusableInput(f"--docs {docs}: no such folder")
-    return [DocumentsLane(docs)]
+    for option, path in (("--episodes", episodes), ("--facts", facts)):
+        if path is not None and not path.is_file():
+            raise UnusableInput(f"{option} {path}: no such file")
+    if graph and ledger is None and facts is None:
+        raise UnusableInput("--graph relates what a ledger and facts say; give a ledger, --facts or both")
+    lanes: list[Lane] = []
+    lanes += [EpisodesLane(episodes)] if episodes else []
+    lanes += [FactsLane(facts, ledger)] if facts else []
+    lanes += [GraphLane(lambda: graph_of(ledger, facts, at))] if graph else []
+    lanes += [DocumentsLane(docs)] if docs else []
+    return lanes
 
 
 def _turns(tail: Path | None) -> list[str]:

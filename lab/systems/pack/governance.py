@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from lab.systems.pack.candidate import Candidate
 from lab.systems.pack.settings import OFF, Settings
+from lab.systems.plans import PLAN, is_past
 
 TRUSTED, UNKNOWN, UNTRUSTED, QUARANTINED = TRUSTS = ("trusted", "unknown", "untrusted", "quarantined")
-PLAN = "plan"
 # Reasons, as a trace names them. Those of trust are the sidecar's.
 NO_TEXT, PAST = "missing_summary", "plan_past"
 IS_SUPERSEDED, CYCLE = "superseded", "supersession_cycle_fail_open"
@@ -38,7 +38,7 @@ def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int)
             reasons[one.ref] = TRUST_REASONS[QUARANTINED]
         elif not one.text.strip():
             reasons[one.ref] = NO_TEXT
-        elif not settings.is_upstream and one.kind == PLAN and one.due_ms is not None and one.due_ms <= now_ms:
+        elif not settings.is_upstream and one.kind == PLAN and is_past(one.due_ms, now_ms):
             reasons[one.ref] = PAST
     if not settings.is_upstream:
         kept = [one for one in candidates if one.ref not in reasons]

@@ -11,6 +11,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.plans import due_of_observation
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_grades import label_of
@@ -84,7 +85,7 @@ class LedgerLane:
             trust=trust_of(detail) or "unknown",
             scope=detail.get("scope") if isinstance(detail.get("scope"), str) else None,
             ts_ms=int(time.timestamp() * 1000) if time else 0,
-            due_ms=_due_ms(detail),
+            due_ms=due_of_observation(row),
             url=url if isinstance(url := detail.get("url"), str) and not self.upstream else None,
             retrievers=retrievers,
             supersedes=tuple(map(self._ref, references(detail, "supersedes"))),
@@ -131,12 +132,3 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(nested)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
-
-
-def _due_ms(detail: Mapping[str, Any]) -> int | None:
-    """Return when a plan is due: ``due_ms``, or ``due`` as ISO 8601; None if neither can be read."""
-    value = detail.get("due_ms")
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    time = moment(detail["due"]) if isinstance(detail.get("due"), str) else None
-    return int(time.timestamp() * 1000) if time else None

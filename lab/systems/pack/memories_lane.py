@@ -14,6 +14,7 @@ from lab.retrieval.row import Row
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.plans import PLAN, due_at_of
 
 NAME = "memories"
 # Where a memory's text comes from, as trust. Whatever is not named is unknown.
@@ -34,6 +35,11 @@ class Known(NamedTuple):
     def ref(self) -> str:
         """The citation."""
         return f"mem:{self.number}"
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether the recording says that it is a plan, by a due time or its category; its text alone does not."""
+        return self.memory.due_at is not None or self.memory.category == PLAN
 
 
 class Memories:
@@ -70,11 +76,12 @@ class Memories:
             row.text,
             NAME,
             score,
-            row.category,
+            PLAN if known.is_plan else row.category,
             importance=row.importance_label,
             trust=TRUST.get(row.trust_tier, "unknown"),
             scope=row.scope,
             ts_ms=row.created_at,
+            due_ms=due_at_of(known.memory) if known.is_plan else None,
             retrievers=retrievers,
             supersedes=tuple(older),
             sources=(row.key,),

@@ -78,7 +78,7 @@ def test_declared_contradiction_is_dissent_in_any_words() -> None:
 
 def test_excluded_candidate_is_never_dissent() -> None:
     assert among(NO._replace(trust="quarantined")).dissent is None
-    assert among(NO._replace(kind="plan", due_ms=0)).dissent is None
+    assert among(NO._replace(kind="plan", due_ms=-1)).dissent is None
 
 
 def test_dissent_keeps_the_budget_and_what_it_disagrees_with() -> None:

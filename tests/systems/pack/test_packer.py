@@ -113,7 +113,7 @@ def test_past_plan_is_excluded_and_a_coming_one_is_not() -> None:
         candidate("past", "Move.", kind="plan", due_ms=10),
         candidate("next", "Sail.", kind="plan", due_ms=11),
         candidate("fact", "Sea.", due_ms=1),
-        now_ms=10,
+        now_ms=11,
     )
     assert done.refs == ("next", "fact")
     assert reasons(done)["past"][-1] == "plan_past"
