@@ -12,7 +12,8 @@ SECTIONS = {
         "Replay and compare": "demo replay merge score compare missed explain report view diff",
         "Judge": "gate acceptance nightly trend baseline message",
         "Study policies": "ablate saturation governance retention scale silence sweep league latency measures",
-        "Operate a live engine": "init canary receipts agree apply rollback config memory store ledger pack conformance",
+        "Operate a live engine": "init canary receipts agree apply rollback config memory store "
+        "ledger pack conformance",
         "Files": "recordings golden runs cache export import migrate doctor",
     }.items()
 }
