@@ -1,6 +1,6 @@
 """Measure packs beside recall at equal tokens: the tables and the chart of docs/pack.md.
 
-python -m tests.trials.pack_table DATA --out FOLDER [--set NAME …] [--chart FILE] [--jobs N]
+python -m tests.trials.pack_table DATA --out FOLDER [--set NAME …] [--arm NAME …] [--chart FILE] [--jobs N]
 
 DATA holds one folder for each public set. Finished replays in FOLDER are not repeated, so a second call only prints.
 The figures are also written to FOLDER/pack.json.
@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.api import replay
 from lab.league.table import measured
-from lab.report.style import Words, colour_of, save, slide, styled
+from lab.report.style import Words, save, slide, styled
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
-from lab.systems.cut import CLIPPED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ SETS: dict[str, dict[str, Any]] = {
     "RealMem": {"folder": "realmem", "format": "realmem"},
 }
 CONTRADICTION = "contradiction_resolution"
-COLUMNS = ("receipt", "arm", "probe", "is_recall_turn", "tokens", "injected", "item_key", "prefix_tokens")
+COLUMNS = ("arm", "probe", "is_recall_turn", "tokens", "injected", "item_key", "prefix_tokens")
 
 
 class Figures(NamedTuple):
@@ -51,8 +50,8 @@ class Figures(NamedTuple):
 
     ``gold``: a relevant memory is in the block in any layer; ``whole``: with its whole text. ``cost``: tokens for each
     relevant memory in a block. ``stale``: a superseded memory without its successor. ``forbidden``: a memory that
-    misleads. ``both`` and ``one_side``: probes of a contradiction whose block has all of its messages, or some only.
-    ``prefix``: tokens of the blocks that equal the start of the block before.
+    misleads, of the probes that have one. ``both`` and ``one_side``: probes of a contradiction whose block has all of
+    its messages, or some only. ``prefix``: tokens of the blocks that equal the start of the block before.
     """
 
     set: str
@@ -78,36 +77,41 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--set", action="append", choices=list(SETS))
+    parser.add_argument("--arm", action="append", choices=list(ARMS))
     parser.add_argument("--chart", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    figures = [one for name in given.set or SETS for one in measure(name, given.data, given.out, given.jobs)]
+    figures = [
+        one
+        for name in given.set or SETS
+        for arm in given.arm or ARMS
+        for one in measure(name, arm, given.data, given.out, given.jobs)
+    ]
     (given.out / "pack.json").write_text(json.dumps([one._asdict() for one in figures], indent=1) + "\n", "utf-8")
     print("\n".join([*gold_table(figures), "", *harm_table(figures)]))
     if given.chart:
         save(chart(figures), given.chart.with_suffix(""))
 
 
-def measure(name: str, data: Path, out: Path, jobs: int) -> Iterator[Figures]:
-    """Replay a set through all arms at all budgets, and yield their figures."""
+def measure(name: str, arm: str, data: Path, out: Path, jobs: int) -> Iterator[Figures]:
+    """Replay a set through an arm at all budgets, and yield its figures."""
     options = dict(SETS[name])
     folder = options.pop("folder", None)
     recordings = options.pop("recordings", None) or data / folder
-    out.mkdir(parents=True, exist_ok=True)
-    texts = [text for arm, config in ARMS.items() for text in _arm_texts(arm, config, out)]
-    run = replay(recordings, arms=texts, out=out / name, jobs=jobs, announce=print, **options).directory
+    texts = _arm_texts(arm, ARMS[arm], out / name)
+    run = replay(recordings, arms=texts, out=out / name / arm, jobs=jobs, announce=print, **options).directory
     blocks = list(_blocks(run))
-    for arm in ARMS:
-        budgets: dict[str, int | None] = {f"{arm}@{budget}": budget for budget in BUDGETS}
-        for row in measured(name, arm, run, budgets):
-            part = row.row
-            assert part.budget is not None
-            own = [block for block in blocks if block["arm"] == f"{arm}@{part.budget}"]
-            yield _figures(part.set, arm, part.budget, part.cells, own)
+    budgets: dict[str, int | None] = {f"{arm}@{budget}": budget for budget in BUDGETS}
+    for row in measured(name, arm, run, budgets):
+        part = row.row
+        assert part.budget is not None
+        own = [block for block in blocks if block["arm"] == f"{arm}@{part.budget}"]
+        yield _figures(part.set, arm, part.budget, part.cells, own)
 
 
 def _arm_texts(arm: str, config: dict[str, Any] | None, out: Path) -> list[str]:
     suffix = ""
+    out.mkdir(parents=True, exist_ok=True)
     if config is not None:
         file = out / f"{arm}.json"
         file.write_text(json.dumps(config), "utf-8")
@@ -128,7 +132,7 @@ def _blocks(run: RunDirectory) -> Iterator[dict[str, Any]]:
                 "relevant": grades,
                 "found": keys & grades,
                 "ability": judged.slices.get("ability", "") if judged else "",
-                "clipped": f'"{CLIPPED}"' in (row["receipt"] or ""),
+                "misled": bool(keys & set(judged.forbidden)) if judged and judged.forbidden else None,
             }
 
 
@@ -151,7 +155,7 @@ def _figures(name: str, arm: str, budget: int, cells: Mapping[str, Any], blocks:
         math.fsum(block["tokens"] for block in judged) / len(judged),
         cells["items"].mean,
         cells["StaleRecall"].mean if "StaleRecall" in cells else None,
-        cells["FalseRecall"].mean if "FalseRecall" in cells else None,
+        _share([block["misled"] for block in blocks if block["misled"] is not None]),
         _share([block["found"] == block["relevant"] for block in sides]),
         _share([bool(block["found"]) and block["found"] != block["relevant"] for block in sides]),
         sum(block["prefix_tokens"] for block in turns) / spent if spent else None,
@@ -208,7 +212,7 @@ def chart(figures: Sequence[Figures]) -> Figure:
         above, below = grid[0][column], grid[1][column]
         for arm in ("hybrid", "recommended", "pack"):
             line = rows[name, arm]
-            style = {"color": colour_of(arm) if arm != "pack" else "#009E73", "linewidth": 2.5, "label": arm}
+            style = {"color": INKS[arm], "linewidth": 2.5, "label": arm}
             above.plot(range(len(BUDGETS)), [one.gold for one in line], "-o", **style)
             above.plot(range(len(BUDGETS)), [one.whole for one in line], ":", **{**style, "label": None})
         above.set_title(name)
@@ -219,22 +223,23 @@ def chart(figures: Sequence[Figures]) -> Figure:
             harm = "cost"
         for at, arm in enumerate(("hybrid", "recommended", "pack_no_dissent", "pack")):
             values = [getattr(one, harm) or 0 for one in rows[name, arm]]
-            colour = {"pack": "#009E73", "pack_no_dissent": "#8FD3BC"}.get(arm) or colour_of(arm)
             places = [index + (at - 1.5) * 0.2 for index in range(len(BUDGETS))]
-            below.bar(places, values, 0.19, color=colour, label=arm)
+            below.bar(places, values, 0.19, color=INKS[arm], label=arm)
         below.set_title(_HARMS[harm])
         below.set(xticks=range(len(BUDGETS)), xticklabels=[f"{budget:,}" for budget in BUDGETS])
         below.set_xlabel("tokens of the block")
-    grid[0][0].set_ylabel("a relevant memory is in it")
+    grid[0][0].set_ylabel("share of probes")
     grid[0][0].legend(loc="lower right", fontsize=10)
-    grid[1][0].legend(fontsize=9)
+    grid[1][0].legend(loc="upper left", fontsize=9)
+    grid[1][0].set_ylim(0, 1.1)
     return figure
 
 
+INKS = {"hybrid": "#0072B2", "recommended": "#999999", "pack": "#D55E00", "pack_no_dissent": "#F0B48A"}
 _HARMS = {
-    "stale": "superseded memory without its successor (turns)",
-    "one_side": "one side of a contradiction only (probes)",
-    "cost": "tokens for each relevant memory",
+    "stale": "a superseded memory is in it",
+    "one_side": "one side of a contradiction only",
+    "cost": "tokens per relevant memory",
 }
 
 
