@@ -1,4 +1,4 @@
-"""Evidence that disagrees with what a pack includes (seed 003, PK-7): by references, or by rules over sentences."""
+"""Evidence that disagrees with what a pack includes (seed 003, PK-7): by references, or by rules over clauses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lab.systems.pack.candidate import Candidate
-from lab.systems.pack.words import Sentence, sentences
+from lab.systems.pack.words import Sentence, clauses
 
-# Two sentences speak of one thing if they share this many words of the query, and differ in a value only if they share
-# this share of the words of the shorter one.
-SHARED, ALIKE = 2, 0.6
+# Two clauses speak of one thing if they share at least two words of the query, and half of its words. They differ in a
+# value only if they also share this share of the words of the shorter one.
+SHARED, HALF, ALIKE = 2, 0.5, 0.6
 DECLARED, NEGATED, CHANGED = "declared", "negation", "changed_value"
 
 
@@ -52,19 +52,29 @@ def dissents(included: Sequence[Candidate], others: Sequence[Candidate], terms: 
     return sorted(found, key=lambda one: (one.how != DECLARED, -one.likeness))
 
 
+def is_balanced(included: Sequence[Candidate], terms: frozenset[str]) -> bool:
+    """Return whether two of the included candidates disagree already, so that no slot is needed."""
+    return any(dissents(included[:at], [one], terms) for at, one in enumerate(included) if at)
+
+
 def claims(candidate: Candidate, terms: frozenset[str]) -> Iterator[Sentence]:
-    """Yield the sentences of a candidate that speak of what the query is about."""
-    for sentence in sentences(candidate.text):
-        if len(sentence.stems & terms) >= SHARED:
-            yield sentence
+    """Yield the clauses of a candidate that speak of what the query is about."""
+    for clause in clauses(candidate.text):
+        if _covers(clause.stems, terms):
+            yield clause
+
+
+def _covers(found: frozenset[str], terms: frozenset[str]) -> bool:
+    """Return whether stems have enough of those of a query."""
+    return len(found & terms) >= max(SHARED, HALF * len(terms))
 
 
 def compared(first: Sentence, second: Sentence, terms: frozenset[str]) -> tuple[str, float]:
-    """Return how two sentences disagree, "" if they do not, and how alike they are, from 0 to 1.
+    """Return how two clauses disagree, "" if they do not, and how alike they are, from 0 to 1.
 
     They disagree if one denies and the other does not, or if they share most words and no number.
     """
-    if len(first.stems & second.stems & terms) < SHARED:
+    if not _covers(first.stems & second.stems, terms):
         return "", 0.0
     shorter = min(len(first.stems - first.values), len(second.stems - second.values))
     alike = len((first.stems & second.stems) - first.values - second.values) / max(1, shorter)

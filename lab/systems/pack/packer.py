@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.systems.pack.candidate import Candidate, Found, Lane
-from lab.systems.pack.dissent import Dissent, dissents
+from lab.systems.pack.dissent import Dissent, dissents, is_balanced
 from lab.systems.pack.governance import CYCLE, exclusions, superseded, trust_reason
 from lab.systems.pack.layers import L0, L1, L2, Layers, layers_of
 from lab.systems.pack.lines import (
@@ -228,13 +228,15 @@ class _Walk:
         The last items make room for it, but never the one that it disagrees with (PK-7).
         """
         included = [line.candidate for line in lines]
+        if slots < 2 or is_balanced(included, self._terms):
+            return lines, decisions, None
         refs = {one.ref for one in included}
         others = [
             one
             for one in candidates
             if one.ref not in refs and one.ref not in self._out and one.ref not in self._capped
         ]
-        for dissent in dissents(included, others, self._terms)[: TRIES if slots > 1 else 0]:
+        for dissent in dissents(included, others, self._terms)[:TRIES]:
             line = self._dissenting(dissent)
             again, new = self.run(candidates, slots, reserved, line)
             if line in again and dissent.against in {kept.candidate.ref for kept in again}:

@@ -12,6 +12,8 @@ from lab.retrieval.stop_words import ENGLISH
 _WORD = re.compile("[a-z0-9]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+")
 # The end of a sentence, or of a line.
 _END = re.compile("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？])")
+# Where a clause ends within a sentence.
+_CLAUSE = re.compile(r"[,;:()—，；：（）]\s*(?!\d)|\s(?:and|but|so|because|which|while|although|though|if|whether)\s")
 # Exact names and numbers: whatever has a digit, or a sign that joins the parts of a path, an address or a name in code.
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][\w./:@#-]*[A-Za-z0-9]|\d")
 _JOINED = re.compile(r"\d|[_/@#]|\w\.\w|\w:\w")
@@ -70,6 +72,13 @@ def _stem(word: str) -> str:
 def sentences(text: str) -> tuple[Sentence, ...]:
     """Return the sentences of a text; a line is at least one."""
     parts = (one_line(part) for part in _END.split(text))
+    return tuple(_sentence(part) for part in parts if part)
+
+
+@lru_cache(maxsize=1 << 13)
+def clauses(text: str) -> tuple[Sentence, ...]:
+    """Return the clauses of a text: a denial in one says nothing of what the next one is about."""
+    parts = (part.strip() for sentence in sentences(text) for part in _CLAUSE.split(sentence.text))
     return tuple(_sentence(part) for part in parts if part)
 
 
