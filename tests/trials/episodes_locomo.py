@@ -1,16 +1,18 @@
-"""Compare the verbatim lane of episodes with the arms bm25, vector and hybrid, and print the table of docs/episodes.md.
+"""Compare searches of episodes with the arms bm25, hybrid and vector, and print the table of docs/episodes.md.
 
     python tests/trials/episodes_locomo.py DATA [--format locomo] [--items 6]
 
 DATA is a recording with probes. The turns of each conversation are ingested into a ledger of their own and embedded;
-then each probe is searched in the three modes. An event is relevant if the memory of its turn is.
+then each probe is searched in the three modes, in both profiles. An event is relevant if the memory of its turn is.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections import Counter
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 from lab.api import replay, score
@@ -21,27 +23,26 @@ from lab.recordings.model import Recording
 from lab.recordings.readers import read_library
 from lab.systems.episodes.embed import embed
 from lab.systems.episodes.ingest import Ingested, insert, recording_events
-from lab.systems.episodes.lane import EpisodesLane
-from lab.systems.episodes.search import MODES
+from lab.systems.episodes.lane import sources_of
+from lab.systems.episodes.schema import open_episodes
+from lab.systems.episodes.search import MODES, OK, search
 
-ARMS = ("bm25", "hybrid", "vector")
-LAST_MS = 253_402_300_799_999
+ARMS, PROFILES = ("bm25", "hybrid", "vector"), ("seed", "upstream")
 
 
-def found_shares(recording: Recording, probes: list[Probe], items: int, vectors: Vectors, path: Path) -> dict[str, int]:
-    """Return by mode for how many probes a relevant event is among the first ``items``."""
+def found_counts(recording: Recording, probes: list[Probe], items: int, vectors: Vectors, path: Path) -> Counter[str]:
+    """Return by profile and mode for how many probes a relevant event is among the first ``items``."""
     insert(path, recording_events(recording, "locomo"), Ingested(write=True), now=datetime.now(UTC))
     embed(path, vectors)
-    found = dict.fromkeys(MODES, 0)
-    for mode in MODES:
-        lane = EpisodesLane(path, mode, vectors)
-        for probe in probes:
+    counts = Counter[str]()
+    with open_episodes(path) as connection:
+        for probe, profile, mode in product(probes, PROFILES, MODES):
             relevant = {key.rpartition("#")[0] for key in probe.grades}
-            result = lane.search(probe.query or "", items, scope=None, now_ms=LAST_MS)
-            if result.reason:
-                raise SystemExit(f"{probe.id}: {result.reason}")
-            found[mode] += any(relevant & {*candidate.sources} for candidate in result.candidates)
-    return found
+            found = search(connection, probe.query or "", mode=mode, vectors=vectors, upstream=profile == "upstream")
+            if {found.lexical_status, found.vector_status} - {OK, None}:
+                raise SystemExit(f"{probe.id}: {found.receipt()}")
+            counts[f"{profile} {mode}"] += any(relevant & {*sources_of(hit.event)} for hit in found.hits[:items])
+    return counts
 
 
 def main() -> None:
@@ -53,21 +54,20 @@ def main() -> None:
     options = parser.parse_args()
     library = read_library(options.data, options.format)
     vectors = Vectors(embedder_named(DEFAULT_MODEL))
-    total, probes = dict.fromkeys(MODES, 0), 0
+    total, probes = Counter[str](), 0
     with tempfile.TemporaryDirectory(prefix="episodes-") as name:
         for number, recording in enumerate(library.recordings):
             own = [probe for probe in library.golden.probes if probe.conversation == recording.conversation]
             path = Path(name) / f"{number}.sqlite"
-            for mode, count in found_shares(recording, own, options.items, vectors, path).items():
-                total[mode] += count
+            total += found_counts(recording, own, options.items, vectors, path)
             probes += len(own)
         run = replay(library, arms=ARMS, out=Path(name) / "run", max_items=options.items)
         means = score(run).means
     measure = f"Success@{options.items}"
     print(f"{measure}, {probes} probes")
     for mode, arm in zip(MODES, ARMS, strict=True):
-        value = means[arm][measure]
-        print(f"| {mode} {total[mode] / probes:.3f} | {arm} {value:.3f} |" if value is not None else f"{arm}: no value")
+        shares = " | ".join(f"{total[f'{profile} {mode}'] / probes:.4f}" for profile in PROFILES)
+        print(f"| {mode} | {shares} | {arm} | {means[arm][measure]:.4f} |")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class EpisodesLane:
             scope=event.scope,
             ts_ms=event.ts_ms,
             retrievers=hit.lanes,
-            sources=_sources(event),
+            sources=sources_of(event),
         )
 
 
@@ -72,7 +72,7 @@ def text_of(event: Event) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _sources(event: Event) -> tuple[str, ...]:
+def sources_of(event: Event) -> tuple[str, ...]:
     """Return the key of the turn or tool use of a recording; nothing for events of the sidecar."""
     key = _object(event.refs_json).get("key")
     return (key,) if isinstance(key, str) else ()

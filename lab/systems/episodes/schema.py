@@ -68,16 +68,31 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
 
     It refuses to change any table but those of episodes (EP-7). With ``write`` the tables that are missing are created,
     and the events are indexed in new full-text indexes. Raises :class:`UnusableInput` also if the ledger has no
-    episodes and ``write`` is not given.
+    episodes and ``write`` is not given, and for a damaged index, with the remedy.
     """
     with ledger.open_ledger(path, write=write, new=new) as connection:
         connection.set_authorizer(_only_episodes)
-        if write or new:
-            with ledger.transaction(connection):
-                _create(connection)
-        elif EVENTS not in tables(connection):
+        if not write and not new and EVENTS not in tables(connection):
             raise UnusableInput(f"{path}: has no episodes; add some with lab episodes ingest --write")
-        yield connection
+        try:
+            if write or new:
+                with ledger.transaction(connection):
+                    _create(connection)
+            yield connection
+        except sqlite3.DatabaseError as error:
+            if not is_damaged_index(error):
+                raise
+            raise UnusableInput(
+                f"{path}: a full-text index of episodes is damaged; remove both with sqlite3 {path.name} "
+                f"'DROP TABLE {FTS}; DROP TABLE {STEMS}' and run lab episodes ingest --write, which makes them again"
+            ) from error
+
+
+def is_damaged_index(error: sqlite3.DatabaseError) -> bool:
+    """Return whether SQLite says that a full-text index is damaged."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    # No statement of the lab violates a constraint of the events; a damaged index has rows that it should not have.
+    return code == sqlite3.SQLITE_CORRUPT_VTAB or code & 0xFF == sqlite3.SQLITE_CONSTRAINT
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -23,7 +23,7 @@ from lab.retrieval.fusion import K
 from lab.retrieval.stop_words import ENGLISH
 from lab.systems.episodes.embed import model_of
 from lab.systems.episodes.events import Event
-from lab.systems.episodes.schema import EVENTS, FTS, STEMS, VECTORS
+from lab.systems.episodes.schema import EVENTS, FTS, STEMS, VECTORS, is_damaged_index
 from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
 from lab.systems.sidecar.ledger_rows import scope_name, storable
 from lab.systems.sidecar.ledger_schema import tables
@@ -212,7 +212,7 @@ def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]
         if not found:
             found, _ = first_valid(full_text, [" OR ".join(quoted)])
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_CORRUPT_VTAB:
+        if not is_damaged_index(error):
             raise
         return [], "damaged_index"
     return found, OK

@@ -198,6 +198,18 @@ def test_lost_index_is_made_again(tmp_path: Path) -> None:
     assert [hit.event.event_id for hit in found(path, "choir").hits] == ["e1"]
 
 
+def test_damaged_index_is_named_with_the_remedy(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "the choir meets")])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE episodic_events_fts_data SET block = x'00ff00ff' WHERE id > 1")
+    with pytest.raises(UnusableInput, match="is damaged; remove both with") as raised:
+        filled(path, [line(2)])
+    with sqlite3.connect(path) as connection:
+        connection.executescript(str(raised.value).split("'")[1])
+    filled(path, [line(2)])
+    assert [hit.event.event_id for hit in found(path, "choir", upstream=True).hits] == ["e1"]
+
+
 def test_shipped_set_is_ingested_completely(tmp_path: Path) -> None:
     done = ingest(tmp_path / "l.sqlite", ROOT / "datasets" / "operators", "lab", now=NOW, write=False)
     assert done.inserted.total() > 3000

@@ -178,6 +178,16 @@ def test_search_without_an_index_gives_a_reason(ledger: Path, mode: str) -> None
     assert bool(result.hits) == (mode != "lexical")
 
 
+def test_search_with_a_damaged_index_gives_a_reason(ledger: Path) -> None:
+    embed(ledger, hashing(), now=NOW)
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("DELETE FROM lab_episodes_fts_data")
+    result = found(ledger, "basil", mode="hybrid", vectors=hashing())
+    assert (result.lexical_status, result.vector_status, len(result.hits)) == ("damaged_index", "ok", 4)
+    lane = EpisodesLane(ledger, "hybrid", hashing()).search("basil", 5, scope=None, now_ms=NOW_MS)
+    assert (lane.searched, lane.reason) == (True, "lexical: damaged_index")
+
+
 def test_search_without_a_table_of_vectors_uses_words(ledger: Path) -> None:
     with sqlite3.connect(ledger) as connection:
         connection.execute("DROP TABLE episodic_event_embeddings")
