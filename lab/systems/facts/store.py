@@ -71,7 +71,8 @@ def append(path: Path, before: Assertions, records: Sequence[Record]) -> Asserti
     """Append records, each in one write, and flush them to disk; what a kill cut off is removed first.
 
     Return what the file has then. Call it under :func:`locked`, with ``before`` as read there. A kill leaves complete
-    lines and at most one that is cut off, so the same command goes on where it was. Raises :class:`lab.errors.CannotWrite` if the disk is full.
+    lines and at most one that is cut off, so the same command goes on where it was. Raises
+    :class:`lab.errors.CannotWrite` if the disk is full.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
