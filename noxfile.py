@@ -17,7 +17,7 @@ PROSE = ["lab", "docs", *sorted(str(path) for path in Path().glob("*.md"))]
 PROSE += sorted(str(path) for folder in ("datasets", "golden", "reports") for path in Path(folder).rglob("README.md"))
 # Words that tests misspell to see what a command answers.
 MISSPELT = (
-    "abd,atempts,caf,confg,gaurd,hybird,importence,ist,itmes,lokal,recal,relevent,scroe,serach,succes,sucess,tpye"
+    "abd,atempts,caf,confg,gaurd,hybird,importence,ist,itmes,lokal,recal,relevent,scroe,serach,statu,succes,sucess,tpye"
 )
 
 

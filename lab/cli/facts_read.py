@@ -141,7 +141,8 @@ def lint(
                 left=4,
             )
         counts = result["counts"]
-        emit(f"{counted(len(view), 'fact')}: {counts['errors']} errors, {counts['warnings']} warnings.")
+        errors, warnings = counted(counts["errors"], "error"), counted(counts["warnings"], "warning")
+        emit(f"{counted(len(view), 'fact')}: {errors}, {warnings}.")
         _emit_unchecked(view, ledger)
     if not result["ok"]:
         raise CheckFailed(f"{facts}: {counted(result['counts']['errors'], 'error')}; lab facts lint --json has details")

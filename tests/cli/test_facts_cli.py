@@ -73,7 +73,8 @@ def test_facts_lint_with_errors_exits_with_1(here: Place) -> None:
     done = facts(here, "lint")
     assert done.returncode == 1
     assert "unknown_predicate" in done.stdout
-    assert "1 error; lab facts lint --json has details" in done.stderr
+    assert "id_mismatch" in done.stdout
+    assert "2 errors; lab facts lint --json has details" in done.stderr
     assert "not checked; give --ledger" in run_here("facts", "lint", here.facts).stdout
 
 

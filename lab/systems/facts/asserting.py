@@ -121,9 +121,9 @@ def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) 
     with store.locked(path):
         assertions = store.read(path, new=True)
         if new := check(View(assertions.records)):
-            store.append(path, assertions, new)
-        if path.exists():
-            write_view(path, store.read(path))
+            assertions = store.append(path, assertions, new)
+        if assertions.records:
+            write_view(path, assertions)
 
 
 def fact_of(claim: Claim, sources: Sources, now: str, by: str) -> Fact:

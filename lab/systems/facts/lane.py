@@ -24,6 +24,10 @@ from lab.systems.sidecar.ledger_times import stamp
 TRUST = dict(zip(TIERS, ("untrusted", "unknown", "trusted", "trusted"), strict=True))
 
 
+# Only the subjects of so many best facts for each result are looked at, because their sources are resolved.
+DEEPER = 8
+
+
 class FactsLane:
     """The facts of a file of assertions, searched by the words of subject, predicate and object.
 
@@ -64,7 +68,8 @@ class FactsLane:
     def _found(self, index: _Index, query: str, limit: int, now: str) -> Found:
         sources = Sources(self._ledger, self._root)
         scores = index.scores(query)
-        subjects = {fact.subject for fact in map(index.view.get, scores) if fact}
+        best = sorted(scores, key=lambda identity: (-scores[identity], identity))[: DEEPER * max(limit, 1)]
+        subjects = {fact.subject for fact in map(index.view.get, best) if fact}
         facts = [fact for subject in sorted(subjects) for fact in index.view.of(subject)]
         holding = {fact.id: fact for fact, _ in current(facts, now, sources).facts}
         past = [fact for fact in facts if _is_past(fact, now) and any(by in holding for by in fact.superseded_by)]

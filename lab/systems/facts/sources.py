@@ -50,9 +50,13 @@ class Sources:
     def resolve(self, sources: Iterable[Source]) -> list[Resolution]:
         """Return a resolution for each source. Raises the errors of :func:`lab.systems.sidecar.ledger.open_ledger`."""
         wanted = list(dict.fromkeys(sources))
-        missing = [source for source in wanted if source not in self._known]
-        in_ledger = [source for source in missing if source.ref.startswith(("obs:", "ep:")) and source.kind in KINDS]
-        self._known |= {source: self._file(source) for source in missing if source not in in_ledger}
+        in_ledger: list[Source] = []
+        for source in wanted:
+            if source not in self._known:
+                if source.kind in KINDS and source.ref.startswith(("obs:", "ep:")):
+                    in_ledger.append(source)
+                else:
+                    self._known[source] = self._file(source)
         if in_ledger and self._ledger is None:
             self._known |= {source: Resolution(source, NO_LEDGER) for source in in_ledger}
         elif in_ledger and self._ledger is not None:

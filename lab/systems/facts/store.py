@@ -67,27 +67,29 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def append(path: Path, before: Assertions, records: Sequence[Record]) -> None:
+def append(path: Path, before: Assertions, records: Sequence[Record]) -> Assertions:
     """Append records, each in one write, and flush them to disk; what a kill cut off is removed first.
 
-    Call it under :func:`locked`, with ``before`` as read there. A kill leaves complete lines and at most one that is
-    cut off, so the same command goes on where it was. Raises :class:`lab.errors.CannotWrite` if the disk is full.
+    Return what the file has then. Call it under :func:`locked`, with ``before`` as read there. A kill leaves complete
+    lines and at most one that is cut off, so the same command goes on where it was. Raises
+    :class:`lab.errors.CannotWrite` if the disk is full.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             os.ftruncate(handle, len(before.data))
             os.lseek(handle, 0, os.SEEK_END)
-            if before.data and not before.data.endswith(b"\n"):
-                _write(handle, b"\n")
-            for record in records:
-                _write(handle, line_of(record))
+            lines = [b"\n"] if before.data and not before.data.endswith(b"\n") else []
+            lines += map(line_of, records)
+            for line in lines:
+                _write(handle, line)
             os.fsync(handle)
         finally:
             os.close(handle)
         flush_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error, "; the facts before it are kept, and the same command goes on") from error
+    return Assertions((*before.records, *records), before.data + b"".join(lines))
 
 
 def line_of(record: Record) -> bytes:

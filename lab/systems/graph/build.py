@@ -103,7 +103,7 @@ def build(texts: Iterable[Text], facts: Iterable[Fact] = ()) -> Graph:
         _add_text(one, names, edges)
     for fact in facts:
         _add_fact(fact, names, edges)
-    return Graph(edges.made(), (anchor for one in parsed for anchor in one.anchors))
+    return Graph(edges.made(), {*names.entities(), *(anchor for one in parsed for anchor in one.anchors)})
 
 
 class _Parsed(NamedTuple):
@@ -141,6 +141,10 @@ class _Names:
             before = self._of.get(key)
             if before is None or (PRECEDENCE.index(kind), entity) < (PRECEDENCE.index(type_of(before)), before):
                 self._of[key] = entity
+
+    def entities(self) -> Iterable[str]:
+        """Return the entities that have names."""
+        return self._of.values()
 
     def of(self, name: str) -> str | None:
         """Return the entity with a name."""

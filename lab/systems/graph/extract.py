@@ -34,6 +34,13 @@ _VERBS = {
     USES: r"(?:now |is |are )?(?:uses|used|using|runs on|run on|depends on|requires)",
 }
 _RELATIONS = {kind: re.compile(rf"\b{_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
+# What a sentence with such a verb must have, so that most sentences are not searched for it.
+_HINTS = {
+    BLOCKED_BY: re.compile("block|wait", _FLAGS),
+    DECIDES: re.compile("decided|chose|pick|adopt", _FLAGS),
+    EVALUATES: re.compile("evaluat|benchmark|compar|tried", _FLAGS),
+    USES: re.compile("us[ei]|runs? on|depends|requires", _FLAGS),
+}
 _NO_NAMES = frozenset(ENGLISH) | frozenset(
     ("we", "it", "they", "she", "he", "you", "one", "project", "repo", "repository", "tool", "still", "now", "which")
 )
@@ -76,6 +83,8 @@ def relations(sentence: str) -> Iterator[Relation]:
     # Marks around a name are no part of it.
     text = re.sub(r"[`\[\]#]", "", sentence)
     for kind, pattern in _RELATIONS.items():
+        if not _HINTS[kind].search(text):
+            continue
         for match in pattern.finditer(text):
             subject, target = match["subject"], match["object"]
             if plain(target) in _NO_NAMES:

@@ -51,21 +51,14 @@ class Graph:
 
     def __init__(self, edges: Iterable[Edge], entities: Iterable[str] = ()) -> None:
         self._edges = sorted(edges, key=lambda edge: edge[:3])
-        of: dict[str, list[Edge]] = {entity: [] for entity in entities}
+        self._of: dict[str, list[Edge]] = {entity: [] for entity in entities}
         for edge in self._edges:
-            of.setdefault(edge.source, []).append(edge)
-            of.setdefault(edge.target, []).append(edge)
-        # An entity with few edges says more than one that everything touches.
-        degree = {entity: len(edges) for entity, edges in of.items()}
-        self._of = {
-            entity: sorted(
-                edges, key=lambda edge: (EDGES.index(edge.type), degree[edge.other(entity)], edge.other(entity), edge)
-            )
-            for entity, edges in of.items()
-        }
+            self._of.setdefault(edge.source, []).append(edge)
+            self._of.setdefault(edge.target, []).append(edge)
+        self._ordered: dict[str, list[Edge]] = {}
         self._words: dict[str, list[str]] = defaultdict(list)
         self._length: dict[str, int] = {}
-        for entity in sorted(of):
+        for entity in sorted(self._of):
             names = frozenset(words(name_of(entity))) if type_of(entity) not in (DECISION, PERSON) else frozenset()
             self._length[entity] = len(names)
             for word in names:
@@ -84,8 +77,17 @@ class Graph:
         return self._edges
 
     def of(self, entity: str) -> list[Edge]:
-        """Return the edges of an entity, those that say most first; empty for an unknown one."""
-        return self._of.get(entity, [])
+        """Return the edges of an entity, those that say most first; empty for an unknown one.
+
+        An entity with few edges says more than one that everything touches.
+        """
+        if entity not in self._ordered:
+            self._ordered[entity] = sorted(self._of.get(entity, ()), key=lambda edge: self._rank(edge, entity))
+        return self._ordered[entity]
+
+    def _rank(self, edge: Edge, entity: str) -> tuple[int, int, str, Edge]:
+        other = edge.other(entity)
+        return EDGES.index(edge.type), len(self._of[other]), other, edge
 
     def named(self, text: str) -> list[str]:
         """Return the entities with all words of their name in a text: the longest name first, then the rarest.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ from lab.errors import InUse, UnusableInput
 from lab.files import only_writer
 from lab.systems.facts import store
 from lab.systems.facts.asserting import assert_facts, invalidate
+from lab.systems.facts.lint import lint
 from lab.systems.facts.model import Fact, entity, source_of, utc
 from lab.systems.facts.pack import pack
 from lab.systems.facts.rebuild import rebuild, view_bytes, view_path
@@ -249,6 +252,41 @@ def test_naive_time_in_a_file_is_named(here: Place) -> None:
 def test_second_writer_is_refused(here: Place) -> None:
     with only_writer(here.facts.parent), pytest.raises(InUse):
         here.add(claim())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_value_holds_at_a_time_whatever_is_asserted(tmp_path: Path, seed: int) -> None:
+    here, draw = place(tmp_path), random.Random(seed)
+    asserted = refused = 0
+    for number in range(40):
+        facts = list(here.view) if here.facts.exists() else []
+        since, until = draw.randint(1, 28), draw.choice((None, draw.randint(1, 28)))
+        made = claim(
+            f"v{number}",
+            f"2026-11-{since:02d}",
+            valid_to=until and f"2026-11-{until:02d}",
+            supersedes=tuple(fact.id for fact in draw.sample(facts, min(len(facts), draw.choice((0, 1, 3))))),
+        )
+        try:
+            here.add(made)
+            asserted += 1
+        except UnusableInput:
+            refused += 1
+        if facts and draw.random() < 0.2:
+            ended, at = draw.choice(facts).id, f"2026-11-{draw.randint(1, 28):02d}"
+            with suppress(UnusableInput):
+                invalidate(here.facts, ended, here.sources, given=("obs:1",), assertion="x", at=at, now=NOW, write=True)
+    assert asserted > 5
+    assert refused > 5
+    assert max(len(held(here, f"2026-11-{day:02d}")) for day in range(1, 31)) == 1
+    assert lint(here.view, here.sources) == []
+
+
+def test_current_with_cyclic_supersession_ends(here: Place) -> None:
+    old, new = superseded(here)
+    records = [replace(old, supersedes=(new.id,)), new]
+    found = current(View(records).of("entity:gateway"), utc("2026-11-09", ""), here.sources)
+    assert (found.facts, len(found.excluded)) == ([], 2)
 
 
 def test_facts_in_any_order_give_the_same_view(here: Place) -> None:
