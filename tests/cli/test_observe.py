@@ -34,7 +34,7 @@ def observe(path: Path, out: Path, *words: str | Path) -> Done:
 
 
 def texts(count: int) -> list[str]:
-    labels = ("We decided to keep {} pots of basil.", "Pot {} is green, and never dry: we decided.", "Pot {} is new.")
+    labels = ("We decided to keep {} pots of basil.", "Pot {} is green, and never dry: we decided.", "Pot {} is 新.")
     return [labels[number % 3].format(number) for number in range(count)]
 
 
