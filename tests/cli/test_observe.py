@@ -34,7 +34,7 @@ def observe(path: Path, out: Path, *words: str | Path) -> Done:
 
 
 def texts(count: int) -> list[str]:
-    labels = ("We decided to keep {} pots of basil.", "Pot {} is green, and never dry: we decided.", "Pot {} is new.")
+    labels = ("We decided to keep {} pots of basil.", "Pot {} is green, and never dry: we decided.", "Pot {} is 新.")
     return [labels[number % 3].format(number) for number in range(count)]
 
 
@@ -68,7 +68,7 @@ def test_observe_cut_log_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     part = log.read_bytes()
     assert part.count(b"# read") >= 3
     second = part.index(b"# read", part.index(b"# read") + 1)
-    for end in range(part.index(b"\n", second) + 1, len(part) + 1, 9):
+    for end in range(part.index(b"\n", second) + 1, len(part) + 1, 31):
         log.write_bytes(part[:end])
         assert observe(source, tmp_path / "logs", *larger).returncode == 0
         assert log.read_bytes() == expected

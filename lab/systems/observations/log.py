@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 from lab.recordings.model import TIER_OF
 from lab.systems.plans import LAST_MS
@@ -19,8 +20,8 @@ _LINE = re.compile(
     rf"(?P<at>{_TIME}) \[(?P<level>\w+)(?:, due (?P<due>{_TIME}))?\] (?P<text>.+) \((?P<sources>[^()]+)\)"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Signs that would end a source, and the sign that escapes them.
-_ESCAPED = {sign: f"%{ord(sign):02X}" for sign in "%() \t\r\n"}
+# Signs that would end a source, besides white space, and the sign that escapes them.
+_ENDS = "%()"
 
 
 class Observation(NamedTuple):
@@ -91,8 +92,14 @@ def _read(text: str) -> int:
 
 
 def _escaped(source: str) -> str:
-    return "".join(_ESCAPED.get(sign, sign) for sign in source)
+    """Return a key without white space and parentheses, which are percent-escaped, as is half a surrogate pair."""
+    return "".join(
+        quote(sign.encode("utf-8", "surrogatepass"), safe="")
+        if sign in _ENDS or sign.isspace() or "\ud800" <= sign <= "\udfff"
+        else sign
+        for sign in source
+    )
 
 
 def _unescaped(source: str) -> str:
-    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), source)
+    return unquote(source, errors="surrogatepass")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
-from lab.files import cannot_write, read_text, write_atomically
+from lab.files import cannot_write, require_finite, write_atomically
 from lab.recordings.model import Recording
 from lab.systems.observations.log import Observation, lines_of, parse_line
 from lab.systems.observations.observer import Entry
@@ -120,28 +120,30 @@ def _write(path: Path, head: str, window: Window, change: Change, mark: str) -> 
 
 def _read(path: Path, head: str) -> _Read:
     """Read a file up to its last mark. Raises :class:`UnusableInput` if it is no log, or has another header."""
-    lines = read_text(path).splitlines(keepends=True)
-    if not lines or not lines[0].startswith(HEAD):
+    require_finite(path)
+    try:
+        # Bytes, because a write that was cut may end within a character.
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+    if not lines or not lines[0].startswith(HEAD.encode()):
         raise UnusableInput(f"{path}: is no log of lab observe; choose another --out")
-    if lines[0] != head:
+    if lines[0].rstrip() != head.encode().rstrip():
         raise UnusableInput(f"{path}: was made with other settings or another observer; use a new --out")
-    log: list[Observation] = []
-    finished, length, last = 0, 0, ""
-    for number, line in enumerate(lines, 1):
-        length += len(line.encode())
-        if number == 1 or not line.endswith("\n"):
-            continue
-        if line.startswith(MARK):
-            finished, last, kept = length, line, len(log)
-            continue
-        observation = parse_line(line.rstrip("\n"))
-        if observation is None:
-            raise UnusableInput(f"{path}:{number}: is no line of a log; mend or remove it")
-        log.append(observation)
-    words = last.removeprefix(MARK).split()
-    if len(words) != 2 or not words[0].isdecimal():
+    marks = [number for number, line in enumerate(lines) if line.startswith(MARK.encode())]
+    words = lines[marks[-1]].removeprefix(MARK.encode()).split() if marks else []
+    if len(words) != 2 or not words[0].isdigit():
         raise UnusableInput(f"{path}: has no complete mark ({MARK.strip()} …); remove the file to make it again")
-    return _Read(tuple(log[:kept]), int(words[0]), words[1], finished)
+    log: list[Observation] = []
+    for number, line in enumerate(lines[: marks[-1]]):
+        if number == 0 or line.startswith(MARK.encode()):
+            continue
+        observation = parse_line(line.decode("utf-8", "replace").rstrip())
+        if observation is None:
+            raise UnusableInput(f"{path}:{number + 1}: is no line of a log; mend or remove it")
+        log.append(observation)
+    length = sum(len(line) + 1 for line in lines[: marks[-1] + 1])
+    return _Read(tuple(log), int(words[0]), words[1].decode("ascii", "replace"), length)
 
 
 def _cut(path: Path, length: int) -> None:
