@@ -168,7 +168,8 @@ def answers(
 ) -> None:
     """List the recorded answers of external systems, or remove them.
 
-    They hold texts of the recordings. With --answers recorded, a replay uses them in place of the systems.
+    Answers of rerankers are among them. Others hold texts of the recordings. With --answers recorded, a replay uses
+    them in place of the systems.
     """
     from lab.embedding.cache import cache_folder
     from lab.systems.external.answers import KIND, held

@@ -110,7 +110,7 @@ Answers = Annotated[
     str,
     typer.Option(
         "--answers",
-        help="live, or recorded: use the answers that external systems gave in an earlier run, and start none of them.",
+        help="live, or recorded: use the answers of external systems and rerankers in an earlier run, and call none.",
     ),
 ]
 AllowRemote = Annotated[

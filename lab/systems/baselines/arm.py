@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.contract import Filter, Lanes, cosine_of
 from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.row import Candidate, Row
 from lab.retrieval.stage_timer import StageTimer
-from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever
+from lab.systems.contract import ArmInfo, Ask, Detail, Explained, MemorySystem, Recall, Retriever, Status
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.resolve import describe, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
@@ -19,7 +19,9 @@ from lab.systems.openclaw.finish import finish
 from lab.systems.openclaw.recall.receipt import LaneHit
 from lab.systems.openclaw.recall.stages import SILENT
 from lab.systems.openclaw.select.outcome import Picked, Selection
-from lab.systems.spec import ArmSpec
+from lab.systems.rerank.rerank import rerank
+from lab.systems.rerank.settings import checked, refuse
+from lab.systems.spec import LIVE, ArmSpec
 
 # Minimum search depth of each lane.
 LANE_DEPTH = 50
@@ -64,7 +66,8 @@ Rank = Callable[[Question], Ranking]
 class Baseline:
     """A ranking function with its name, and what it claims (:class:`lab.systems.protocols.Claims`).
 
-    ``draws``: it depends on the seed; ``is_empty``: it never ranks anything.
+    ``draws``: it depends on the seed; ``is_empty``: it never ranks anything; ``reranks``: it searches, so that a
+    reranker can be set (:mod:`lab.systems.rerank`).
     """
 
     name: str
@@ -73,17 +76,22 @@ class Baseline:
     draws: bool = False
     is_empty: bool = False
     claims: tuple[str, ...] = ("relevant",)
+    reranks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineArm:
-    """An arm without tiers. It returns a ranking of ``depth`` items and injects the first ``max_items`` of them."""
+    """An arm without tiers. It returns a ranking of ``depth`` items and injects the first ``max_items`` of them.
+
+    ``answers``: where those of its reranker come from, if it has one (:class:`lab.systems.spec.ArmSpec`).
+    """
 
     name: str
     baseline: Baseline
     config: EngineConfig
     depth: int
     seed: int
+    answers: str = LIVE
 
     def describe(self) -> ArmInfo:
         """Return name and configuration, and the seed if the baseline is random."""
@@ -129,7 +137,10 @@ def factory(baseline: Baseline) -> Callable[[ArmSpec], BaselineArm]:
 
     def make(spec: ArmSpec) -> BaselineArm:
         config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
-        return BaselineArm(spec.name, baseline, config, spec.depth, spec.seed)
+        if not baseline.reranks:
+            refuse(config.rerank, spec.where, baseline.name)
+        settings = checked(config.rerank, spec.where, allow_remote=spec.allow_remote, live=spec.answers == LIVE)
+        return BaselineArm(spec.name, baseline, replace(config, rerank=settings), spec.depth, spec.seed, spec.answers)
 
     return make
 
@@ -161,6 +172,11 @@ class BaselineSystem(MemorySystem):
         elif floor := arm.config.phases.min_relevance * searched:
             ranked = [pair for pair in ranked if _is_relevant(pair[1], floor)]
 
+        answer = rerank(ask.text, [row.text for row, _ in ranked], arm.config.rerank, arm=arm.name, answers=arm.answers)
+        if answer.sent:
+            timer.timings["rerank"] = answer.nanoseconds
+            ranked = [ranked[at] for at in answer.order]
+
         def raw_hits() -> tuple[list[LaneHit], list[LaneHit]]:
             raw = [
                 [LaneHit(candidates.rows[row].id, score, distance) for row, score, distance in lane]
@@ -169,7 +185,11 @@ class BaselineSystem(MemorySystem):
             return raw[0], raw[1]
 
         selection = Selection(picked(ranked), [], rejected)
-        return finish(arm.baseline.name, ask, selection, raw_hits, candidates, arm.config.max_items, timer)
+        recall = finish(arm.baseline.name, ask, selection, raw_hits, candidates, arm.config.max_items, timer)
+        if not answer.sent:
+            return recall
+        status: Status = "degraded" if answer.reason else recall.status
+        return replace(recall, status=status, receipt={**recall.receipt, "rerank": answer.receipt()})
 
     def explain(
         self, ask: Ask, candidates: QueryContext | None, recall: Recall, relevant: Sequence[str], detail: Detail
@@ -191,13 +211,22 @@ class BaselineSystem(MemorySystem):
             return "depth", f"not among the first {self.arm.depth} of this arm"
 
         reasons = {key: reason(key) for key in relevant if not 0 < ranks.get(key, 0) <= recall.injected}
+        reranked = recall.receipt.get("rerank")
         beyond = tuple(item.id for item in recall.items[recall.injected : recall.injected + 3])
         return Explained(
             f"profile {self.arm.config.profile}",
             reasons={key: text for key, (_, text) in reasons.items()},
             causes={key: cause for key, (cause, _) in reasons.items()},
             runners_up=beyond,
+            head=(_reranked(reranked),) if reranked else (),
         )
+
+
+def _reranked(receipt: Mapping[str, Any]) -> str:
+    """Return the line about the reranker, from its part of a receipt."""
+    if "reason" in receipt:
+        return f"rerank: the order is that of the search ({receipt['reason']})"
+    return f"rerank: {receipt['moved']} of the first {receipt['candidates']} have another rank"
 
 
 def picked(ranked: Sequence[tuple[Row, Candidate]]) -> list[Picked]:

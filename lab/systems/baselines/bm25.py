@@ -13,4 +13,4 @@ def rank(question: Question) -> Ranking:
     return Ranking([(row, Candidate(row.id, hit.score, row.created_at, rank)) for rank, hit, row in hits], lanes)
 
 
-make = factory(Baseline("bm25", rank, claims=("relevant", "words")))
+make = factory(Baseline("bm25", rank, claims=("relevant", "words"), reranks=True))

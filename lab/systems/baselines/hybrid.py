@@ -16,4 +16,4 @@ def rank(question: Question) -> Ranking:
     return Ranking([(by_id[candidate.id], candidate) for candidate in fused], lanes)
 
 
-make = factory(Baseline("hybrid", rank, claims=("relevant", "words", "meaning", "embedder")))
+make = factory(Baseline("hybrid", rank, claims=("relevant", "words", "meaning", "embedder"), reranks=True))

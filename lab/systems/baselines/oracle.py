@@ -13,6 +13,7 @@ from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.finish import finish
 from lab.systems.openclaw.recall.wrap import escape
 from lab.systems.openclaw.select.outcome import Selection
+from lab.systems.rerank.settings import refuse
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
 
@@ -76,4 +77,5 @@ class OracleSystem(BaselineSystem):
 def make(spec: ArmSpec) -> OracleArm:
     """Make the arm, which reads what every baseline reads."""
     config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
+    refuse(config.rerank, spec.where, spec.system)
     return OracleArm(spec.name, ORACLE, config, spec.depth, spec.seed)

@@ -16,4 +16,4 @@ def rank(question: Question) -> Ranking:
     )
 
 
-make = factory(Baseline("vector", rank, claims=("relevant", "meaning", "embedder")))
+make = factory(Baseline("vector", rank, claims=("relevant", "meaning", "embedder"), reranks=True))

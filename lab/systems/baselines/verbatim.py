@@ -18,7 +18,7 @@ from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec
 
 ROLES = ("user", "assistant")
-_hybrid = factory(Baseline("verbatim", hybrid.rank, claims=("relevant", "words", "meaning", "embedder")))
+_hybrid = factory(Baseline("verbatim", hybrid.rank, claims=("relevant", "words", "meaning", "embedder"), reranks=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def make(spec: ArmSpec) -> VerbatimArm:
     if not isinstance(roles, list | tuple) or not roles or not all(isinstance(role, str) for role in roles):
         raise UnusableInput(f"{spec.where}: roles: expected a list of roles such as {list(ROLES)}, found {roles!r}")
     arm = _hybrid(replace(spec, config=given if isinstance(spec.config, Mapping) else spec.config))
-    return VerbatimArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, tuple(roles))
+    return VerbatimArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, arm.answers, tuple(roles))
 
 
 class VerbatimSystem(BaselineSystem):

@@ -84,8 +84,11 @@ class Recorder:
         ]
         body = b"".join(lines)
         head = dump_json({"kind": "lab.answers", "sha256": sha256_bytes(body), "stderr": errors}, indent=None)
-        path = self._folder / f"{self._name}-{self._exchanges[-1].chain[:DIGITS]}.jsonl"
-        write_atomically(path, head + body, private=True)
+        write_atomically(self.path(self._exchanges[-1].chain), head + body, private=True)
+
+    def path(self, chain: str) -> Path:
+        """Return the file of the exchanges whose last digest is ``chain``."""
+        return self._folder / f"{self._name}-{chain[:DIGITS]}.jsonl"
 
 
 class Player:

@@ -57,6 +57,7 @@ from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.openclaw.select.policies import POLICIES, policy_named
 from lab.systems.openclaw.select.tiers import recall_plans
 from lab.systems.openclaw.upstream.js import js_json
+from lab.systems.rerank.settings import refuse
 from lab.systems.spec import ArmSpec
 
 # The full flow exactly as configured.
@@ -66,6 +67,7 @@ ENGINE = "engine"
 def make(spec: ArmSpec) -> PolicyArm | FlowArm:
     """Make an arm. Raise :class:`UnusableInput` for a configuration that the engine refuses."""
     config = resolve(spec.config, spec.profile, max_items=spec.max_items, where=spec.where)
+    refuse(config.rerank, spec.where, spec.system)
     if config.upstream and spec.system in (*ABLATION_STEPS, RECOMMENDED):
         raise UnusableInput(
             f"arm {spec.name!r}: profile upstream does not support it; use profile seed, or the arm {ENGINE!r}"

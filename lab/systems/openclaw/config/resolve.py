@@ -32,11 +32,12 @@ from lab.systems.openclaw.config.settings import (
     ReceiptSettings,
     WorkingSetSettings,
 )
-from lab.systems.openclaw.config.table import FUSION, LAB, MAX_ITEMS, PHASES, PLUGIN, QUOTAS, SILENCE, TEXT_LANE
+from lab.systems.openclaw.config.table import FUSION, LAB, MAX_ITEMS, PHASES, PLUGIN, QUOTAS, RERANK, SILENCE, TEXT_LANE
 from lab.systems.openclaw.config.values import parse_env_boolean, section_values
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
+from lab.systems.rerank.settings import Rerank
 
 READ_ONLY_VARIABLE = "OPENCLAW_MEM_ENGINE_READONLY"
 HIDDEN = "(hidden)"
@@ -161,6 +162,10 @@ def describe(config: EngineConfig) -> dict[str, Any]:
         lab["phases"] |= _values_of(config.phases, PHASES, profile) | {"score": factors}
         lab["fusion"] |= _values_of(config.fusion, FUSION, profile)
         lab["silence"] |= _values_of(config.silence, SILENCE, profile)
+        # Only where it is used: configurations without it are described as before it existed.
+        lab["rerank"] |= _values_of(config.rerank, RERANK, profile)
+        if config.rerank.url is None:
+            del lab["rerank"]
     return described
 
 
@@ -283,6 +288,7 @@ def _config(values: dict[str, Any], profile: str) -> EngineConfig:
         text=_build(TextSettings, lab["textLane"]),
         fusion=_build(Fusion, lab["fusion"]) if profile == SEED else RRF,
         silence=_build(Silence, lab["silence"]) if profile == SEED else Silence(),
+        rerank=_build(Rerank, lab["rerank"]) if profile == SEED else Rerank(),
     )
 
 

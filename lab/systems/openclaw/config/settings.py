@@ -17,6 +17,7 @@ from lab.retrieval.tokens import TextSettings
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
+from lab.systems.rerank.settings import Rerank
 
 DEFAULT_QUOTA = Quota(must_max=2, nice_min=2, unknown_max=1)
 
@@ -182,6 +183,7 @@ class EngineConfig:
     text: TextSettings = field(default_factory=TextSettings)
     fusion: Fusion = RRF
     silence: Silence = field(default_factory=Silence)
+    rerank: Rerank = field(default_factory=Rerank)
 
     @property
     def upstream(self) -> bool:

@@ -11,6 +11,7 @@ from lab.retrieval.fusion import METHODS, NORMALISATIONS, K
 from lab.retrieval.silence import SIGNALS
 from lab.systems.openclaw.config.knob import PROFILES, Knob, Section, choice, flag, number, text, texts, whole
 from lab.systems.openclaw.select.policies import POLICIES
+from lab.systems.rerank.settings import CANDIDATES, TIMEOUT_MS
 
 # The section of a configuration that belongs to this project.
 LAB_KEY = "lab"
@@ -295,6 +296,19 @@ SILENCE = Section(
     boolean=False,
     only_seed=True,
 )
+# Read by the arms that only search (docs/rerank.md).
+RERANK = Section(
+    {
+        "url": text(),
+        "model": text(),
+        "candidates": whole(CANDIDATES, 2, 100),
+        "timeoutMs": whole(TIMEOUT_MS, 50, 60_000),
+        "keyEnv": text(),
+        "allowRemote": flag(False),
+    },
+    boolean=False,
+    only_seed=True,
+)
 LAB = Section(
     {
         "profile": Knob("choice", choices=PROFILES),
@@ -303,6 +317,7 @@ LAB = Section(
         "textLane": TEXT_LANE,
         "fusion": FUSION,
         "silence": SILENCE,
+        "rerank": RERANK,
         "phases": PHASES,
     },
     boolean=False,

@@ -194,7 +194,7 @@ def test_resolve_max_items_outside_the_profiles_range_raises(profile: str, count
         ({"weijiMemoryPreflight": {"x": 1}}, "my.json: weijiMemoryPreflight.x: unknown key; known: command"),
         (
             {"lab": {"stopWords": "none"}},
-            "my.json: lab.stopWords: unknown key; known: arm, fusion, phases, profile, silence, textLane",
+            "my.json: lab.stopWords: unknown key; known: arm, fusion, phases, profile, rerank, silence, textLane",
         ),
         ({"budget": {"maxChars": "abc"}}, "my.json: budget.maxChars: expected a number, found 'abc'"),
         (recall(maxItems=True), "my.json: autoRecall.maxItems: expected a number, found true"),

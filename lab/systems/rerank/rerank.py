@@ -1,0 +1,131 @@
+"""Let a remote model reorder the first hits of a search: bounded, recorded, and open to failure (RR-1 to RR-6)."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.errors import CannotMeasure
+from lab.retrieval.clamp import Clamp, clamp
+from lab.systems.external.answers import RECORD, Chain, Exchange, Recorder, folder_of, read_exchanges, save_identity
+from lab.systems.external.endpoint import EndpointChannel
+from lab.systems.external.protocol import HostFailed
+from lab.systems.rerank.settings import Rerank
+from lab.systems.spec import LIVE, RECORDED
+
+_OP = "rerank"
+_LIMITS = Clamp()
+
+
+class Reranked(NamedTuple):
+    """An order of texts: their positions, best first.
+
+    ``sent`` is how many of the first the reranker was given. ``reason`` is why the order is still that of the search
+    (None: the reranker decided it). ``nanoseconds`` is the time to its answer, also if that is a recorded one.
+    """
+
+    order: tuple[int, ...]
+    sent: int = 0
+    reason: str | None = None
+    nanoseconds: int = 0
+
+    def receipt(self) -> dict[str, object]:
+        """Return what a receipt says: the number of texts sent, and how many moved or why none did (RR-5)."""
+        if self.reason is not None:
+            return {"candidates": self.sent, "reason": self.reason}
+        return {"candidates": self.sent, "moved": sum(at != position for at, position in enumerate(self.order))}
+
+
+def rerank(query: str, texts: Sequence[str], settings: Rerank, *, arm: str = _OP, answers: str = LIVE) -> Reranked:
+    """Return the order in which the reranker puts the first ``settings.candidates`` texts; the rest follow unchanged.
+
+    Whatever goes wrong with the request, the order stays that of ``texts``, with a reason (RR-3). Answers are recorded
+    under ``arm``; with ``answers`` :data:`lab.systems.spec.RECORDED` no request is sent, and a missing answer raises
+    :class:`CannotMeasure` (RR-4).
+    """
+    unchanged = tuple(range(len(texts)))
+    sent = min(settings.candidates, len(texts))
+    if settings.url is None or sent < 2:
+        return Reranked(unchanged)
+    exchange = _exchange(_request(query, texts[:sent], settings), sent, settings, arm, answers)
+    try:
+        order = exchange.outcome()["order"]
+    except HostFailed as error:
+        return Reranked(unchanged, sent, error.kind, exchange.ns)
+    return Reranked((*order, *unchanged[sent:]), sent, None, exchange.ns)
+
+
+def _request(query: str, texts: Sequence[str], settings: Rerank) -> bytes:
+    """Return the body of a request, without lone surrogates and each text cut as for an embedder (RR-2)."""
+    query, *documents = (clamp(text.encode("utf-8", "replace").decode(), _LIMITS).text for text in (query, *texts))
+    model = {"model": settings.model} if settings.model else {}
+    return json.dumps({**model, "query": query, "documents": documents, "top_n": len(documents)}).encode()
+
+
+def _exchange(body: bytes, sent: int, settings: Rerank, arm: str, answers: str) -> Exchange:
+    """Return the recorded answer to a request, or send it and record what comes back."""
+    folder = folder_of({"rerank": settings.url, "model": settings.model})
+    chain = Chain().add(_OP, body, ())
+    known = _recorded(Recorder(folder, _OP).path(chain), chain)
+    if known is not None and (answers == RECORDED or known.failure is None):
+        return known
+    if answers == RECORDED:
+        raise CannotMeasure(f"arm {arm}: no recorded answer of the reranker to this query; {RECORD}")
+    exchange = _ask(body, sent, settings, chain)
+    save_identity(folder, arm, {"name": settings.url, "version": settings.model or ""})
+    recorder = Recorder(folder, _OP)
+    recorder.add(exchange)
+    recorder.save("")
+    return exchange
+
+
+def _recorded(path: Path, chain: str) -> Exchange | None:
+    known = read_exchanges(path) if path.is_file() else []
+    return next((exchange for exchange in known if exchange.chain == chain), None)
+
+
+def _ask(body: bytes, sent: int, settings: Rerank, chain: str) -> Exchange:
+    """Send a request; return the order of the answer, or the failure, with the time that it took."""
+    result: dict[str, Any] | None = None
+    failure: tuple[str, str, str] | None = None
+    started = time.perf_counter_ns()
+    try:
+        answer = EndpointChannel(settings.url or "", settings.key_env).ask(body, settings.timeout_ms / 1000, _OP)
+        result = {"order": order_in(answer, sent)}
+    except HostFailed as error:
+        failure = (error.kind, "", _OP)
+    spent = time.perf_counter_ns() - started
+    if spent > settings.timeout_ms * 1_000_000:
+        result, failure = None, ("timed_out", "", _OP)
+    return Exchange(chain, spent, result, failure)
+
+
+def order_in(answer: bytes, sent: int) -> list[int]:
+    """Return the positions of the texts by falling score; equal scores keep the order of the search.
+
+    Raises :class:`HostFailed`, which never quotes the answer, unless it scores each of the ``sent`` texts once (RR-3).
+    """
+    try:
+        value = json.loads(answer)
+    except (ValueError, RecursionError):
+        raise HostFailed("not_json", op=_OP) from None
+    results = value.get("results") if isinstance(value, dict) else None
+    if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
+        raise HostFailed("bad_answer", op=_OP)
+    scores: dict[int, float] = {}
+    for result in results:
+        index, score = result.get("index"), result.get("relevance_score")
+        if type(index) is not int or not 0 <= index < sent:
+            raise HostFailed("unknown_index", op=_OP)
+        if index in scores:
+            raise HostFailed("index_twice", op=_OP)
+        if type(score) not in (int, float) or not abs(score) < math.inf:
+            raise HostFailed("score_not_finite", op=_OP)
+        scores[index] = score
+    if len(scores) < sent:
+        raise HostFailed("too_few", op=_OP)
+    return sorted(scores, key=lambda index: (-scores[index], index))
