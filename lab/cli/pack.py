@@ -58,6 +58,18 @@ def pack(
     graph: Annotated[
         bool, typer.Option("--graph", help="Also search what relates to the query in the first ledger and the facts.")
     ] = False,
+    rerank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="An endpoint that reorders the first candidates of each lane (docs/rerank.md)."
+        ),
+    ] = None,
+    rerank_key_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The environment variable with the key of that endpoint.")
+    ] = None,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Allow it on another machine, which receives texts of memories.")
+    ] = False,
     tail: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The last turns: lines, or a JSON list of texts, oldest first."),
@@ -97,6 +109,7 @@ def pack(
     lanes = [*sources, *_other_lanes(docs, episodes, facts, ledgers[0] if ledgers else None, at, graph=graph)]
     if not lanes:
         raise UnusableInput("nothing to pack from; give a ledger, --episodes, --facts or --docs")
+    lanes = _reranked(lanes, rerank, rerank_key_env, allow_remote=allow_remote)
     now_ms = int(at.timestamp() * 1000)
     started = time.perf_counter()
     founds = gather(lanes, query, settings, scope=scope, now_ms=now_ms)
@@ -175,6 +188,17 @@ def _other_lanes(
     lanes += [GraphLane(lambda: graph_of(ledger, facts, at))] if graph else []
     lanes += [DocumentsLane(docs)] if docs else []
     return lanes
+
+
+def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[Lane]:
+    """Return the lanes with a reranker, if there is one."""
+    from lab.systems.pack.reranked_lane import RerankedLane
+    from lab.systems.rerank.settings import Rerank, checked
+
+    if url is None:
+        return lanes
+    settings = checked(Rerank(url, key_env=key_env), "--rerank", allow_remote=allow_remote, live=True)
+    return [RerankedLane(lane, settings) for lane in lanes]
 
 
 def _turns(tail: Path | None) -> list[str]:
