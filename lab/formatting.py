@@ -66,6 +66,17 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return a text on one line of at most ``limit`` characters; a longer one ends after a word, with an ellipsis."""
+    text = " ".join(text.split())
+    if len(text) <= limit:
+        return text
+    kept = text[:limit]
+    # Chinese has no blanks.
+    word = kept.rfind(" ")
+    return f"{kept[:word] if word > limit // 2 else kept[:-1]}…"
+
+
 def sentence(clause: str) -> str:
     """Return a clause as a sentence, with a capital and a full stop.
 

@@ -12,7 +12,7 @@ import typer
 
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
-from lab.formatting import counted
+from lab.formatting import counted, shortened
 from lab.report.tables import folded
 
 if TYPE_CHECKING:
@@ -193,21 +193,18 @@ def _emit_rows(rows: list[Observation], marked: Sequence[int] = ()) -> None:
     from lab.systems.sidecar.ledger_grades import label_of
 
     cells = [
-        [row.id, row.ts, row.kind or "-", row.tool_name or "-", label_of(row.detail), _cut(row.summary)] for row in rows
+        [
+            row.id,
+            row.ts,
+            row.kind or "-",
+            row.tool_name or "-",
+            label_of(row.detail),
+            shortened(row.summary or "", SHOWN),
+        ]
+        for row in rows
     ]
     headers = ["id", "time", "kind", "tool", "label", "summary"]
     if marked:
         cells = [[">" if row.id in marked else "", *line] for row, line in zip(rows, cells, strict=True)]
         headers = ["", *headers]
     emit_table(headers, cells, left=len(headers))
-
-
-def _cut(summary: str | None) -> str:
-    """Return a summary on one line; a longer one ends after a word, with an ellipsis."""
-    text = " ".join((summary or "").split())
-    if len(text) <= SHOWN:
-        return text
-    kept = text[:SHOWN]
-    # Chinese has no blanks.
-    word = kept.rfind(" ")
-    return f"{kept[:word] if word > SHOWN // 2 else kept[:-1]}…"

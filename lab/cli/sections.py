@@ -13,7 +13,9 @@ SECTIONS = {
         "Judge": "gate acceptance nightly trend baseline message",
         "Study policies": "ablate saturation governance retention scale silence sweep league latency measures",
         "Operate a live engine": "init canary receipts agree apply rollback config memory store conformance",
-        "Govern memories": "ledger facts graph",
+        "Govern memories": "ledger pack episodes facts graph observe",
+        "Operate a live engine": "init canary receipts agree apply rollback config memory store "
+        "ledger pack conformance",
         "Files": "recordings golden runs cache export import migrate doctor",
     }.items()
 }

@@ -1,7 +1,7 @@
-"""What a transcript holds besides texts: results of memory tools, and blocks of memories injected before a prompt.
+"""What a transcript holds besides texts: uses of tools, and blocks of memories injected before a prompt.
 
-They describe what the live engine did. ``lab agree`` reads them; a replay does not, and they are never written to a
-file.
+They describe what the live agent and its engine did. ``lab agree`` and ``lab episodes`` read them; a replay does not,
+and no recording is written with them.
 """
 
 from __future__ import annotations
@@ -65,3 +65,19 @@ class InjectedBlock:
 
 
 Event = ToolEvent | InjectedBlock
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A call of any tool, or the result of one, at epoch ms ``time_ms``.
+
+    ``key`` names it within its recording, as the key of a turn does. ``text`` is the arguments as JSON, or the text of
+    the result; it is cut. Only results have ``is_error``.
+    """
+
+    key: str
+    tool: str
+    time_ms: int
+    text: str
+    is_result: bool = False
+    is_error: bool = False

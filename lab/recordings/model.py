@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from lab.recordings.events import Event
+from lab.recordings.events import Event, ToolUse
 
 # The scope of memories and turns that belong to every project.
 GLOBAL = "global"
@@ -27,8 +27,8 @@ class Turn:
 
     ``seq`` counts the conversation's turns from 0 and is the replay clock. ``time_ms`` is in epoch milliseconds and
     never decreases. If the turn itself becomes a memory, ``said`` is injected and ``index_text`` is searched; where
-    either is blank, ``text`` is used instead. ``events`` are what the live engine did at the turn, in order; they are
-    no part of its identity.
+    either is blank, ``text`` is used instead. ``events`` are what the live engine did at the turn, in order, and
+    ``tool_uses`` the calls of tools and their results; they are no part of its identity.
     """
 
     key: str
@@ -42,6 +42,7 @@ class Turn:
     said: str = ""
     index_text: str = ""
     events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
+    tool_uses: tuple[ToolUse, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Memory:
 
     ``source_kind`` (one of :data:`SOURCE_KINDS`), ``source_ref`` (the tool, address or transcript) and ``lang`` say
     where the text came from and its language; they are blank if that is not recorded (seed 001). No search uses them.
+    ``due_at`` is when a plan is due, in epoch milliseconds (None: the memory has no such field; PL-1).
 
     Only memories read from a store set ``place`` and ``embedded``. ``place`` is the position of the row in its table
     (None: creation order), and ``embedded`` is False if the row has no embedding.
@@ -77,6 +79,7 @@ class Memory:
     source_kind: str = ""
     source_ref: str = ""
     lang: str = ""
+    due_at: int | None = None
 
     def is_forgotten_at(self, seq: int) -> bool:
         """Return whether the memory was forgotten before turn ``seq``."""

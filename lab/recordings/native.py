@@ -47,6 +47,7 @@ FIELDS = {
         "source_kind",
         "source_ref",
         "lang",
+        "due_at",
         "forgotten_after",
     },
 }
@@ -180,6 +181,7 @@ class _Lines:
                 source_kind=_one_of(line.get("source_kind", ""), ("", *SOURCE_KINDS), "source_kind", at),
                 source_ref=optional(line, "source_ref", str, "", at),
                 lang=optional(line, "lang", str, "", at),
+                due_at=_time_ms(field(line, "due_at", str, at), at) if "due_at" in line else None,
             )
         )
 

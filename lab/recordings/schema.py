@@ -52,6 +52,7 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "source_kind": {"enum": ["", *SOURCE_KINDS]},
         "source_ref": _TEXT,
         "lang": _TEXT,
+        "due_at": _TIME,
         "forgotten_after": {"type": "string", "pattern": "^[^/]+/[^/]+/."},
     },
     "probe": {

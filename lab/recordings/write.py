@@ -91,6 +91,7 @@ class _Memories:
             line |= {"trust": memory.trust} if memory.trust != "user" else {}
             line |= {"hard_rule": True} if memory.hard_rule else {}
             line |= {name: value for name in PROVENANCE if (value := getattr(memory, name))}
+            line |= {} if memory.due_at is None else {"due_at": _iso(memory.due_at)}
             until = memory.visible_until
             lines.append(line | ({"forgotten_after": self.turns[until - 1].key} if until else {}))
         return lines

@@ -50,6 +50,7 @@ def _memory(memory: Memory) -> list[object]:
         *(memory.category, memory.scope, memory.label, memory.supersedes, memory.trust, memory.hard_rule),
         memory.embedded,
         *(provenance if any(provenance) else ()),
+        *([] if memory.due_at is None else [memory.due_at]),
     ]
 
 

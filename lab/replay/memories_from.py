@@ -32,6 +32,7 @@ from lab.replay.scopes import scope_notes
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
+from lab.systems.plans import FIELD, read_due
 from lab.utf16 import has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ NOT_SEARCHED = (
     "rows that the plugin itself could not search until they are imported with memory_import, because its searches "
     "need importance_label and scope"
 )
-# The score and where a text came from are optional (E-1); the flag is a field of the lab (E-58).
-OPTIONAL = ("importance", "hard_rule", *PROVENANCE)
+# The score and where a text came from are optional (E-1); the flag and the due time are fields of the lab (E-58, PL-3).
+OPTIONAL = ("importance", "hard_rule", FIELD, *PROVENANCE)
 # Rows that are read at once with their vectors.
 BATCH = 1024
 LAST_DATE = 8_640_000_000_000_000
@@ -130,10 +131,15 @@ def with_stored(library: Library, stored: Stored) -> Library:
         recordings.append(replace(recording, memories=placed))
     golden = GoldenSet(library.golden.probes, (*library.golden.notes, *notes))
     check_probes(recordings, golden.probes)
-    # Without provenance, the identity of a store is that of versions that did not read it.
-    whole = [astuple(memory) for memory in stored.memories]
-    identity = digest([values if any(values[-len(PROVENANCE) :]) else values[: -len(PROVENANCE)] for values in whole])
+    identity = digest([_identity(memory) for memory in stored.memories])
     return replace(library, memories="stored", recordings=tuple(recordings), golden=golden, stored=identity)
+
+
+def _identity(memory: Memory) -> list[object]:
+    """Return the values of a memory. Without provenance and due time, they are those of versions that read neither."""
+    *values, due = astuple(memory)
+    provenance = values[-len(PROVENANCE) :]
+    return [*values[: -len(PROVENANCE)], *(provenance if any(provenance) else ()), *([] if due is None else [due])]
 
 
 def _placed(memory: Memory, recording: Recording) -> Memory:
@@ -201,6 +207,7 @@ class _Rows:
                     source_kind=_text_or_none(row, "source_kind", at) or "",
                     source_ref=_text_or_none(row, "source_ref", at) or "",
                     lang=_text_or_none(row, "lang", at) or "",
+                    due_at=_due(row, at),
                 )
             )
 
@@ -256,6 +263,15 @@ def _created(row: dict[str, Any], at: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LAST_DATE:
         raise UnusableInput(f"{at}: field 'createdAt': expected milliseconds since 1970, found {json_type(value)}")
     return math.floor(value)
+
+
+def _due(row: dict[str, Any], at: str) -> int | None:
+    """Return ``due_at`` in milliseconds; None for null and for a row without it."""
+    value = row.get(FIELD)
+    due = None if value is None else read_due(value)
+    if value is not None and due is None:
+        raise UnusableInput(f"{at}: field {FIELD!r}: expected a date, a time or milliseconds, found {value!r:.40}")
+    return due
 
 
 def _export(path: Path) -> Iterator[tuple[dict[str, Any], str]]:

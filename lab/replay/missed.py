@@ -45,6 +45,8 @@ CAUSES = {
     "fault": "no search returned it, under injected faults",
     "depth": "it is not among the candidates: the search does not go that deep",
     "todo": "it is a TODO past its lifetime",
+    "trust": "it is quarantined, and the trust policy excludes it",
+    "superseded": "another memory supersedes it",
     "tier": "its tier was not searched: earlier tiers had filled all slots",
     "duplicate": "it repeats a line of the Working Set",
     "repeat": "it was injected recently, and its score was lowered",

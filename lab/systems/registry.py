@@ -43,6 +43,8 @@ BUILT_IN: dict[str, str] = {
     **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
     "external": "lab.systems.external.arm:make",
     "rsclaw": "lab.systems.rsclaw.system:make",
+    "observations": "lab.systems.observations.system:make",
+    "pack": "lab.systems.pack.system:make",
     "plugin": "lab.systems.external.plugin:make",
     "auto_recall": "lab.systems.auto_recall.arm:make",
 }

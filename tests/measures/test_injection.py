@@ -115,6 +115,7 @@ def test_hard_rules_is_the_share_in_the_prompt() -> None:
         # No value at the first turn, nor for an empty block.
         ("PrefixStable", "stable_chars body_chars", [(NAN, 40), (10, 40), (0, 40), (0, 0)], [NAN, 0.25, 0.0, NAN]),
         ("PrefixTokens", "prefix_tokens", [(NAN,), (7,), (0,)], [NAN, 7.0, 0.0]),
+        ("PrefixShare", "prefix_tokens tokens", [(NAN, 8), (6, 8), (0, 8), (0, 0)], [NAN, 0.75, 0.0, NAN]),
         # No value without a receipt.
         ("ReceiptBytes", "receipt_bytes", [(900,), (NAN,)], [900.0, NAN]),
         ("ReceiptLines", "receipt_lines", [(12,), (NAN,)], [12.0, NAN]),

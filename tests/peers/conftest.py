@@ -1,4 +1,4 @@
-"""The public sidecar, and a model provider on loopback, like the one that the recorded gateways used."""
+"""Peers of the lab for its tests: the public sidecar, and a model provider like that of the recorded gateways."""
 
 from __future__ import annotations
 
@@ -41,17 +41,29 @@ def provider(shared: Callable[..., Path]) -> Iterator[str]:
         process.wait()
 
 
-@pytest.fixture
-def sidecar(tmp_path: Path) -> Any:
-    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own: exit code and JSON."""
+@pytest.fixture(scope="session")
+def sidecar_answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own: its exit code and JSON."""
     program = os.environ.get("LAB_SIDECAR")
     if not program:
         pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
+    env = {"HOME": str(tmp_path_factory.mktemp("home")), "PATH": os.environ["PATH"], "OPENAI_API_KEY": "none"}
 
     def run(*words: object) -> Any:
         command = [program, "--json", *map(str, words)]
-        env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         return done.returncode, json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def sidecar(sidecar_answer: Any) -> Any:
+    """The public sidecar's command, which must succeed: its JSON."""
+
+    def run(*words: object) -> Any:
+        code, answer = sidecar_answer(*words)
+        assert code == 0, answer
+        return answer
 
     return run

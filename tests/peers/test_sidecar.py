@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -65,27 +64,6 @@ QUERIES = (
         "https://x.y/z",
     ),
 )
-
-
-@pytest.fixture(scope="session")
-def sidecar(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own."""
-    program = os.environ.get("LAB_SIDECAR")
-    if not program:
-        pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
-    home = tmp_path_factory.mktemp("home")
-
-    def run(*words: str | Path) -> Any:
-        done = subprocess.run(
-            [program, "--json", *map(str, words)],
-            env={"HOME": str(home), "PATH": os.environ["PATH"]},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(done.stdout)
-
-    return run
 
 
 def observations(seed: int, number: int = 600) -> list[dict[str, Any]]:

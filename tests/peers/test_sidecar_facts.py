@@ -77,13 +77,13 @@ def attempted(here: Place, claim: Claim) -> tuple[Fact | None, str]:
 
 
 @pytest.fixture
-def both(sidecar: Any, tmp_path: Path) -> tuple[Place, Any]:
+def both(sidecar_answer: Any, tmp_path: Path) -> tuple[Place, Any]:
     """Made-up claims asserted in both programs, which take and refuse the same ones."""
     here, draw = place(tmp_path), random.Random(7)
     refused = 0
 
     def theirs(*words: object) -> tuple[int, Any]:
-        return sidecar("--db", here.ledger, *FACT, *words, "--source-root", here.root)
+        return sidecar_answer("--db", here.ledger, *FACT, *words, "--source-root", here.root)
 
     for _ in range(70):
         claim = drawn(draw, list(here.view) if here.facts.exists() else [])
@@ -170,12 +170,12 @@ def test_proposals_and_their_precision_agree(sidecar: Any, tmp_path: Path) -> No
     text = (
         "entity:gate uses entity:redis.\nso entity:x/y status all good.\nentity:gate likes tea\n\nentity:z decision go"
     )
-    said = sidecar(*FACT, "propose", "--text", text, "--source-ref", "doc:a.md")[1]
+    said = sidecar(*FACT, "propose", "--text", text, "--source-ref", "doc:a.md")
     assert propose(text, ["doc:a.md"])["proposals"] == said["proposals"]
     corpus, golden = tmp_path / "c.jsonl", tmp_path / "g.jsonl"
     corpus.write_text(json.dumps({"text": text, "source_refs": ["doc:a.md"]}) + "\n")
     golden.write_text('{"subject": "entity:gate", "predicate": "uses", "object": "entity:redis"}\n')
-    said = sidecar(*FACT, "measure-extraction", "--corpus", corpus, "--golden", golden)[1]
+    said = sidecar(*FACT, "measure-extraction", "--corpus", corpus, "--golden", golden)
     ours = measure(corpus, golden)
     assert {key: ours[key] for key in ("counts", "precision", "recall")} == {
         key: said[key] for key in ("counts", "precision", "recall")
@@ -184,7 +184,7 @@ def test_proposals_and_their_precision_agree(sidecar: Any, tmp_path: Path) -> No
 
 @pytest.mark.process
 def test_predicates_are_those_of_the_sidecar(sidecar: Any, tmp_path: Path) -> None:
-    registry = sidecar(*FACT, "registry")[1]["predicates"]
+    registry = sidecar(*FACT, "registry")["predicates"]
     assert {
         name: (one["cardinality"] == "single", tuple(one["object_types"]), tuple(one["aliases"]))
         for name, one in registry.items()

@@ -27,14 +27,14 @@ def comparable(detail: dict[str, Any]) -> dict[str, Any]:
     return lifecycle
 
 
-def test_walk_through_states_equals_the_sidecars(sidecar: Any, tmp_path: Path) -> None:
+def test_walk_through_states_equals_the_sidecars(sidecar_answer: Any, tmp_path: Path) -> None:
     ours, theirs = (filled(tmp_path / f"{name}.sqlite", [{"summary": "kettle"}]) for name in ("ours", "theirs"))
     draw = random.Random(15)
     refused = 0
     for number in range(40):
         to = draw.choice(STATES)
         before = state_of(rows(ours)[0].detail)
-        code, receipt = sidecar(
+        code, receipt = sidecar_answer(
             *("db", "lifecycle", "--db", theirs, "set", "1", "--state", to), "--reason", f"r{number}", "--actor", "me"
         )
         if before != to and to not in LEGAL[before]:
@@ -50,7 +50,7 @@ def test_walk_through_states_equals_the_sidecars(sidecar: Any, tmp_path: Path) -
     assert 5 < refused < 35
 
 
-def test_decay_recommends_what_the_sidecar_recommends(sidecar: Any, tmp_path: Path) -> None:
+def test_decay_recommends_what_the_sidecar_recommends(sidecar_answer: Any, tmp_path: Path) -> None:
     draw, now = random.Random(15), datetime.now(UTC)
     observations = []
     for number in range(120):
@@ -71,7 +71,7 @@ def test_decay_recommends_what_the_sidecar_recommends(sidecar: Any, tmp_path: Pa
             }
         )
     path = filled(tmp_path / "l.sqlite", observations)
-    code, review = sidecar("optimize", "evolution-review", "--db", path, "--limit", "1000", "--top", "500")
+    code, review = sidecar_answer("optimize", "evolution-review", "--db", path, "--limit", "1000", "--top", "500")
     assert code == 0
     archive = [item for item in review["items"] if item["action"] == "set_soft_archive_candidate"]
     unused = [item for item in archive if item["candidate_id"].startswith("use-decay-")]

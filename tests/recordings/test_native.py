@@ -85,6 +85,15 @@ def test_read_complete_recording_gives_turns_and_memories(read: Read) -> None:
     assert recording.has_labels
 
 
+def test_memory_with_due_time_is_read_and_written_back(read: Read) -> None:
+    recording = read(_header(), _session(), _turn("t01"), _memory(due_at="2026-11-20T10:00:00+08:00"), _memory())
+    assert [memory.due_at for memory in recording.memories] == [1_795_140_000_000, None]
+    lines = [json.loads(line) for line in recording_lines(recording).splitlines()]
+    assert [line["due_at"] for line in lines if "due_at" in line] == ["2026-11-20T02:00:00.000+00:00"]
+    with pytest.raises(UnusableInput, match="has no time zone"):
+        read(_header(), _session(), _turn("t01"), _memory(due_at="2026-11-20"))
+
+
 def test_memory_with_provenance_is_read_and_written_back(read: Read) -> None:
     given = {"source_kind": "tool", "source_ref": "web_search", "lang": "zh"}
     recording = read(_header(), _session(), _turn("t01"), _memory(**given), _memory())

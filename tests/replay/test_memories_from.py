@@ -143,6 +143,13 @@ def test_read_stored_rows_of_the_engine_are_left_out(write: Write) -> None:
     )
 
 
+def test_read_stored_due_time_is_a_date_or_milliseconds(write: Write) -> None:
+    path = write([row(1, due_at="2026-11-20"), row(2, due_at=7), row(3, due_at=None), row(4)])
+    assert [memory.due_at for memory in read_stored(path).memories] == [1_795_219_199_999, 7, None, None]
+    with pytest.raises(UnusableInput, match="field 'due_at': expected a date, a time or milliseconds, found 'soon'"):
+        read_stored(write([row(1, due_at="soon")]))
+
+
 def test_read_stored_hard_rule_is_a_column_or_a_tag(write: Write) -> None:
     rows = [row(1, hard_rule=True), row(2, text="[HARD] no deploys"), row(3, text="[ALWAYS_PIN] x"), row(4)]
     placed = with_stored(library(9000), read_stored(write(rows)))

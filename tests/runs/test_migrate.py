@@ -29,7 +29,10 @@ from lab.runs.trial import trial
 NEW = ("recall_points", "files", "sha256")
 ADDED = [*READINGS, "item_exempt"]
 # Measures of columns that version 0.1 did not store.
-NOT_MIGRATED = {"MustRepeat", "MustStreak", "PrefixStable", "PrefixTokens", "ReceiptBytes", "ReceiptLines", "Explained"}
+NOT_MIGRATED = {
+    *("MustRepeat", "MustStreak", "PrefixStable", "PrefixTokens", "PrefixShare"),
+    *("ReceiptBytes", "ReceiptLines", "Explained"),
+}
 OLD_COLUMNS = {"is_recall_turn": "recalls", "duplicate_items": "twins", "unescaped": "raw"}
 
 

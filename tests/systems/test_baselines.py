@@ -243,7 +243,10 @@ def test_arms_that_share_candidates_answer_as_each_alone(order: Sequence[str]) -
     arms = [make_arm(ArmSpec(f"{system}/{slots}", system, max_items=slots)) for slots in (2, 6) for system in order]
     sharing = [arm for arm in arms if isinstance(arm, Searches) and arm.shares]
     # Systems that search what they write, or something else than memories, do not share.
-    private = {"verbatim", "memory_lancedb", "memory_core", "auto_recall", "rsclaw", "long_context", "placebo"}
+    private = {
+        *("verbatim", "memory_lancedb", "memory_core", "auto_recall", "rsclaw"),
+        *("long_context", "placebo", "observations"),
+    }
     assert {arm.describe().system for arm in arms} - {arm.describe().system for arm in sharing} == private
     shared = candidates(stored)
     for arm in sharing:

@@ -23,7 +23,7 @@ from lab.systems.facts import store
 from lab.systems.facts.rebuild import view_path
 from lab.systems.facts.view import View
 from tests.systems.sidecar.ledgers import filled
-from tests.trials.ledger_kills import run
+from tests.trials.kills import run_after_write
 
 TIME = re.compile(rb'"created_at": "[^"]*"')
 HEADER = re.compile(rb'^.*"recall-lab.facts.view.v0".*\n')
@@ -87,13 +87,13 @@ def main() -> None:
         unbroken = home / "unbroken"
         unbroken.mkdir()
         first, *others = commands(unbroken, home)
-        seconds = [run("facts", first, unbroken, math.inf)[1]]
+        seconds = [run_after_write(["facts", *first], unbroken, math.inf)[1]]
         ids = [record.id for record in store.read(unbroken / "facts.jsonl").records if hasattr(record, "id")]
         write_lines(
             home / "second.jsonl",
             [line(number, "retired", "2026-11-05", supersedes=[ids[number]]) for number in subjects],
         )
-        seconds += [run("facts", words, unbroken, math.inf)[1] for words in others]
+        seconds += [run_after_write(["facts", *words], unbroken, math.inf)[1] for words in others]
         # The view is the same already, so rebuilding writes nothing there; it writes where a kill came before it.
         seconds[-1] = seconds[-2]
         expected = state(unbroken)
@@ -108,13 +108,16 @@ def main() -> None:
                 if words[0] == "rebuild":
                     view_path(folder / "facts.jsonl").unlink()
                 for _ in range(2):
-                    if kills >= options.kills or run("facts", words, folder, draw.uniform(0, unbroken_seconds))[0]:
+                    if (
+                        kills >= options.kills
+                        or run_after_write(["facts", *words], folder, draw.uniform(0, unbroken_seconds))[0]
+                    ):
                         break
                     kills += 1
                     check_after_kill(folder, expected[0])
                     lines = (folder / "facts.jsonl").read_bytes().count(b"\n") if any(folder.iterdir()) else 0
                     mid_file += lines not in (0, options.subjects, 2 * options.subjects, 2 * options.subjects + 1)
-                run("facts", words, folder, math.inf)
+                run_after_write(["facts", *words], folder, math.inf)
             if state(folder) != expected:
                 sys.exit(f"round {rounds}: the files are not those of an unbroken round")
             if leftovers := [path.name for path in folder.iterdir() if path.suffix == ".part"]:

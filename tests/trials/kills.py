@@ -22,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 State = dict[str, bytes]
@@ -47,6 +49,42 @@ def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
     if process.returncode:
         sys.exit(f"it ended with {process.returncode}: {said.decode()}")
     return True
+
+
+def signature(folder: Path) -> set[tuple[str, int, int]]:
+    """Return name, size and time of every file in a folder. Temporary files may go while they are listed."""
+    files = set()
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            files.add((str(path), status.st_size, status.st_mtime_ns))
+    return files
+
+
+def run_after_write(words: Sequence[str], folder: Path, delay: float) -> tuple[bool, float]:
+    """Run ``lab`` with some words, and kill it ``delay`` seconds after it first writes in the folder.
+
+    Return whether it ended by itself, and the seconds from its first write to its end.
+    """
+    before, wrote = signature(folder), None
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lab", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    while process.poll() is None:
+        if wrote is None and signature(folder) != before:
+            wrote = time.monotonic()
+        if wrote is not None and time.monotonic() - wrote >= delay:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return False, delay
+        time.sleep(0.001)
+    _, errors = process.communicate()
+    if process.returncode:
+        sys.exit(f"lab {' '.join(words)} ended with {process.returncode}: {errors.decode()}")
+    return True, time.monotonic() - (wrote or time.monotonic())
 
 
 def state(out: Path, *, whole: bool) -> State:

@@ -14,18 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-from contextlib import suppress
 from pathlib import Path
 
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_archive import pointer
+from tests.trials.kills import run_after_write
 
 WORDS = (
     "basil",
@@ -73,40 +69,9 @@ def commands(folder: Path, before: Path, after: Path) -> list[list[str]]:
     ]
 
 
-def signature(folder: Path) -> set[tuple[str, int, int]]:
-    """Return name, size and time of every file in a folder. Temporary files may go while they are listed."""
-    files = set()
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            status = path.stat()
-            files.add((str(path), status.st_size, status.st_mtime_ns))
-    return files
-
-
-def run(group: str, words: list[str], folder: Path, delay: float) -> tuple[bool, float]:
-    """Run a command of a group, and kill it ``delay`` seconds after it first writes in the folder.
-
-    Return whether it ended by itself, and the seconds from its first write to its end.
-    """
-    before, wrote = signature(folder), None
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lab", group, *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    while process.poll() is None:
-        if wrote is None and signature(folder) != before:
-            wrote = time.monotonic()
-        if wrote is not None and time.monotonic() - wrote >= delay:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return False, delay
-        time.sleep(0.001)
-    _, errors = process.communicate()
-    if process.returncode:
-        sys.exit(f"lab {group} {' '.join(words)} ended with {process.returncode}: {errors.decode()}")
-    return True, time.monotonic() - (wrote or time.monotonic())
+def run(words: list[str], folder: Path, delay: float) -> tuple[bool, float]:
+    """Run a command of the ledger as :func:`tests.trials.kills.run_after_write` does."""
+    return run_after_write(["ledger", *words], folder, delay)
 
 
 def state(folder: Path) -> list[tuple[object, ...]]:
@@ -142,7 +107,7 @@ def main() -> None:
         )
         unbroken = home / "unbroken"
         unbroken.mkdir()
-        seconds = [run("ledger", words, unbroken, math.inf)[1] for words in commands(unbroken, *homes)]
+        seconds = [run(words, unbroken, math.inf)[1] for words in commands(unbroken, *homes)]
         expected = state(unbroken)
         if len(expected) != 2 * options.results or not all(row[-1] for row in expected):
             sys.exit("the unbroken round lacks observations or pointers")
@@ -153,10 +118,10 @@ def main() -> None:
             folder.mkdir()
             for words, unbroken_seconds in zip(commands(folder, *homes), seconds, strict=True):
                 for _ in range(2):
-                    if kills >= options.kills or run("ledger", words, folder, draw.uniform(0, unbroken_seconds))[0]:
+                    if kills >= options.kills or run(words, folder, draw.uniform(0, unbroken_seconds))[0]:
                         break
                     kills += 1
-                run("ledger", words, folder, math.inf)
+                run(words, folder, math.inf)
             rows = state(folder)
             if rows != expected:
                 difference = next((pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]), None)

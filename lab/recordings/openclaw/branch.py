@@ -19,10 +19,11 @@ from itertools import pairwise
 from typing import Any
 
 from lab.recordings.cleaning import clean_assistant_text, clean_user_text
-from lab.recordings.events import Event
+from lab.recordings.events import Event, ToolUse
 from lab.recordings.injected import read_blocks
 from lab.recordings.model import Turn
 from lab.recordings.openclaw.entries import LEAF, Entry
+from lab.recordings.openclaw.tool_uses import ToolUses
 from lab.recordings.openclaw.tools import NESTED, NO_TIME_FROM, MemoryTools, ResultTime
 
 # Entry types without conversation content.
@@ -43,6 +44,7 @@ class Branch:
         self.conversation = conversation
         self.turns: list[Turn] = []
         self.tools = MemoryTools()
+        self.tool_uses = ToolUses()
         self.messages = 0
         # Number of entries that are not turns, by reason.
         self.passed: Counter[str] = Counter()
@@ -109,12 +111,17 @@ class Branch:
             self.messages += 1
             self._take_reply(entry, message)
         elif role == "toolResult":
-            self.tools.take_result(message, self._result_time(entry))
+            arrival = self._result_time(entry)
+            self.tools.take_result(message, arrival)
+            self.tool_uses.take_result(message, _text(message.get("content")), self._key(entry), arrival)
             self._pass("tool results", note=False)
         elif role == "custom" and message.get("customType") == NESTED:
             details = message.get("details")
             if isinstance(details, dict):
-                self.tools.take_nested_result(details, self._key(entry), self._result_time(entry))
+                arrival, result = self._result_time(entry), details.get("result")
+                text = _text(result.get("content")) if isinstance(result, dict) else ""
+                self.tools.take_nested_result(details, self._key(entry), arrival)
+                self.tool_uses.take_nested_result(details, text, self._key(entry), arrival)
             self._pass("effects of tool-search calls", note=False)
         else:
             self._pass(f"messages with the role {role!r}", note=False)
@@ -153,6 +160,7 @@ class Branch:
         else:
             self._pass("replies without text, such as tool calls", note=False)
         self.tools.take_calls(content, self._key(entry))
+        self.tool_uses.take_calls(content, self._key(entry), self._result_time(entry))
 
     def _say(self, entry: Entry, role: str, text: str, events: tuple[Event, ...] = ()) -> None:
         self._clock = max(self._clock + 1, self._time(entry))
@@ -162,13 +170,18 @@ class Branch:
     def _attach_tool_events(self) -> None:
         """Add the results of the memory tools to the user's turn that they belong to, which is the one before them.
 
-        Without one, they belong to the first turn.
+        Without one, they belong to the first turn. The uses of all tools are added to the turn of any role before them.
         """
         asked = [turn.seq for turn in self.turns if turn.role == "user"]
         for seq, event in self.tools.events if self.turns else ():
             before = bisect_left(asked, seq)
             at = asked[before - 1] if before else 0
             self.turns[at] = replace(self.turns[at], events=(*self.turns[at].events, event))
+        uses: dict[int, list[ToolUse]] = {}
+        for seq, use in self.tool_uses.uses if self.turns else ():
+            uses.setdefault(max(0, seq - 1), []).append(use)
+        for at, at_turn in uses.items():
+            self.turns[at] = replace(self.turns[at], tool_uses=tuple(at_turn))
 
     def _key(self, entry: Entry) -> str:
         return f"{self.conversation}/{self._session}/{entry.id}"

@@ -266,6 +266,14 @@ class MemoryTools:
 
 def _calls_of(content: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield the tool, call id and arguments of each memory-tool call in a reply."""
+    for tool, identity, arguments in calls_in(content):
+        tool = ALIASES.get(tool, tool) if isinstance(tool, str) else None
+        if tool in TOOLS:
+            yield tool, identity, _arguments(arguments) if isinstance(arguments, dict) else arguments
+
+
+def calls_in(content: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield the tool, call id and arguments of each tool call in a reply; one through tool search is unwrapped."""
     for part in content if isinstance(content, list) else ():
         if not isinstance(part, dict) or part.get("type") != "toolCall":
             continue
@@ -273,9 +281,7 @@ def _calls_of(content: Any) -> Iterator[tuple[str, Any, Any]]:
         if tool == WRAPPER and isinstance(arguments, dict):
             # The id may be qualified: openclaw:openclaw-mem-engine:memory_store.
             tool, arguments = str(arguments.get("id", "")).rpartition(":")[2], arguments.get("args")
-        tool = ALIASES.get(tool, tool) if isinstance(tool, str) else None
-        if tool in TOOLS:
-            yield tool, part.get("id"), _arguments(arguments) if isinstance(arguments, dict) else arguments
+        yield tool, part.get("id"), arguments
 
 
 def _arguments(given: Any) -> dict[str, Any]:

@@ -43,10 +43,7 @@ def make(spec: ArmSpec) -> LongContextArm:
     if not isinstance(config, Mapping):
         raise UnusableInput(f"{spec.where}: expected an object, found {json_type(config)}")
     only_keys(config, ("lab", "tokens", "roles"), spec.where)
-    roles = config.get("roles", ROLES)
-    if not isinstance(roles, list | tuple) or not roles or not all(isinstance(role, str) for role in roles):
-        raise UnusableInput(f"{spec.where}: roles: expected a list of roles such as {list(ROLES)}, found {roles!r}")
-    return LongContextArm(spec.name, budget_of(config, TOKENS, spec.where), tuple(roles))
+    return LongContextArm(spec.name, budget_of(config, TOKENS, spec.where), roles_of(config, spec.where))
 
 
 def budget_of(config: Mapping[str, object], default: int, where: str) -> int:
@@ -55,6 +52,14 @@ def budget_of(config: Mapping[str, object], default: int, where: str) -> int:
     if type(value) is not int or not LEAST <= value <= MOST:
         raise UnusableInput(f"{where}: tokens: expected a whole number from {LEAST} to {MOST}, found {value!r}")
     return value
+
+
+def roles_of(config: Mapping[str, object], where: str) -> tuple[str, ...]:
+    """Return the key ``roles``. Raise :class:`UnusableInput` unless it is a list of roles."""
+    roles = config.get("roles", ROLES)
+    if not isinstance(roles, list | tuple) or not roles or not all(isinstance(role, str) for role in roles):
+        raise UnusableInput(f"{where}: roles: expected a list of roles such as {list(ROLES)}, found {roles!r}")
+    return tuple(roles)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -67,12 +67,14 @@ def search(
     composite: bool = True,
     off: Iterable[str] = (),
     upstream: bool = False,
+    keep_superseded: bool = False,
 ) -> Found:
     """Search by FTS5's query syntax, or by words if the query is not in that syntax.
 
     ``composite`` orders by :mod:`lab.systems.sidecar.ledger_score` without the factors ``off``; otherwise the order of
     the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
-    filters what is left. Raises :class:`UnusableInput` for a blank query.
+    filters what is left. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
+    query.
     """
     query = query.strip()
     if not query:
@@ -83,7 +85,8 @@ def search(
         lanes, fallback, retried = _lanes(connection, query, depth, wanted, upstream)
         fused = _fused(list(lanes.values()), depth)
         rows = {row.id: row for row in ledger.get(connection, (number for number, _ in fused))}
-        kept = _kept([rows[number] for number, _ in fused if number in rows], scope, include_archived)
+        found_rows = [rows[number] for number, _ in fused if number in rows]
+        kept = _kept(found_rows, scope, include_archived, keep_superseded)
         complete = all(len(found) < depth for found in lanes.values())
         if upstream or complete or len(kept) >= wanted or depth >= DEEPEST:
             break
@@ -107,6 +110,10 @@ def _lanes(
 
     Substrings are searched if the others find little.
     """
+
+    def full_text(words: str) -> Ranked:
+        return _full_text(connection, words, depth, upstream)
+
     retried: str | None = None
     has_han = _HAN.search(query) is not None
     lanes: dict[str, Ranked] = {}
@@ -117,13 +124,13 @@ def _lanes(
         if re.search("[A-Za-z0-9]", query):
             terms = _terms(_ASCII, query)
             mixed = f"({_phrase(query)}) OR ({' OR '.join(terms)})" if terms else _phrase(query)
-            lanes["fts_original"], _ = _first_of(connection, depth, upstream, [mixed, " OR ".join(terms)])
+            lanes["fts_original"], _ = first_valid(full_text, [mixed, " OR ".join(terms)])
     else:
         plain = " ".join(_SIGNS.sub(" ", query).split())
-        found, used = _first_of(connection, depth, upstream, [query, plain if plain != query else ""])
+        found, used = first_valid(full_text, [query, plain if plain != query else ""])
         retried = None if used == query else used
         if not found and len(plain.split()) > 1:
-            found, used = _first_of(connection, depth, upstream, [" OR ".join(plain.split())])
+            found, used = first_valid(full_text, [" OR ".join(plain.split())])
             retried = used if retried is not None else None
         lanes["fts_original"] = found
     best = _fused(list(lanes.values()), depth)
@@ -132,11 +139,11 @@ def _lanes(
     return lanes, False, retried
 
 
-def _first_of(connection: sqlite3.Connection, depth: int, upstream: bool, queries: Sequence[str]) -> tuple[Ranked, str]:
-    """Return what the first query finds that is valid, and that query; nothing and "" if none is."""
+def first_valid(full_text: Callable[[str], Ranked], queries: Iterable[str]) -> tuple[Ranked, str]:
+    """Return what the first query finds that FTS5 can parse, and that query; nothing and "" if it can parse none."""
     for query in filter(None, queries):
         try:
-            return _full_text(connection, query, depth, upstream), query
+            return full_text(query), query
         except sqlite3.OperationalError as error:
             # FTS5 reports its syntax errors with this code alone.
             if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
@@ -202,28 +209,34 @@ def _fused(lanes: list[Ranked], depth: int) -> Ranked:
     return [(number, scores[number]) for number in order[:depth]]
 
 
-def _kept(rows: list[Observation], scope: str | None, include_archived: bool) -> list[Observation]:
+def _kept(
+    rows: list[Observation], scope: str | None, include_archived: bool, keep_superseded: bool
+) -> list[Observation]:
     """Return the rows of a scope that are neither superseded nor soft-archived."""
     details = {row.id: row.detail for row in rows}
-    superseded = {number for detail in details.values() for number in _supersedes(detail)}
+    superseded = {number for detail in details.values() for number in references(detail, "supersedes")}
     return [
         row
         for row in rows
         if (scope is None or scope_name(details[row.id].get("scope")) == scope)
-        and row.id not in superseded
-        and not (details[row.id].get("superseded_by") or details[row.id].get("supersededBy"))
+        and (
+            keep_superseded
+            or not (row.id in superseded or details[row.id].get("superseded_by") or details[row.id].get("supersededBy"))
+        )
         and (include_archived or state_of(details[row.id]) != SOFT_ARCHIVED)
     ]
 
 
-def _supersedes(detail: dict[str, Any]) -> list[int]:
+def references(detail: Mapping[str, Any], name: str) -> list[int]:
+    """Return the ids of the observations that the provenance of a detail names, as under ``supersedes``."""
     provenance = detail.get("provenance")
-    references = provenance.get("supersedes") if isinstance(provenance, dict) else None
-    found = (
-        [_REFERENCE.fullmatch(str(item).strip()) for item in references or ()] if isinstance(references, list) else []
-    )
-    if isinstance(references, str | int) and not isinstance(references, bool):
-        found = [_REFERENCE.fullmatch(str(references).strip())]
+    return ids_in(provenance.get(name)) if isinstance(provenance, dict) else []
+
+
+def ids_in(value: Any) -> list[int]:
+    """Return the ids in a reference such as ``obs:12`` or 12, or in a list of them."""
+    items = value if isinstance(value, list) else [value]
+    found = [_REFERENCE.fullmatch(str(item).strip()) for item in items if not isinstance(item, bool)]
     return [int(match[1]) for match in found if match]
 
 

@@ -11,7 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lab.recordings.model import Recording
+from lab.recordings.readers import read_library
+
 Entry = dict[str, Any]
+Read = Callable[[Any], Recording]
 ID = "3b0d5a52-0000-4000-8000-000000000001"
 SCHEMA = """
 CREATE TABLE schema_meta (
@@ -110,6 +114,19 @@ def _insert(connection: sqlite3.Connection, log: Log, key: str, packed: Sequence
 
 
 MakeDatabase = Callable[..., Path]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Return a function that reads a log."""
+
+    def from_log(log: Any) -> Recording:
+        path = tmp_path / "a.jsonl"
+        path.write_text(log.text(), "utf-8")
+        (recording,) = read_library(path, "openclaw").recordings
+        return recording
+
+    return from_log
 
 
 @pytest.fixture

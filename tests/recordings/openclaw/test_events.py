@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.recordings.events import InjectedBlock, ToolEvent
 from lab.recordings.model import Recording
-from lab.recordings.readers import read_library
 from lab.recordings.write import recording_lines
 from lab.systems.openclaw.recall.wrap import wrap
+from tests.recordings.openclaw.conftest import Read
 
-Read = Callable[[Any], Recording]
 ROW = {"id": "row-1", "text": "The gate sticks", "importance_label": "nice_to_have", "score": 0.5, "createdAt": 7}
 FOUND = {
     "memories": [ROW, "no row", {"id": 4, "score": "high", "createdAt": True}],
     "receipt": {"model": "a-model", "scope": "global", "ftsCount": 1, "vecCount": 2},
 }
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Read:
-    def from_log(log: Any) -> Recording:
-        path = tmp_path / "a.jsonl"
-        path.write_text(log.text(), "utf-8")
-        (recording,) = read_library(path, "openclaw").recordings
-        return recording
-
-    return from_log
 
 
 def events(recording: Recording) -> list[tuple[int, str]]:

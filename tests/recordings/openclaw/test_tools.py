@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.recordings.model import Recording
-from lab.recordings.readers import read_library
 from lab.recordings.write import recording_lines
-
-Read = Callable[[Any], Recording]
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Read:
-    def from_log(log: Any) -> Recording:
-        path = tmp_path / "a.jsonl"
-        path.write_text(log.text(), "utf-8")
-        (recording,) = read_library(path, "openclaw").recordings
-        return recording
-
-    return from_log
+from tests.recordings.openclaw.conftest import Read
 
 
 def notes(recording: Recording) -> list[str]:

@@ -1,0 +1,79 @@
+"""``lab observe``: write the observation log of each conversation of a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli import options
+from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.formatting import counted
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("observe")(observe)
+
+
+def observe(
+    path: options.Recordings,
+    format: options.Format,  # noqa: A002 - the name of the option
+    out: Annotated[Path, typer.Option("--out", help="The folder of the logs, one for each conversation.")],
+    tokens: Annotated[
+        int, typer.Option(min=16, max=1_000_000, help="Tokens of both blocks: log and raw buffer.")
+    ] = 1200,
+    buffer: Annotated[
+        float, typer.Option(min=0.05, max=0.95, help="Share of the raw buffer; the observer runs when it is full.")
+    ] = 0.25,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(help="Recorded outputs of an observer (JSON Lines) in place of its rules.", metavar="FILE"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compress conversations into logs of observations.
+
+    A log has one line an observation. The same command continues after a kill, and when a recording has grown.
+    """
+    from lab.files import only_writer, remove_leftovers, sha256_file
+    from lab.recordings.readers import read_library
+    from lab.runs.directory import file_name
+    from lab.systems.baselines.long_context import ROLES
+    from lab.systems.observations.log_file import entries_of, keep_log
+    from lab.systems.observations.recorded import observer_of
+    from lab.systems.observations.window import Sizes
+
+    observer = observer_of(str(recorded or ""))
+    settings = {"tokens": tokens, "buffer": buffer, "observer": sha256_file(recorded) if recorded else "rules"}
+    recordings = read_library(path, format).recordings
+    sizes = Sizes(tokens, int(tokens * buffer))
+    with only_writer(out):
+        remove_leftovers(out)
+        kept = [
+            keep_log(
+                out / f"{file_name(recording.conversation)}.log",
+                recording.conversation,
+                entries_of(recording, ROLES),
+                sizes,
+                observer,
+                settings,
+            )
+            for recording in recordings
+        ]
+    if as_json:
+        emit_json({"kind": "lab.observe", "out": str(out), **settings, "logs": [log._asdict() for log in kept]})
+        return
+    emit_table(
+        ["conversation", "turns", "observed", "in the buffer", "observations", "tokens", "pruned now"],
+        [
+            [
+                *(log.conversation, log.entries, log.entries - log.buffer, log.buffer),
+                *(log.observations, log.tokens, log.pruned),
+            ]
+            for log in kept
+        ],
+    )
+    new = sum(log.new for log in kept)
+    emit(f"{out}: {counted(len(kept), 'log')}, {counted(new, 'turn')} observed now")

@@ -1,0 +1,247 @@
+"""``lab pack``: a small bundle with citations for one query, from ledgers, episodes, facts and documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.cli.ledger_read import Profile, is_upstream
+from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table
+from lab.errors import LabError, UnusableInput
+from lab.formatting import counted
+
+if TYPE_CHECKING:
+    from lab.systems.pack.candidate import Lane
+    from lab.systems.pack.ledger_lane import LedgerLane
+    from lab.systems.pack.packer import Pack
+    from lab.systems.pack.settings import Settings
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("pack")(pack)
+
+
+def pack(
+    ledgers: Annotated[
+        list[Path] | None, typer.Argument(metavar="LEDGER...", help="SQLite files of ledgers (lab ledger).")
+    ] = None,
+    query: Annotated[str, typer.Option(help="What the bundle is for: a prompt or a question.")] = "",
+    budget_tokens: Annotated[int, typer.Option(min=0, max=1_000_000, help="Most tokens of the bundle.")] = 1200,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Most items.")] = 12,
+    scope: Annotated[str | None, typer.Option(help="Only candidates of this scope.")] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(
+            help="off, or exclude_quarantined_fail_open: leave out what is quarantined. [default: the latter; off in "
+            "profile upstream]"
+        ),
+    ] = None,
+    no_dissent: Annotated[
+        bool, typer.Option("--no-dissent", help="No slot for evidence that disagrees with the bundle.")
+    ] = False,
+    docs: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also search the Markdown and text files of a folder.")
+    ] = None,
+    episodes: Annotated[
+        Path | None, typer.Option(metavar="LEDGER", help="Also search the episodes in a ledger (lab episodes).")
+    ] = None,
+    facts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also search the facts that hold now (lab facts).")
+    ] = None,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="Also search what relates to the query in the first ledger and the facts.")
+    ] = False,
+    tail: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The last turns: lines, or a JSON list of texts, oldest first."),
+    ] = None,
+    tail_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Tokens that the tail may take. [default: a quarter of the budget]")
+    ] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
+    now: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) at which it is packed. [default: now]"),
+    ] = None,
+    profile: Profile = "seed",
+    use: Annotated[bool, typer.Option("--use", help="Record in the ledgers that what was included was used.")] = False,
+    with_trace: Annotated[bool, typer.Option("--trace", help="Say of every candidate why it is in or not.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Pack what a query needs into a small bundle with citations.
+
+    The bundle fits into the budget. Most items are overviews; one that does not fit is cut to its abstract, and a raw
+    record is used only if it alone has a number or name of the query. Nothing is written without --use.
+    """
+    import time
+    from datetime import UTC
+
+    from lab import __version__
+    from lab.systems.pack.packer import gather
+    from lab.systems.pack.packer import pack as packed
+    from lab.systems.pack.trace import trace
+
+    at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
+    turns = _turns(tail)
+    if tail_tokens is None:
+        tail_tokens = budget_tokens // 4 if turns else 0
+    settings = _settings(is_upstream(profile), limit, budget_tokens, trust, no_dissent, tail_tokens)
+    sources = _ledger_lanes(ledgers or [], settings, archived=archived)
+    lanes = [*sources, *_other_lanes(docs, episodes, facts, ledgers[0] if ledgers else None, at, graph=graph)]
+    if not lanes:
+        raise UnusableInput("nothing to pack from; give a ledger, --episodes, --facts or --docs")
+    now_ms = int(at.timestamp() * 1000)
+    started = time.perf_counter()
+    founds = gather(lanes, query, settings, scope=scope, now_ms=now_ms)
+    searched = time.perf_counter()
+    done = packed(query, founds, settings, scope=scope, now_ms=now_ms, tail=turns)
+    ended = time.perf_counter()
+    uses = [_used(lane, done.refs, at) for lane in sources] if use else []
+    refreshed = [ref for receipt in uses for ref in receipt["selection"]["refreshed_record_refs"]]
+    timing = {"search": round((searched - started) * 1000, 3), "pack": round((ended - searched) * 1000, 3)}
+    stamp = at.isoformat()
+    explained = trace(done, stamp, version=f"recall-lab {__version__}", refreshed=refreshed, timing=timing)
+    if as_json:
+        emit_json(_payload(done, stamp) | {"lifecycle_write": uses} | ({"trace": explained} if with_trace else {}))
+        return
+    _emit(done, explained if with_trace else None)
+    if use:
+        emit(f"Recorded as used: {counted(len(refreshed), 'observation')}.")
+
+
+def _settings(
+    upstream: bool, limit: int, budget: int, trust: str | None, no_dissent: bool, tail_tokens: int
+) -> Settings:
+    from lab.systems.pack import settings as of
+
+    tail = of.Tail(tokens=tail_tokens)
+    base = of.upstream() if upstream else of.Settings()
+    policy = of.require_choice("--trust", trust or base.trust_policy, (of.OFF, of.EXCLUDE_QUARANTINED))
+    return replace(
+        base,
+        limit=limit,
+        budget_tokens=budget,
+        trust_policy=policy,
+        tail=tail,
+        dissent=base.dissent and not no_dissent,
+    )
+
+
+def _ledger_lanes(ledgers: Sequence[Path], settings: Settings, *, archived: bool) -> list[LedgerLane]:
+    """Return a lane for each ledger; the refs of several have the names of their files."""
+    from lab.systems.pack.ledger_lane import LedgerLane
+
+    for path in ledgers:
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "no such file"
+            raise UnusableInput(f"{path}: {what}; give the SQLite file of a ledger")
+    names = [path.stem for path in ledgers]
+    if len(set(names)) < len(names):
+        raise UnusableInput("two ledgers have one name, so that their citations would be the same; rename one")
+    many = len(ledgers) > 1
+    return [
+        LedgerLane(path, f"{name}:" if many else "", settings.is_upstream, archived)
+        for path, name in zip(ledgers, names, strict=True)
+    ]
+
+
+def _other_lanes(
+    docs: Path | None, episodes: Path | None, facts: Path | None, ledger: Path | None, at: datetime, *, graph: bool
+) -> list[Lane]:
+    """Return the lanes of documents, episodes, facts and the graph, as far as they are given."""
+    from lab.systems.episodes.lane import EpisodesLane
+    from lab.systems.facts.lane import FactsLane
+    from lab.systems.graph.export import graph_of
+    from lab.systems.graph.lane import GraphLane
+    from lab.systems.pack.documents_lane import DocumentsLane
+
+    if docs is not None and not docs.is_dir():
+        raise UnusableInput(f"--docs {docs}: no such folder")
+    for option, path in (("--episodes", episodes), ("--facts", facts)):
+        if path is not None and not path.is_file():
+            raise UnusableInput(f"{option} {path}: no such file")
+    if graph and ledger is None and facts is None:
+        raise UnusableInput("--graph relates what a ledger and facts say; give a ledger, --facts or both")
+    lanes: list[Lane] = []
+    lanes += [EpisodesLane(episodes)] if episodes else []
+    lanes += [FactsLane(facts, ledger)] if facts else []
+    lanes += [GraphLane(lambda: graph_of(ledger, facts, at))] if graph else []
+    lanes += [DocumentsLane(docs)] if docs else []
+    return lanes
+
+
+def _turns(tail: Path | None) -> list[str]:
+    """Return the turns of a file: a JSON list of texts, or lines."""
+    if tail is None:
+        return []
+    from lab.files import read_text
+
+    text = read_text(tail)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, list):
+        return [str(one) for one in value]
+    return text.splitlines()
+
+
+def _used(lane: LedgerLane, refs: Sequence[str], at: datetime) -> dict[str, Any]:
+    """Record that observations of a ledger were used; return the receipt. A ledger that cannot be written is named."""
+    from lab.systems.sidecar.ledger_use import use as record
+
+    own = [ref.removeprefix(lane.prefix) for ref in refs if ref.startswith(f"{lane.prefix}obs:")]
+    try:
+        receipt = record(lane.path, own, write=True, now=at)
+    except LabError as error:
+        complain(f"the use of {counted(len(own), 'observation')} was not recorded: {error}")
+        receipt = record(lane.path, [], write=False, now=at)
+        receipt |= {"status": "failed_open"}
+        receipt["storage"]["error_code"] = type(error).__name__
+    named = receipt["selection"]["refreshed_record_refs"]
+    receipt["selection"]["refreshed_record_refs"] = [f"{lane.prefix}{ref}" for ref in named]
+    return receipt
+
+
+def _payload(done: Pack, stamp: str) -> dict[str, Any]:
+    """Return a pack as JSON has it, under the names of the sidecar."""
+    return {
+        "bundle_text": done.bundle_text,
+        "items": [
+            {"recordRef": line.candidate.ref, "layer": line.layer, "summary": line.text, "kind": line.candidate.kind}
+            for line in done.lines
+        ],
+        "citations": [{"recordRef": line.candidate.ref, "url": line.candidate.url} for line in done.lines],
+        "context_pack": done.context_pack(stamp),
+    }
+
+
+def _emit(done: Pack, explained: dict[str, Any] | None) -> None:
+    from lab.token_estimate import tokens
+
+    if done.lines:
+        emit(done.bundle_text)
+        emit()
+    if explained is not None and explained["candidates"]:
+        rows = [
+            [one["id"], one["layer"] if one["decision"]["included"] else "-", ", ".join(one["decision"]["reason"])]
+            for one in explained["candidates"]
+        ]
+        emit_table(["candidate", "layer", "reasons"], rows, left=3)
+        emit()
+    used, budget = tokens(done.bundle_text), done.settings.budget_tokens
+    emit_folded(
+        f"Packed {len(done.lines)} of {counted(len(done.decisions), 'candidate')}: {used:,} of {budget:,} tokens."
+    )
+    if done.reasons:
+        emit(f"Reasons: {', '.join(done.reasons)}.")
+    for found in done.founds:
+        if found.reason:
+            emit_folded(f"{found.lane}: {'searched' if found.searched else 'not searched'}; {found.reason}.")

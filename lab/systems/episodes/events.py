@@ -1,0 +1,169 @@
+"""Events of a ledger: typed, bounded, without secrets, and named by what they came from (EP-2 to EP-4)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from lab.recordings.model import GLOBAL
+from lab.systems.openclaw.capture.tool_like import is_tool_like
+from lab.systems.openclaw.tools.redact import redactor
+from lab.systems.sidecar.ledger_rows import scope_name, storable
+
+SCHEMA_VERSION = "openclaw-mem.episodic.v0"
+USER, ASSISTANT, CALL, RESULT, OBSERVATION = (
+    "conversation.user",
+    "conversation.assistant",
+    "tool.call",
+    "tool.result",
+    "ops.observation",
+)
+# How many days events of a type are kept; None: for ever (EP-6).
+RETENTION: dict[str, int | None] = {
+    USER: 60,
+    ASSISTANT: 90,
+    CALL: 30,
+    RESULT: 30,
+    "ops.decision": None,
+    "ops.alert": 90,
+    OBSERVATION: None,
+}
+# Bytes of JSON, and characters of the beginning of what is longer.
+PAYLOAD_BYTES, CONVERSATION_BYTES, REFS_BYTES, PREVIEW = 8192, 4096, 4096, 256
+# Characters of a summary; fragments of a search text, and characters of each and of all.
+SUMMARY, FRAGMENTS, FRAGMENT, SEARCH_TEXT = 220, 48, 400, 2400
+_OUTPUT_KEYS = frozenset(("stdout", "stderr", "command_output", "tool_output"))
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}", re.ASCII)
+# An international number, or one of ten digits in three groups; dates and ids are neither.
+_PHONE = re.compile(
+    r"(?<![\w+.-])(?:\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5}|(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4})(?![\w-])",
+    re.ASCII,
+)
+_redact = redactor(upstream=False)
+
+
+class Event(NamedTuple):
+    """One row of ``episodic_events`` but for its number and the time of its ingest.
+
+    ``redacted``: the payload was dropped. ``search_text`` is what is embedded, and searched beside ``summary``.
+    """
+
+    event_id: str
+    ts_ms: int
+    scope: str
+    session_id: str
+    agent_id: str
+    type: str
+    summary: str
+    payload_json: str | None
+    refs_json: str | None
+    redacted: int
+    search_text: str
+
+
+class Source(NamedTuple):
+    """Where and when something happened: the fields of an event that need no guard."""
+
+    event_id: str
+    ts_ms: int
+    scope: str | None
+    session_id: str
+    agent_id: str
+    type: str
+
+
+def make_event(
+    source: Source, summary: str, *, payload: Any = None, refs: Any = None, index: str = "", redacted: bool = False
+) -> Event:
+    """Return an event with secrets, addresses and numbers replaced, bounded (EP-3), and its search text (EP-4).
+
+    A payload that looks like the output of a tool is dropped. ``index`` is searched instead of the summary and the
+    strings of payload and refs. Raises :class:`RecursionError` for a payload that is nested too deeply.
+    """
+    summary, payload, refs = clean(summary), _guarded(payload), _guarded(refs)
+    if any(text and is_tool_like(text) for text in (summary, *_strings(payload))):
+        payload, redacted, index = None, True, ""
+    limit = CONVERSATION_BYTES if source.type.startswith("conversation.") else PAYLOAD_BYTES
+    fragments = [clean(index)] if index else [summary, *_strings(payload), *_strings(refs)]
+    return Event(
+        source.event_id,
+        source.ts_ms,
+        scope_name(source.scope) or GLOBAL,
+        storable(source.session_id),
+        storable(source.agent_id),
+        source.type,
+        storable(summary),
+        _bounded(payload, limit, "payload_cap"),
+        _bounded(refs, REFS_BYTES, "refs_cap"),
+        int(redacted),
+        storable(search_text(fragments)),
+    )
+
+
+def event_id(*parts: str) -> str:
+    """Return the id of what these texts name: the same for the same texts, in every ledger."""
+    return "ep-" + hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def clean(text: str) -> str:
+    """Return a text with secrets, e-mail addresses and telephone numbers replaced."""
+    return _PHONE.sub("[REDACTED_PHONE]", _EMAIL.sub("[REDACTED_EMAIL]", _redact(text)))
+
+
+def search_text(fragments: Iterable[str]) -> str:
+    """Return the distinct fragments, one a line. A longer one than :data:`FRAGMENT` is split between words."""
+    lines: dict[str, None] = {}
+    for fragment in fragments:
+        words = " ".join(fragment[: 2 * SEARCH_TEXT].split())
+        lines |= dict.fromkeys(textwrap.wrap(words, FRAGMENT, break_on_hyphens=False))
+    return "\n".join(list(lines)[:FRAGMENTS])[:SEARCH_TEXT]
+
+
+def _guarded(value: Any) -> Any:
+    """Return a value with its texts cleaned, and without what the keys call output."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_guarded(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _guarded(item) for key, item in value.items() if not _is_output(key)}
+    removed = len(value) - len(kept)
+    return kept | ({"_redacted_output_fields": removed} if removed else {})
+
+
+def _is_output(key: str) -> bool:
+    return key in _OUTPUT_KEYS or key.startswith("raw_")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers in a value; those of an object in the order of its keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield from _strings(value[key])
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def _bounded(value: Any, limit: int, reason: str) -> str | None:
+    """Return a value as JSON of at most ``limit`` bytes; of a larger one, what it was and its beginning."""
+    if value is None:
+        return None
+    text = _dumped(value)
+    size = len(text.encode())
+    if size <= limit:
+        return text
+    return _dumped({"_truncated": True, "original_bytes": size, "preview": text[:PREVIEW], "reason": reason})
+
+
+def _dumped(value: Any) -> str:
+    return storable(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))

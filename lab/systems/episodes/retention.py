@@ -1,0 +1,62 @@
+"""Remove events that are older than their type is kept (EP-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab.systems.episodes.events import RETENTION
+from lab.systems.episodes.schema import EVENTS, EXPIRED, VECTORS, open_episodes
+from lab.systems.sidecar import ledger
+from lab.systems.sidecar.ledger_rows import scope_name
+
+RECEIPT = "recall-lab.episodes.expire.v1"
+DAY_MS = 86_400_000
+
+
+def expire(
+    path: Path,
+    *,
+    days: Mapping[str, int | None] | None = None,
+    scope: str | None = None,
+    write: bool = True,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """Remove expired events with their vectors in one transaction; return the counts by type.
+
+    ``days`` overrides :data:`RETENTION`. The ids stay known, so that no ingest inserts an expired event again. Without
+    ``write`` events are only counted. ``scope`` None: all. ``now`` (default: the wall clock) is what age is measured
+    to. Raises as :func:`open_episodes`.
+    """
+    kept = RETENTION | dict(days or {})
+    now_ms = int((now or datetime.now(UTC)).timestamp() * 1000)
+    limits = {kind: now_ms - number * DAY_MS for kind, number in kept.items() if number is not None}
+    name = scope_name(scope)
+    counts = dict.fromkeys(RETENTION, 0)
+    with open_episodes(path, write=write) as connection:
+        condition = "type = ? AND ts_ms < ? AND (? IS NULL OR scope = ?)"
+        if not write:
+            for kind, limit in limits.items():
+                row = connection.execute(
+                    f"SELECT count(*) FROM {EVENTS} WHERE {condition}",  # noqa: S608 - names of our own tables
+                    (kind, limit, name, name),
+                ).fetchone()
+                counts[kind] = row[0]
+        else:
+            with ledger.transaction(connection):
+                for kind, limit in limits.items():
+                    values = (kind, limit, name, name)
+                    chosen = f"FROM {EVENTS} WHERE {condition}"
+                    connection.execute(f"INSERT OR IGNORE INTO {EXPIRED} SELECT event_id {chosen}", values)
+                    connection.execute(f"DELETE FROM {VECTORS} WHERE event_row_id IN (SELECT id {chosen})", values)  # noqa: S608 - names of our own tables
+                    counts[kind] = connection.execute(f"DELETE {chosen}", values).rowcount
+    return {
+        "kind": RECEIPT,
+        "written": write,
+        "now_ms": now_ms,
+        "removed": sum(counts.values()),
+        "by_type": counts,
+        "days": kept,
+    }

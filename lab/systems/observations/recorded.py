@@ -1,0 +1,91 @@
+"""A recorded observer: what a language model made of each turn or memory, read from a JSONL file (OB-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.errors import UnusableInput
+from lab.files import read_json_lines
+from lab.recordings.model import LABELS
+from lab.shape import expect, field, only_keys, optional
+from lab.systems.observations.log import Observation, folded
+from lab.systems.observations.observer import Entry, observation_of, observe
+from lab.systems.sidecar.importance import graded_label
+
+# Longer texts are refused: the log would hold little else.
+MOST_CHARS = 2000
+Observe = Callable[[Entry], Observation | None]
+
+
+class Output(NamedTuple):
+    """What the observer made of an entry; a blank text: nothing is kept. No ``sources``: the entry is the source."""
+
+    text: str
+    label: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The outputs of a file by the key of a turn or a memory."""
+
+    path: str
+    outputs: Mapping[str, Output]
+
+    def observe(self, entry: Entry) -> Observation | None:
+        """Return the recorded observation of an entry, None if nothing is kept.
+
+        Raises :class:`UnusableInput` if the file has none: it is of another recording, or is not complete.
+        """
+        key = entry.sources[0]
+        output = self.outputs.get(key)
+        if output is None:
+            raise UnusableInput(
+                f"{self.path}: has no line for {key}; record the observer's outputs for this recording, one line each"
+            )
+        if not output.text:
+            return None
+        return observation_of(entry, output.text, output.label, output.sources or entry.sources)
+
+
+def observer_of(path: str) -> Observe:
+    """Return the observer of rules, or that of a file of recorded outputs if ``path`` is not blank."""
+    return read_outputs(Path(path)).observe if path else observe
+
+
+def read_outputs(path: Path) -> Recorded:
+    """Read recorded outputs, one a line: ``{"entry": KEY, "text": TEXT, "importance": LABEL}``.
+
+    The importance may also be a score from 0 to 1; ``sources`` are the keys of all entries that the text sums up.
+    Raises :class:`UnusableInput`, naming the line.
+    """
+    if not path.is_file():
+        raise UnusableInput(f"{path}: no such file of recorded observer outputs")
+    outputs: dict[str, Output] = {}
+    for number, record in read_json_lines(path):
+        at = f"{path}:{number}"
+        only_keys(record, ("entry", "text", "importance", "sources"), at)
+        key, text = field(record, "entry", str, at), folded(field(record, "text", str, at))
+        if key in outputs:
+            raise UnusableInput(f"{at}: entry {key!r} occurs twice")
+        if len(text) > MOST_CHARS:
+            raise UnusableInput(f"{at}: field 'text': {len(text)} characters; at most {MOST_CHARS} are allowed")
+        listed = optional(record, "sources", list, [], at)
+        sources = tuple(expect(source, str, f"{at}: field 'sources'") for source in listed)
+        if not all(sources):
+            raise UnusableInput(f"{at}: field 'sources': a key is blank")
+        outputs[key] = Output(text, _label(record.get("importance", 0.0), at), sources)
+    return Recorded(str(path), outputs)
+
+
+def _label(value: object, at: str) -> str:
+    if isinstance(value, str) and value in LABELS:
+        return value
+    if not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 1:
+        return graded_label(value)
+    raise UnusableInput(
+        f"{at}: field 'importance': expected a number from 0 to 1, or one of {', '.join(LABELS)}, found {value!r:.40}"
+    )

@@ -1,0 +1,84 @@
+"""Evidence that disagrees with what a pack includes (seed 003, PK-7): by references, or by rules over clauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from lab.systems.pack.candidate import Candidate
+from lab.systems.pack.words import Sentence, clauses
+
+# Two clauses speak of one thing if they share at least two words of the query, and half of its words. They differ in a
+# value only if they also share this share of the words of the shorter one.
+SHARED, HALF, ALIKE = 2, 0.5, 0.6
+DECLARED, NEGATED, CHANGED = "declared", "negation", "changed_value"
+
+
+class Dissent(NamedTuple):
+    """A candidate that disagrees with an included one, how (:data:`DECLARED` and so on), and how closely they match."""
+
+    candidate: Candidate
+    against: str
+    how: str
+    likeness: float
+
+
+def dissents(included: Sequence[Candidate], others: Sequence[Candidate], terms: frozenset[str]) -> list[Dissent]:
+    """Return the ``others`` that disagree with an included candidate, the closest match first.
+
+    ``terms`` are the stems of the query. Each is paired with the included candidate that it matches most closely.
+    """
+    spoken = [(one.ref, claim) for one in included for claim in claims(one, terms)]
+    contradicted = {ref: one.ref for one in included for ref in one.contradicts}
+    refs = {one.ref for one in included}
+    found: list[Dissent] = []
+    for other in others:
+        named = next((ref for ref in (*other.contradicts, *other.supersedes) if ref in refs), None)
+        named = named or contradicted.get(other.ref)
+        if named is not None:
+            found.append(Dissent(other, named, DECLARED, 1.0))
+            continue
+        own = list(claims(other, terms))
+        pairs = [
+            (likeness, ref, how)
+            for claim in own
+            for ref, said in spoken
+            for how, likeness in (compared(claim, said, terms),)
+            if how
+        ]
+        if pairs:
+            likeness, ref, how = max(pairs, key=lambda pair: pair[0])
+            found.append(Dissent(other, ref, how, likeness))
+    return sorted(found, key=lambda one: (one.how != DECLARED, -one.likeness))
+
+
+def is_balanced(included: Sequence[Candidate], terms: frozenset[str]) -> bool:
+    """Return whether two of the included candidates disagree already, so that no slot is needed."""
+    return any(dissents(included[:at], [one], terms) for at, one in enumerate(included) if at)
+
+
+def claims(candidate: Candidate, terms: frozenset[str]) -> Iterator[Sentence]:
+    """Yield the clauses of a candidate that speak of what the query is about."""
+    for clause in clauses(candidate.text):
+        if _covers(clause.stems, terms):
+            yield clause
+
+
+def _covers(found: frozenset[str], terms: frozenset[str]) -> bool:
+    """Return whether stems have enough of those of a query."""
+    return len(found & terms) >= max(SHARED, HALF * len(terms))
+
+
+def compared(first: Sentence, second: Sentence, terms: frozenset[str]) -> tuple[str, float]:
+    """Return how two clauses disagree, "" if they do not, and how alike they are, from 0 to 1.
+
+    They disagree if one denies and the other does not, or if they share most words and no number.
+    """
+    if not _covers(first.stems & second.stems, terms):
+        return "", 0.0
+    shorter = min(len(first.stems - first.values), len(second.stems - second.values))
+    alike = len((first.stems & second.stems) - first.values - second.values) / max(1, shorter)
+    if first.is_negated != second.is_negated:
+        return NEGATED, alike
+    changed = bool(first.values and second.values) and first.values.isdisjoint(second.values)
+    return (CHANGED, alike) if changed and alike >= ALIKE else ("", alike)

@@ -1,0 +1,107 @@
+"""The lane of an operator's documents: a folder of Markdown or text, searched by words (PK-10)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lab.embedding.embedder import DOCUMENT, Role
+from lab.retrieval.faults import Faults
+from lab.systems.files.chunks import Entry
+from lab.systems.files.folder import Folder
+from lab.systems.files.index import FileIndex
+from lab.systems.files.search import candidates
+from lab.systems.files.settings import read_settings
+from lab.systems.pack.candidate import Candidate, Found
+
+SUFFIXES = (".md", ".markdown", ".txt")
+# The release of the host whose search by words is used, and the size of a chunk in its tokens.
+RELEASE, CHUNK = "2026.9.6", 120
+# A larger file is no document.
+MOST_BYTES = 2_000_000
+WORDS_ONLY, NO_DOCUMENTS = "no_vectors_words_only", "no_documents"
+_BY_WORDS: Faults = frozenset({"embedder_down"})
+
+
+class _NoVectors:
+    """Stands in for an embedder where only words are searched."""
+
+    dimension = 1
+
+    def prepare(
+        self, texts: Sequence[str], announce: Callable[[str], None] | None = None, role: Role = DOCUMENT
+    ) -> int:
+        """Embed nothing."""
+        return 0
+
+    def of(self, texts: Sequence[str], role: Role = DOCUMENT) -> np.ndarray:
+        """Return zeros, float32 ``[len(texts), 1]``."""
+        return np.zeros((len(texts), 1), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsLane:
+    """The documents below a folder. Links that lead out of it and hidden files are left out."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        """The name of the lane in a trace."""
+        return "documents"
+
+    def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
+        """Return parts of documents, cited by path and lines. Documents belong to every scope."""
+        files, skipped = self._files()
+        if not files:
+            return Found(self.name, (), searched=False, reason=NO_DOCUMENTS)
+        settings = read_settings({"chunking": {"tokens": CHUNK, "overlap": 0}}, self.name, RELEASE)
+        with tempfile.TemporaryDirectory(prefix="recall-lab-") as scratch:
+            folder = Folder(Path(scratch))
+            for path, text in files.items():
+                folder.append(path, Entry("", "", (path,)), text.splitlines() or [""], 0)
+            index = FileIndex(folder, settings, _NoVectors())
+            try:
+                index.sync()
+                hits = candidates(index, query, limit, now_ms, _BY_WORDS).candidates[:limit]
+            finally:
+                index.close()
+        found = [
+            Candidate(
+                f"doc:{hit.indexed.citation}",
+                hit.indexed.snippet,
+                self.name,
+                hit.score,
+                "document",
+                detail=hit.indexed.text,
+                trust="trusted",
+                retrievers=("fts",),
+                sources=(hit.indexed.chunk.path,),
+            )
+            for hit in hits
+        ]
+        return Found(self.name, found, reason=f"{WORDS_ONLY}; {skipped} files skipped" if skipped else WORDS_ONLY)
+
+    def _files(self) -> tuple[dict[str, str], int]:
+        """Return the texts of the documents by path, and the number of files that cannot be read as such."""
+        texts: dict[str, str] = {}
+        skipped = 0
+        root = self.root.resolve()
+        for path in sorted(root.rglob("*")):
+            inside = path.relative_to(root)
+            if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in inside.parts):
+                continue
+            try:
+                if not path.resolve().is_relative_to(root) or not path.is_file():
+                    continue
+                if path.stat().st_size > MOST_BYTES:
+                    skipped += 1
+                    continue
+                texts[inside.as_posix()] = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                skipped += 1
+        return texts, skipped

@@ -1,0 +1,73 @@
+"""What a pack excludes whatever the budget: quarantined, past and superseded candidates, with reasons (PK-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lab.systems.pack.candidate import Candidate
+from lab.systems.pack.settings import OFF, Settings
+from lab.systems.plans import PLAN, is_past
+
+TRUSTED, UNKNOWN, UNTRUSTED, QUARANTINED = TRUSTS = ("trusted", "unknown", "untrusted", "quarantined")
+# Reasons, as a trace names them. Those of trust are the sidecar's.
+NO_TEXT, PAST = "missing_summary", "plan_past"
+IS_SUPERSEDED, CYCLE = "superseded", "supersession_cycle_fail_open"
+TRUST_REASONS = {
+    QUARANTINED: "trust_quarantined_excluded",
+    UNKNOWN: "trust_unknown_fail_open",
+}
+TRUST_ALLOWED = "trust_allowed"
+
+
+def trust_reason(candidate: Candidate, settings: Settings) -> str | None:
+    """Return what the trust policy says of a candidate; None if it is off."""
+    if settings.trust_policy == OFF:
+        return None
+    return TRUST_REASONS.get(candidate.trust, TRUST_ALLOWED)
+
+
+def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int) -> dict[str, str]:
+    """Return by ref why candidates are excluded, whatever the budget.
+
+    A candidate that is excluded for its trust supersedes nothing. The sidecar's profile knows neither plans nor
+    supersession here: its search has removed what is superseded.
+    """
+    reasons: dict[str, str] = {}
+    for one in candidates:
+        if settings.trust_policy != OFF and one.trust == QUARANTINED:
+            reasons[one.ref] = TRUST_REASONS[QUARANTINED]
+        elif not one.text.strip():
+            reasons[one.ref] = NO_TEXT
+        elif not settings.is_upstream and one.kind == PLAN and is_past(one.due_ms, now_ms):
+            reasons[one.ref] = PAST
+    if not settings.is_upstream:
+        kept = [one for one in candidates if one.ref not in reasons]
+        reasons |= dict.fromkeys(superseded(kept)[0], IS_SUPERSEDED)
+    return reasons
+
+
+def superseded(candidates: Sequence[Candidate]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the refs that other candidates supersede, and those in a cycle, which stay: nobody can say which is new.
+
+    What a member of a cycle supersedes outside of it is superseded.
+    """
+    refs = {one.ref for one in candidates}
+    replaces = {one.ref: [ref for ref in one.supersedes if ref in refs] for one in candidates}
+    reach = {ref: _reachable(ref, replaces) for ref in refs if replaces[ref]}
+    cyclic = frozenset(ref for ref, others in reach.items() if ref in others)
+    gone = {
+        old for new, others in reach.items() for old in others if old != new and new not in reach.get(old, frozenset())
+    }
+    return frozenset(gone), cyclic - gone
+
+
+def _reachable(start: str, replaces: Mapping[str, Sequence[str]]) -> frozenset[str]:
+    """Return everything that a candidate supersedes, through others as well; itself only in a cycle."""
+    seen: set[str] = set()
+    waiting = list(replaces[start])
+    while waiting:
+        ref = waiting.pop()
+        if ref not in seen:
+            seen.add(ref)
+            waiting += replaces.get(ref, ())
+    return frozenset(seen)

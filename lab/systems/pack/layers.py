@@ -1,0 +1,122 @@
+"""The layers of a candidate: L0, one line; L1, its overview; L2, a part of its raw record (seed 003, PK-4, PK-5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lab.systems.openclaw.tools.redact import redactor
+from lab.systems.pack.candidate import Candidate
+from lab.systems.pack.words import Sentence, one_line, sentences
+from lab.token_estimate import tokens
+
+L0, L1, L2 = "L0", "L1", "L2"
+# The most tokens of a line in each layer, without its citation.
+ABSTRACT, OVERVIEW, DETAIL = 32, 96, 128
+ELLIPSIS = "…"
+# Of a long raw record, only so many characters are read.
+READ = 200_000
+_redact = redactor(upstream=False)
+
+
+class Layers(NamedTuple):
+    """The texts that a candidate may be packed as, each on one line; ``detail`` None: the raw record is not needed."""
+
+    abstract: str
+    overview: str
+    detail: str | None = None
+
+
+def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str]) -> Layers:
+    """Return the layers of a candidate for a query with these stems and identifiers."""
+    overview = overview_of(candidate.text, terms)
+    abstract = overview_of(candidate.abstract or candidate.text, terms, ABSTRACT)
+    known = f"{candidate.abstract}\n{overview}".casefold()
+    # A text that was cut is its own raw record.
+    raw = candidate.detail or (candidate.text if ELLIPSIS in overview else "")
+    return Layers(abstract, overview, _detail_of(raw[:READ], known, names))
+
+
+def overview_of(text: str, terms: frozenset[str], most: int = OVERVIEW) -> str:
+    """Return a text on one line of at most ``most`` tokens: whole, or the sentences with the most stems of the query.
+
+    Sentences stay in order, and gaps are marked by an ellipsis. Without a stem in common, it is the first sentences.
+    """
+    line = one_line(text[:READ])
+    if tokens(line) <= most:
+        return line
+    parts = sentences(text[:READ])
+    ranked = sorted(range(len(parts)), key=lambda at: (-len(parts[at].stems & terms), at))
+    chosen: list[int] = []
+    for at in ranked:
+        # A sentence with no word of the query adds nothing to one that has some.
+        if chosen and not parts[at].stems & terms and parts[chosen[0]].stems & terms:
+            break
+        if tokens(_joined(parts, sorted([*chosen, at]))) <= most:
+            chosen.append(at)
+        elif not chosen:
+            return shortened(_from_first_term(parts[at], terms), most)
+    return _joined(parts, sorted(chosen))
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the longest start of a text that has at most ``most`` tokens with its ellipsis, cut after a word."""
+    if tokens(text) <= most:
+        return text
+    low, high = 0, min(len(text), 4 * most + 4)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if tokens(text[:middle] + ELLIPSIS) <= most else (low, middle - 1)
+    start = text[:low]
+    word = start.rfind(" ")
+    return (start[:word] if word > low // 2 else start).rstrip() + ELLIPSIS if low else ""
+
+
+def _joined(parts: Sequence[Sentence], chosen: Sequence[int]) -> str:
+    """Return sentences in order, with an ellipsis for each gap."""
+    pieces: list[str] = []
+    previous = -1
+    for at in chosen:
+        pieces += [ELLIPSIS] * (at > previous + 1) + [parts[at].text]
+        previous = at
+    return " ".join(pieces + [ELLIPSIS] * (previous < len(parts) - 1))
+
+
+def _from_first_term(sentence: Sentence, terms: frozenset[str]) -> str:
+    """Return a sentence from a little before its first word of the query on."""
+    words = sentence.text.split(" ")
+    for at, word in enumerate(words):
+        if any(part.text and part.stems & terms for part in sentences(word)):
+            return f"{ELLIPSIS} {' '.join(words[at - 3 :])}" if at > 3 else sentence.text
+    return sentence.text
+
+
+def _detail_of(raw: str, known: str, names: Sequence[str]) -> str | None:
+    """Return the lines of the raw record around names of the query that abstract and overview lack (PK-5).
+
+    None unless the record has a name that both lack. Secrets are replaced.
+    """
+    if not raw or not names:
+        return None
+    plain = raw.casefold()
+    missing = [name for name in names if _has(plain, name) and not _has(known, name)]
+    if not missing:
+        return None
+    parts = sentences(_redact(raw))
+    hits = [at for at, part in enumerate(parts) if any(_has(part.text.casefold(), name) for name in missing)]
+    kept: list[int] = []
+    for at in hits:
+        if tokens(_joined(parts, [*kept, at])) > DETAIL:
+            break
+        kept.append(at)
+    if not kept and hits:
+        text = parts[hits[0]].text
+        start = min(text.casefold().find(name.casefold()) for name in missing if _has(text.casefold(), name))
+        return shortened(text[max(0, start - DETAIL) :], DETAIL)
+    return _joined(parts, kept) or None
+
+
+def _has(text: str, name: str) -> bool:
+    """Return whether a text has a name as a word of its own."""
+    return re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", text) is not None

@@ -1,0 +1,92 @@
+"""The words by which a pack compares a query with sentences, and sentences with each other (PK-4, PK-7)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from lab.retrieval.stop_words import ENGLISH
+
+_WORD = re.compile("[a-z0-9]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+")
+# The end of a sentence, or of a line.
+_END = re.compile("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？])")
+# Where a clause ends within a sentence.
+_CLAUSE = re.compile(r"[,;:()—，；：（）]\s*(?!\d)|\s(?:and|but|so|because|which|while|although|though|if|whether)\s")
+# Exact names and numbers: whatever has a digit, or a sign that joins the parts of a path, an address or a name in code.
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][\w./:@#-]*[A-Za-z0-9]|\d")
+_JOINED = re.compile(r"\d|[_/@#]|\w\.\w|\w:\w")
+_VALUE = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_HEDGE = re.compile(
+    r"\b(?:not (?:sure|certain|only|just|yet sure)|no (?:problem|worries|doubt))\b|n['’]t (?:sure|certain|just)\b"
+    "|不(?:過|过|錯|错|只|僅|仅|確定|确定|知道|但)"
+)
+_NEGATION = re.compile(
+    r"\b(?:never|not|no longer|cannot|without|none|neither|stopp?ed|cancell?ed|revoked)\b|n['’]t\b|[不沒没未無无別别]"
+)
+_STOP = frozenset(ENGLISH) | frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
+_SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")
+_SHORTEST_STEM = 3
+
+
+class Sentence(NamedTuple):
+    """A sentence: its text on one line, its stems, its numbers, and whether it denies something."""
+
+    text: str
+    stems: frozenset[str]
+    values: frozenset[str]
+    is_negated: bool
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, each run of white space as one blank."""
+    return " ".join(text.split())
+
+
+def stems(text: str) -> frozenset[str]:
+    """Return what a text is about: the stems of its words without function words, and the pairs of CJK characters."""
+    found: set[str] = set()
+    for word in _WORD.findall(text.lower()):
+        if not word.isascii():
+            found.update(map("".join, pairwise(word)) if len(word) > 1 else (word,))
+        elif word not in _STOP:
+            found.add(_stem(word))
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1 << 15)
+def _stem(word: str) -> str:
+    """Return a word without its ending, so that "integrated" and "integrating" are one."""
+    if word.isdigit():
+        return word
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= _SHORTEST_STEM:
+            word = word.removesuffix(suffix)
+            break
+    return word.removesuffix("e") if len(word) > _SHORTEST_STEM else word
+
+
+# A memory is a candidate at many turns.
+@lru_cache(maxsize=1 << 13)
+def sentences(text: str) -> tuple[Sentence, ...]:
+    """Return the sentences of a text; a line is at least one."""
+    parts = (one_line(part) for part in _END.split(text))
+    return tuple(_sentence(part) for part in parts if part)
+
+
+@lru_cache(maxsize=1 << 13)
+def clauses(text: str) -> tuple[Sentence, ...]:
+    """Return the clauses of a text: a denial in one says nothing of what the next one is about."""
+    parts = (part.strip() for sentence in sentences(text) for part in _CLAUSE.split(sentence.text))
+    return tuple(_sentence(part) for part in parts if part)
+
+
+def _sentence(text: str) -> Sentence:
+    plain = _HEDGE.sub(" ", text.lower())
+    return Sentence(text, stems(text), frozenset(_VALUE.findall(text)), _NEGATION.search(plain) is not None)
+
+
+def identifiers(query: str) -> tuple[str, ...]:
+    """Return the exact names and numbers of a query: words with a digit, paths, addresses, names in code."""
+    return tuple(dict.fromkeys(word for word in _IDENTIFIER.findall(query) if _JOINED.search(word)))

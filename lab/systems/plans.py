@@ -1,0 +1,88 @@
+"""Plans: memories of what is to happen, and when they are due. A past plan is no longer current (PL-1).
+
+A plan is not a fact: "renew the certificate by 2026-11-20" says nothing about the certificate on 2026-11-21.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from lab.recordings.model import SEARCHED, Memory
+from lab.systems.sidecar.ledger import Observation
+
+# The kind of a plan in a ledger and in a pack.
+PLAN = "plan"
+FIELD = "due_at"
+# Times that need no more digits than a year of four has, in milliseconds since the epoch.
+LAST_MS = 253_402_300_799_999
+_DAY = r"\d{4}-\d{2}-\d{2}"
+_WHEN = rf"(?P<when>{_DAY}(?:[T ]\d{{2}}:\d{{2}}(?::\d{{2}})?(?:Z|[+-]\d{{2}}:\d{{2}})?)?)(?![\d-])"
+# What precedes or follows the date of a plan. Each is explicit: a date alone makes no plan (PL-2).
+_RULES = (
+    rf"\b(?:by|due(?: on| by| at)?|deadline(?: is|:)?|no later than|not later than) {_WHEN}",
+    rf"\bremind (?:me|us)\b[^.!?\n]{{0,80}}?\b(?:on|at|by) {_WHEN}",
+    rf"\b(?:on|at) {_WHEN},? remind (?:me|us)\b",
+    rf"{_WHEN} ?(?:之?前|以前|截止|到期|提醒我)",
+    rf"提醒我[^。！？\n]{{0,40}}?{_WHEN}",
+)
+_PATTERNS = tuple(re.compile(rule, re.IGNORECASE) for rule in _RULES)
+_END_OF_DAY = timedelta(days=1) - timedelta(milliseconds=1)
+
+
+def is_past(due_ms: int | None, now_ms: int) -> bool:
+    """Return whether a plan was due before ``now_ms``; what has no due time is never past (PL-1)."""
+    return due_ms is not None and due_ms < now_ms
+
+
+def due_at_of(memory: Memory) -> int | None:
+    """Return when a memory is due, in milliseconds since the epoch: as recorded, else by its text (PL-2)."""
+    return due_in(memory.text, memory.created_at) if memory.due_at is None else memory.due_at
+
+
+def due_of_observation(observation: Observation) -> int | None:
+    """Return when an observation of a ledger is due, in milliseconds; None for another kind than ``plan`` (PL-3).
+
+    Its detail may have ``due_at``, an ISO 8601 date or time, or milliseconds; else its summary says it.
+    """
+    if observation.kind != PLAN:
+        return None
+    given = read_due(observation.detail.get(FIELD))
+    written = read_due(observation.ts)
+    return due_in(observation.summary or "", written or 0) if given is None else given
+
+
+def due_in(text: str, written_ms: int) -> int | None:
+    """Return the first due time that a text states by one of the rules, in milliseconds; None if there is none (PL-2).
+
+    A time that is not after ``written_ms``, when the text was written, makes no plan: the text reports the past.
+    """
+    return min((due for due in _stated(text[:SEARCHED]) if due > written_ms), default=None)
+
+
+def read_due(value: object) -> int | None:
+    """Return a due time given as a date, a time (ISO 8601, UTC if it names no zone) or milliseconds, else None.
+
+    A date is due at its last millisecond, in UTC (PL-1).
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    if isinstance(value, int):
+        return value if 0 <= value <= LAST_MS else None
+    try:
+        time = datetime.fromisoformat(value.strip())
+        time = time if time.tzinfo else time.replace(tzinfo=UTC)
+        time = time + _END_OF_DAY if re.fullmatch(_DAY, value.strip()) else time
+        due = round(time.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+    return due if 0 <= due <= LAST_MS else None
+
+
+def _stated(text: str) -> Iterator[int]:
+    for pattern in _PATTERNS:
+        for match in pattern.finditer(text):
+            due = read_due(match["when"])
+            if due is not None:
+                yield due

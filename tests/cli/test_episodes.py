@@ -1,0 +1,94 @@
+"""``lab episodes`` as it is typed: dry runs, search, replay, exit codes and messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import run_here
+from tests.systems.episodes.ledgers import filled, line, stored, write_spool
+from tests.systems.sidecar.ledgers import filled as filled_observations
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return filled(tmp_path / "l.sqlite", [line(1, "the choir meets"), line(2, "basil in pots", ts_ms=1000)])
+
+
+def said(*words: str | Path) -> Any:
+    done = run_here("episodes", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_ingest_embed_search_replay_expire(tmp_path: Path) -> None:
+    spool, path = (
+        write_spool(tmp_path / "s.jsonl", [line(1, "the choir meets"), line(2, "pots")]),
+        tmp_path / "l.sqlite",
+    )
+    assert "2 events to insert" in run_here("episodes", "ingest", spool, "--ledger", path).stdout
+    assert not path.exists()
+    (receipt,) = said("ingest", spool, "--ledger", path, "--write")["ingests"]
+    assert receipt["by_type"] == {"conversation.user": 2}
+    assert said("embed", "--ledger", path, "--embedder", "hashing", "--write")["embedded"] == 2
+    result = said("search", "choir", "--ledger", path, "--mode", "hybrid", "--embedder", "hashing", "--trace")
+    assert result["receipt"]["vector_status"] == "ok"
+    assert result["sessions"][0]["hits"][0]["event_id"] == "e1"
+    assert result["trace"]["fused_ranking"][0]["lanes"] == ["fts", "vector"]
+    assert [event["event_id"] for event in said("replay", "s1", "--ledger", path)["events"]] == ["e1", "e2"]
+    assert said("expire", "--ledger", path, "--at", "2999-01-01", "--write")["removed"] == 2
+    assert stored(path) == []
+
+
+def test_commands_that_write_need_the_option(ledger: Path) -> None:
+    before = stored(ledger)
+    for words in (("embed", "--embedder", "hashing"), ("expire",)):
+        done = run_here("episodes", *words, "--ledger", ledger)
+        assert (done.returncode, "Nothing was written; add --write to do it." in done.stdout) == (0, True)
+    assert stored(ledger) == before
+
+
+def test_search_says_what_it_could_not_search(ledger: Path) -> None:
+    done = run_here("episodes", "search", "choir", "--ledger", ledger, "--mode", "vector", "--embedder", "hashing")
+    assert (done.returncode, "the choir meets" in done.stdout) == (0, True)
+    assert "Not searched by vectors: no event has a vector; run lab episodes embed" in done.stdout
+
+
+def test_receipts_and_traces_have_no_text(ledger: Path) -> None:
+    result = said("search", "choir", "--ledger", ledger, "--trace")
+    assert "choir" not in json.dumps([result["receipt"], result["trace"]])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("search", " "), "the query is blank; give a word to search for"),
+        (("search", "x", "--mode", "fast"), "mode 'fast': expected lexical, hybrid, vector"),
+        (("replay", "s9"), "has no session 's9'"),
+        (("expire", "--days", "x=1"), "--days x=1: unknown type 'x'"),
+        (("expire", "--days", "tool.call=soon"), "expected a number of days or forever"),
+        (("ingest", "nowhere"), "nowhere: no such file or folder"),
+        (("ingest", "pyproject.toml"), "missing option --format"),
+    ],
+)
+def test_bad_input_ends_with_one_line(ledger: Path, words: tuple[str, ...], message: str) -> None:
+    done = run_here("episodes", *words, "--ledger", ledger)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert message in done.stderr
+
+
+def test_ledger_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database at all, but long enough to be read as a page of one")
+    observations = filled_observations(tmp_path / "o.sqlite", [{"summary": "x"}])
+    for path, message in (
+        (tmp_path / "text", "is not an SQLite file"),
+        (tmp_path / "none", "no such file"),
+        (tmp_path, "is a folder"),
+        (observations, "has no episodes; add some with lab episodes ingest --write"),
+    ):
+        for words in (("search", "x"), ("replay", "s"), ("expire",), ("embed", "--embedder", "hashing")):
+            done = run_here("episodes", *words, "--ledger", path)
+            assert (done.returncode, message in done.stderr) == (2, True), (words, done.stderr)

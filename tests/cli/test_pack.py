@@ -1,0 +1,169 @@
+"""``lab pack`` as it is typed: bundles, traces, bad input, and what is written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import run_here
+from tests.systems.sidecar.ledgers import filled, rows
+
+ROWS: list[dict[str, Any]] = [
+    {"kind": "decision", "summary": "We decided to use clay pots for the basil."},
+    {"kind": "fact", "summary": "The gateway timeout is 30 seconds."},
+    {
+        "kind": "fact",
+        "summary": "The gateway timeout is 90 seconds.",
+        "detail": {"scope": "ops", "provenance": {"supersedes": ["obs:2"]}},
+    },
+    {"kind": "event", "summary": "The gateway restarted.", "detail": {"payload": "exit code E1042"}},
+    {"kind": "plan", "summary": "Move the gateway.", "detail": {"due": "2026-11-01"}},
+    {"kind": "note", "summary": "The gateway of doom.", "detail": {"trust": "quarantined"}},
+]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return filled(tmp_path / "l.sqlite", ROWS)
+
+
+def said(*words: str | Path) -> Any:
+    done = run_here("pack", *words, "--json", "--trace")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def reasons(payload: Any) -> dict[str, str]:
+    return {one["id"]: one["decision"]["reason"][-1] for one in payload["trace"]["candidates"]}
+
+
+def test_pack_shows_lines_trace_and_tokens(ledger: Path) -> None:
+    done = run_here("pack", ledger, "--query", "gateway timeout", "--trace", "--now", "2026-11-23")
+    assert done.stdout.startswith("- [obs:3] The gateway timeout is 90 seconds.\n")
+    assert "obs:2      -      trust_unknown_fail_open, superseded" in done.stdout
+    assert "Packed 1 of 2 candidates: 12 of 1,200 tokens." in done.stdout
+    assert "ledger: searched; no_vectors_words_only." in done.stdout
+
+
+def test_trace_has_a_reason_for_every_candidate_and_no_text(ledger: Path) -> None:
+    payload = said(ledger, "--query", "gateway", "--now", "2026-11-23")
+    assert reasons(payload) == {
+        "obs:3": "within_budget",
+        "obs:4": "within_budget",
+        "obs:2": "superseded",
+        "obs:5": "plan_past",
+        "obs:6": "trust_quarantined_excluded",
+    }
+    assert "seconds" not in json.dumps(payload["trace"])
+    assert [item["recordRef"] for item in payload["context_pack"]["items"]] == ["obs:3", "obs:4"]
+    assert payload["citations"] == [{"recordRef": ref, "url": None} for ref in ("obs:3", "obs:4")]
+
+
+def test_profile_upstream_packs_as_the_sidecar(ledger: Path) -> None:
+    payload = said(ledger, "--query", "gateway", "--profile", "upstream", "--now", "2026-11-23")
+    assert set(reasons(payload)) == {"obs:3", "obs:4", "obs:5", "obs:6"}
+    excluded = said(ledger, "--query", "gateway", "--profile", "upstream", "--trust", "exclude_quarantined_fail_open")
+    assert reasons(excluded)["obs:6"] == "trust_quarantined_excluded"
+
+
+def test_raw_record_is_used_for_its_number(ledger: Path) -> None:
+    assert said(ledger, "--query", "E1042")["items"][0] == {
+        "recordRef": "obs:4",
+        "layer": "L2",
+        "summary": "exit code E1042",
+        "kind": "event",
+    }
+
+
+def test_budget_of_zero_packs_nothing_and_says_so(ledger: Path) -> None:
+    done = run_here("pack", ledger, "--query", "pots", "--budget-tokens", "0")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Packed 0 of 1 candidate: 0 of 0 tokens.")
+    assert "Reasons: budget_zero." in done.stdout
+    assert reasons(said(ledger, "--query", "pots", "--budget-tokens", "0")) == {"obs:1": "budget_tokens_exceeded"}
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"), [("  ", "query_blank"), ("gateway " * 130_000, "query_cut_to_4000_characters")]
+)
+def test_blank_or_huge_query_fails_open_with_a_reason(ledger: Path, query: str, reason: str) -> None:
+    assert said(ledger, "--query", query)["trace"]["extensions"]["reasons"] == [reason]
+
+
+def test_ledger_without_search_tables_is_searched_by_substrings(ledger: Path) -> None:
+    connection = sqlite3.connect(ledger)
+    connection.executescript("DROP TABLE observations_fts; DROP TABLE observations_fts_tri")
+    connection.close()
+    payload = said(ledger, "--query", "timeout")
+    (lane,) = payload["trace"]["lanes"]
+    assert lane["reason"] == "no_search_tables_substrings_only"
+    assert [item["recordRef"] for item in payload["items"]] == ["obs:3"]
+
+
+def test_damaged_ledger_fails_open_and_documents_are_packed(tmp_path: Path) -> None:
+    (tmp_path / "l.sqlite").write_text("no ledger")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# Pots\n\nClay pots are in the mill.\n")
+    payload = said(tmp_path / "l.sqlite", "--docs", tmp_path / "docs", "--query", "clay pots")
+    assert [lane["searched"] for lane in payload["trace"]["lanes"]] == [False, True]
+    assert payload["trace"]["lanes"][0]["reason"] == "ledger_unreadable: UnusableInput"
+    assert payload["bundle_text"] == "- [doc:a.md#L1-L3] # Pots Clay pots are in the mill."
+
+
+def test_use_is_recorded_for_what_was_included_alone(ledger: Path) -> None:
+    before = rows(ledger)
+    assert said(ledger, "--query", "gateway")["lifecycle_write"] == []
+    assert rows(ledger) == before
+    payload = said(ledger, "--query", "gateway timeout", "--use")
+    assert payload["trace"]["output"]["refreshedRecordRefs"] == ["obs:3"]
+    used = [row.id for row in rows(ledger) if row.detail.get("lifecycle", {}).get("used_count")]
+    assert used == [3]
+    assert "Recorded as used: 1 observation." in run_here("pack", ledger, "--query", "pots", "--use").stdout
+
+
+def test_two_ledgers_are_cited_by_name(ledger: Path, tmp_path: Path) -> None:
+    other = filled(tmp_path / "other.sqlite", [{"summary": "The gateway timeout was never set."}])
+    payload = said(ledger, other, "--query", "gateway timeout", "--use")
+    assert {item["recordRef"] for item in payload["items"]} == {"l:obs:3", "other:obs:1"}
+    assert sorted(payload["trace"]["output"]["refreshedRecordRefs"]) == ["l:obs:3", "other:obs:1"]
+
+
+def test_tail_keeps_the_last_turns_within_their_tokens(ledger: Path, tmp_path: Path) -> None:
+    tail = tmp_path / "tail.json"
+    tail.write_text(json.dumps(["first", "And the pots?"]))
+    payload = said(ledger, "--query", "pots", "--tail", tail, "--budget-tokens", "60")
+    assert payload["bundle_text"].splitlines()[-1] == "- [tail:2] And the pots?"
+    tail.write_text("first\nAnd the pots?\n")
+    assert said(ledger, "--query", "pots", "--tail", tail, "--budget-tokens", "60")["items"] == payload["items"]
+
+
+def test_scope_restricts_the_ledger(ledger: Path) -> None:
+    assert set(reasons(said(ledger, "--query", "gateway", "--scope", "ops"))) == {"obs:3"}
+
+
+def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
+    first, second = (said(ledger, "--query", "gateway", "--now", "2026-11-23") for _ in range(2))
+    for payload in (first, second):
+        del payload["trace"]["timing"]
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--query", "x"), "nothing to pack from"),
+        (("missing.sqlite", "--query", "x"), "missing.sqlite: no such file"),
+        (("--docs", "missing", "--query", "x"), "--docs missing: no such folder"),
+        (("a/l.sqlite", "b/l.sqlite", "--query", "x"), "two ledgers have one name"),
+        (("a/l.sqlite", "--query", "x", "--trust", "all"), "--trust all: expected off or exclude_quarantined"),
+    ],
+)
+def test_unusable_input_is_named(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        filled(tmp_path / name / "l.sqlite", ROWS[:1])
+    done = run_here("pack", *words, cwd=tmp_path)
+    assert (done.returncode, message in done.stderr) == (2, True)

@@ -1,0 +1,109 @@
+"""The lanes of ledgers and documents, and the system over the memories of a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.recordings.model import Memory, Recording, Turn
+from lab.replay.loop import Answered
+from lab.systems.pack.documents_lane import DocumentsLane
+from lab.systems.pack.ledger_lane import LedgerLane
+from lab.systems.pack.settings import Settings, describe, read_settings
+from lab.systems.registry import make_arm
+from lab.systems.spec import ArmSpec
+from lab.token_estimate import tokens
+from tests.playing import keys_of, played
+from tests.systems.sidecar.ledgers import NOW, filled
+
+NOW_MS = int(NOW.timestamp() * 1000)
+
+
+def memory(number: int, text: str, **fields: object) -> Memory:
+    return Memory(f"c/s/{number}#0", text, text, number + 1, number, **fields)  # type: ignore[arg-type]  # any field
+
+
+def answers(memories: list[Memory], prompt: str, **config: object) -> list[Answered]:
+    """Return the answers at the last turn of a conversation in which each turn makes one memory."""
+    turns = [Turn(f"c/s/{n}", n, "c/s", "user", one.text, n) for n, one in enumerate(memories)]
+    turns.append(Turn(f"c/s/{len(turns)}", len(turns), "c/s", "user", prompt, len(turns)))
+    arm = make_arm(ArmSpec("pack", "pack", config))
+    return played(Recording("c", tuple(turns), tuple(memories)), [arm])
+
+
+def test_superseded_row_brings_its_successor(tmp_path: Path) -> None:
+    rows = [
+        {"summary": "The fair opens at noon.", "detail": {"superseded_by": "obs:2"}},
+        {"summary": "It starts at nine.", "detail": {"url": "https://x.y", "trust": "trusted"}},
+    ]
+    found = LedgerLane(filled(tmp_path / "l.sqlite", rows)).search("fair", 5, scope=None, now_ms=NOW_MS)
+    assert [(one.ref, one.supersedes, one.retrievers) for one in found.candidates] == [
+        ("obs:1", (), ("fts",)),
+        ("obs:2", ("obs:1",), ("successor",)),
+    ]
+    assert (found.candidates[1].url, found.candidates[1].trust) == ("https://x.y", "trusted")
+
+
+def test_documents_are_cited_by_path_and_lines_and_hidden_ones_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.md").write_text("# Fair\n\nThe fair opens at nine.\n")
+    (tmp_path / ".hidden.md").write_text("The fair is hidden.")
+    (tmp_path / "bytes.txt").write_bytes(b"fair \xff")
+    (tmp_path / "code.py").write_text("fair = 1")
+    found = DocumentsLane(tmp_path).search("when is the fair", 5, scope="any", now_ms=0)
+    assert [(one.ref, one.trust, one.kind) for one in found.candidates] == [
+        ("doc:sub/a.md#L1-L3", "trusted", "document")
+    ]
+    assert found.reason == "no_vectors_words_only; 1 files skipped"
+
+
+def test_folder_without_documents_is_not_searched(tmp_path: Path) -> None:
+    found = DocumentsLane(tmp_path).search("fair", 5, scope=None, now_ms=0)
+    assert (found.searched, found.reason) == (False, "no_documents")
+
+
+def test_arm_packs_memories_with_numbers_as_citations() -> None:
+    last = answers([memory(0, "The fair opens at nine."), memory(1, "The choir sings.")], "When is the fair?")[-1]
+    assert last.recall.context.splitlines()[0] == "- [mem:1] The fair opens at nine."
+    assert keys_of(last)[0] == "c/s/0#0"
+    assert last.recall.receipt["included"][0] == "mem:1"
+
+
+def test_arm_drops_what_is_superseded_and_adds_its_successor() -> None:
+    old = memory(0, "The fair opens at nine.")
+    new = memory(1, "Make that ten.", supersedes=(old.key,))
+    others = [memory(number, f"The fair of day {number} opens late.") for number in range(2, 70)]
+    last = answers([old, new, *others], "When does the fair open at nine?", limit=70)[-1]
+    injected = [item.id for item in last.recall.items[: last.recall.injected]]
+    assert (old.key in injected, new.key in injected) == (False, True)
+
+
+def test_arm_protects_the_last_turns_if_configured() -> None:
+    spoken = [memory(0, "The fair opens at nine."), memory(1, "Bring chairs.")]
+    last = answers(spoken, "When?", tail={"items": 1, "tokens": 40}, budgetTokens=60)[-1]
+    assert last.recall.context.splitlines()[-1] == "- [tail:1] user: Bring chairs."
+    assert tokens(last.recall.context) <= 60
+
+
+def test_settings_are_read_back_from_their_description() -> None:
+    settings = Settings(limit=3, budget_tokens=90, rank="policy", quotas=None, dissent=False)
+    assert read_settings(describe(settings), "here") == settings
+    assert read_settings({"quotas": {"decisionMin": 2}}, "here").quotas == Settings().quotas.__class__(1, 2, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"limt": 3}, "here: unknown key 'limt'"),
+        ({"limit": 0}, "here: limit: expected a whole number from 1 to 200, found 0"),
+        ({"trustPolicy": "all"}, "here: trustPolicy: expected one of"),
+        ({"quotas": {"eventMaxRatio": 2}}, "here: quotas: eventMaxRatio: expected a number from 0 to 1"),
+        ({"quotas": 3}, "here: quotas: expected an object, found a number"),
+    ],
+)
+def test_wrong_setting_is_named(config: dict[str, object], message: str) -> None:
+    with pytest.raises(UnusableInput) as raised:
+        read_settings(config, "here")
+    assert str(raised.value).startswith(message)

@@ -1,0 +1,196 @@
+"""The packer: what is included in which order and layer, and why everything else is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.pack.packer import MOST_QUERY, gather, pack
+from lab.systems.pack.settings import Settings, Tail
+from lab.systems.pack.trace import trace
+from lab.token_estimate import tokens
+from tests.systems.pack.candidates import candidate, packed, reasons
+
+LONG = "The fair opens on 3 May. " + "Chairs stand in rows along the wall. " * 20 + "The choir sings at noon."
+
+
+def test_lines_cite_their_candidates_in_order_of_relevance() -> None:
+    done = packed("fair", candidate("obs:2", "The fair opens on 3 May."), candidate("obs:1", "Bring a <b>tent</b>."))
+    assert done.bundle_text == "- [obs:2] The fair opens on 3 May.\n- [obs:1] Bring a &lt;b&gt;tent&lt;/b&gt;."
+    items = done.context_pack("now")["items"]
+    assert [item["citations"] for item in items] == [{"url": None, "recordRef": ref} for ref in ("obs:2", "obs:1")]
+
+
+def test_text_of_several_lines_becomes_one_line() -> None:
+    done = packed("fair", candidate("obs:1", "Fair:\n- tents\n- chairs"))
+    assert done.bundle_text == "- [obs:1] Fair: - tents - chairs"
+
+
+def test_budget_of_zero_excludes_everything_with_a_reason() -> None:
+    done = packed("fair", candidate("obs:1", "The fair."), candidate("obs:2", "A tent."), budget_tokens=0)
+    assert (done.bundle_text, done.reasons) == ("", ("budget_zero",))
+    assert {one[-1] for one in reasons(done).values()} == {"budget_tokens_exceeded"}
+
+
+def test_candidate_that_does_not_fit_is_skipped_and_a_later_one_fits() -> None:
+    done = packed("x", candidate("a", "w" * 400), candidate("b", "A tent."), budget_tokens=16)
+    assert done.refs == ("b",)
+    assert reasons(done)["a"] == ("trust_allowed", "budget_tokens_exceeded")
+
+
+def test_limit_excludes_the_rest() -> None:
+    done = packed("x", *(candidate(f"obs:{n}", f"Tent {n}.") for n in range(5)), limit=2, dissent=False)
+    assert done.refs == ("obs:0", "obs:1")
+    assert reasons(done)["obs:4"][-1] == "max_items_reached"
+
+
+def test_overview_of_a_long_text_has_the_sentences_of_the_query() -> None:
+    (line,) = packed("When does the choir sing?", candidate("a", LONG)).lines
+    assert (line.layer, line.text) == ("L1", "… The choir sings at noon.")
+
+
+def test_abstract_is_packed_where_the_overview_does_not_fit() -> None:
+    text = "The choir sings at noon. " + "The choir then walks along the river to the mill. " * 6
+    done = packed("choir", candidate("a", text, abstract="Choir at noon."), budget_tokens=24)
+    assert done.bundle_text == "- [a] Choir at noon."
+    assert reasons(done)["a"][-1] == "overview_over_budget"
+
+
+def test_raw_record_is_packed_if_it_alone_has_the_number_of_the_query() -> None:
+    raw = "unit: gateway\nexit code E1042 after 3 s\ntoken sk-abcdefghijklmnop1234"
+    restart = candidate("obs:1", "The gateway restarted.", detail=raw)
+    done = packed("what was E1042", restart)
+    assert (done.lines[0].layer, done.lines[0].text) == ("L2", "… exit code E1042 after 3 s …")
+    assert packed("why did the gateway restart", restart).lines[0].layer == "L1"
+
+
+def test_raw_record_is_redacted() -> None:
+    done = packed("E1042", candidate("a", "Restart.", detail="E1042 with key sk-abcdefghijklmnop1234"))
+    assert "abcdefgh" not in done.bundle_text
+    assert "REDACTED" in done.bundle_text
+
+
+def test_raw_records_are_limited_in_number() -> None:
+    several = [candidate(f"obs:{n}", f"Restart {n}.", detail=f"E1042 at {n}") for n in range(3)]
+    done = packed("E1042", *several)
+    assert [line.layer for line in done.lines] == ["L2", "L2", "L1"]
+    assert [one.l2_cap for one in done.decisions] == [False, False, True]
+
+
+def test_quarantined_candidate_is_excluded_and_unknown_is_not() -> None:
+    done = packed("x", candidate("a", "Tent.", trust="quarantined"), candidate("b", "Chair.", trust="unknown"))
+    assert done.refs == ("b",)
+    assert reasons(done) == {
+        "b": ("trust_unknown_fail_open", "within_item_limit", "within_budget"),
+        "a": ("trust_quarantined_excluded",),
+    }
+    assert packed("x", candidate("a", "Tent.", trust="quarantined"), trust_policy="off").refs == ("a",)
+
+
+def test_superseded_candidate_is_dropped_with_a_reason() -> None:
+    old, new = candidate("a", "Port 80."), candidate("b", "Port 443.", supersedes=("a",))
+    done = packed("port", old, new)
+    assert done.refs == ("b",)
+    assert reasons(done)["a"][-1] == "superseded"
+
+
+def test_quarantined_candidate_supersedes_nothing() -> None:
+    old, new = candidate("a", "Port 80."), candidate("b", "Port 1.", supersedes=("a",), trust="quarantined")
+    assert packed("port", old, new).refs == ("a",)
+
+
+def test_cyclic_supersession_keeps_the_cycle_and_drops_what_it_supersedes() -> None:
+    first = candidate("a", "Port 80.", supersedes=("b", "c"))
+    second = candidate("b", "Port 443.", supersedes=("a",))
+    done = packed("port", first, second, candidate("c", "Port 1."), candidate("d", "Self.", supersedes=("d",)))
+    assert done.refs == ("a", "b", "d")
+    assert all("supersession_cycle_fail_open" in reasons(done)[ref] for ref in ("a", "b", "d"))
+
+
+def test_past_plan_is_excluded_and_a_coming_one_is_not() -> None:
+    done = packed(
+        "x",
+        candidate("past", "Move.", kind="plan", due_ms=10),
+        candidate("next", "Sail.", kind="plan", due_ms=11),
+        candidate("fact", "Sea.", due_ms=1),
+        now_ms=11,
+    )
+    assert done.refs == ("next", "fact")
+    assert reasons(done)["past"][-1] == "plan_past"
+
+
+def test_quota_reserves_a_preference_and_a_decision_and_caps_events() -> None:
+    events = [candidate(f"e{n}", f"Event {n}.", kind="event") for n in range(4)]
+    last = [candidate("d", "Decided.", kind="decision"), candidate("p", "Prefers.", kind="preference")]
+    done = packed("x", *events, *last, limit=5)
+    assert done.refs == ("p", "d", "e0", "e1")
+    assert reasons(done)["e2"][-1] == "quota_event_capped"
+    assert [(hit["kind"], hit["action"]) for hit in done.quota_hits] == [
+        ("preference", "reserved"),
+        ("decision", "reserved"),
+        ("event", "capped"),
+    ]
+
+
+def test_candidates_of_two_lanes_are_fused_and_each_ref_counts_once() -> None:
+    both = candidate("b", "Both.", retrievers=("fts",))
+    founds = [
+        Found("one", [candidate("a", "First."), both]),
+        Found("two", [both._replace(retrievers=("vector",)), candidate("c", "Last.")]),
+    ]
+    done = pack("x", founds, Settings())
+    assert done.refs == ("b", "a", "c")
+    assert done.decisions[0].candidate.retrievers == ("fts", "vector")
+
+
+def test_tail_keeps_the_newest_turns_at_the_end() -> None:
+    turns = ["one " * 40, "two", "three"]
+    done = packed("fair", candidate("a", "The fair."), turns=turns, budget_tokens=60, tail=Tail(4, 14))
+    assert done.bundle_text == "- [a] The fair.\n- [tail:2] two\n- [tail:3] three"
+    assert reasons(done)["tail:1"] == ("protected_tail", "tail_budget_tokens_exceeded")
+
+
+def test_blank_query_searches_no_lane() -> None:
+    class Broken:
+        name = "broken"
+
+        def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
+            raise AssertionError("searched")
+
+    founds = gather([Broken()], " \n ", Settings())
+    done = pack(" \n ", founds, Settings())
+    assert (founds[0].searched, founds[0].reason, done.reasons) == (False, "query_blank", ("query_blank",))
+
+
+def test_long_query_is_cut_with_a_reason() -> None:
+    done = packed("fair " * 300_000, candidate("a", "The fair."))
+    assert len(done.query) == MOST_QUERY
+    assert done.reasons == ("query_cut_to_4000_characters",)
+
+
+@pytest.mark.parametrize("text", ["", "   \n"])
+def test_candidate_without_text_is_excluded(text: str) -> None:
+    assert reasons(packed("x", candidate("a", text)))["a"][-1] == "missing_summary"
+
+
+def test_trace_has_every_candidate_with_reasons_and_no_text() -> None:
+    done = packed("fair", candidate("a", "SECRET-ONE"), candidate("b", "SECRET-TWO " * 90), budget_tokens=12)
+    traced = trace(done, "now", version="v", refreshed=["a"])
+    assert {one["id"] for one in traced["candidates"]} == {"a", "b"}
+    assert all(one["decision"]["reason"] and one["citations"]["recordRef"] for one in traced["candidates"])
+    assert traced["output"]["coverage"]["allIncludedHaveCitations"]
+    assert traced["output"]["refreshedRecordRefs"] == ["a"]
+    assert "SECRET" not in str(traced)
+
+
+def test_estimate_of_chinese_text_stays_within_the_budget() -> None:
+    done = packed(
+        "陶盆", *(candidate(f"obs:{n}", f"決定採用陶盆種羅勒，第{n}次。") for n in range(9)), budget_tokens=70
+    )
+    assert 0 < len(done.lines) < 9
+    assert tokens(done.bundle_text) <= 70
+
+
+def test_record_of_a_candidate_is_not_changed() -> None:
+    one = Candidate("a", "Tent.", "test")
+    assert packed("x", one).lines[0].candidate.text == "Tent."

@@ -1,0 +1,261 @@
+"""Measure packs beside recall at equal tokens: the tables and the chart of docs/pack.md.
+
+python -m tests.trials.pack_table DATA --out FOLDER [--set NAME …] [--arm NAME …] [--chart FILE] [--jobs N]
+
+DATA holds one folder for each public set. Finished replays in FOLDER are not repeated, so a second call only prints.
+The figures are also written to FOLDER/pack.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lab.api import replay
+from lab.league.table import measured
+from lab.report.style import Words, save, slide, styled
+from lab.runs.directory import RunDirectory
+from lab.runs.gold import read_gold
+from lab.runs.tables import read_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BUDGETS = (256, 512, 768, 1200)
+# Arms with their own configuration, if any.
+ARMS: dict[str, dict[str, Any] | None] = {
+    "hybrid": None,
+    "tier_quota_v1": None,
+    "recommended": None,
+    "pack": None,
+    "pack_no_dissent": {"lab": {"arm": "pack"}, "dissent": False},
+}
+# Sets with the options of their replay; LoCoMo's probes come after the last session, so every turn recalls.
+SETS: dict[str, dict[str, Any]] = {
+    "operators": {"recordings": "shipped:operators", "format": "lab", "scope": "recorded"},
+    "LoCoMo": {"folder": "locomo", "format": "locomo", "recall_turns": "all"},
+    "BEAM": {"folder": "beam", "format": "beam"},
+    "RealMem": {"folder": "realmem", "format": "realmem"},
+}
+CONTRADICTION = "contradiction_resolution"
+COLUMNS = ("arm", "probe", "is_recall_turn", "tokens", "injected", "item_key", "prefix_tokens")
+
+
+class Figures(NamedTuple):
+    """One arm at a budget on a set: shares from 0 to 1, None where the set has no such probe.
+
+    ``gold``: a relevant memory is in the block in any layer; ``whole``: with its whole text. ``cost``: tokens for each
+    relevant memory in a block. ``stale``: a superseded memory without its successor. ``forbidden``: a memory that
+    misleads, of the probes that have one. ``both`` and ``one_side``: probes of a contradiction whose block has all of
+    its messages, or some only. ``prefix``: tokens of the blocks that equal the start of the block before.
+    """
+
+    set: str
+    arm: str
+    budget: int
+    gold: float
+    low: float | None
+    high: float | None
+    whole: float
+    cost: float | None
+    tokens: float
+    items: float
+    stale: float | None
+    forbidden: float | None
+    both: float | None
+    one_side: float | None
+    prefix: float | None
+
+
+def main() -> None:
+    """Print the tables; write the figures and the chart."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--set", action="append", choices=list(SETS))
+    parser.add_argument("--arm", action="append", choices=list(ARMS))
+    parser.add_argument("--chart", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
+    given = parser.parse_args()
+    figures = [
+        one
+        for name in given.set or SETS
+        for arm in given.arm or ARMS
+        for one in measure(name, arm, given.data, given.out, given.jobs)
+    ]
+    (given.out / "pack.json").write_text(json.dumps([one._asdict() for one in figures], indent=1) + "\n", "utf-8")
+    print("\n".join([*gold_table(figures), "", *harm_table(figures)]))
+    if given.chart:
+        save(chart(figures), given.chart.with_suffix(""))
+
+
+def measure(name: str, arm: str, data: Path, out: Path, jobs: int) -> Iterator[Figures]:
+    """Replay a set through an arm at all budgets, and yield its figures."""
+    options = dict(SETS[name])
+    folder = options.pop("folder", None)
+    recordings = options.pop("recordings", None) or data / folder
+    texts = _arm_texts(arm, ARMS[arm], out / name)
+    run = replay(recordings, arms=texts, out=out / name / arm, jobs=jobs, announce=print, **options).directory
+    blocks = list(_blocks(run))
+    budgets: dict[str, int | None] = {f"{arm}@{budget}": budget for budget in BUDGETS}
+    for row in measured(name, arm, run, budgets):
+        part = row.row
+        assert part.budget is not None
+        own = [block for block in blocks if block["arm"] == f"{arm}@{part.budget}"]
+        yield _figures(part.set, arm, part.budget, part.cells, own)
+
+
+def _arm_texts(arm: str, config: dict[str, Any] | None, out: Path) -> list[str]:
+    suffix = ""
+    out.mkdir(parents=True, exist_ok=True)
+    if config is not None:
+        file = out / f"{arm}.json"
+        file.write_text(json.dumps(config), "utf-8")
+        suffix = f"={file}"
+    return [f"{arm}@{budget}{suffix}" for budget in BUDGETS]
+
+
+def _blocks(run: RunDirectory) -> Iterator[dict[str, Any]]:
+    """Yield what is injected at every recall, with the keys of relevant memories in it."""
+    gold = read_gold(run)
+    for conversation in run.conversations:
+        for row in read_table(run.check(run.receipts(conversation)), COLUMNS).to_pylist():
+            judged = gold.get(row["probe"])
+            keys = set(row["item_key"][: row["injected"]])
+            grades = {key for key, grade in judged.grades.items() if grade > 0} if judged else set()
+            yield {
+                **{key: row[key] for key in ("arm", "tokens", "prefix_tokens", "is_recall_turn")},
+                "relevant": grades,
+                "found": keys & grades,
+                "ability": judged.slices.get("ability", "") if judged else "",
+                "misled": bool(keys & set(judged.forbidden)) if judged and judged.forbidden else None,
+            }
+
+
+def _figures(name: str, arm: str, budget: int, cells: Mapping[str, Any], blocks: Sequence[dict[str, Any]]) -> Figures:
+    judged = [block for block in blocks if block["relevant"]]
+    found = sum(len(block["found"]) for block in judged)
+    sides = [block for block in judged if block["ability"] == CONTRADICTION and len(block["relevant"]) > 1]
+    turns = [block for block in blocks if block["is_recall_turn"] and block["prefix_tokens"] is not None]
+    spent = sum(block["tokens"] for block in turns)
+    hit = cells["hit"]
+    return Figures(
+        name,
+        arm,
+        budget,
+        hit.mean,
+        hit.low,
+        hit.high,
+        cells["whole"].mean,
+        sum(block["tokens"] for block in judged) / found if found else None,
+        math.fsum(block["tokens"] for block in judged) / len(judged),
+        cells["items"].mean,
+        cells["StaleRecall"].mean if "StaleRecall" in cells else None,
+        _share([block["misled"] for block in blocks if block["misled"] is not None]),
+        _share([block["found"] == block["relevant"] for block in sides]),
+        _share([bool(block["found"]) and block["found"] != block["relevant"] for block in sides]),
+        sum(block["prefix_tokens"] for block in turns) / spent if spent else None,
+    )
+
+
+def _share(values: Sequence[bool]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def gold_table(figures: Sequence[Figures]) -> list[str]:
+    """Return gold in the block and whole gold of each set and arm at each budget."""
+    lines = [
+        f"| set | arm | {' | '.join(f'gold@{budget:,} (whole)' for budget in BUDGETS)} |",
+        f"| --- | --- | {' | '.join('---:' for _ in BUDGETS)} |",
+    ]
+    for key, cells in _rows(figures).items():
+        shown = [f"{_shown(cell.gold)} ({_shown(cell.whole)})" for cell in cells]
+        lines.append(f"| {key[0]} | `{key[1]}` | {' | '.join(shown)} |")
+    return lines
+
+
+def harm_table(figures: Sequence[Figures], budget: int = 768) -> list[str]:
+    """Return all figures at one budget."""
+    names = ("gold", "whole", "cost", "items", "stale", "forbidden", "both", "one_side", "prefix")
+    lines = [f"| set | arm | {' | '.join(names)} |", f"| --- | --- | {' | '.join('---:' for _ in names)} |"]
+    for one in figures:
+        if one.budget == budget:
+            cells = [_shown(getattr(one, name)) for name in names]
+            lines.append(f"| {one.set} | `{one.arm}` | {' | '.join(cells)} |")
+    return lines
+
+
+def _rows(figures: Sequence[Figures]) -> dict[tuple[str, str], list[Figures]]:
+    rows: dict[tuple[str, str], list[Figures]] = {}
+    for one in figures:
+        rows.setdefault((one.set, one.arm), []).append(one)
+    return rows
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.3f}".removeprefix("0")
+
+
+@styled
+def chart(figures: Sequence[Figures]) -> Figure:
+    """Draw gold in the block against the budget, one panel a set, and below it what else a block brings."""
+    sets = list(dict.fromkeys(one.set for one in figures))
+    rows = _rows(figures)
+    figure, grid = slide(2, len(sets), _words(figures, sets))
+    for column, name in enumerate(sets):
+        above, below = grid[0][column], grid[1][column]
+        for arm in ("hybrid", "recommended", "pack"):
+            line = rows[name, arm]
+            style = {"color": INKS[arm], "linewidth": 2.5, "label": arm}
+            above.plot(range(len(BUDGETS)), [one.gold for one in line], "-o", **style)
+            above.plot(range(len(BUDGETS)), [one.whole for one in line], ":", **{**style, "label": None})
+        above.set_title(name)
+        above.set(ylim=(0, 1), xticks=range(len(BUDGETS)), xticklabels=[f"{budget:,}" for budget in BUDGETS])
+        above.set_xlabel("tokens of the block")
+        harm = "one_side" if rows[name, "pack"][0].one_side is not None else "stale"
+        if rows[name, "pack"][0].stale is None and harm == "stale":
+            harm = "cost"
+        for at, arm in enumerate(("hybrid", "recommended", "pack_no_dissent", "pack")):
+            values = [getattr(one, harm) or 0 for one in rows[name, arm]]
+            places = [index + (at - 1.5) * 0.2 for index in range(len(BUDGETS))]
+            below.bar(places, values, 0.19, color=INKS[arm], label=arm)
+        below.set_title(_HARMS[harm])
+        below.set(xticks=range(len(BUDGETS)), xticklabels=[f"{budget:,}" for budget in BUDGETS])
+        below.set_xlabel("tokens of the block")
+    grid[0][0].set_ylabel("share of probes")
+    grid[0][0].legend(loc="lower right", fontsize=10)
+    grid[1][0].legend(loc="upper left", fontsize=9)
+    grid[1][0].set_ylim(0, 1.1)
+    return figure
+
+
+INKS = {"hybrid": "#0072B2", "recommended": "#999999", "pack": "#D55E00", "pack_no_dissent": "#F0B48A"}
+_HARMS = {
+    "stale": "a superseded memory is in it",
+    "one_side": "one side of a contradiction only",
+    "cost": "tokens per relevant memory",
+}
+
+
+def _words(figures: Sequence[Figures], sets: Sequence[str]) -> Words:
+    at = {(one.set, one.arm, one.budget): one for one in figures}
+    gains = [at[name, "pack", 512].gold - at[name, "hybrid", 512].gold for name in sets]
+    least, most = min(gains), max(gains)
+    return Words(
+        f"At 512 tokens a pack holds a relevant memory {least * 100:.0f} to {most * 100:.0f} points more often than "
+        "plain recall",
+        "Above: share of probes whose block holds a relevant memory; dotted: with its whole text, because a pack may "
+        "shorten it. Below: what else the block brings; lower is better. All arms have the same "
+        "memories and tokens.",
+        f"tests/trials/pack_table.py; sets: {', '.join(sets)}.",
+    )
+
+
+if __name__ == "__main__":
+    main()
