@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lab.errors import LabError
 from lab.systems.graph.model import Graph
-from lab.systems.graph.search import Reached, described, neighbourhood, start_of, starts_of
+from lab.systems.graph.search import Reached, neighbourhood, starts_of
 from lab.systems.pack.candidate import Candidate, Found
 
 
@@ -51,7 +51,8 @@ def _candidate(one: Reached, rank: int) -> Candidate:
     identity = hashlib.sha256(" ".join(last[:3]).encode("utf-8", "replace")).hexdigest()[:20]
     return Candidate(
         ref=f"edge_{identity}",
-        text=described(start_of(one), one.path),
+        # No arrows, which a bundle would have to escape.
+        text="; ".join(f"{edge.source} {edge.type} {edge.target} ({edge.evidence[0]})" for edge in one.path),
         lane=GraphLane.name,
         score=1.0 / (len(one.path) + rank),
         kind="entity",

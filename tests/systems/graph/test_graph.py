@@ -200,9 +200,10 @@ def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
     )
     lane = GraphLane(lambda: graph)
     found = lane.search("why redis?", 5, scope=None, now_ms=5)
-    assert [one.text for one in found.candidates] == ["tool:redis <-USES- project:a (obs:1)"]
+    assert [one.text for one in found.candidates] == ["project:a USES tool:redis (obs:1)"]
     assert found.candidates[0].ref.startswith("edge_")
     later = lane.search("why redis?", 5, scope=None, now_ms=9).candidates
+    assert later[1].text == "project:a USES tool:redis (obs:1); project:a MENTIONS concept:x (obs:2)"
     assert [one.sources for one in later] == [("obs:1",), ("obs:1", "obs:2")]
     assert lane.search("tea", 5, scope=None, now_ms=9).reason == "the query names no entity"
     assert GraphLane(lambda: None).search("redis", 5, scope=None, now_ms=9) == ("graph", (), False, "no graph")
