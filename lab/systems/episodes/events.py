@@ -7,6 +7,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from lab.recordings.model import GLOBAL
@@ -109,6 +110,8 @@ def event_id(*parts: str) -> str:
     return "ep-" + hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+# An event has the same text in its payload, its summary and its search text, and each search for secrets takes long.
+@lru_cache(64)
 def clean(text: str) -> str:
     """Return a text with secrets, e-mail addresses and telephone numbers replaced."""
     return _PHONE.sub("[REDACTED_PHONE]", _EMAIL.sub("[REDACTED_EMAIL]", _redact(text)))
