@@ -47,6 +47,8 @@ FIELDS = {
         "source_kind",
         "source_ref",
         "lang",
+        "media_refs",
+        "media_kind",
         "forgotten_after",
     },
 }
@@ -164,6 +166,7 @@ class _Lines:
                 raise UnusableInput(f"{at}: supersedes {older!r}, which is not an earlier memory")
         if "forgotten_after" in line:
             self.forgotten[len(self.memories)] = (field(line, "forgotten_after", str, at), at)
+        refs: list[object] = optional(line, "media_refs", list, [], at)
         self.memories.append(
             Memory(
                 key,
@@ -180,6 +183,8 @@ class _Lines:
                 source_kind=_one_of(line.get("source_kind", ""), ("", *SOURCE_KINDS), "source_kind", at),
                 source_ref=optional(line, "source_ref", str, "", at),
                 lang=optional(line, "lang", str, "", at),
+                media_refs=tuple(expect(ref, str, f"{at}: media_refs") for ref in refs),
+                media_kind=optional(line, "media_kind", str, "", at),
             )
         )
 

@@ -52,6 +52,8 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "source_kind": {"enum": ["", *SOURCE_KINDS]},
         "source_ref": _TEXT,
         "lang": _TEXT,
+        "media_refs": {"type": "array", "items": _TEXT},
+        "media_kind": _TEXT,
         "forgotten_after": {"type": "string", "pattern": "^[^/]+/[^/]+/."},
     },
     "probe": {

@@ -91,6 +91,8 @@ class _Memories:
             line |= {"trust": memory.trust} if memory.trust != "user" else {}
             line |= {"hard_rule": True} if memory.hard_rule else {}
             line |= {name: value for name in PROVENANCE if (value := getattr(memory, name))}
+            line |= {"media_refs": list(memory.media_refs)} if memory.media_refs else {}
+            line |= {"media_kind": memory.media_kind} if memory.media_kind else {}
             until = memory.visible_until
             lines.append(line | ({"forgotten_after": self.turns[until - 1].key} if until else {}))
         return lines

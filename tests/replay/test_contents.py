@@ -41,6 +41,7 @@ def test_content_depends_on_its_conversation_alone(plan: Plan) -> None:
         ("created_at", 7, "memories"),
         ("supersedes", ("x",), "memories"),
         ("source_ref", "https://example.org", "memories"),
+        ("media_refs", ("a.png",), ""),
     ],
 )
 def test_change_of_a_memory_changes_the_content(plan: Plan, field: str, value: object, differs: str) -> None:
