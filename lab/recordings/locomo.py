@@ -11,7 +11,7 @@ dropped as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,7 +74,7 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
             gold[identity] = []
             if not observed:
                 key = f"{turn.key}#0"
-                memories.append(Memory(key, statement, dated, visible_from=len(turns), created_at=clock))
+                memories.append(Memory(key, statement, dated, len(turns), clock, **pictures(raw)))
                 gold[identity].append(key)
         what = f"session_{number}_observation"
         for ordinal, (text, ids) in enumerate(_statements(observations.get(what, {}), f"{where}: {what}")):
@@ -91,6 +91,13 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
     golden = _questions(name, field(sample, "qa", list, where), gold, where)
     golden = replace(golden, notes=(*notes, *golden.notes))
     return Recording(name, tuple(turns), in_birth_order(memories), notes=golden.notes), golden
+
+
+def pictures(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the media fields of the memory of a turn that shares pictures (E-99); empty if it shares none."""
+    given = raw.get("img_url") or raw.get("img_file") or []
+    refs = tuple(ref for ref in ([given] if isinstance(given, str) else given) if isinstance(ref, str))
+    return {"media_refs": refs, "media_kind": "image"} if refs or raw.get("blip_caption") else {}
 
 
 def _statements(speakers: Any, at: str) -> Iterator[tuple[str, list[str]]]:

@@ -17,6 +17,7 @@ SEARCHED = 200_000
 # Who or what a memory's text came from.
 SOURCE_KINDS = ("operator", "tool", "web", "import", "system")
 PROVENANCE = ("source_kind", "source_ref", "lang")
+MEDIA = ("media_refs", "media_kind")
 # The tier of each label.
 TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
@@ -55,7 +56,8 @@ class Memory:
     ``hard_rule`` marks a memory that recall must never miss.
 
     ``source_kind`` (one of :data:`SOURCE_KINDS`), ``source_ref`` (the tool, address or transcript) and ``lang`` say
-    where the text came from and its language; they are blank if that is not recorded (seed 001). No search uses them.
+    where the text came from and its language; they are blank if that is not recorded (seed 001). ``media_refs`` name
+    the files that belong to it, and ``media_kind`` is what they are, such as ``image`` (E-99). No search uses them.
     ``due_at`` is when a plan is due, in epoch milliseconds (None: the memory has no such field; PL-1).
 
     Only memories read from a store set ``place`` and ``embedded``. ``place`` is the position of the row in its table
@@ -80,6 +82,8 @@ class Memory:
     source_ref: str = ""
     lang: str = ""
     due_at: int | None = None
+    media_refs: tuple[str, ...] = ()
+    media_kind: str = ""
 
     def is_forgotten_at(self, seq: int) -> bool:
         """Return whether the memory was forgotten before turn ``seq``."""

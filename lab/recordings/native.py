@@ -48,6 +48,8 @@ FIELDS = {
         "source_ref",
         "lang",
         "due_at",
+        "media_refs",
+        "media_kind",
         "forgotten_after",
     },
 }
@@ -165,6 +167,7 @@ class _Lines:
                 raise UnusableInput(f"{at}: supersedes {older!r}, which is not an earlier memory")
         if "forgotten_after" in line:
             self.forgotten[len(self.memories)] = (field(line, "forgotten_after", str, at), at)
+        refs: list[object] = optional(line, "media_refs", list, [], at)
         self.memories.append(
             Memory(
                 key,
@@ -182,6 +185,8 @@ class _Lines:
                 source_ref=optional(line, "source_ref", str, "", at),
                 lang=optional(line, "lang", str, "", at),
                 due_at=_time_ms(field(line, "due_at", str, at), at) if "due_at" in line else None,
+                media_refs=tuple(expect(ref, str, f"{at}: media_refs") for ref in refs),
+                media_kind=optional(line, "media_kind", str, "", at),
             )
         )
 

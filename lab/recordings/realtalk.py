@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.golden.model import GoldenSet, Judgement, Probe
+from lab.recordings.locomo import pictures
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field, optional
 
@@ -73,7 +74,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
                     index_text=dated,
                 )
             )
-            memories.append(Memory(f"{key}#0", statement, dated, visible_from=len(turns), created_at=clock))
+            memories.append(Memory(f"{key}#0", statement, dated, len(turns), clock, **pictures(raw)))
             gold[identity] = f"{key}#0"
             if match := EVIDENCE.fullmatch(identity):
                 lengths[int(match[1])] = max(lengths.get(int(match[1]), 0), int(match[2]))

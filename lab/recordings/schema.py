@@ -53,6 +53,8 @@ _KNOWN: dict[str, dict[str, Any]] = {
         "source_ref": _TEXT,
         "lang": _TEXT,
         "due_at": _TIME,
+        "media_refs": {"type": "array", "items": _TEXT},
+        "media_kind": _TEXT,
         "forgotten_after": {"type": "string", "pattern": "^[^/]+/[^/]+/."},
     },
     "probe": {

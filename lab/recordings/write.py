@@ -92,6 +92,8 @@ class _Memories:
             line |= {"hard_rule": True} if memory.hard_rule else {}
             line |= {name: value for name in PROVENANCE if (value := getattr(memory, name))}
             line |= {} if memory.due_at is None else {"due_at": _iso(memory.due_at)}
+            line |= {"media_refs": list(memory.media_refs)} if memory.media_refs else {}
+            line |= {"media_kind": memory.media_kind} if memory.media_kind else {}
             until = memory.visible_until
             lines.append(line | ({"forgotten_after": self.turns[until - 1].key} if until else {}))
         return lines

@@ -13,6 +13,7 @@ is not the order of the table.
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_left
 from collections import Counter
@@ -25,7 +26,7 @@ from lab.embedding.stored import StoredVectors, stored_vectors
 from lab.errors import UnusableInput
 from lab.files import digest, read_json, read_json_lines
 from lab.golden.model import GoldenSet
-from lab.recordings.model import PROVENANCE, UNKNOWN, Memory, Recording
+from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
 from lab.replay.memories_http import is_address, rows_at, rows_of
 from lab.replay.scopes import scope_notes
@@ -49,7 +50,7 @@ NOT_SEARCHED = (
     "need importance_label and scope"
 )
 # The score and where a text came from are optional (E-1); the flag and the due time are fields of the lab (E-58, PL-3).
-OPTIONAL = ("importance", "hard_rule", FIELD, *PROVENANCE)
+OPTIONAL = ("importance", "hard_rule", FIELD, *PROVENANCE, *MEDIA)
 # Rows that are read at once with their vectors.
 BATCH = 1024
 LAST_DATE = 8_640_000_000_000_000
@@ -136,8 +137,11 @@ def with_stored(library: Library, stored: Stored) -> Library:
 
 
 def _identity(memory: Memory) -> list[object]:
-    """Return the values of a memory. Without provenance and due time, they are those of versions that read neither."""
-    *values, due = astuple(memory)
+    """Return the values of a memory. Without provenance and due time, they are those of versions that read neither.
+
+    Media are left out, because no system reads them.
+    """
+    *values, due = astuple(memory)[: -len(MEDIA)]
     provenance = values[-len(PROVENANCE) :]
     return [*values[: -len(PROVENANCE)], *(provenance if any(provenance) else ()), *([] if due is None else [due])]
 
@@ -208,6 +212,8 @@ class _Rows:
                     source_ref=_text_or_none(row, "source_ref", at) or "",
                     lang=_text_or_none(row, "lang", at) or "",
                     due_at=_due(row, at),
+                    media_refs=_refs(row.get("media_refs"), at),
+                    media_kind=_text_or_none(row, "media_kind", at) or "",
                 )
             )
 
@@ -252,6 +258,17 @@ def _assumed(name: str) -> str:
 def _text_or_none(row: dict[str, Any], name: str, at: str) -> str | None:
     value = row.get(name)
     return None if value is None else str(expect(value, str, f"{at}: field {name!r}"))
+
+
+def _refs(value: object, at: str) -> tuple[str, ...]:
+    """Return the files that belong to a memory: a list, or a JSON array as a table keeps it (E-99)."""
+    try:
+        refs = json.loads(value or "[]") if isinstance(value, str) else value or []
+    except (ValueError, RecursionError):
+        refs = None
+    if not isinstance(refs, list) or not all(isinstance(ref, str) for ref in refs):
+        raise UnusableInput(f"{at}: field 'media_refs': expected a list of strings, as JSON")
+    return tuple(refs)
 
 
 def _created(row: dict[str, Any], at: str) -> int | None:

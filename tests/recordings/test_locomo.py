@@ -82,7 +82,8 @@ def test_locomo_keys_contain_session_and_dialogue_id(read: Read) -> None:
     assert recording.turns[1] == Turn(
         key, 1, "session_1", "user", "Look!", MAY_8 + 1, speaker="Ben", said=bowl, index_text=dated
     )
-    assert recording.memories[1] == Memory(f"{key}#0", bowl, dated, visible_from=2, created_at=MAY_8 + 1)
+    media: dict[str, Any] = {"media_refs": ("there",), "media_kind": "image"}
+    assert recording.memories[1] == Memory(f"{key}#0", bowl, dated, visible_from=2, created_at=MAY_8 + 1, **media)
     assert (recording.language, recording.has_labels) == ("en", False)
 
 

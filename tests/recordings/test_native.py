@@ -94,6 +94,19 @@ def test_memory_with_due_time_is_read_and_written_back(read: Read) -> None:
         read(_header(), _session(), _turn("t01"), _memory(due_at="2026-11-20"))
 
 
+def test_memory_with_media_is_read_and_written_back(read: Read) -> None:
+    given = {"media_refs": ["a.png", "https://pictures.example/b.png"], "media_kind": "image"}
+    recording = read(_header(), _session(), _turn("t01"), _memory(**given), _memory())
+    known, plain = recording.memories
+    assert (known.media_refs, known.media_kind) == (("a.png", "https://pictures.example/b.png"), "image")
+    assert (plain.media_refs, plain.media_kind) == ((), "")
+    lines = [json.loads(line) for line in recording_lines(recording).splitlines()]
+    written = [{name: line[name] for name in given if name in line} for line in lines if line["kind"] == "memory"]
+    assert written == [given, {}]
+    with pytest.raises(UnusableInput, match="media_refs"):
+        read(_header(), _session(), _turn("t01"), _memory(media_refs=[5]))
+
+
 def test_memory_with_provenance_is_read_and_written_back(read: Read) -> None:
     given = {"source_kind": "tool", "source_ref": "web_search", "lang": "zh"}
     recording = read(_header(), _session(), _turn("t01"), _memory(**given), _memory())

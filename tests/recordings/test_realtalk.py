@@ -33,7 +33,7 @@ def test_realtalk_every_turn_is_a_memory(sample: Sample, tmp_path: Path) -> None
     assert recording.turns[1] == Turn(
         key, 1, "session_1", "user", "Look!", at, speaker="Ben", said=said, index_text=dated
     )
-    assert recording.memories[1] == Memory(f"{key}#0", said, dated, visible_from=2, created_at=at)
+    assert recording.memories[1] == Memory(f"{key}#0", said, dated, visible_from=2, created_at=at, media_kind="image")
     # The second session has an earlier time; the times of the turns still increase.
     assert [turn.time_ms - DEC_29 for turn in recording.turns] == [60_000, 120_000, 180_000, 180_001, 300_000]
     assert recording.sessions == ("session_1", "session_2")

@@ -42,6 +42,7 @@ def test_content_depends_on_its_conversation_alone(plan: Plan) -> None:
         ("supersedes", ("x",), "memories"),
         ("source_ref", "https://example.org", "memories"),
         ("due_at", 7, "memories"),
+        ("media_refs", ("a.png",), ""),
     ],
 )
 def test_change_of_a_memory_changes_the_content(plan: Plan, field: str, value: object, differs: str) -> None:

@@ -92,6 +92,23 @@ def contents(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
+def test_store_media_are_carried_and_no_part_of_its_identity(write: Write) -> None:
+    kept = [row(1, media_refs=["a.png"], media_kind="image"), row(2, media_refs='["b.mp3"]', media_kind="audio")]
+    stored = read_stored(str(write(kept)))
+    assert [(memory.media_refs, memory.media_kind) for memory in stored.memories] == [
+        (("a.png",), "image"),
+        (("b.mp3",), "audio"),
+    ]
+    plain = read_stored(str(write([row(1), row(2)], "plain.jsonl")))
+    assert with_stored(library(5000), stored).stored == with_stored(library(5000), plain).stored
+
+
+@pytest.mark.parametrize("refs", ["a.png", '{"a": 1}', [5], 7])
+def test_store_media_of_another_form_are_refused(write: Write, refs: object) -> None:
+    with pytest.raises(UnusableInput, match="field 'media_refs': expected a list of strings"):
+        read_stored(str(write([row(1, media_refs=refs)])))
+
+
 def test_read_stored_row_is_a_memory_with_its_id(write: Write) -> None:
     stored = read_stored(write([row(2), row(1, scope="", trust_tier=None, category=None, createdAt=7)]))
     second, first = stored.memories
