@@ -110,7 +110,7 @@ def holds(fact: Fact, *, upstream: bool = False) -> bool:
     """Return whether a fact counts within its interval (TF-9).
 
     One that was superseded or invalidated held until then; only a retracted one never did. For ``upstream``, only an
-    active one counts.
+    active one counts (TF-14).
     """
     return fact.status == ACTIVE if upstream else fact.status in (ACTIVE, SUPERSEDED, INVALIDATED)
 
