@@ -72,7 +72,7 @@ def search(
 
     ``composite`` orders by :mod:`lab.systems.sidecar.ledger_score` without the factors ``off``; otherwise the order of
     the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
-    filters what is left. Raises :class:`UnusableInput` for a blank query.
+    filters the rest. Raises :class:`UnusableInput` for a blank query.
     """
     query = query.strip()
     if not query:
