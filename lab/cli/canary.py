@@ -191,7 +191,7 @@ def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
     verdict, done = outcome.verdict, outcome.rolled_back
     if outcome.stuck:
         # Not folded: it ends with a command.
-        emit(f"NOT ROLLED BACK: {outcome.stuck}")
+        emit(outcome.stuck_line)
     if verdict:
         emit_folded(headline(verdict))
     if outcome.golden:

@@ -192,7 +192,7 @@ def _show(
         emit_verdict(verdict, named=named)
     emit()
     emit(f"Open {page}")
-    emit(f"Every night: lab nightly --plan {plan}")
+    emit(f"Daily: lab nightly --plan {plan}")
 
 
 def _open(page: Path) -> None:

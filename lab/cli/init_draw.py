@@ -47,11 +47,11 @@ def draw_sentences(record: Any) -> Iterator[str]:
             "need a memory; a test needs at least 6"
         )
         return
-    for name, told in (("all", "if all of them need a memory"), ("some", "if only a third of them does")):
+    for name, case in (("all", "if all of them need a memory"), ("some", "if only a third of them does")):
         power = record["power"][name]
         if not power["detectable"]:
             yield (
-                f"{told}: {counted(power['conversations'], 'conversation')} cannot show any difference; a test needs "
+                f"{case}: {counted(power['conversations'], 'conversation')} cannot show any difference; a test needs "
                 "at least 6"
             )
             continue
@@ -59,4 +59,4 @@ def draw_sentences(record: Any) -> Iterator[str]:
             f"±{least:.2f} if {share} change" if least <= 1 else f"none if {share} change"
             for share, least in power["detectable"].items()
         )
-        yield f"{told}: the smallest difference in hit rate that they show (80 % power): {effects}"
+        yield f"{case}: the smallest difference in hit rate that they show (80 % power): {effects}"

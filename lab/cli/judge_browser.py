@@ -130,7 +130,7 @@ class JudgePage:
 
 
 def make_app(page: JudgePage, port: int, secret: str) -> ASGIApp:
-    """Return the application that serves the page on ``127.0.0.1:port`` to whoever knows the secret."""
+    """Return the application that serves the page on ``127.0.0.1:port`` to clients that know the secret."""
     from starlette.applications import Starlette
     from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
     from starlette.routing import Route

@@ -39,8 +39,8 @@ Replay = Callable[[ReplayRequest, Path, str], tuple[RunDirectory, Changes]]
 class Apart:
     """What is reported apart: since what, one row for each conversation, and how the rules judge them.
 
-    A row has ``conversation``, ``what`` happened to it, ``turns``, ``recalls``, ``since`` which night it is compared,
-    and the ``changed`` receipts by arm since then. ``means`` are those of every measure by arm over these
+    A row has ``conversation``, ``what`` happened to it, ``turns``, ``recalls``, ``since`` which nightly run it is
+    compared, and the ``changed`` receipts by arm since then. ``means`` are those of every measure by arm over these
     conversations alone, ``memories`` counts what changed in the store, and ``run`` is the path of their replay.
     ``copied`` is when the home was copied; None if it equals the snapshot, and for a set without one.
     """
@@ -86,7 +86,7 @@ def apart_from_baseline(
     policy: Policy,
     run: RunDirectory,
     found: Common,
-    nights: Iterable[tuple[str, RunDirectory]],
+    earlier: Iterable[tuple[str, RunDirectory]],
 ) -> Apart | None:
     """Return what the baseline lacks of a run, or has otherwise; None if nothing."""
     if not found.others:
@@ -95,7 +95,7 @@ def apart_from_baseline(
     rows += [{"conversation": name, "what": f"changed: {what}"} for name, what in found.changed.items()]
     rows += [{"conversation": name, "what": "removed"} for name in found.removed]
     view = run.of([*found.added, *found.changed])
-    return _judged(nightly_set, policy, "the baseline", rows, view if view.conversations else None, nights)
+    return _judged(nightly_set, policy, "the baseline", rows, view if view.conversations else None, earlier)
 
 
 def apart_from_snapshot(
@@ -104,7 +104,7 @@ def apart_from_snapshot(
     frozen: Frozen,
     folder: Path,
     date: str,
-    nights: Iterable[tuple[str, RunDirectory]],
+    earlier: Iterable[tuple[str, RunDirectory]],
     replayed: Replay,
     announce: Announce,
 ) -> Apart:
@@ -132,7 +132,7 @@ def apart_from_snapshot(
                 reason = f"{again.changed} of {again.turns} receipts of conversations since {since} differ between two "
                 lines.append(_line(nightly_set, "replays", ERROR, f"{reason}replays ({named(_changed(again.arms))})"))
                 view = None
-        done = _judged(nightly_set, policy, since, rows, view, nights)
+        done = _judged(nightly_set, policy, since, rows, view, earlier)
         return replace(done, lines=(*lines, *done.lines), memories=found.memories, copied=copied)
     except CannotWrite:
         raise
@@ -141,7 +141,7 @@ def apart_from_snapshot(
 
 
 def _tonight(before: Snapshot, frozen: Frozen, root: Path, date: str, announce: Announce) -> Snapshot:
-    """Return the copy of the home for this night, which is taken once: a run that is repeated sees the same home."""
+    """Return the copy of the home for this nightly run, which is taken once: a repeated run sees the same home."""
     if taken := snapshots(root):
         announce(f"{root}: the copy of the home of this nightly run is used again")
         return open_snapshot(taken[-1])
@@ -183,7 +183,7 @@ def _judged(
     since: str,
     rows: list[dict[str, Any]],
     view: RunDirectory | None,
-    nights: Iterable[tuple[str, RunDirectory]],
+    earlier: Iterable[tuple[str, RunDirectory]],
 ) -> Apart:
     """Compare conversations with the first nightly runs that had them, and judge their limits."""
     if view is None:
@@ -191,7 +191,7 @@ def _judged(
     first: dict[str, str] = {}
     by_arm: dict[str, list[ArmChanges]] = {}
     moved: dict[str, None] = {}
-    for date, difference in _differences(view, nights):
+    for date, difference in _differences(view, earlier):
         first |= dict.fromkeys(difference.common.same, date)
         for arm in difference.arms:
             by_arm.setdefault(arm.arm, []).append(arm)
@@ -217,10 +217,10 @@ def _judged(
     return Apart(since, tuple(rows), tuple(lines), means, run=str(view.path))
 
 
-def _differences(view: RunDirectory, nights: Iterable[tuple[str, RunDirectory]]) -> Iterator[tuple[str, Changes]]:
-    """Yield the date of each night, oldest first, and the differences in the conversations that it had first."""
+def _differences(view: RunDirectory, earlier: Iterable[tuple[str, RunDirectory]]) -> Iterator[tuple[str, Changes]]:
+    """Yield the date of each run, oldest first, and the differences in the conversations that it had first."""
     waiting = list(view.conversations)
-    for date, run in nights:
+    for date, run in earlier:
         if not waiting:
             return
         try:
@@ -229,7 +229,7 @@ def _differences(view: RunDirectory, nights: Iterable[tuple[str, RunDirectory]])
                 continue
             yield date, changes(run.of(same), view.of(same))
         except NotComparable:
-            # Another night with other settings or receipts.
+            # Another run with other settings or receipts.
             continue
         except LabError:
             # It was removed in part, or damaged.

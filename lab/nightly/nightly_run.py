@@ -239,7 +239,9 @@ def _run_set(
             same = run.of(exact.common.same) if exact else run
             for pair in nightly_set.compare:
                 lines += within(pair, same)
-            nights = list(earlier_runs(out, plan.name, nightly_set.name, date, baseline.now.date if baseline else None))
+            earlier = list(
+                earlier_runs(out, plan.name, nightly_set.name, date, baseline.now.date if baseline else None)
+            )
             if nightly_set.frozen:
                 apart = apart_from_snapshot(
                     nightly_set,
@@ -247,12 +249,12 @@ def _run_set(
                     nightly_set.frozen,
                     folder / SINCE,
                     date,
-                    nights,
+                    earlier,
                     partial(_twice, jobs=jobs, announce=announce),
                     announce,
                 )
             elif exact:
-                apart = apart_from_baseline(nightly_set, plan.policy, run, exact.common, nights)
+                apart = apart_from_baseline(nightly_set, plan.policy, run, exact.common, earlier)
             lines += apart.lines if apart else ()
             scores = score_and_write(run)
             scores = scores if same is run else score_run(same)

@@ -39,7 +39,7 @@ class PastRun(NamedTuple):
 class Past(NamedTuple):
     """The history of a plan, oldest first: nightly runs, series of the primary measures, and their steps."""
 
-    nights: Sequence[PastRun]
+    shown: Sequence[PastRun]
     series: Sequence[Series]
     steps: Sequence[dict[str, Any]]
     left_out: int = 0
@@ -63,7 +63,7 @@ def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] 
     folders = _folders(plan, folder)
     if result is not None:
         folders[result["date"]] = (folder.absolute(), result)
-    nights: list[PastRun] = []
+    shown: list[PastRun] = []
     before: list[Point] = []
     for date in sorted(by_date.keys() | folders.keys()):
         mine = by_date.get(date, [])
@@ -75,9 +75,9 @@ def past_of(store: Path | None, plan: str, folder: Path, result: dict[str, Any] 
             status, failing = known["status"], _failing(known)
         commit = next((point.commit for point in mine), None)
         begun = [number for number, step in enumerate(steps) if step["first"] == date]
-        nights.append(PastRun(date, status, link, commit, failing, _moved(before, mine), begun))
+        shown.append(PastRun(date, status, link, commit, failing, _moved(before, mine), begun))
         before = mine or before
-    return Past(nights[-SHOWN:], series, steps, max(0, len(nights) - SHOWN))
+    return Past(shown[-SHOWN:], series, steps, max(0, len(shown) - SHOWN))
 
 
 def earlier_runs(
@@ -88,13 +88,13 @@ def earlier_runs(
     Both the run of the set and the one of what its snapshot lacks, but none before ``since``, of a set with an error,
     or that cannot be read.
     """
-    for night, (at, result) in sorted(_folders(plan, folder).items()):
+    for day, (at, result) in sorted(_folders(plan, folder).items()):
         entry = next((entry for entry in result["sets"] if entry.get("name") == name), None)
-        if not (since or "") <= night < date or entry is None or entry.get("status") == ERROR:
+        if not (since or "") <= day < date or entry is None or entry.get("status") == ERROR:
             continue
         for part in (("run",), ("since", "run")):
             with suppress(LabError):
-                yield night, open_run(at.joinpath("sets", file_name(name), *part))
+                yield day, open_run(at.joinpath("sets", file_name(name), *part))
 
 
 def _points(store: Path | None) -> list[Point]:

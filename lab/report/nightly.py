@@ -81,7 +81,7 @@ def write_pages(nightly_run: NightlyRun, store: Path | None = None) -> list[Path
 
 def _contents(nightly_run: NightlyRun, history: dict[str, Any]) -> list[tuple[str, str]]:
     sets = [(f"set-{number}", result.name) for number, result in enumerate(nightly_run.sets, 1)]
-    parts = [("history", "nights", "History"), ("steps", "steps", "Steps"), ("levels", "levels", "Levels")]
+    parts = [("history", "past_runs", "History"), ("steps", "steps", "Steps"), ("levels", "levels", "Levels")]
     return [*sets, *((name, heading) for name, key, heading in parts if history[key]), ("run", "Nightly run")]
 
 

@@ -23,7 +23,7 @@ MOST_PANELS, MOST_DATES = 12, 4
 def history_model(past: Past, date: str) -> dict[str, Any]:
     """Return what the template shows of the history; ``date`` is that of the page's own nightly run."""
     return {
-        "nights": [_past_run(night, date) for night in past.nights],
+        "past_runs": [_past_run(run, date) for run in past.shown],
         "left_out": past.left_out,
         "steps": [_step(number, step, past.series) for number, step in enumerate(past.steps)],
         "levels": [_level(line) for line in past.series if line.points],
@@ -31,13 +31,13 @@ def history_model(past: Past, date: str) -> dict[str, Any]:
     }
 
 
-def _past_run(night: PastRun, date: str) -> dict[str, Any]:
+def _past_run(run: PastRun, date: str) -> dict[str, Any]:
     about = [
-        *([f"{counted(len(night.failing), 'rule')} did not pass"] if night.status != PASS and night.failing else []),
-        *([f"{counted(len(night.steps), 'level')} changed"] if night.steps else []),
-        *([f"commit {night.commit[:12]}"] if night.commit else []),
+        *([f"{counted(len(run.failing), 'rule')} did not pass"] if run.status != PASS and run.failing else []),
+        *([f"{counted(len(run.steps), 'level')} changed"] if run.steps else []),
+        *([f"commit {run.commit[:12]}"] if run.commit else []),
     ]
-    return night._asdict() | {"is_this": night.date == date, "about": ", ".join(about)}
+    return run._asdict() | {"is_this": run.date == date, "about": ", ".join(about)}
 
 
 def _what(record: Mapping[str, Any]) -> str:

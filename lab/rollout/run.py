@@ -71,7 +71,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """How a canary ended. ``problem`` says why it did not get to a verdict, ``stuck`` why it was not rolled back."""
+    """How a canary ended. ``problem`` says why it did not get to a verdict, ``stuck`` why it was not rolled back.
+
+    ``is_restart_open``: the configuration is as before, and only the gateway was not restarted.
+    """
 
     started: str
     verdict: Verdict | None = None
@@ -80,8 +83,14 @@ class Outcome:
     interrupted: bool = False
     problem: str | None = None
     stuck: str | None = None
+    is_restart_open: bool = False
     rolled_back: RolledBack | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def stuck_line(self) -> str:
+        """Return what was left open, and the command that goes on."""
+        return f"{'NOT RESTARTED' if self.is_restart_open else 'NOT ROLLED BACK'}: {self.stuck}"
 
     @property
     def status(self) -> str:
@@ -230,11 +239,11 @@ def _back(plan: Plan, state: State, outcome: Outcome, tell: Announce) -> None:
         finish(state, journal)
         tell("rolled back")
     except LabError as error:
-        outcome.stuck = str(error)
+        outcome.stuck, outcome.is_restart_open = str(error), isinstance(error, NoRestart)
     except OSError as error:
         outcome.stuck = f"{error}; {state.command} tries again"
     if outcome.stuck:
-        tell(f"NOT ROLLED BACK: {outcome.stuck}")
+        tell(outcome.stuck_line)
 
 
 def _make_out(out: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT
 from lab.rollout.evidence import WINDOW, Evidence
 
-# More evidence says nothing new, and nobody reads its digits.
+# More evidence says nothing new, and its digits are not read.
 MOST_TIMES = 1_000_000
 OVER = "more than a million times the threshold"
 _NAMES = {

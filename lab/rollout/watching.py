@@ -124,7 +124,7 @@ class Watch:
         self.started: str = saved["started"] if saved else now()
         self.alarm: dict[str, Any] | None = saved["alarm"] if saved else None
         self.done: dict[str, Any] | None = saved["downgrade"] if saved else None
-        # When the configuration of an alarm was written, as long as nobody asked for the downgrade.
+        # When the configuration of an alarm was written, until a downgrade is requested.
         self.config: list[int] | None = saved["config"] if saved else None
         self.status = ALARM if self.alarm else WATCHING
         if saved:
@@ -334,7 +334,7 @@ def _respond(watch: Watch, tell: Announce) -> None:
     if not plan.write:
         return
     if watch.config:
-        # From here on the downgrade is wanted, whoever edits the configuration before it succeeds.
+        # From here on the downgrade is due, also if the configuration is edited before it succeeds.
         watch.config = None
         watch.save()
     tell(f"an alarm was raised: switching plugins.slots.memory to {plan.downgrade.slot}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from lab.systems.openclaw.tools.lance_table import LanceTable
 from tests.commands import Done, run_here
+from tests.small_disk import Disk, mounted
 from tests.systems.openclaw.tools.lance_tables import entry, plugin_table
 
 MARK = "wombat"
@@ -195,51 +195,33 @@ def test_checkout_gives_the_replay_of_that_day(tmp_path: Path, folder: Path, mak
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Disk]:
     """A disk of two megabytes."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    try:
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path], capture_output=True)
-    except OSError:
-        pytest.skip("this system has no command mount")
-    if done.returncode:
-        pytest.skip(f"no small disk can be mounted here: {done.stderr.decode().strip()}")
-    yield path
-    subprocess.run(["umount", path], check=True)
-
-
-def fill(path: Path, pages: int) -> None:
-    """Leave room for so many pages of 4096 bytes."""
-    with path.open("wb", buffering=0) as filler:
-        try:
-            while filler.write(b"x" * 4096):
-                pass
-        except OSError:
-            filler.truncate(max(0, filler.tell() - pages * 4096))
+    with mounted(tmp_path / "disk", "2m") as disk:
+        yield disk
 
 
 @pytest.mark.parametrize("pages", [0, 2, 8, 16, 24, 32, 40])
-def test_full_disk_keeps_table_and_tags(folder: Path, disk: Path, pages: int) -> None:
-    live = disk / "lancedb"
+def test_full_disk_keeps_table_and_tags(folder: Path, disk: Disk, pages: int) -> None:
+    live = disk.path / "lancedb"
     shutil.copytree(folder, live)
     assert store("tag", live, "day1").returncode == 0
     with LanceTable(live) as table:
         table.add([entry(4)])
-    before = bytes_of(disk)
-    fill(disk / "filler", pages)
+    before = bytes_of(disk.path)
+    disk.fill(pages)
     for words in (("tag", live, "day2"), ("checkout", live, "day1", "--yes"), ("index", "build", live, "--yes")):
         done = store(*words)
         if done.returncode == 0:
             assert pages > 8, words
             return
         one_line(done, 4, "No space left")
-        found = bytes_of(disk)
+        found = bytes_of(disk.path)
         if words[0] == "index":
             # A build keeps the indexes that it had built, and LanceDB a file that names the newest version.
             before = {name: data for name, data in before.items() if "hint" not in name}
         assert {name: found.get(name) for name in before} == before
         assert store("list", live, "--check").returncode == 0
-    (disk / "filler").unlink()
+    disk.free()
     assert store("checkout", live, "day1", "--yes").returncode == 0
     assert store("tag", live, "day2").returncode == 0

@@ -14,6 +14,7 @@ import pytest
 
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
+from tests.cli.terminal import all_written
 
 pytestmark = pytest.mark.slow
 
@@ -61,13 +62,7 @@ def on_a_terminal(command: str, cwd: Path) -> str:
     words = [sys.executable, "-m", "lab", *command.split()]
     process = subprocess.Popen(words, stdin=inside, stdout=inside, stderr=inside, cwd=cwd, env=environment)
     os.close(inside)
-    written = b""
-    while True:
-        try:
-            read = os.read(keys, 1 << 16)
-        except OSError:
-            break
-        written += read
+    written = all_written(keys)
     assert process.wait(60) in (0, 1, 3), written
     os.close(keys)
     return written.decode()

@@ -57,7 +57,7 @@ def test_first_screen_says_state_cause_and_action(state: str, said: str, action:
 def test_first_night_has_one_sign_and_no_charts(tmp_path: Path) -> None:
     page = make(tmp_path, "inconclusive")
     text = page.read_text("utf-8")
-    assert len(re.findall(r'<li><a href="#night-', text)) == 1
+    assert len(re.findall(r'<li><a href="#past-', text)) == 1
     assert "This is the first nightly run of the plan" in text
     assert 'class="canvas"' not in text
 
@@ -72,7 +72,7 @@ def test_thirty_nights_can_be_followed(tmp_path: Path) -> None:
     # All but this one, and but the pages that were not written.
     assert len(others) == 29
     assert {(page.parent / link).parent.is_dir() for link in others} == {True}
-    states = re.findall(r'<li><a href="#night-[^"]+"(?: aria-current="page")? class="(\w+)( stepped)?"', text)
+    states = re.findall(r'<li><a href="#past-[^"]+"(?: aria-current="page")? class="(\w+)( stepped)?"', text)
     assert [state for state, _ in states].count("pass") == 28
     assert states[9] == ("error", "")
     assert states[STEP_AT] == ("fail", " stepped")
@@ -91,8 +91,8 @@ def test_night_without_measures_is_in_the_history(tmp_path: Path) -> None:
     """A replay that differs from itself adds nothing to the store."""
     page = make(tmp_path, "error", 5)
     past = past_of(tmp_path / "trend", "mine", page.parent)
-    assert [night.status for night in past.nights] == ["pass"] * 4 + ["error"]
-    assert "nondeterministic" in past.nights[-1].failing[0]
+    assert [night.status for night in past.shown] == ["pass"] * 4 + ["error"]
+    assert "nondeterministic" in past.shown[-1].failing[0]
     assert {line.arm for line in past.series} == set(ARMS)
 
 
@@ -104,11 +104,11 @@ def test_history_is_of_the_plan_alone(tmp_path: Path) -> None:
     damaged = page.parents[1] / "2026-10-02-ffffffff"
     damaged.mkdir()
     (damaged / "nightly.json").write_text("{")
-    assert [night.date for night in past_of(tmp_path / "trend", "mine", page.parent).nights] == [
+    assert [night.date for night in past_of(tmp_path / "trend", "mine", page.parent).shown] == [
         "2026-10-05",
         "2026-10-06",
     ]
-    assert past_of(None, "other", page.parent).nights[0].status == "pass"
+    assert past_of(None, "other", page.parent).shown[0].status == "pass"
 
 
 def test_conversations_apart_say_why_nothing_is_compared(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_gateway_that_never_restarts_again_is_reported_with_the_command(make_gat
     check = f"touch {gateway.home}/no-restart"
     done = run_here(*gateway.words("--write", "--out", tmp_path / "out", "--golden", check))
     assert done.returncode == 4
-    assert done.stdout.startswith("NOT ROLLED BACK: the restart command ended with exit code 5: the service manager")
+    assert done.stdout.startswith("NOT RESTARTED: the restart command ended with exit code 5: the service manager")
     assert f"lab canary recover {gateway.config} --write tries again" in " ".join(done.stdout.split())
     # The file is as before; only the restart is open.
     assert gateway.config.read_bytes() == CONFIG.encode()

@@ -47,7 +47,7 @@ def ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
         process.communicate()
         return False
     if process.returncode:
-        sys.exit(f"it ended with {process.returncode}: {said.decode()}")
+        sys.exit(f"{process.args!r} ended with {process.returncode}: {said.decode()}")
     return True
 
 

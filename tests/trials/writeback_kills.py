@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +25,7 @@ from lab.systems.openclaw.tools.lance_schema import TABLE, arrow_of, schema
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_ingest import ingest
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, uuid
+from tests.trials.kills import ended
 
 AT = "2026-11-23"
 PATIENCE = 600
@@ -65,15 +64,7 @@ def run(words: list[str], seconds: float) -> bool:
     """Run a command; kill it after so many seconds. Return whether it ended by itself."""
     command = [sys.executable, "-m", "lab", "ledger", *words]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-    try:
-        _, said = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return False
-    if process.returncode:
-        sys.exit(f"lab ledger {' '.join(words)} ended with {process.returncode}: {said.decode()}")
-    return True
+    return ended(process, seconds)
 
 
 def state(folder: Path) -> tuple[States, States]:

@@ -56,7 +56,7 @@ def fill(
     """Grade an observation whose detail has no importance; return whether ``detail`` was changed.
 
     ``observation`` holds ``kind``, ``tool_name`` and ``summary``. Without a scorer, labels are only counted. An
-    importance that is there but cannot be read belongs to whoever wrote it, and stays. If the scorer raises, the
+    importance that is there but cannot be read belongs to its writer, and stays. If the scorer raises, the
     observation stays ungraded: a broken scorer must not stop ingest (seed 003).
     """
     filled = False

@@ -1,7 +1,7 @@
 """The tables of a ledger (LD-1): those that the public sidecar searches, and two of the lab's own.
 
 ``observations``, ``observations_fts`` and ``observations_fts_tri`` are as the sidecar writes them, so that each program
-reads the other's file. The two search tables hold no text of their own, and no trigger fills them: whoever inserts an
+reads the other's file. The two search tables hold no text of their own, and no trigger fills them: code that inserts an
 observation indexes it (:func:`index`). ``lab_sources`` and ``lab_origins`` say which bytes of which log an observation
 came from; the sidecar does not read them.
 """

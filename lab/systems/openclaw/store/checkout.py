@@ -190,7 +190,7 @@ def _return(folder: Path, data: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the temporary folders of checkouts; the lock is held, so nobody else uses them."""
+    """Remove the temporary folders of checkouts; the lock is held, so no other process uses them."""
     for part in folder.glob(_PART.format("*")):
         # A folder that holds the only table is never removed.
         if (folder / _LANCE).exists() or not (part / DATA / _OLD).exists():
