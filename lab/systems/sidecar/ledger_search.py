@@ -73,12 +73,8 @@ def search(
 
     ``composite`` orders by :mod:`lab.systems.sidecar.ledger_score` without the factors ``off``; otherwise the order of
     the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
-<<<<<<< HEAD
-    filters what is left. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
+    filters the rest. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
     query.
-=======
-    filters the rest. Raises :class:`UnusableInput` for a blank query.
->>>>>>> hooks
     """
     query = query.strip()
     if not query:
