@@ -1,4 +1,4 @@
-"""The settings of a pack: profile ``seed``, and ``upstream`` as the public sidecar packs (PK-2)."""
+"""The settings of a pack: profile ``seed``, and ``upstream`` as the public sidecar packs (PK-2, PK-11)."""
 
 from __future__ import annotations
 

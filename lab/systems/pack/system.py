@@ -1,4 +1,4 @@
-"""``pack``: candidates of both searches, packed into a small cited bundle within a budget (docs/design/pack.md)."""
+"""``pack``: candidates of both searches, packed into a small cited bundle within a budget (PK-12)."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ class PackSystem(MemorySystem):
         texts = {line.candidate.ref: line.text for line in done.lines}
         decisions = {decision.candidate.ref: decision for decision in done.decisions}
         first = [ref for ref in done.refs if ref in self._memories.by_ref]
-        rest = [ref for ref in decisions if ref not in texts]
+        # Turns of the tail are no memories.
+        rest = [ref for ref in decisions if ref not in texts and ref in self._memories.by_ref]
         items = [
             self._item(decisions[ref], lane, texts.get(ref)) for ref in [*first, *rest][: self._arm.depth + len(first)]
         ]

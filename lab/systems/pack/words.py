@@ -23,7 +23,8 @@ _HEDGE = re.compile(
     "|不(?:過|过|錯|错|只|僅|仅|確定|确定|知道|但)"
 )
 _NEGATION = re.compile(
-    r"\b(?:never|not|no longer|cannot|without|none|neither|stopp?ed|cancell?ed|revoked)\b|n['’]t\b|[不沒没未無无別别]"
+    r"\b(?:never|not|no longer|cannot|without|none|neither|stop(?:ped)|cancel(?:l?ed)|revoked)\b"
+    "|n['’]t\\b|[不沒没未無无別别]"
 )
 _STOP = frozenset(ENGLISH) | frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
 _SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")

@@ -87,6 +87,13 @@ def test_arm_protects_the_last_turns_if_configured() -> None:
     assert tokens(last.recall.context) <= 60
 
 
+def test_arm_lists_no_turn_of_the_tail_as_a_memory() -> None:
+    spoken = [memory(0, "The fair opens at nine. " * 9), memory(1, "Bring chairs.")]
+    last = answers(spoken, "When?", tail={"items": 2, "tokens": 20})[-1]
+    assert last.recall.receipt["reasons"]["tail_budget_tokens_exceeded"] == 1
+    assert set(keys_of(last)) == {"c/s/0#0", "c/s/1#0"}
+
+
 def test_settings_are_read_back_from_their_description() -> None:
     settings = Settings(limit=3, budget_tokens=90, rank="policy", quotas=None, dissent=False)
     assert read_settings(describe(settings), "here") == settings
