@@ -1,4 +1,4 @@
-"""Build a graph from the rows of a ledger, memories and facts (GR-2 to GR-4)."""
+"""Build a graph from the rows of a ledger and facts (GR-2 to GR-4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.recordings.model import GLOBAL, Memory
+from lab.recordings.model import GLOBAL
 from lab.systems.facts.model import ACTIVE, Fact
 from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import ENTITY
@@ -49,7 +49,7 @@ LONGEST_NAME = 60
 
 
 class Text(NamedTuple):
-    """A text with its reference: a row of a ledger or a memory. ``ts_ms`` is in UTC milliseconds, 0: unknown."""
+    """A text with its reference: a row of a ledger. ``ts_ms`` is in UTC milliseconds, 0: unknown."""
 
     ref: str
     text: str
@@ -69,12 +69,6 @@ def ledger_texts(path: Path) -> Iterator[Text]:
                 ts_ms = int(time.timestamp() * 1000) if time else 0
                 text = "\n".join(filter(None, (row.summary, row.summary_en)))
                 yield Text(f"obs:{row.id}", text, row.kind, _project(detail.get("scope")), row.tool_name, ts_ms)
-
-
-def memory_texts(memories: Iterable[Memory]) -> Iterator[Text]:
-    """Yield memories as texts."""
-    for memory in memories:
-        yield Text(memory.key, memory.text, memory.category, _project(memory.scope), None, memory.created_at)
 
 
 def _project(scope: object) -> str | None:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UnusableInput
-from lab.recordings.model import GLOBAL, Memory
 from lab.systems.facts.model import Fact, Object, Reference
-from lab.systems.graph.build import Text, build, ledger_texts, memory_texts
+from lab.systems.graph.build import Text, build, ledger_texts
 from lab.systems.graph.export import graph_bytes, graph_of, read_graph
 from lab.systems.graph.extract import marked, relations
 from lab.systems.graph.lane import GraphLane
@@ -129,16 +128,6 @@ def test_quarantined_and_archived_rows_are_left_out(tmp_path: Path) -> None:
     rows = [{"summary": "`a`"}, {"summary": "`b`", "detail": {"trust": "quarantined"}}]
     rows += [{"summary": "`c`", "detail": {"lifecycle": {"state": "soft-archived"}}}]
     assert [text.ref for text in ledger_texts(filled(tmp_path / "l.sqlite", rows))] == ["obs:1"]
-
-
-def test_memories_are_texts_of_their_project() -> None:
-    memories = [
-        Memory(f"m{n}", "the gateway uses `redis`", "", 0, n, "decision", scope)
-        for n, scope in enumerate(("ops", GLOBAL))
-    ]
-    texts = list(memory_texts(memories))
-    assert [(text.ref, text.scope) for text in texts] == [("m0", "ops"), ("m1", None)]
-    assert ("project:ops", "DECIDES", "decision:m0") in edges(build(texts))
 
 
 def test_order_of_texts_decides_nothing() -> None:
