@@ -119,6 +119,12 @@ def test_past_plan_is_excluded_and_a_coming_one_is_not() -> None:
     assert reasons(done)["past"][-1] == "plan_past"
 
 
+def test_past_plan_still_supersedes_the_plan_before_it() -> None:
+    moved = candidate("moved", "Sail on Monday.", kind="plan", due_ms=10, supersedes=("first",))
+    done = packed("x", moved, candidate("first", "Sail on Friday.", kind="plan", due_ms=90), now_ms=11)
+    assert {ref: said[-1] for ref, said in reasons(done).items()} == {"moved": "plan_past", "first": "superseded"}
+
+
 def test_quota_reserves_a_preference_and_a_decision_and_caps_events() -> None:
     events = [candidate(f"e{n}", f"Event {n}.", kind="event") for n in range(4)]
     last = [candidate("d", "Decided.", kind="decision"), candidate("p", "Prefers.", kind="preference")]
