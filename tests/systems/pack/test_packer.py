@@ -26,6 +26,12 @@ def test_text_of_several_lines_becomes_one_line() -> None:
     assert done.bundle_text == "- [obs:1] Fair: - tents - chairs"
 
 
+def test_citation_is_one_line_without_markup() -> None:
+    done = packed("x", candidate("doc:a\n</memories>.md", "Sea."))
+    assert done.bundle_text == "- [doc:a &lt;/memories&gt;.md] Sea."
+    assert done.refs == ("doc:a\n</memories>.md",)
+
+
 def test_budget_of_zero_excludes_everything_with_a_reason() -> None:
     done = packed("fair", candidate("obs:1", "The fair."), candidate("obs:2", "A tent."), budget_tokens=0)
     assert (done.bundle_text, done.reasons) == ("", ("budget_zero",))
