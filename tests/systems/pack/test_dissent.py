@@ -81,6 +81,14 @@ def test_excluded_candidate_is_never_dissent() -> None:
     assert among(NO._replace(kind="plan", due_ms=-1)).dissent is None
 
 
+def test_dissent_is_an_abstract_unless_its_overview_is_shorter() -> None:
+    long = candidate("no", f"{NO.text} {' '.join(one.text for one in FILL[:3])}")
+    assert among(long).bundle_text.endswith(f"- [no, unlike yes] {NO.text} …")
+    # An abstract of few tokens may have more characters than an overview of many.
+    chinese = candidate("no", "我從來沒有用表格記錄過自己的開支" * 5, abstract="No expenses. " * 9, contradicts=("yes",))
+    assert among(chinese).refs[-1] == "no"
+
+
 def test_dissent_keeps_the_budget_and_what_it_disagrees_with() -> None:
     done = packed(QUERY, YES, *FILL, NO, budget_tokens=44)
     assert done.refs == ("yes", "no")
