@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.recordings.model import GLOBAL
-from lab.systems.facts.model import ACTIVE, Fact
+from lab.systems.facts.model import Fact
 from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import ENTITY
 from lab.systems.facts.words import words
@@ -78,13 +78,13 @@ def _project(scope: object) -> str | None:
 
 
 def build(texts: Iterable[Text], facts: Iterable[Fact] = ()) -> Graph:
-    """Return the graph of texts and of those facts that are active. The order of the texts decides nothing.
+    """Return the graph of texts and of facts that hold. The order of the texts decides nothing.
 
     First every entity that a text marks is collected; then a plain name in a relation, or anywhere in a text, is that
     of an entity with this name.
     """
     parsed = [_parsed(text) for text in sorted(texts, key=lambda text: (text.ts_ms, text.ref))]
-    facts = [fact for fact in facts if fact.status == ACTIVE]
+    facts = list(facts)
     names, edges = _Names(), _Edges()
     for one in parsed:
         names.add(one.anchors)

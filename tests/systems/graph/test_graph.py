@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sqlite3
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -181,6 +182,24 @@ def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
         out.write_text(text)
         with pytest.raises(UnusableInput, match=message):
             read_graph(out)
+
+
+def test_graph_has_the_facts_that_hold_at_its_time(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    old = here.add(claim("entity:Redis", predicate="source_of_truth", type="entity_ref"))
+    here.add(claim("entity:Valkey", "2026-11-20", predicate="source_of_truth", type="entity_ref", supersedes=[old.id]))
+    here.add(claim("entity:Basil", predicate="owns", type="entity_ref", sources=("obs:2",)))
+
+    def values(day: int) -> set[str]:
+        return {edge.target for edge in graph_of(None, here.facts, datetime(2026, 11, day, tzinfo=UTC)).edges}
+
+    assert values(19) == {"concept:redis", "concept:basil"}
+    assert values(20) == {"concept:valkey", "concept:basil"}
+    with sqlite3.connect(here.ledger) as connection:
+        connection.execute("UPDATE observations SET detail_json = '{\"trust\": \"quarantined\"}' WHERE id = 2")
+    connection.close()
+    held = graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC))
+    assert {edge.target for edge in held.edges if edge.source == "concept:gateway"} == {"concept:valkey"}
 
 
 def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
