@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lab.recordings.model import GLOBAL
+from lab.retrieval.plain_words import words
 from lab.systems.facts.model import Fact
 from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import ENTITY
-from lab.systems.facts.words import words
 from lab.systems.graph.extract import Relation, marked, reference, relations, sentences
 from lab.systems.graph.model import (
     BLOCKED_BY,
