@@ -37,6 +37,8 @@ def test_dissent_that_is_included_anyway_takes_no_slot() -> None:
     done = packed(QUERY, YES, NO, *FILL, limit=4)
     assert done.refs == ("yes", "no", "f0", "f1")
     assert done.dissent is None
+    another = NO._replace(ref="another")
+    assert packed(QUERY, YES, NO, *FILL, another, limit=4).dissent is None
 
 
 @pytest.mark.parametrize(

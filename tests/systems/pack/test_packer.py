@@ -68,6 +68,8 @@ def test_raw_record_is_packed_if_it_alone_has_the_number_of_the_query() -> None:
     done = packed("what was E1042", restart)
     assert (done.lines[0].layer, done.lines[0].text) == ("L2", "… exit code E1042 after 3 s …")
     assert packed("why did the gateway restart", restart).lines[0].layer == "L1"
+    assert packed("what was E1042", restart._replace(text="It restarted with E1042.")).lines[0].layer == "L1"
+    assert packed("what was E1042", restart._replace(abstract="E1042")).lines[0].layer == "L1"
 
 
 def test_raw_record_is_redacted() -> None:
@@ -137,6 +139,7 @@ def test_quota_reserves_a_preference_and_a_decision_and_caps_events() -> None:
     done = packed("x", *events, *last, limit=5)
     assert done.refs == ("p", "d", "e0", "e1")
     assert reasons(done)["e2"][-1] == "quota_event_capped"
+    assert packed("x", *events, *last, limit=4).refs == ("p", "d", "e0")
     assert [(hit["kind"], hit["action"]) for hit in done.quota_hits] == [
         ("preference", "reserved"),
         ("decision", "reserved"),
