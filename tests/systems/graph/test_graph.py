@@ -7,6 +7,7 @@ import json
 import random
 import sqlite3
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -195,9 +196,8 @@ def test_graph_has_the_facts_that_hold_at_its_time(tmp_path: Path) -> None:
 
     assert values(19) == {"concept:redis", "concept:basil"}
     assert values(20) == {"concept:valkey", "concept:basil"}
-    with sqlite3.connect(here.ledger) as connection:
-        connection.execute("UPDATE observations SET detail_json = '{\"trust\": \"quarantined\"}' WHERE id = 2")
-    connection.close()
+    with closing(sqlite3.connect(here.ledger)) as connection, connection:
+        connection.execute('UPDATE observations SET detail_json = \'{"trust": "quarantined"}\' WHERE id = 2')
     held = graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC))
     assert {edge.target for edge in held.edges if edge.source == "concept:gateway"} == {"concept:valkey"}
 

@@ -87,7 +87,8 @@ def test_dissent_is_an_abstract_unless_its_overview_is_shorter() -> None:
     long = candidate("no", f"{NO.text} {' '.join(one.text for one in FILL[:3])}")
     assert among(long).bundle_text.endswith(f"- [no, unlike yes] {NO.text} …")
     # An abstract of few tokens may have more characters than an overview of many.
-    chinese = candidate("no", "我從來沒有用表格記錄過自己的開支" * 5, abstract="No expenses. " * 9, contradicts=("yes",))
+    said = "我從來沒有用表格記錄過自己的開支" * 5
+    chinese = candidate("no", said, abstract="No expenses. " * 9, contradicts=("yes",))
     assert among(chinese).refs[-1] == "no"
 
 
