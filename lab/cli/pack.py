@@ -212,9 +212,11 @@ def _turns(tail: Path | None) -> list[str]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    if isinstance(value, list):
-        return [str(one) for one in value]
-    return text.splitlines()
+    if not isinstance(value, list):
+        return text.splitlines()
+    if not all(isinstance(one, str) for one in value):
+        raise UnusableInput(f"{tail}: expected lines, or a JSON list of texts")
+    return value
 
 
 def _used(lane: LedgerLane, refs: Sequence[str], at: datetime) -> dict[str, Any]:

@@ -169,6 +169,7 @@ def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
         (("missing.sqlite", "--query", "x"), "missing.sqlite: no such file"),
         (("--docs", "missing", "--query", "x"), "--docs missing: no such folder"),
         (("--graph", "missing", "--query", "x"), "--graph missing: no such file"),
+        (("a/l.sqlite", "--query", "x", "--tail", "turns.json"), "turns.json: expected lines, or a JSON list of texts"),
         (("a/l.sqlite", "b/l.sqlite", "--query", "x"), "two ledgers have one name"),
         (("a/l.sqlite", "--query", "x", "--trust", "all"), "--trust all: expected off or exclude_quarantined"),
     ],
@@ -177,5 +178,6 @@ def test_unusable_input_is_named(tmp_path: Path, words: tuple[str, ...], message
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         filled(tmp_path / name / "l.sqlite", ROWS[:1])
+    (tmp_path / "turns.json").write_text('["first", {"text": "second"}]')
     done = run_here("pack", *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2, True)
