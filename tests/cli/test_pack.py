@@ -181,3 +181,33 @@ def test_unusable_input_is_named(tmp_path: Path, words: tuple[str, ...], message
     (tmp_path / "turns.json").write_text('["first", {"text": "second"}]')
     done = run_here("pack", *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2, True)
+
+
+def test_episodes_facts_relations_and_documents_are_packed_with_citations(ledger: Path, tmp_path: Path) -> None:
+    spool, facts, docs = tmp_path / "spool.jsonl", tmp_path / "facts.jsonl", tmp_path / "docs"
+    event = {
+        "schema": "openclaw-mem.episodes.spool.v0",
+        "event_id": "ep-1",
+        "ts_ms": 1_795_000_000_000,
+        "scope": "ops",
+        "session_id": "s",
+        "agent_id": "a",
+        "type": "conversation.user",
+        "summary": "Is the basil in clay pots?",
+    }
+    spool.write_text(json.dumps(event) + "\n")
+    docs.mkdir()
+    (docs / "a.md").write_text("# Basil\nWater the basil in the morning.\n")
+    assert run_here("episodes", "ingest", spool, "--ledger", ledger, "--write").returncode == 0
+    claim = ["basil", "uses", "clay pots", "--from", "2026-11-01", "--source", "obs:1", "--assertion", "note:x"]
+    assert run_here("facts", "assert", facts, *claim, "--ledger", ledger, "--write").returncode == 0
+    lanes = ["--episodes", ledger, "--facts", facts, "--graph", "--docs", docs]
+    payload = said(ledger, *lanes, "--query", "basil in clay pots", "--now", "2027-01-01")
+    assert {one["recordRef"].partition(":")[0].partition("_")[0] for one in payload["citations"]} == {
+        *("obs", "ep", "fact", "edge", "doc")
+    }
+    assert {lane["name"] for lane in payload["trace"]["lanes"]} == {
+        *("ledger", "episodes", "facts", "graph", "documents")
+    }
+    again = said(ledger, *lanes[:5], "--query", "nothing of the kind", "--now", "2027-01-01")
+    assert {lane["name"]: lane["reason"] for lane in again["trace"]["lanes"]}["graph"] == "the query names no entity"

@@ -204,41 +204,57 @@ def _shown(value: float | None) -> str:
 
 @styled
 def chart(figures: Sequence[Figures]) -> Figure:
-    """Draw gold in the block against the budget, one panel a set, and below it what else a block brings."""
-    sets = list(dict.fromkeys(one.set for one in figures))
+    """Draw gold in the block against the budget, one panel a set, and in the other panels what else a block brings."""
     rows = _rows(figures)
-    figure, grid = slide(2, len(sets), _words(figures, sets))
-    for column, name in enumerate(sets):
-        above, below = grid[0][column], grid[1][column]
+    sets = list(dict.fromkeys(one.set for one in figures))
+    panels = [(name, harm) for name, harm in PANELS if (name, "pack") in rows]
+    columns = max(len(sets) + 1, len(panels))
+    figure, grid = slide(2, columns, _words(figures, sets))
+    lines = [(name, "gold", name) for name in sets] + [(sets[0], "prefix", f"{sets[0]}: same start as the last block")]
+    for panel, (name, value, title) in zip(grid[0], lines, strict=False):
         for arm in ("hybrid", "recommended", "pack"):
-            line = rows[name, arm]
-            style = {"color": INKS[arm], "linewidth": 2.5, "label": arm}
-            above.plot(range(len(BUDGETS)), [one.gold for one in line], "-o", **style)
-            above.plot(range(len(BUDGETS)), [one.whole for one in line], ":", **{**style, "label": None})
-        above.set_title(name)
-        above.set(ylim=(0, 1), xticks=range(len(BUDGETS)), xticklabels=[f"{budget:,}" for budget in BUDGETS])
-        above.set_xlabel("tokens of the block")
-        harm = "one_side" if rows[name, "pack"][0].one_side is not None else "stale"
-        if rows[name, "pack"][0].stale is None and harm == "stale":
-            harm = "cost"
-        for at, arm in enumerate(("hybrid", "recommended", "pack_no_dissent", "pack")):
-            values = [getattr(one, harm) or 0 for one in rows[name, arm]]
-            places = [index + (at - 1.5) * 0.2 for index in range(len(BUDGETS))]
-            below.bar(places, values, 0.19, color=INKS[arm], label=arm)
-        below.set_title(_HARMS[harm])
-        below.set(xticks=range(len(BUDGETS)), xticklabels=[f"{budget:,}" for budget in BUDGETS])
-        below.set_xlabel("tokens of the block")
+            line = rows.get((name, arm), [])
+            style = {"color": INKS[arm], "linewidth": 2.5}
+            panel.plot(range(len(line)), [getattr(one, value) for one in line], "-o", label=arm, **style)
+            if value == "gold":
+                panel.plot(range(len(line)), [one.whole for one in line], ":", **style)
+        panel.set_ylim(0, 1)
+        _label(panel, title)
+    for panel, (name, value) in zip(grid[1], panels, strict=False):
+        for at, arm in enumerate(INKS):
+            values = [getattr(one, value) or 0 for one in rows.get((name, arm), [])]
+            panel.bar(
+                [index + (at - 1.5) * 0.2 for index in range(len(values))], values, 0.19, color=INKS[arm], label=arm
+            )
+        panel.set_ylim(0, 1 if value != "cost" else None)
+        _label(panel, f"{name}: {HARMS[value]}")
+    for panel in (*grid[0][len(lines) :], *grid[1][len(panels) :]):
+        panel.set_axis_off()
     grid[0][0].set_ylabel("share of probes")
-    grid[0][0].legend(loc="lower right", fontsize=10)
-    grid[1][0].legend(loc="upper left", fontsize=9)
-    grid[1][0].set_ylim(0, 1.1)
+    grid[0][0].legend(loc="lower right", fontsize=8)
+    grid[1][0].legend(loc="upper left", fontsize=8)
     return figure
 
 
-INKS = {"hybrid": "#0072B2", "recommended": "#999999", "pack": "#D55E00", "pack_no_dissent": "#F0B48A"}
-_HARMS = {
-    "stale": "a superseded memory is in it",
-    "one_side": "one side of a contradiction only",
+def _label(panel: Any, title: str) -> None:
+    panel.set_title(title, fontsize=10)
+    panel.set(xticks=range(len(BUDGETS)), xticklabels=[f"{budget:,}" for budget in BUDGETS])
+    panel.tick_params(labelsize=9)
+    panel.set_xlabel("tokens of the block", fontsize=10)
+
+
+INKS = {"hybrid": "#0072B2", "recommended": "#999999", "pack_no_dissent": "#F0B48A", "pack": "#D55E00"}
+PANELS = (
+    ("operators", "stale"),
+    ("operators", "forbidden"),
+    ("BEAM", "forbidden"),
+    ("BEAM", "one_side"),
+    ("LoCoMo", "cost"),
+)
+HARMS = {
+    "stale": "a superseded memory",
+    "forbidden": "a misleading memory",
+    "one_side": "one side of a contradiction",
     "cost": "tokens per relevant memory",
 }
 
@@ -251,8 +267,7 @@ def _words(figures: Sequence[Figures], sets: Sequence[str]) -> Words:
         f"At 512 tokens a pack holds a relevant memory {least * 100:.0f} to {most * 100:.0f} points more often than "
         "plain recall",
         "Above: share of probes whose block holds a relevant memory; dotted: with its whole text, because a pack may "
-        "shorten it. Below: what else the block brings; lower is better. All arms have the same "
-        "memories and tokens.",
+        "shorten it; on the right, what a prompt cache can reuse. Below: what else is in the block; lower is better.",
         f"tests/trials/pack_table.py; sets: {', '.join(sets)}.",
     )
 
