@@ -210,7 +210,9 @@ def chart(figures: Sequence[Figures]) -> Figure:
     panels = [(name, harm) for name, harm in PANELS if (name, "pack") in rows]
     columns = max(len(sets) + 1, len(panels))
     figure, grid = slide(2, columns, _words(figures, sets))
-    lines = [(name, "gold", name) for name in sets] + [(sets[0], "prefix", f"{sets[0]}: same start as the last block")]
+    lines = [(name, "gold", name) for name in sets] + [
+        (sets[0], "prefix", f"{sets[0]}: same start\nas the block before")
+    ]
     for panel, (name, value, title) in zip(grid[0], lines, strict=False):
         for arm in ("hybrid", "recommended", "pack"):
             line = rows.get((name, arm), [])
@@ -227,12 +229,12 @@ def chart(figures: Sequence[Figures]) -> Figure:
                 [index + (at - 1.5) * 0.2 for index in range(len(values))], values, 0.19, color=INKS[arm], label=arm
             )
         panel.set_ylim(0, 1 if value != "cost" else None)
-        _label(panel, f"{name}: {HARMS[value]}")
+        _label(panel, f"{name}:\n{HARMS[value]}")
     for panel in (*grid[0][len(lines) :], *grid[1][len(panels) :]):
         panel.set_axis_off()
     grid[0][0].set_ylabel("share of probes")
     grid[0][0].legend(loc="lower right", fontsize=8)
-    grid[1][0].legend(loc="upper left", fontsize=8)
+    grid[1][0].legend(loc="upper left", fontsize=7)
     return figure
 
 
@@ -261,13 +263,14 @@ HARMS = {
 
 def _words(figures: Sequence[Figures], sets: Sequence[str]) -> Words:
     at = {(one.set, one.arm, one.budget): one for one in figures}
-    gains = [at[name, "pack", 512].gold - at[name, "hybrid", 512].gold for name in sets]
-    least, most = min(gains), max(gains)
+    pairs = [(at[name, "pack", 512], at[name, "hybrid", 512]) for name in sets]
+    gains = [100 * (pack.gold - recall.gold) for pack, recall in pairs]
+    whole = [100 * (pack.whole - recall.whole) for pack, recall in pairs]
     return Words(
-        f"At 512 tokens a pack holds a relevant memory {least * 100:.0f} to {most * 100:.0f} points more often than "
-        "plain recall",
+        f"At 512 tokens a pack holds a relevant memory {min(gains):.0f} to {max(gains):.0f} points more often than "
+        f"plain recall; with its whole text, {min(whole):+.0f} to {max(whole):+.0f} points",
         "Above: share of probes whose block holds a relevant memory; dotted: with its whole text, because a pack may "
-        "shorten it; on the right, what a prompt cache can reuse. Below: what else is in the block; lower is better.",
+        "shorten it; right: what a prompt cache can reuse. Below: what else is in the block; lower is better.",
         f"tests/trials/pack_table.py; sets: {', '.join(sets)}.",
     )
 
