@@ -54,7 +54,9 @@ class FactsLane:
         except FileNotFoundError:
             return Found(self.name, (), False, "no facts")
         except (LabError, OSError, ValueError, OverflowError) as error:
-            return Found(self.name, (), False, f"facts cannot be read ({type(error).__name__})")
+            # The message of the error may quote a line of the file.
+            reason = f"{self._path} cannot be read ({type(error).__name__}); lab facts lint says why"
+            return Found(self.name, (), False, reason)
 
     def _index(self, now: str) -> _Index:
         status = os.stat(self._path)

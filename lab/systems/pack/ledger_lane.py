@@ -52,7 +52,7 @@ class LedgerLane:
                 if not self.upstream:
                     found = list(self._with_successors(connection, hits, found))
         except LabError as error:
-            return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {type(error).__name__}")
+            return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {error}")
         return Found(self.name, tuple(found), reason=reason)
 
     def _hits(

@@ -59,7 +59,8 @@ def test_lane_without_readable_facts_says_so(tmp_path: Path) -> None:
     assert lane.search("x", 5, scope=None, now_ms=LATER) == ("facts", (), False, "no facts")
     here.facts.write_text("{\n")
     found = lane.search("x", 5, scope=None, now_ms=LATER)
-    assert (found.searched, found.reason) == (False, "facts cannot be read (UnusableInput)")
+    reason = f"{here.facts} cannot be read (UnusableInput); lab facts lint says why"
+    assert (found.searched, found.reason) == (False, reason)
     here.facts.write_text("")
     assert lane.search("x", 5, scope=None, now_ms=LATER).candidates == []
     assert lane.search("x", 5, scope=None, now_ms=10**20).searched is False
