@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -29,10 +30,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def pack(
+    query: Annotated[
+        str,
+        typer.Option(help="What the bundle is for: a prompt or a question. - reads it from standard input."),
+    ],
     ledgers: Annotated[
         list[Path] | None, typer.Argument(metavar="LEDGER...", help="SQLite files of ledgers (lab ledger).")
     ] = None,
-    query: Annotated[str, typer.Option(help="What the bundle is for: a prompt or a question.")] = "",
     budget_tokens: Annotated[int, typer.Option(min=0, max=1_000_000, help="Most tokens of the bundle.")] = 1200,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Most items.")] = 12,
     scope: Annotated[str | None, typer.Option(help="Only candidates of this scope.")] = None,
@@ -101,6 +105,9 @@ def pack(
     from lab.systems.pack.trace import trace
 
     at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
+    if query == "-":
+        # A prompt can be longer than an argument may be. A broken character is no reason to pack nothing.
+        query = sys.stdin.buffer.read().decode("utf-8", "replace") if sys.stdin else ""
     turns = _turns(tail)
     if tail_tokens is None:
         tail_tokens = budget_tokens // 4 if turns else 0
@@ -152,9 +159,7 @@ def _ledger_lanes(ledgers: Sequence[Path], settings: Settings, *, archived: bool
     from lab.systems.pack.ledger_lane import LedgerLane
 
     for path in ledgers:
-        if not path.is_file():
-            what = "is a folder" if path.is_dir() else "no such file"
-            raise UnusableInput(f"{path}: {what}; give the SQLite file of a ledger")
+        _require_file(path, str(path), "the SQLite file of a ledger")
     names = [path.stem for path in ledgers]
     if len(set(names)) < len(names):
         raise UnusableInput("two ledgers have one name, so that their citations would be the same; rename one")
@@ -176,10 +181,11 @@ def _other_lanes(
     from lab.systems.pack.documents_lane import DocumentsLane
 
     if docs is not None and not docs.is_dir():
-        raise UnusableInput(f"--docs {docs}: no such folder")
-    for option, path in (("--episodes", episodes), ("--facts", facts)):
-        if path is not None and not path.is_file():
-            raise UnusableInput(f"{option} {path}: no such file")
+        raise UnusableInput(f"--docs {docs}: {'is a file; give its folder' if docs.is_file() else 'no such folder'}")
+    if episodes is not None:
+        _require_file(episodes, f"--episodes {episodes}", "the SQLite file of a ledger")
+    if facts is not None:
+        _require_file(facts, f"--facts {facts}", "a file of lab facts")
     if graph and ledger is None and facts is None:
         raise UnusableInput("--graph relates what a ledger and facts say; give a ledger, --facts or both")
     lanes: list[Lane] = []
@@ -188,6 +194,11 @@ def _other_lanes(
     lanes += [GraphLane(lambda: graph_of(ledger, facts, at))] if graph else []
     lanes += [DocumentsLane(docs)] if docs else []
     return lanes
+
+
+def _require_file(path: Path, at: str, what: str) -> None:
+    if not path.is_file():
+        raise UnusableInput(f"{at}: {'is a folder' if path.is_dir() else 'no such file'}; give {what}")
 
 
 def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[Lane]:
