@@ -72,7 +72,7 @@ def pack(
         str | None, typer.Option(metavar="NAME", help="The environment variable with the key of that endpoint.")
     ] = None,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Allow it on another machine, which receives texts of memories.")
+        bool, typer.Option("--allow-remote", help="Allow a reranker on another machine, which receives texts.")
     ] = False,
     tail: Annotated[
         Path | None,
@@ -81,14 +81,14 @@ def pack(
     tail_tokens: Annotated[
         int | None, typer.Option(min=0, help="Tokens that the tail may take. [default: a quarter of the budget]")
     ] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="Include soft-archived observations.")] = False,
     now: Annotated[
         datetime | None,
         typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) at which it is packed. [default: now]"),
     ] = None,
     profile: Profile = "seed",
     use: Annotated[bool, typer.Option("--use", help="Record in the ledgers that what was included was used.")] = False,
-    with_trace: Annotated[bool, typer.Option("--trace", help="Say of every candidate why it is in or not.")] = False,
+    with_trace: Annotated[bool, typer.Option("--trace", help="Give the reasons of each candidate.")] = False,
     as_json: Json = False,
 ) -> None:
     """Pack what a query needs into a small bundle with citations.

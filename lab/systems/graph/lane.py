@@ -33,7 +33,8 @@ class GraphLane:
             if self._loaded is None:
                 self._loaded = (self._load(),)
         except (LabError, OSError) as error:
-            return Found(self.name, (), False, f"the graph cannot be read ({type(error).__name__}); lab graph show says why")
+            reason = f"the graph cannot be read ({type(error).__name__}); lab graph show says why"
+            return Found(self.name, (), False, reason)
         (graph,) = self._loaded
         if graph is None:
             return Found(self.name, (), False, "no graph")
