@@ -12,6 +12,7 @@ import typer
 
 from lab.cli import completion, options
 from lab.cli.ledger_read import Profile, is_upstream
+from lab.cli.options import DRY_RUN, Write
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
 from lab.formatting import counted, shortened
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
     from lab.systems.episodes.search import Hit
 
 Ledger = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The SQLite file of the ledger.")]
-Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
 Scope = Annotated[str | None, typer.Option(help="Only events of this scope. [default: all]")]
 At = Annotated[
     datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: now]")
 ]
-DRY_RUN = "Nothing was written; add --write to do it."
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 # Characters of a summary in a table.
 SHOWN = 90

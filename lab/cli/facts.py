@@ -10,6 +10,7 @@ import typer
 
 from lab.cli import facts_read
 from lab.cli.facts_read import HERE, Facts, Ledger, Root, Subject
+from lab.cli.options import DRY_RUN, Write
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
 from lab.formatting import counted
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 Given = Annotated[list[str] | None, typer.Option("--source", help="Evidence: obs:N, ep:ID or doc:PATH. Repeatable.")]
 Act = Annotated[str, typer.Option("--assertion", metavar="KIND:REF", help="Where this act is recorded.")]
 By = Annotated[str, typer.Option("--by", help="Who.")]
-Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
-DRY_RUN = "Nothing was written; add --write to do it."
 
 
 def add_to(app: typer.Typer) -> None:

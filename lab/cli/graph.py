@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.cli.options import DRY_RUN, Write
 from lab.cli.output import Json, emit, emit_folded, emit_hanging, emit_json
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
@@ -19,8 +20,6 @@ Ledger = Annotated[Path | None, typer.Option(help="A ledger whose observations a
 Facts = Annotated[Path | None, typer.Option(help="A file of assertions, of which those that hold count.")]
 Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="A graph that was exported, instead.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
-Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
-DRY_RUN = "Nothing was written; add --write to do it."
 
 
 def add_to(app: typer.Typer) -> None:

@@ -10,14 +10,13 @@ import typer
 
 from lab.cli import ledger_drift, ledger_life, ledger_read, ledger_writeback
 from lab.cli.ledger_read import Ledger, Profile, is_upstream
+from lab.cli.options import DRY_RUN, Write
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 from lab.progress import Passing
 
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
-Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
-DRY_RUN = "Nothing was written; add --write to do it."
 
 
 def add_to(app: typer.Typer) -> None:

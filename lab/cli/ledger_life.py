@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from lab.cli.ledger_read import Ids, Ledger
+from lab.cli.options import DRY_RUN, Write
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted
 from lab.progress import Passing
 
-Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
-Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
 At = Annotated[
     datetime | None,
     typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], help="The time (UTC). [default: now]"),
 ]
-DRY_RUN = "Nothing was written; add --write to do it."
 # Rows of a table that are printed; --json has all.
 SHOWN = 20
 
@@ -33,7 +31,7 @@ def add_to(ledger: typer.Typer) -> None:
 
 def lifecycle(
     ledger: Ledger,
-    ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observations.")],
+    ids: Ids,
     to: Annotated[
         str, typer.Option("--to", help="captured, categorized, active, consolidated, stale or soft-archived.")
     ],
@@ -71,7 +69,7 @@ def lifecycle(
 
 def used(
     ledger: Ledger,
-    ids: Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observations.")],
+    ids: Ids,
     retrieved: Annotated[
         bool, typer.Option("--retrieved", help="They were candidates only, not part of the final context.")
     ] = False,

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.cli.ledger_read import Ledger, Profile
 from lab.cli.memory_options import AllowGateway, Wait
+from lab.cli.options import DRY_RUN, Write
 from lab.cli.output import Json, announce_folded, emit, emit_folded, emit_json
 from lab.errors import UnusableInput
 from lab.files import dump_json, write_atomically
@@ -23,7 +25,7 @@ def add_to(ledger: typer.Typer) -> None:
 
 
 def writeback(
-    ledger: Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")],
+    ledger: Ledger,
     store: Annotated[Path, typer.Argument(metavar="FOLDER", help="The LanceDB folder that contains memories.lance.")],
     limit: Annotated[int, typer.Option(min=1, help="Number of newest observations of memory_store to inspect.")] = 50,
     batch: Annotated[int, typer.Option(min=1, max=1000, help="Number of observations per commit.")] = 25,
@@ -38,10 +40,8 @@ def writeback(
             "trust_tier only if named]",
         ),
     ] = None,
-    profile: Annotated[str, typer.Option(help="seed, or upstream to do as the public sidecar does.")] = "seed",
-    write: Annotated[
-        bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")
-    ] = False,
+    profile: Profile = "seed",
+    write: Write = False,
     despite_gateway: AllowGateway = False,
     wait: Wait = 10.0,
     receipt_file: Annotated[
@@ -109,4 +109,4 @@ def _show(receipt: dict[str, Any]) -> None:
     unknown = receipt["unknown"]
     emit(f"Memories labelled unknown: {unknown['before']} before, {unknown['after']} after.")
     if receipt["dryRun"]:
-        emit("Nothing was written; add --write to do it.")
+        emit(DRY_RUN)

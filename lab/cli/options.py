@@ -14,6 +14,9 @@ from lab.set_registry import golden_at, is_shipped, recordings_at
 # Commands whose PATH may be a run directory.
 TAKES_RUNS = ("acceptance",)
 
+Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
+DRY_RUN = "Nothing was written; add --write to do it."
+
 
 def is_run(path: Path) -> bool:
     """Return whether a folder is a run directory, without the imports that opening it takes."""

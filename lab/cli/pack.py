@@ -60,8 +60,8 @@ def pack(
         Path | None, typer.Option(metavar="FILE", help="Also search the facts that hold now (lab facts).")
     ] = None,
     graph: Annotated[
-        bool, typer.Option("--graph", help="Also search what relates to the query in the first ledger and the facts.")
-    ] = False,
+        Path | None, typer.Option(metavar="FILE", help="Also search an exported graph (lab graph export).")
+    ] = None,
     rerank: Annotated[
         str | None,
         typer.Option(
@@ -113,9 +113,9 @@ def pack(
         tail_tokens = budget_tokens // 4 if turns else 0
     settings = _settings(is_upstream(profile), limit, budget_tokens, trust, no_dissent, tail_tokens)
     sources = _ledger_lanes(ledgers or [], settings, archived=archived)
-    lanes = [*sources, *_other_lanes(docs, episodes, facts, ledgers[0] if ledgers else None, at, graph=graph)]
+    lanes = [*sources, *_other_lanes(docs, episodes, facts, graph, ledgers[0] if ledgers else None)]
     if not lanes:
-        raise UnusableInput("nothing to pack from; give a ledger, --episodes, --facts or --docs")
+        raise UnusableInput("nothing to pack from; give a ledger, --docs, --episodes, --facts or --graph")
     lanes = _reranked(lanes, rerank, rerank_key_env, allow_remote=allow_remote)
     now_ms = int(at.timestamp() * 1000)
     started = time.perf_counter()
@@ -171,27 +171,30 @@ def _ledger_lanes(ledgers: Sequence[Path], settings: Settings, *, archived: bool
 
 
 def _other_lanes(
-    docs: Path | None, episodes: Path | None, facts: Path | None, ledger: Path | None, at: datetime, *, graph: bool
+    docs: Path | None, episodes: Path | None, facts: Path | None, graph: Path | None, ledger: Path | None
 ) -> list[Lane]:
-    """Return the lanes of documents, episodes, facts and the graph, as far as they are given."""
+    """Return the lanes of documents, episodes, facts and a graph, as far as they are given.
+
+    ``ledger`` has the sources of the facts.
+    """
     from lab.systems.episodes.lane import EpisodesLane
     from lab.systems.facts.lane import FactsLane
-    from lab.systems.graph.export import graph_of
     from lab.systems.graph.lane import GraphLane
     from lab.systems.pack.documents_lane import DocumentsLane
 
     if docs is not None and not docs.is_dir():
         raise UnusableInput(f"--docs {docs}: {'is a file; give its folder' if docs.is_file() else 'no such folder'}")
-    if episodes is not None:
-        _require_file(episodes, f"--episodes {episodes}", "the SQLite file of a ledger")
-    if facts is not None:
-        _require_file(facts, f"--facts {facts}", "a file of lab facts")
-    if graph and ledger is None and facts is None:
-        raise UnusableInput("--graph relates what a ledger and facts say; give a ledger, --facts or both")
+    for option, path, what in (
+        ("--episodes", episodes, "the SQLite file of a ledger"),
+        ("--facts", facts, "a file of lab facts"),
+        ("--graph", graph, "a file of lab graph export"),
+    ):
+        if path is not None:
+            _require_file(path, f"{option} {path}", what)
     lanes: list[Lane] = []
     lanes += [EpisodesLane(episodes)] if episodes else []
     lanes += [FactsLane(facts, ledger)] if facts else []
-    lanes += [GraphLane(lambda: graph_of(ledger, facts, at))] if graph else []
+    lanes += [GraphLane(graph)] if graph else []
     lanes += [DocumentsLane(docs)] if docs else []
     return lanes
 
@@ -223,9 +226,11 @@ def _turns(tail: Path | None) -> list[str]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    if isinstance(value, list):
-        return [str(one) for one in value]
-    return text.splitlines()
+    if not isinstance(value, list):
+        return text.splitlines()
+    if not all(isinstance(one, str) for one in value):
+        raise UnusableInput(f"{tail}: expected lines, or a JSON list of texts")
+    return value
 
 
 def _used(lane: LedgerLane, refs: Sequence[str], at: datetime) -> dict[str, Any]:

@@ -96,7 +96,8 @@ def _conversation(sample: Any, where: str, *, observed: bool) -> tuple[Recording
 def pictures(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the media fields of the memory of a turn that shares pictures (E-99); empty if it shares none."""
     given = raw.get("img_url") or raw.get("img_file") or []
-    refs = tuple(ref for ref in ([given] if isinstance(given, str) else given) if isinstance(ref, str))
+    listed = given if isinstance(given, list) else [given]
+    refs = tuple(ref for ref in listed if isinstance(ref, str))
     return {"media_refs": refs, "media_kind": "image"} if refs or raw.get("blip_caption") else {}
 
 

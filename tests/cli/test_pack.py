@@ -149,6 +149,17 @@ def test_tail_keeps_the_last_turns_within_their_tokens(ledger: Path, tmp_path: P
     assert said(ledger, "--query", "pots", "--tail", tail, "--budget-tokens", "60")["items"] == payload["items"]
 
 
+def test_relations_of_an_exported_graph_are_packed(ledger: Path, tmp_path: Path) -> None:
+    graph = tmp_path / "g.json"
+    other = filled(tmp_path / "other.sqlite", [{"summary": "The gateway uses `redis`."}])
+    run_here("graph", "export", graph, "--ledger", other, "--write")
+    payload = said(ledger, "--graph", graph, "--query", "what is redis?")
+    assert "] concept:gateway USES tool:redis (obs:1)\n" in payload["bundle_text"]
+    graph.write_text("{}")
+    lanes = said(ledger, "--graph", graph, "--query", "gateway")["trace"]["lanes"]
+    assert lanes[1]["reason"] == f"{graph} cannot be read (UnusableInput); lab graph show --graph says why"
+
+
 def test_scope_restricts_the_ledger(ledger: Path) -> None:
     assert set(reasons(said(ledger, "--query", "gateway", "--scope", "ops"))) == {"obs:3"}
 
@@ -171,6 +182,8 @@ def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
         (("--facts", "missing", "--query", "x"), "--facts missing: no such file; give a file of lab facts"),
         (("--docs", "missing", "--query", "x"), "--docs missing: no such folder"),
         (("--docs", "a/l.sqlite", "--query", "x"), "--docs a/l.sqlite: is a file; give its folder"),
+        (("--graph", "missing", "--query", "x"), "--graph missing: no such file; give a file of lab graph export"),
+        (("a/l.sqlite", "--query", "x", "--tail", "turns.json"), "turns.json: expected lines, or a JSON list of texts"),
         (("a/l.sqlite", "b/l.sqlite", "--query", "x"), "two ledgers have one name"),
         (("a/l.sqlite", "--query", "x", "--trust", "all"), "--trust all: expected off or exclude_quarantined"),
     ],
@@ -179,6 +192,7 @@ def test_unusable_input_is_named(tmp_path: Path, words: tuple[str, ...], message
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         filled(tmp_path / name / "l.sqlite", ROWS[:1])
+    (tmp_path / "turns.json").write_text('["first", {"text": "second"}]')
     done = run_here("pack", *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2, True)
 

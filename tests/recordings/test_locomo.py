@@ -15,7 +15,7 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.golden.model import Judgement, Probe
-from lab.recordings.locomo import split_evidence
+from lab.recordings.locomo import pictures, split_evidence
 from lab.recordings.model import Memory, Turn
 from lab.recordings.readers import Library, read_library
 
@@ -304,3 +304,10 @@ def test_locomo_public_gold_matches_evidence(locomo: Path) -> None:
         named = {judgement.memory.split("/")[2] for judgement in probe.relevant}
         if probe.id not in ("conv-26/q038", "conv-50/q070"):
             assert named == {f"{identity}#0" for identity in question["evidence"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "refs"), [("a.jpg", ("a.jpg",)), (["a.jpg", 5], ("a.jpg",)), (5, ()), ({"x": 1}, ())]
+)
+def test_pictures_are_the_texts_among_what_is_given(given: object, refs: tuple[str, ...]) -> None:
+    assert pictures({"img_url": given}).get("media_refs", ()) == refs

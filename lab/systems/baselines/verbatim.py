@@ -9,15 +9,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Turn
 from lab.systems.baselines import hybrid
 from lab.systems.baselines.arm import Baseline, BaselineArm, BaselineSystem, factory
+from lab.systems.baselines.long_context import ROLES, roles_of
 from lab.systems.contract import NOTHING, ArmInfo, Ask, Recall, Stored, Writes
 from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec
 
-ROLES = ("user", "assistant")
 _hybrid = factory(Baseline("verbatim", hybrid.rank, claims=("relevant", "words", "meaning", "embedder"), reranks=True))
 
 
@@ -45,11 +44,10 @@ class VerbatimArm(BaselineArm):
 def make(spec: ArmSpec) -> VerbatimArm:
     """Make the arm. Raise :class:`UnusableInput` if ``roles`` is not a list of names."""
     given = dict(spec.config) if isinstance(spec.config, Mapping) else {}
-    roles = given.pop("roles", ROLES)
-    if not isinstance(roles, list | tuple) or not roles or not all(isinstance(role, str) for role in roles):
-        raise UnusableInput(f"{spec.where}: roles: expected a list of roles such as {list(ROLES)}, found {roles!r}")
+    roles = roles_of(given, spec.where)
+    given.pop("roles", None)
     arm = _hybrid(replace(spec, config=given if isinstance(spec.config, Mapping) else spec.config))
-    return VerbatimArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, arm.answers, tuple(roles))
+    return VerbatimArm(arm.name, arm.baseline, arm.config, arm.depth, arm.seed, arm.answers, roles)
 
 
 class VerbatimSystem(BaselineSystem):

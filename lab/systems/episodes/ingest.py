@@ -195,7 +195,8 @@ def _tool_event(conversation: str, turn: Turn, use: ToolUse, format_name: str) -
 
 def _session(conversation: str, turn: Turn) -> str:
     """Return the id of a turn's session, which is unique among conversations."""
-    return turn.session if turn.session.startswith(conversation) else f"{conversation}/{turn.session}"
+    named = turn.session == conversation or turn.session.startswith((f"{conversation}/", f"{conversation}#"))
+    return turn.session if named else f"{conversation}/{turn.session}"
 
 
 def _refs(format_name: str, key: str) -> dict[str, str]:

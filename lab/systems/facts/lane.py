@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.recordings.model import NICE
+from lab.retrieval.plain_words import words
 from lab.systems.facts import store
 from lab.systems.facts.lint import in_cycles
 from lab.systems.facts.model import RETRACTED, TIERS, Fact, Record
@@ -18,7 +19,6 @@ from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import PREDICATES
 from lab.systems.facts.sources import Sources
 from lab.systems.facts.view import EXCLUDED, View, current
-from lab.systems.facts.words import words
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.sidecar.ledger_times import stamp
 

@@ -1,4 +1,4 @@
-"""Build a graph from the rows of a ledger, memories and facts (GR-2 to GR-4)."""
+"""Build a graph from the rows of a ledger and facts (GR-2 to GR-4)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.recordings.model import GLOBAL, Memory
-from lab.systems.facts.model import ACTIVE, Fact
+from lab.recordings.model import GLOBAL
+from lab.retrieval.plain_words import words
+from lab.systems.facts.model import Fact
 from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import ENTITY
-from lab.systems.facts.words import words
 from lab.systems.graph.extract import Relation, marked, reference, relations, sentences
 from lab.systems.graph.model import (
     BLOCKED_BY,
@@ -49,7 +49,7 @@ LONGEST_NAME = 60
 
 
 class Text(NamedTuple):
-    """A text with its reference: a row of a ledger or a memory. ``ts_ms`` is in UTC milliseconds, 0: unknown."""
+    """A text with its reference: a row of a ledger. ``ts_ms`` is in UTC milliseconds, 0: unknown."""
 
     ref: str
     text: str
@@ -71,12 +71,6 @@ def ledger_texts(path: Path) -> Iterator[Text]:
                 yield Text(f"obs:{row.id}", text, row.kind, _project(detail.get("scope")), row.tool_name, ts_ms)
 
 
-def memory_texts(memories: Iterable[Memory]) -> Iterator[Text]:
-    """Yield memories as texts."""
-    for memory in memories:
-        yield Text(memory.key, memory.text, memory.category, _project(memory.scope), None, memory.created_at)
-
-
 def _project(scope: object) -> str | None:
     """Return the name of the project that a scope stands for; None for the scope of everything."""
     name = scope_name(scope)
@@ -84,13 +78,13 @@ def _project(scope: object) -> str | None:
 
 
 def build(texts: Iterable[Text], facts: Iterable[Fact] = ()) -> Graph:
-    """Return the graph of texts and of those facts that are active. The order of the texts decides nothing.
+    """Return the graph of texts and of facts that hold. The order of the texts decides nothing.
 
     First every entity that a text marks is collected; then a plain name in a relation, or anywhere in a text, is that
     of an entity with this name.
     """
     parsed = [_parsed(text) for text in sorted(texts, key=lambda text: (text.ts_ms, text.ref))]
-    facts = [fact for fact in facts if fact.status == ACTIVE]
+    facts = list(facts)
     names, edges = _Names(), _Edges()
     for one in parsed:
         names.add(one.anchors)

@@ -10,7 +10,8 @@ from lab.errors import UnusableInput
 from lab.files import dump_json, read_json
 from lab.shape import expect, field
 from lab.systems.facts import store
-from lab.systems.facts.view import View
+from lab.systems.facts.sources import Sources
+from lab.systems.facts.view import View, current
 from lab.systems.graph.build import build, ledger_texts
 from lab.systems.graph.model import EDGES, Edge, Graph, type_of
 from lab.systems.sidecar.ledger_times import stamp
@@ -19,10 +20,13 @@ SCHEMA = "recall-lab.graph.v0"
 
 
 def graph_of(ledger: Path | None, facts: Path | None, now: datetime) -> Graph:
-    """Return the graph of a ledger and of the facts that hold ``now``; either may be missing (None)."""
+    """Return the graph of a ledger and of the facts that hold ``now``; either may be missing (None).
+
+    A fact whose sources changed, are missing or quarantined is left out (TF-9).
+    """
     texts = ledger_texts(ledger) if ledger is not None else ()
-    held = View(store.read(facts).records) if facts is not None else ()
-    return build(texts, (fact for fact in held if fact.covers(stamp(now))))
+    known = list(View(store.read(facts).records)) if facts is not None else []
+    return build(texts, (fact for fact, _ in current(known, stamp(now), Sources(ledger)).facts))
 
 
 def graph_bytes(graph: Graph) -> bytes:

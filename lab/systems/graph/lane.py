@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from pathlib import Path
 
 from lab.errors import LabError
+from lab.systems.graph.export import read_graph
 from lab.systems.graph.model import Graph
 from lab.systems.graph.search import Reached, neighbourhood, starts_of
 from lab.systems.pack.candidate import Candidate, Found
 
 
 class GraphLane:
-    """A lane that offers the relations around the entities of a query; without a graph it offers nothing.
-
-    ``load`` returns the graph, or None if there is none. It is called at the first search.
-    """
+    """A lane that offers the relations around the entities of a query, from an exported graph (GR-7)."""
 
     name = "graph"
 
-    def __init__(self, load: Callable[[], Graph | None], *, depth: int = 2) -> None:
-        self._load, self._depth = load, depth
-        self._loaded: tuple[Graph | None] | None = None
+    def __init__(self, path: Path, *, depth: int = 2) -> None:
+        self._path, self._depth = path, depth
+        self._graph: Graph | None = None
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return relations that were known at ``now_ms``, the nearest first, each with its path from the query.
 
         A candidate is the last edge of a path; its sources are the references that show the path. A graph has no
-        scope: a project is an entity.
+        scope: a project is an entity. The file is read at the first search.
         """
         try:
-            if self._loaded is None:
-                self._loaded = (self._load(),)
+            if self._graph is None:
+                self._graph = read_graph(self._path)
         except (LabError, OSError) as error:
-            reason = f"the graph cannot be read ({type(error).__name__}); lab graph show says why"
+            reason = f"{self._path} cannot be read ({type(error).__name__}); lab graph show --graph says why"
             return Found(self.name, (), False, reason)
-        (graph,) = self._loaded
-        if graph is None:
-            return Found(self.name, (), False, "no graph")
-        starts = starts_of(graph, query)
+        starts = starts_of(self._graph, query)
         if not starts:
             return Found(self.name, (), True, "the query names no entity")
         near = neighbourhood(
-            graph, starts, depth=self._depth, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms
+            self._graph, starts, depth=self._depth, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms
         )
         return Found(self.name, [_candidate(one, rank) for rank, one in enumerate(near)])
 

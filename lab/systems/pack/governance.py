@@ -29,8 +29,9 @@ def trust_reason(candidate: Candidate, settings: Settings) -> str | None:
 def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int) -> dict[str, str]:
     """Return by ref why candidates are excluded, whatever the budget.
 
-    A candidate that is excluded for its trust supersedes nothing. The sidecar's profile knows neither plans nor
-    supersession here: its search has removed what is superseded.
+    A candidate that is excluded for its trust supersedes nothing; a past plan does, because what it replaced is no
+    longer planned. The sidecar's profile knows neither plans nor supersession here: its search has removed what is
+    superseded.
     """
     reasons: dict[str, str] = {}
     for one in candidates:
@@ -41,8 +42,8 @@ def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int)
         elif not settings.is_upstream and one.kind == PLAN and is_past(one.due_ms, now_ms):
             reasons[one.ref] = PAST
     if not settings.is_upstream:
-        kept = [one for one in candidates if one.ref not in reasons]
-        reasons |= dict.fromkeys(superseded(kept)[0], IS_SUPERSEDED)
+        kept = [one for one in candidates if reasons.get(one.ref) in (None, PAST)]
+        reasons = dict.fromkeys(superseded(kept)[0], IS_SUPERSEDED) | reasons
     return reasons
 
 

@@ -15,9 +15,10 @@ from lab.systems.plans import due_of_observation
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_grades import label_of
+from lab.systems.sidecar.ledger_rows import scope_name
 from lab.systems.sidecar.ledger_schema import FTS, tables
 from lab.systems.sidecar.ledger_score import factors
-from lab.systems.sidecar.ledger_search import Hit, ids_in, references, search
+from lab.systems.sidecar.ledger_search import Hit, ids_in, kept_of, references, search
 from lab.systems.sidecar.ledger_times import moment
 from lab.systems.sidecar.writeback_fields import trust_of
 
@@ -43,14 +44,18 @@ class LedgerLane:
         return f"ledger {self.prefix.rstrip(':')}".rstrip()
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
-        """Return observations by their composite score. A ledger that cannot be searched gives a reason, no error."""
+        """Return observations by their composite score. A ledger that cannot be searched gives a reason, no error.
+
+        The sidecar's profile returns what was written later as well.
+        """
         try:
             with ledger.open_ledger(self.path) as connection:
                 reason = NO_VECTORS if FTS in tables(connection) else NO_TABLES
                 hits = self._hits(connection, query, limit, scope, datetime.fromtimestamp(now_ms / 1000, UTC))
                 found = [self._candidate(hit) for hit in hits]
                 if not self.upstream:
-                    found = list(self._with_successors(connection, hits, found))
+                    found = list(self._with_successors(connection, hits, found, scope))
+                    found = [one for one in found if one.ts_ms <= now_ms]
         except LabError as error:
             return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {error}")
         return Found(self.name, tuple(found), reason=reason)
@@ -97,11 +102,12 @@ class LedgerLane:
         return f"{self.prefix}obs:{number}"
 
     def _with_successors(
-        self, connection: sqlite3.Connection, hits: Sequence[Hit], found: Sequence[Candidate]
+        self, connection: sqlite3.Connection, hits: Sequence[Hit], found: Sequence[Candidate], scope: str | None
     ) -> Iterator[Candidate]:
-        """Yield candidates, each followed by the observations that it says supersede it, with its score."""
+        """Yield candidates, each followed by the observations of the scope that supersede it, with its score."""
         newer = {hit.row.id: [number for key in _NEWER for number in ids_in(hit.row.detail.get(key))] for hit in hits}
-        rows = {row.id: row for row in ledger.get(connection, (number for ids in newer.values() for number in ids))}
+        named = ledger.get(connection, (number for ids in newer.values() for number in ids))
+        rows = {row.id: row for row in kept_of(named, scope_name(scope), self.include_archived, keep_superseded=True)}
         known = {hit.row.id for hit in hits}
         extra: dict[str, set[str]] = {}
         for number, ids in newer.items():

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lab.systems.pack.candidate import Candidate
 from lab.systems.pack.layers import L1
 from lab.systems.pack.settings import Settings
+from lab.systems.pack.words import one_line
 from lab.token_estimate import tokens
 
 # Reasons of a candidate, as a trace names them.
@@ -38,11 +39,14 @@ class Decision(NamedTuple):
 
 
 def rendered(line: Line, settings: Settings) -> str:
-    """Return a line of the bundle. Profile ``seed`` escapes markup, so that no text can close a block around it."""
+    """Return a line of the bundle. Profile ``seed`` escapes markup, so that no text can close a block around it.
+
+    So it does in a citation, which may have the name of a file or an id that another program wrote.
+    """
     if settings.is_upstream:
         return f"- [{line.candidate.ref}] {line.text}"
     against = f", unlike {line.against}" if line.against else ""
-    return f"- [{line.candidate.ref}{against}] {escape(line.text, quote=False)}"
+    return f"- [{escape(one_line(line.candidate.ref + against), quote=False)}] {escape(line.text, quote=False)}"
 
 
 def cost(text: str, settings: Settings) -> int:

@@ -44,8 +44,8 @@ MEMORY = "memory"
 MOST_QUERY = 4_000
 # Why a pack is less than was requested.
 BLANK, QUERY_CUT, NO_BUDGET = "query_blank", f"query_cut_to_{MOST_QUERY}_characters", "budget_zero"
-# How many dissenting candidates are tried, and the most tokens of an overview in the slot; a longer one is an abstract.
-TRIES, MOST_DISSENT = 3, 64
+# How many dissenting candidates are tried.
+TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +244,8 @@ class _Walk:
         return lines, decisions, None
 
     def _dissenting(self, dissent: Dissent) -> Line:
-        """Return the line of a dissenting candidate: its overview, or its abstract if that is long."""
-        *_, (layer, text, _) = (
-            choice
-            for choice in self._choices(dissent.candidate)
-            if choice[0] != L2 and (choice[0] == L0 or tokens(choice[1]) <= MOST_DISSENT)
-        )
+        """Return the line of a dissenting candidate: its abstract, or its overview if that is no longer."""
+        *_, (layer, text, _) = self._choices(dissent.candidate)
         return Line(dissent.candidate, layer, text, dissent.against)
 
     def _said(self, one: Candidate) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from lab.retrieval.faults import HARMLESS
 from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.baselines.arm import LANE_DEPTH
+from lab.systems.baselines.long_context import ROLES
 from lab.systems.contract import (
     NOTHING,
     ArmInfo,
@@ -40,7 +41,6 @@ from lab.token_estimate import tokens
 RECEIPT = "recall-lab.pack.recall.v1"
 # The most items of an arm under a budget of tokens, so that the budget decides.
 MOST_ITEMS = 100
-ROLES = ("user", "assistant")
 # What `lab missed` calls the reason for which a memory was not packed.
 CAUSES = {
     MAX_ITEMS: "slot",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
-from lab.retrieval.stop_words import ENGLISH
+from lab.retrieval.plain_words import words
 
-_WORD = re.compile("[a-z0-9]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+")
 # The end of a sentence, or of a line.
 _END = re.compile("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？])")
 # Where a clause ends within a sentence.
@@ -26,7 +24,8 @@ _NEGATION = re.compile(
     r"\b(?:never|not|no longer|cannot|without|none|neither|stop(?:ped)|cancel(?:l?ed)|revoked)\b"
     "|n['’]t\\b|[不沒没未無无別别]"
 )
-_STOP = frozenset(ENGLISH) | frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
+# Denials say nothing of what a text is about.
+_STOP = frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
 _SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
 
@@ -47,13 +46,7 @@ def one_line(text: str) -> str:
 
 def stems(text: str) -> frozenset[str]:
     """Return what a text is about: the stems of its words without function words, and the pairs of CJK characters."""
-    found: set[str] = set()
-    for word in _WORD.findall(text.lower()):
-        if not word.isascii():
-            found.update(map("".join, pairwise(word)) if len(word) > 1 else (word,))
-        elif word not in _STOP:
-            found.add(_stem(word))
-    return frozenset(found)
+    return frozenset(_stem(word) if word.isascii() else word for word in words(text) if word not in _STOP)
 
 
 @lru_cache(maxsize=1 << 15)

@@ -86,7 +86,7 @@ def search(
         fused = _fused(list(lanes.values()), depth)
         rows = {row.id: row for row in ledger.get(connection, (number for number, _ in fused))}
         found_rows = [rows[number] for number, _ in fused if number in rows]
-        kept = _kept(found_rows, scope, include_archived, keep_superseded)
+        kept = kept_of(found_rows, scope, include_archived, keep_superseded)
         complete = all(len(found) < depth for found in lanes.values())
         if upstream or complete or len(kept) >= wanted or depth >= DEEPEST:
             break
@@ -209,10 +209,10 @@ def _fused(lanes: list[Ranked], depth: int) -> Ranked:
     return [(number, scores[number]) for number in order[:depth]]
 
 
-def _kept(
+def kept_of(
     rows: list[Observation], scope: str | None, include_archived: bool, keep_superseded: bool
 ) -> list[Observation]:
-    """Return the rows of a scope that are neither superseded nor soft-archived."""
+    """Return the rows of a scope, by its compared name, that are neither superseded nor soft-archived."""
     details = {row.id: row.detail for row in rows}
     superseded = {number for detail in details.values() for number in references(detail, "supersedes")}
     return [

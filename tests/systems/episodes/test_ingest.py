@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def test_recording_gives_an_event_for_each_role() -> None:
     ]
     assert {event.session_id for event in made} == {"c/s"}
     assert len({event.event_id for event in made}) == 5
+
+
+@pytest.mark.parametrize(
+    ("conversation", "session", "expected"),
+    [("1", "1", "1"), ("1", "1#2", "1#2"), ("1", "10", "1/10"), ("10", "10", "10"), ("10", "1", "10/1")],
+)
+def test_sessions_of_two_conversations_stay_apart(conversation: str, session: str, expected: str) -> None:
+    spoken = replace(turn(0, "user", "a"), session=session)
+    (event,) = recording_events(Recording(conversation, (spoken,), ()), "lab")
+    assert event.session_id == expected
 
 
 def test_turn_is_searched_by_its_index_text() -> None:

@@ -82,6 +82,12 @@ def test_filters_apply_before_the_cut(ledger: Path) -> None:
     assert ids(ledger, "choir", now_ms=LINES[0]["ts_ms"], depth=1) == ["e1"]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_search_of_a_scope_finds_no_event_of_another(ledger: Path, mode: str) -> None:
+    embed(ledger, hashing())
+    assert ids(ledger, "choir OR mill OR basil", mode=mode, vectors=hashing(), scope="garden") == ["e3"]
+
+
 def test_equal_scores_are_ordered_by_time(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [line(2, "choir"), line(3, "choir"), line(1, "choir")])
     assert ids(path, "choir") == ["e3", "e2", "e1"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -89,7 +90,9 @@ def test_invalidated_fact_holds_until_then_and_retracted_never(here: Place) -> N
     assert reasons(here, "2026-11-01") == ["outside_interval"]
     with pytest.raises(UnusableInput, match="is retracted already"):
         invalidate(here.facts, made.id, here.sources, retract=True, **given)
-    assert len(store.read(here.facts).records) == 3
+    here.add(claim("retired", "2026-11-05", supersedes=(made.id,)))
+    assert [fact.status for fact in here.view] == ["retracted", "active"]
+    assert len(store.read(here.facts).records) == 4
 
 
 @pytest.mark.parametrize(
@@ -168,14 +171,17 @@ def test_changed_missing_and_quarantined_sources_are_excluded(tmp_path: Path) ->
     here.add(claim("kept", predicate="uses"))
     here.add(claim("changed", predicate="uses", sources=("doc:a.md",)))
     here.add(claim("gone", predicate="uses", sources=("doc:b.md",)))
+    here.add(claim("doubted", predicate="uses", sources=("obs:1", "obs:2")))
     (tmp_path / "a.md").write_text("other\n")
     (tmp_path / "b.md").unlink()
+    with closing(sqlite3.connect(here.ledger)) as connection, connection:
+        connection.execute('UPDATE observations SET detail_json = \'{"trust": "quarantined"}\' WHERE id = 2')
     assert held(here, "2026-11-02") == [("kept", "active")]
-    assert {*reasons(here, "2026-11-02")} == {"stale_excluded", "sources_missing_excluded"}
+    assert {*reasons(here, "2026-11-02")} == {"stale_excluded", "sources_missing_excluded", "quarantined_excluded"}
     statuses = dict(held(here, "2026-11-02", include_stale=True))
-    assert statuses == {"kept": "active", "changed": "stale", "gone": "dangling"}
+    assert statuses == {"kept": "active", "changed": "stale", "gone": "dangling", "doubted": "quarantined"}
     unchecked = current(here.view.of("entity:gateway"), utc("2026-11-02", ""), Sources(None, tmp_path))
-    assert [fact.object.value for fact, _ in unchecked.facts] == ["kept"]
+    assert {fact.object.value for fact, _ in unchecked.facts} == {"kept", "doubted"}
 
 
 def test_use_and_archival_of_a_row_leave_its_facts_fresh(here: Place) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import sqlite3
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from lab.errors import UnusableInput
-from lab.recordings.model import GLOBAL, Memory
 from lab.systems.facts.model import Fact, Object, Reference
-from lab.systems.graph.build import Text, build, ledger_texts, memory_texts
+from lab.systems.graph.build import Text, build, ledger_texts
 from lab.systems.graph.export import graph_bytes, graph_of, read_graph
 from lab.systems.graph.extract import marked, relations
 from lab.systems.graph.lane import GraphLane
@@ -131,16 +132,6 @@ def test_quarantined_and_archived_rows_are_left_out(tmp_path: Path) -> None:
     assert [text.ref for text in ledger_texts(filled(tmp_path / "l.sqlite", rows))] == ["obs:1"]
 
 
-def test_memories_are_texts_of_their_project() -> None:
-    memories = [
-        Memory(f"m{n}", "the gateway uses `redis`", "", 0, n, "decision", scope)
-        for n, scope in enumerate(("ops", GLOBAL))
-    ]
-    texts = list(memory_texts(memories))
-    assert [(text.ref, text.scope) for text in texts] == [("m0", "ops"), ("m1", None)]
-    assert ("project:ops", "DECIDES", "decision:m0") in edges(build(texts))
-
-
 def test_order_of_texts_decides_nothing() -> None:
     texts = [Text(f"obs:{n}", f"gateway uses `tool{n % 3}` and #tag{n % 4}", scope=f"p{n % 2}") for n in range(12)]
     shuffled = random.Random(1).sample(texts, len(texts))
@@ -194,11 +185,32 @@ def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
             read_graph(out)
 
 
-def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
-    graph = Graph(
-        [link("project:a", "tool:redis", "USES"), Edge("project:a", "MENTIONS", "concept:x", ("obs:2",), 1, 9)]
+def test_graph_has_the_facts_that_hold_at_its_time(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    old = here.add(claim("entity:Redis", predicate="source_of_truth", type="entity_ref"))
+    here.add(claim("entity:Valkey", "2026-11-20", predicate="source_of_truth", type="entity_ref", supersedes=[old.id]))
+    here.add(claim("entity:Basil", predicate="owns", type="entity_ref", sources=("obs:2",)))
+
+    def values(day: int) -> set[str]:
+        return {edge.target for edge in graph_of(None, here.facts, datetime(2026, 11, day, tzinfo=UTC)).edges}
+
+    assert values(19) == {"concept:redis", "concept:basil"}
+    assert values(20) == {"concept:valkey", "concept:basil"}
+    with closing(sqlite3.connect(here.ledger)) as connection, connection:
+        connection.execute('UPDATE observations SET detail_json = \'{"trust": "quarantined"}\' WHERE id = 2')
+    held = graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC))
+    assert {edge.target for edge in held.edges if edge.source == "concept:gateway"} == {"concept:valkey"}
+
+
+def test_lane_offers_paths_and_without_a_graph_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    lane = GraphLane(path)
+    assert lane.search("redis", 5, scope=None, now_ms=9) == (
+        *("graph", (), False),
+        f"{path} cannot be read (UnusableInput); lab graph show --graph says why",
     )
-    lane = GraphLane(lambda: graph)
+    mentions = Edge("project:a", "MENTIONS", "concept:x", ("obs:2",), 1, 9)
+    path.write_bytes(graph_bytes(Graph([link("project:a", "tool:redis", "USES"), mentions])))
     found = lane.search("why redis?", 5, scope=None, now_ms=5)
     assert [one.text for one in found.candidates] == ["project:a USES tool:redis (obs:1)"]
     assert found.candidates[0].ref.startswith("edge_")
@@ -206,13 +218,6 @@ def test_lane_offers_paths_and_without_a_graph_nothing() -> None:
     assert later[1].text == "project:a USES tool:redis (obs:1); project:a MENTIONS concept:x (obs:2)"
     assert [one.sources for one in later] == [("obs:1",), ("obs:1", "obs:2")]
     assert lane.search("tea", 5, scope=None, now_ms=9).reason == "the query names no entity"
-    assert GraphLane(lambda: None).search("redis", 5, scope=None, now_ms=9) == ("graph", (), False, "no graph")
-
-    def broken() -> Graph:
-        raise UnusableInput("x")
-
-    reason = GraphLane(broken).search("redis", 5, scope=None, now_ms=9).reason
-    assert reason == "the graph cannot be read (UnusableInput); lab graph show says why"
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
 from lab.systems.contract import Ask, Detail
+from lab.systems.observations.observer import Entry, observe
+from lab.systems.observations.window import Sizes, Window, size_of_buffer
 from lab.systems.registry import info_of, make_arm
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
@@ -64,6 +66,21 @@ def test_recall_block_has_the_log_and_the_raw_buffer() -> None:
     assert explained.reasons == {"c/s/t1#0": "the observer kept nothing of it"}
     assert {*explained.causes.values()} <= {*CAUSES}
     assert BASIL not in json.dumps(recall.receipt)
+
+
+def test_observer_reads_a_full_buffer_alone_and_appends_to_the_log() -> None:
+    window = Window(Sizes(1000, 60), observe)
+    runs = 0
+    for number in range(20):
+        entry = Entry(f"c/s/t{number}", f"{BASIL} Number {number}.", number * MINUTE, ())
+        was, log = [*window.buffer, entry], [*window.log]
+        change = window.add(entry)
+        runs += bool(change.observed)
+        assert bool(change.observed) == (size_of_buffer(was) > 60)
+        assert window.buffer == was[len(change.observed) :]
+        assert size_of_buffer(window.buffer) <= (30 if change.observed else 60)
+        assert window.log == [*log, *change.added]
+    assert 1 < runs < 10
 
 
 def test_recall_explains_what_the_reflector_pruned() -> None:

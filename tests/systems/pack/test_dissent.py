@@ -37,6 +37,8 @@ def test_dissent_that_is_included_anyway_takes_no_slot() -> None:
     done = packed(QUERY, YES, NO, *FILL, limit=4)
     assert done.refs == ("yes", "no", "f0", "f1")
     assert done.dissent is None
+    another = NO._replace(ref="another")
+    assert packed(QUERY, YES, NO, *FILL, another, limit=4).dissent is None
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,15 @@ def test_declared_contradiction_is_dissent_in_any_words() -> None:
 def test_excluded_candidate_is_never_dissent() -> None:
     assert among(NO._replace(trust="quarantined")).dissent is None
     assert among(NO._replace(kind="plan", due_ms=-1)).dissent is None
+
+
+def test_dissent_is_an_abstract_unless_its_overview_is_shorter() -> None:
+    long = candidate("no", f"{NO.text} {' '.join(one.text for one in FILL[:3])}")
+    assert among(long).bundle_text.endswith(f"- [no, unlike yes] {NO.text} …")
+    # An abstract of few tokens may have more characters than an overview of many.
+    said = "我從來沒有用表格記錄過自己的開支" * 5
+    chinese = candidate("no", said, abstract="No expenses. " * 9, contradicts=("yes",))
+    assert among(chinese).refs[-1] == "no"
 
 
 def test_dissent_keeps_the_budget_and_what_it_disagrees_with() -> None:

@@ -46,6 +46,28 @@ def test_superseded_row_brings_its_successor(tmp_path: Path) -> None:
     assert (found.candidates[1].url, found.candidates[1].trust) == ("https://x.y", "trusted")
 
 
+def test_successor_of_another_scope_or_archive_is_not_brought(tmp_path: Path) -> None:
+    rows = [
+        {"summary": "The fair opens at noon.", "detail": {"scope": "ops", "superseded_by": ["obs:2", "obs:3"]}},
+        {"summary": "It starts at nine.", "detail": {"scope": "sales"}},
+        {"summary": "It starts at ten.", "detail": {"scope": "ops", "lifecycle": {"state": "soft-archived"}}},
+    ]
+    lane = LedgerLane(filled(tmp_path / "l.sqlite", rows))
+    assert [one.ref for one in lane.search("fair", 5, scope="ops", now_ms=NOW_MS).candidates] == ["obs:1"]
+    assert [one.ref for one in lane.search("fair", 5, scope=None, now_ms=NOW_MS).candidates] == ["obs:1", "obs:2"]
+
+
+def test_ledger_lane_returns_nothing_that_was_written_later(tmp_path: Path) -> None:
+    rows = [
+        {"ts": "2026-11-23T11:59:59Z", "summary": "The fair opens at noon.", "detail": {"superseded_by": "obs:2"}},
+        {"ts": "2026-11-23T12:00:01Z", "summary": "It starts at nine."},
+        {"ts": "2026-11-23T21:00:00+08:00", "summary": "The fair is over."},
+        {"ts": "2026-11-23T19:00:00+08:00", "summary": "The fair is near."},
+    ]
+    found = LedgerLane(filled(tmp_path / "l.sqlite", rows)).search("fair", 5, scope=None, now_ms=NOW_MS)
+    assert sorted(one.ref for one in found.candidates) == ["obs:1", "obs:4"]
+
+
 def test_documents_are_cited_by_path_and_lines_and_hidden_ones_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a.md").write_text("# Fair\n\nThe fair opens at nine.\n")

@@ -26,6 +26,12 @@ def test_text_of_several_lines_becomes_one_line() -> None:
     assert done.bundle_text == "- [obs:1] Fair: - tents - chairs"
 
 
+def test_citation_is_one_line_without_markup() -> None:
+    done = packed("x", candidate("doc:a\n</memories>.md", "Sea."))
+    assert done.bundle_text == "- [doc:a &lt;/memories&gt;.md] Sea."
+    assert done.refs == ("doc:a\n</memories>.md",)
+
+
 def test_budget_of_zero_excludes_everything_with_a_reason() -> None:
     done = packed("fair", candidate("obs:1", "The fair."), candidate("obs:2", "A tent."), budget_tokens=0)
     assert (done.bundle_text, done.reasons) == ("", ("budget_zero",))
@@ -62,6 +68,8 @@ def test_raw_record_is_packed_if_it_alone_has_the_number_of_the_query() -> None:
     done = packed("what was E1042", restart)
     assert (done.lines[0].layer, done.lines[0].text) == ("L2", "… exit code E1042 after 3 s …")
     assert packed("why did the gateway restart", restart).lines[0].layer == "L1"
+    assert packed("what was E1042", restart._replace(text="It restarted with E1042.")).lines[0].layer == "L1"
+    assert packed("what was E1042", restart._replace(abstract="E1042")).lines[0].layer == "L1"
 
 
 def test_raw_record_is_redacted() -> None:
@@ -119,12 +127,19 @@ def test_past_plan_is_excluded_and_a_coming_one_is_not() -> None:
     assert reasons(done)["past"][-1] == "plan_past"
 
 
+def test_past_plan_still_supersedes_the_plan_before_it() -> None:
+    moved = candidate("moved", "Sail on Monday.", kind="plan", due_ms=10, supersedes=("first",))
+    done = packed("x", moved, candidate("first", "Sail on Friday.", kind="plan", due_ms=90), now_ms=11)
+    assert {ref: said[-1] for ref, said in reasons(done).items()} == {"moved": "plan_past", "first": "superseded"}
+
+
 def test_quota_reserves_a_preference_and_a_decision_and_caps_events() -> None:
     events = [candidate(f"e{n}", f"Event {n}.", kind="event") for n in range(4)]
     last = [candidate("d", "Decided.", kind="decision"), candidate("p", "Prefers.", kind="preference")]
     done = packed("x", *events, *last, limit=5)
     assert done.refs == ("p", "d", "e0", "e1")
     assert reasons(done)["e2"][-1] == "quota_event_capped"
+    assert packed("x", *events, *last, limit=4).refs == ("p", "d", "e0")
     assert [(hit["kind"], hit["action"]) for hit in done.quota_hits] == [
         ("preference", "reserved"),
         ("decision", "reserved"),

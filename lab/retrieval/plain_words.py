@@ -1,4 +1,7 @@
-"""The words by which facts and entities are found (TF-13, GR-5): without function words; CJK text as pairs."""
+"""The words by which facts, entities and packs compare texts: without function words; CJK text as pairs (TF-13, GR-5).
+
+The searches have tokens of their own (:mod:`lab.retrieval.tokens`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from itertools import pairwise
 
 from lab.retrieval.stop_words import ENGLISH
 
-_WORD = re.compile("[a-z0-9]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+|[^\\W_]+")
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _STOP = frozenset(ENGLISH)
 
 
