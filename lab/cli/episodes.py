@@ -93,7 +93,7 @@ def ingest(
         return
     for receipt in receipts:
         verb = "inserted" if write else "to insert"
-        before = f"{receipt['ingested_before']} ingested before"
+        before = f"{receipt['ingested_before']:,} ingested before"
         emit(f"{receipt['recording']}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
         if receipt["inserted"]:
             emit_folded(f"By type: {_counts(receipt['by_type'])}")
@@ -177,7 +177,8 @@ def search(
     for session in found.sessions:
         emit_folded(f"{session.session_id}: {counted(session.hit_count, 'hit')}, best rank {session.best_rank}")
         _emit_events([hit.event for hit in session.hits])
-    emit(f"{counted(len(found.sessions), 'session')}, {counted(len(found.hits), 'event')}.")
+    shown = sum(len(session.hits) for session in found.sessions)
+    emit(f"{counted(len(found.sessions), 'session')}, {shown} of {counted(len(found.hits), 'event')} found.")
     for lane, status in (("words", found.lexical_status), ("vectors", found.vector_status)):
         if status not in (None, "ok"):
             emit_folded(f"Not searched by {lane}: {STATUSES.get(status, status)}.")

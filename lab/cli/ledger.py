@@ -173,7 +173,7 @@ def grade(
             return
         emit(
             f"{counted(receipt['graded_filled'], 'observation')} {'graded' if write else 'to grade'}; "
-            f"{receipt['skipped_existing']} have an importance."
+            f"{receipt['skipped_existing']:,} had an importance before."
         )
         emit(f"Labels: {_labels(receipt)}.")
         _emit_counts(

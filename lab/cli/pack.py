@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -29,10 +30,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def pack(
+    query: Annotated[
+        str,
+        typer.Option(help="What the bundle is for: a prompt or a question. - reads it from standard input."),
+    ],
     ledgers: Annotated[
         list[Path] | None, typer.Argument(metavar="LEDGER...", help="SQLite files of ledgers (lab ledger).")
     ] = None,
-    query: Annotated[str, typer.Option(help="What the bundle is for: a prompt or a question.")] = "",
     budget_tokens: Annotated[int, typer.Option(min=0, max=1_000_000, help="Most tokens of the bundle.")] = 1200,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Most items.")] = 12,
     scope: Annotated[str | None, typer.Option(help="Only candidates of this scope.")] = None,
@@ -68,7 +72,7 @@ def pack(
         str | None, typer.Option(metavar="NAME", help="The environment variable with the key of that endpoint.")
     ] = None,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Allow it on another machine, which receives texts of memories.")
+        bool, typer.Option("--allow-remote", help="Allow a reranker on another machine, which receives texts.")
     ] = False,
     tail: Annotated[
         Path | None,
@@ -77,14 +81,14 @@ def pack(
     tail_tokens: Annotated[
         int | None, typer.Option(min=0, help="Tokens that the tail may take. [default: a quarter of the budget]")
     ] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="Include soft-archived observations.")] = False,
     now: Annotated[
         datetime | None,
         typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) at which it is packed. [default: now]"),
     ] = None,
     profile: Profile = "seed",
     use: Annotated[bool, typer.Option("--use", help="Record in the ledgers that what was included was used.")] = False,
-    with_trace: Annotated[bool, typer.Option("--trace", help="Say of every candidate why it is in or not.")] = False,
+    with_trace: Annotated[bool, typer.Option("--trace", help="Give the reasons of each candidate.")] = False,
     as_json: Json = False,
 ) -> None:
     """Pack what a query needs into a small bundle with citations.
@@ -101,6 +105,9 @@ def pack(
     from lab.systems.pack.trace import trace
 
     at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
+    if query == "-":
+        # A prompt can be longer than an argument may be. A broken character is no reason to pack nothing.
+        query = sys.stdin.buffer.read().decode("utf-8", "replace") if sys.stdin else ""
     turns = _turns(tail)
     if tail_tokens is None:
         tail_tokens = budget_tokens // 4 if turns else 0
@@ -152,9 +159,7 @@ def _ledger_lanes(ledgers: Sequence[Path], settings: Settings, *, archived: bool
     from lab.systems.pack.ledger_lane import LedgerLane
 
     for path in ledgers:
-        if not path.is_file():
-            what = "is a folder" if path.is_dir() else "no such file"
-            raise UnusableInput(f"{path}: {what}; give the SQLite file of a ledger")
+        _require_file(path, str(path), "the SQLite file of a ledger")
     names = [path.stem for path in ledgers]
     if len(set(names)) < len(names):
         raise UnusableInput("two ledgers have one name, so that their citations would be the same; rename one")
@@ -178,16 +183,25 @@ def _other_lanes(
     from lab.systems.pack.documents_lane import DocumentsLane
 
     if docs is not None and not docs.is_dir():
-        raise UnusableInput(f"--docs {docs}: no such folder")
-    for option, path in (("--episodes", episodes), ("--facts", facts), ("--graph", graph)):
-        if path is not None and not path.is_file():
-            raise UnusableInput(f"{option} {path}: no such file")
+        raise UnusableInput(f"--docs {docs}: {'is a file; give its folder' if docs.is_file() else 'no such folder'}")
+    for option, path, what in (
+        ("--episodes", episodes, "the SQLite file of a ledger"),
+        ("--facts", facts, "a file of lab facts"),
+        ("--graph", graph, "a file of lab graph export"),
+    ):
+        if path is not None:
+            _require_file(path, f"{option} {path}", what)
     lanes: list[Lane] = []
     lanes += [EpisodesLane(episodes)] if episodes else []
     lanes += [FactsLane(facts, ledger)] if facts else []
     lanes += [GraphLane(graph)] if graph else []
     lanes += [DocumentsLane(docs)] if docs else []
     return lanes
+
+
+def _require_file(path: Path, at: str, what: str) -> None:
+    if not path.is_file():
+        raise UnusableInput(f"{at}: {'is a folder' if path.is_dir() else 'no such file'}; give {what}")
 
 
 def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[Lane]:

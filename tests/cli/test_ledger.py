@@ -51,7 +51,7 @@ def test_commands_that_write_need_the_option(ledger: Path, tmp_path: Path) -> No
     assert (rows(ledger), (tmp_path / "archive").exists()) == (before, False)
     done = run_here("ledger", "ingest", ledger, log, "--grade", "--write")
     assert "1 observation inserted (ids 4 to 4); 0 lines ingested before." in done.stdout
-    assert "3 observations graded; 1 have an importance." in run_here("ledger", "grade", ledger, "--write").stdout
+    assert "3 observations graded; 1 had an importance before." in run_here("ledger", "grade", ledger, "--write").stdout
     assert said("archive", ledger, log, "--write")["lines"] == 1
     assert not log.exists()
 

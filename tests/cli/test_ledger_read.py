@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ def test_query_that_is_no_syntax_says_what_was_searched(ledger: Path) -> None:
     assert "syntax" not in shown("gateway OR kettle")
     value = json.loads(run_here("ledger", "search", ledger, '"gateway', "--json").stdout)
     assert value["retried"] == "gateway"
+
+
+def test_search_without_search_tables_does_not_blame_the_query(ledger: Path) -> None:
+    with sqlite3.connect(ledger) as connection:
+        connection.executescript("DROP TABLE observations_fts; DROP TABLE observations_fts_tri")
+    said = run_here("ledger", "search", ledger, "gateway").stdout
+    assert "gateway timeout" in said
+    assert "syntax" not in said
 
 
 def test_timeline_marks_what_was_named_and_shows_labels(ledger: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +111,8 @@ def test_damaged_ledger_fails_open_and_documents_are_packed(tmp_path: Path) -> N
     (tmp_path / "docs" / "a.md").write_text("# Pots\n\nClay pots are in the mill.\n")
     payload = said(tmp_path / "l.sqlite", "--docs", tmp_path / "docs", "--query", "clay pots")
     assert [lane["searched"] for lane in payload["trace"]["lanes"]] == [False, True]
-    assert payload["trace"]["lanes"][0]["reason"] == "ledger_unreadable: UnusableInput"
+    reason = f"ledger_unreadable: {tmp_path / 'l.sqlite'}: is not an SQLite file; give the SQLite file of a ledger"
+    assert payload["trace"]["lanes"][0]["reason"] == reason
     assert payload["bundle_text"] == "- [doc:a.md#L1-L3] # Pots Clay pots are in the mill."
 
 
@@ -131,6 +134,12 @@ def test_two_ledgers_are_cited_by_name(ledger: Path, tmp_path: Path) -> None:
     assert sorted(payload["trace"]["output"]["refreshedRecordRefs"]) == ["l:obs:3", "other:obs:1"]
 
 
+@pytest.mark.parametrize("prompt", [b"clay pots\n", b"clay pots " * 100_000, b"clay pots \xff"])
+def test_query_is_read_from_standard_input(ledger: Path, monkeypatch: pytest.MonkeyPatch, prompt: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(prompt), "utf-8"))
+    assert [item["recordRef"] for item in said(ledger, "--query", "-")["items"]] == ["obs:1"]
+
+
 def test_tail_keeps_the_last_turns_within_their_tokens(ledger: Path, tmp_path: Path) -> None:
     tail = tmp_path / "tail.json"
     tail.write_text(json.dumps(["first", "And the pots?"]))
@@ -148,7 +157,7 @@ def test_relations_of_an_exported_graph_are_packed(ledger: Path, tmp_path: Path)
     assert "] concept:gateway USES tool:redis (obs:1)\n" in payload["bundle_text"]
     graph.write_text("{}")
     lanes = said(ledger, "--graph", graph, "--query", "gateway")["trace"]["lanes"]
-    assert lanes[1]["reason"] == "the graph cannot be read (UnusableInput)"
+    assert lanes[1]["reason"] == f"{graph} cannot be read (UnusableInput); lab graph show --graph says why"
 
 
 def test_scope_restricts_the_ledger(ledger: Path) -> None:
@@ -167,8 +176,13 @@ def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
     [
         (("--query", "x"), "nothing to pack from"),
         (("missing.sqlite", "--query", "x"), "missing.sqlite: no such file"),
+        (("a/l.sqlite",), "Missing option '--query'"),
+        (("a", "--query", "x"), "a: is a folder; give the SQLite file of a ledger"),
+        (("--episodes", "a", "--query", "x"), "--episodes a: is a folder; give the SQLite file of a ledger"),
+        (("--facts", "missing", "--query", "x"), "--facts missing: no such file; give a file of lab facts"),
         (("--docs", "missing", "--query", "x"), "--docs missing: no such folder"),
-        (("--graph", "missing", "--query", "x"), "--graph missing: no such file"),
+        (("--docs", "a/l.sqlite", "--query", "x"), "--docs a/l.sqlite: is a file; give its folder"),
+        (("--graph", "missing", "--query", "x"), "--graph missing: no such file; give a file of lab graph export"),
         (("a/l.sqlite", "--query", "x", "--tail", "turns.json"), "turns.json: expected lines, or a JSON list of texts"),
         (("a/l.sqlite", "b/l.sqlite", "--query", "x"), "two ledgers have one name"),
         (("a/l.sqlite", "--query", "x", "--trust", "all"), "--trust all: expected off or exclude_quarantined"),

@@ -48,6 +48,8 @@ _FIELDS = ", ".join(f"e.{name}" for name in Event._fields)
 # The events that a search may return, oldest last; the order decides ties.
 _WHERE = "(:scope IS NULL OR e.scope = :scope) AND (:now IS NULL OR e.ts_ms <= :now)"
 _NEWEST = "e.ts_ms DESC, e.id DESC"
+# A filter of FTS5: the index also has types, sessions and agents.
+_TEXTS = "{summary search_text} : "
 
 
 class Hit(NamedTuple):
@@ -210,7 +212,9 @@ def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]
     try:
         found, _ = first_valid(full_text, [query if is_expression else "", " ".join(quoted) if upstream else ""])
         if not found:
-            found, _ = first_valid(full_text, [" OR ".join(quoted)])
+            # A session's name is no text: "choir" would find all of choir-tour.
+            columns = "" if upstream else _TEXTS
+            found, _ = first_valid(full_text, [f"{columns}({' OR '.join(quoted)})" if quoted else ""])
     except sqlite3.DatabaseError as error:
         if not is_damaged_index(error):
             raise

@@ -59,6 +59,6 @@ def checked_url(url: str, where: str, *, allow_remote: bool) -> str:
     if not (allow_remote or is_loopback(host)):
         raise UnusableInput(
             f"{where}: {host} is another machine, and texts of the recording would be sent there; allow it with "
-            "--allow-remote, or with allow_remote: true in the arm's file"
+            "--allow-remote or in the arm's file"
         )
     return url

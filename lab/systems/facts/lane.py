@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +13,12 @@ from lab.errors import LabError
 from lab.recordings.model import NICE
 from lab.retrieval.plain_words import words
 from lab.systems.facts import store
+from lab.systems.facts.lint import in_cycles
 from lab.systems.facts.model import RETRACTED, TIERS, Fact, Record
 from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import PREDICATES
 from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import View, current
+from lab.systems.facts.view import EXCLUDED, View, current
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.sidecar.ledger_times import stamp
 
@@ -26,6 +27,8 @@ TRUST = dict(zip(TIERS, ("untrusted", "unknown", "trusted", "trusted"), strict=T
 
 # Only the subjects of so many best facts for each result are looked at, because their sources are resolved.
 DEEPER = 8
+# Why a fact that holds is left out.
+_UNSOUND = frozenset(EXCLUDED.values())
 
 
 class FactsLane:
@@ -45,7 +48,8 @@ class FactsLane:
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return facts that were asserted by ``now_ms``, best first: those that hold, then those superseded.
 
-        A fact whose sources changed, are missing or quarantined is left out. One that holds names the facts that it
+        A fact whose sources changed, are missing or quarantined is left out, as is one that only facts of its own cycle
+        supersede; the reason counts them. One that holds names the facts that it
         superseded, and facts with another value of its own time.
         """
         try:
@@ -54,7 +58,9 @@ class FactsLane:
         except FileNotFoundError:
             return Found(self.name, (), False, "no facts")
         except (LabError, OSError, ValueError, OverflowError) as error:
-            return Found(self.name, (), False, f"facts cannot be read ({type(error).__name__})")
+            # The message of the error may quote a line of the file.
+            reason = f"{self._path} cannot be read ({type(error).__name__}); lab facts lint says why"
+            return Found(self.name, (), False, reason)
 
     def _index(self, now: str) -> _Index:
         status = os.stat(self._path)
@@ -71,13 +77,19 @@ class FactsLane:
         best = sorted(scores, key=lambda identity: (-scores[identity], identity))[: DEEPER * max(limit, 1)]
         subjects = {fact.subject for fact in map(index.view.get, best) if fact}
         facts = [fact for subject in sorted(subjects) for fact in index.view.of(subject)]
-        holding = {fact.id: fact for fact, _ in current(facts, now, sources).facts}
+        judged = current(facts, now, sources)
+        holding = {fact.id: fact for fact, _ in judged.facts}
         past = [fact for fact in facts if _is_past(fact, now) and any(by in holding for by in fact.superseded_by)]
         ranked = sorted(
             (fact for fact in (*holding.values(), *past) if fact.id in scores),
             key=lambda fact: (fact.id not in holding, -scores[fact.id], fact.id),
         )
-        return Found(self.name, [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]])
+        left_out = Counter(one.reason for one in judged.excluded if one.fact in scores and one.reason in _UNSOUND)
+        if cyclic := sum(one.fact in index.cycles and one.fact in scores for one in judged.excluded):
+            left_out["supersession_cycle"] = cyclic
+        reason = "left out: " + ", ".join(f"{why} {count}" for why, count in sorted(left_out.items()))
+        candidates = [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]]
+        return Found(self.name, candidates, reason=reason if left_out else None)
 
 
 class _Index:
@@ -85,6 +97,7 @@ class _Index:
 
     def __init__(self, view: View) -> None:
         self.view = view
+        self.cycles = in_cycles(view)
         self._facts: dict[str, list[str]] = defaultdict(list)
         for fact in view:
             text = f"{fact.subject} {fact.label} {fact.predicate} {value_text(fact)}"

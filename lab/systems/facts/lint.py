@@ -50,7 +50,7 @@ def lint(view: View, sources: Sources, *, upstream: bool = False) -> list[Issue]
     judged.
     """
     sources.resolve(source for fact in view for source in fact.sources)
-    cycle = _in_cycles(view)
+    cycle = in_cycles(view)
     issues = [issue for fact in view for issue in _of_fact(fact, view, sources, cycle)]
     rivals: dict[tuple[str, str], list[Fact]] = defaultdict(list)
     for fact in view:
@@ -115,7 +115,7 @@ def _conflicts(facts: Sequence[Fact], sources: Sources) -> Iterator[Issue]:
                 yield Issue("single_value_interval_conflict", left.id, about)
 
 
-def _in_cycles(view: View) -> frozenset[str]:
+def in_cycles(view: View) -> frozenset[str]:
     """Return the ids of facts that supersede themselves through others, and of those between two such cycles."""
     supersedes = {fact.id: {one for one in fact.supersedes if view.get(one) is not None} for fact in view}
     superseded_by: dict[str, set[str]] = {identity: set() for identity in supersedes}

@@ -31,7 +31,8 @@ class GraphLane:
             if self._graph is None:
                 self._graph = read_graph(self._path)
         except (LabError, OSError) as error:
-            return Found(self.name, (), False, f"the graph cannot be read ({type(error).__name__})")
+            reason = f"{self._path} cannot be read ({type(error).__name__}); lab graph show --graph says why"
+            return Found(self.name, (), False, reason)
         starts = starts_of(self._graph, query)
         if not starts:
             return Found(self.name, (), True, "the query names no entity")

@@ -57,7 +57,7 @@ class LedgerLane:
                     found = list(self._with_successors(connection, hits, found, scope))
                     found = [one for one in found if one.ts_ms <= now_ms]
         except LabError as error:
-            return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {type(error).__name__}")
+            return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {error}")
         return Found(self.name, tuple(found), reason=reason)
 
     def _hits(

@@ -125,7 +125,7 @@ def _lanes(
             terms = _terms(_ASCII, query)
             mixed = f"({_phrase(query)}) OR ({' OR '.join(terms)})" if terms else _phrase(query)
             lanes["fts_original"], _ = first_valid(full_text, [mixed, " OR ".join(terms)])
-    else:
+    elif FTS in tables(connection):
         plain = " ".join(_SIGNS.sub(" ", query).split())
         found, used = first_valid(full_text, [query, plain if plain != query else ""])
         retried = None if used == query else used

@@ -63,6 +63,13 @@ def test_words_are_compared_by_their_stems(ledger: Path) -> None:
     assert ids(ledger, "the choir meets zzz", upstream=True)[0] == "e1"
 
 
+def test_words_are_not_searched_in_the_names_of_sessions(tmp_path: Path) -> None:
+    ledger = filled(tmp_path / "l.sqlite", [line(1, "two pens", session_id="choir-tour"), line(2, "a choir of 33")])
+    assert ids(ledger, "choir") == ["e2"]
+    assert set(ids(ledger, "choir", upstream=True)) == {"e1", "e2"}
+    assert ids(ledger, "session_id:choir") == ["e1"]
+
+
 def test_ledger_of_the_sidecar_is_searched_without_stems(ledger: Path) -> None:
     with sqlite3.connect(ledger) as connection:
         connection.executescript("DROP TABLE lab_episodes_fts")

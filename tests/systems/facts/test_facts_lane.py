@@ -53,13 +53,33 @@ def test_lane_names_values_that_contradict_each_other(tmp_path: Path) -> None:
     assert {one.ref: one.contradicts for one in found} == {made.id: ("fact_by_hand",), "fact_by_hand": (made.id,)}
 
 
+def test_lane_counts_facts_that_it_leaves_out(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    here.add(claim("redis", predicate="uses", sources=("doc:a.md",)))
+    lane = FactsLane(here.facts, here.ledger, here.root)
+    assert lane.search("gateway", 5, scope=None, now_ms=LATER).reason is None
+    (tmp_path / "a.md").unlink()
+    found = lane.search("gateway", 5, scope=None, now_ms=LATER)
+    assert (found.candidates, found.reason) == ([], "left out: sources_missing_excluded 1")
+
+
+def test_lane_counts_facts_that_supersede_each_other(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    old = here.add(claim())
+    new = here.add(claim("retired", "2026-11-05", supersedes=(old.id,)))
+    here.facts.write_text(here.facts.read_text().replace('"supersedes": []', f'"supersedes": ["{new.id}"]'))
+    found = FactsLane(here.facts, here.ledger).search("gateway", 5, scope=None, now_ms=LATER)
+    assert (found.candidates, found.reason) == ([], "left out: supersession_cycle 2")
+
+
 def test_lane_without_readable_facts_says_so(tmp_path: Path) -> None:
     here = place(tmp_path)
     lane = FactsLane(here.facts, here.ledger)
     assert lane.search("x", 5, scope=None, now_ms=LATER) == ("facts", (), False, "no facts")
     here.facts.write_text("{\n")
     found = lane.search("x", 5, scope=None, now_ms=LATER)
-    assert (found.searched, found.reason) == (False, "facts cannot be read (UnusableInput)")
+    reason = f"{here.facts} cannot be read (UnusableInput); lab facts lint says why"
+    assert (found.searched, found.reason) == (False, reason)
     here.facts.write_text("")
     assert lane.search("x", 5, scope=None, now_ms=LATER).candidates == []
     assert lane.search("x", 5, scope=None, now_ms=10**20).searched is False
