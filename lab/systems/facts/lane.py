@@ -21,6 +21,7 @@ from lab.systems.facts.view import View, current
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.sidecar.ledger_times import stamp
 
+UNCHECKED = "no_ledger_sources_not_checked"
 TRUST = dict(zip(TIERS, ("untrusted", "unknown", "trusted", "trusted"), strict=True))
 
 
@@ -46,11 +47,12 @@ class FactsLane:
         """Return facts that were asserted by ``now_ms``, best first: those that hold, then those superseded.
 
         A fact whose sources changed, are missing or quarantined is left out. One that holds names the facts that it
-        superseded, and facts with another value of its own time.
+        superseded, and facts with another value of its own time. Without a ledger, the sources in one are not looked
+        up, which the reason says.
         """
         try:
-            index = self._index(stamp(datetime.fromtimestamp(now_ms / 1000, UTC)))
-            return self._found(index, query, limit, stamp(datetime.fromtimestamp(now_ms / 1000, UTC)))
+            now = stamp(datetime.fromtimestamp(now_ms / 1000, UTC))
+            return self._found(self._index(now), query, limit, now)
         except FileNotFoundError:
             return Found(self.name, (), False, "no facts")
         except (LabError, OSError, ValueError, OverflowError) as error:
@@ -77,7 +79,9 @@ class FactsLane:
             (fact for fact in (*holding.values(), *past) if fact.id in scores),
             key=lambda fact: (fact.id not in holding, -scores[fact.id], fact.id),
         )
-        return Found(self.name, [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]])
+        candidates = [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]]
+        in_ledger = any(ref.startswith(("obs:", "ep:")) for one in candidates for ref in one.sources)
+        return Found(self.name, candidates, reason=UNCHECKED if in_ledger and self._ledger is None else None)
 
 
 class _Index:
