@@ -77,6 +77,8 @@ def export(
         raise UnusableInput(f"{out}: is a folder; name a file")
     _require_unprotected(out.parent)
     with opened(folder, "export", config=config, profile=profile, scope=scope) as session:
+        table = session.table
+        assert table is not None  # noqa: S101 - only a new table may be missing
         result = memory_export(
             session.context,
             out,
@@ -85,6 +87,7 @@ def export(
             category=category,
             limit=limit,
             redact=not raw,
+            media=table.media(),
         )
         left = len(session.context.table.rows()) - result.details["count"]
     if left and scope is None and category is None:

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from lab.errors import CannotMeasure, UnusableInput
+from lab.recordings.media import media_line
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording
 from lab.replay.loop import Answered, RecallCall, replay
 from lab.replay.plan import Plan, plan_of
@@ -28,8 +29,8 @@ _SENTENCES = {UNBORN: "it did not exist yet", FORGOTTEN: "it had been forgotten"
 class Explanation:
     """One recall of one arm with the system's explanation, which is empty if the system gives none.
 
-    ``texts`` has the texts of memories that the explanation may mention, by id; ``visible`` counts memories in reach by
-    label.
+    ``texts`` has the texts of memories that the explanation may mention, by id, and ``media`` a line on the media of
+    those that have any (E-99); ``visible`` counts memories in reach by label.
     """
 
     point: RecallPoint
@@ -39,6 +40,7 @@ class Explanation:
     texts: Mapping[str, str]
     visible: Mapping[str, int]
     explained: Explained = field(default_factory=Explained)
+    media: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def grades(self) -> Mapping[str, int]:
@@ -127,7 +129,9 @@ def explanation_of(
     in_reach = [memory for memory in memories if memory.is_visible_at(point.seq) and scope in (None, memory.scope)]
     counts = {label: sum((memory.label or UNKNOWN) == label for memory in in_reach) for label in LABELS}
     texts = {memory.key: memory.text for memory in memories} | {item.id: item.text for item in recall.items}
-    return Explanation(point, info, recall, call.ask, texts, counts, replace(explained, reasons=reasons, causes=causes))
+    media = {memory.key: line for memory in memories if (line := media_line(memory))}
+    explained = replace(explained, reasons=reasons, causes=causes)
+    return Explanation(point, info, recall, call.ask, texts, counts, explained, media)
 
 
 def _unseen(memory: Memory, seq: int) -> str:

@@ -13,7 +13,6 @@ is not the order of the table.
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_left
 from collections import Counter
@@ -26,6 +25,7 @@ from lab.embedding.stored import StoredVectors, stored_vectors
 from lab.errors import UnusableInput
 from lab.files import digest, read_json, read_json_lines
 from lab.golden.model import GoldenSet
+from lab.recordings.media import read_refs
 from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
 from lab.replay.memories_http import is_address, rows_at, rows_of
@@ -212,7 +212,7 @@ class _Rows:
                     source_ref=_text_or_none(row, "source_ref", at) or "",
                     lang=_text_or_none(row, "lang", at) or "",
                     due_at=_due(row, at),
-                    media_refs=_refs(row.get("media_refs"), at),
+                    media_refs=read_refs(row.get("media_refs"), at),
                     media_kind=_text_or_none(row, "media_kind", at) or "",
                 )
             )
@@ -258,17 +258,6 @@ def _assumed(name: str) -> str:
 def _text_or_none(row: dict[str, Any], name: str, at: str) -> str | None:
     value = row.get(name)
     return None if value is None else str(expect(value, str, f"{at}: field {name!r}"))
-
-
-def _refs(value: object, at: str) -> tuple[str, ...]:
-    """Return the files that belong to a memory: a list, or a JSON array as a table keeps it (E-99)."""
-    try:
-        refs = json.loads(value or "[]") if isinstance(value, str) else value or []
-    except (ValueError, RecursionError):
-        refs = None
-    if not isinstance(refs, list) or not all(isinstance(ref, str) for ref in refs):
-        raise UnusableInput(f"{at}: field 'media_refs': expected a list of strings, as JSON")
-    return tuple(refs)
 
 
 def _created(row: dict[str, Any], at: str) -> int | None:

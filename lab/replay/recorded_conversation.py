@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.recordings.media import media_line
 from lab.recordings.model import Recording
 from lab.replay.plan import Plan
 from lab.replay.recall_points import RecallPoint
@@ -9,12 +10,13 @@ from lab.replay.safety_checks import SafetyChecks
 
 
 class RecordedConversation:
-    """One conversation as recorded: its recall points, the texts of its memories and their supersessions."""
+    """One conversation as recorded: its recall points, texts and media of its memories, their supersessions."""
 
     def __init__(self, plan: Plan, recording: Recording) -> None:
         self.recording = recording
         self.recall_points: dict[str, RecallPoint] = {point.key: point for point in plan.recall_points_of(recording)}
         self.texts = {memory.key: memory.text for memory in recording.memories}
+        self.media = {memory.key: line for memory in recording.memories if (line := media_line(memory))}
         self.safety_checks = SafetyChecks(recording)
 
     def before(self, key: str, most: int) -> list[tuple[str, str]]:

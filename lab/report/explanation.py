@@ -100,6 +100,8 @@ def explanation_json(explanation: Explanation, *, with_text: bool) -> dict[str, 
             "context": explanation.recall.context,
             "texts": {key: explanation.texts.get(key, "") for key in keys},
         }
+        media = {key: explanation.media[key] for key in keys if key in explanation.media}
+        value |= {"media": media} if media else {}
     return value
 
 
@@ -125,7 +127,9 @@ def _grade(grades: Mapping[str, int], key: str) -> str:
 
 
 def _text(explanation: Explanation, key: str, with_text: bool) -> list[str]:
-    return [f"       {_short(explanation.texts.get(key, ''), WIDTH - 8)}"] if with_text else []
+    """Return the lines of a memory's text and media."""
+    shown = [explanation.texts.get(key, ""), *([explanation.media[key]] if key in explanation.media else [])]
+    return [f"       {_short(text, WIDTH - 8)}" for text in shown] if with_text else []
 
 
 def _printable(line: str) -> str:

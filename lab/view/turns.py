@@ -53,7 +53,7 @@ class Again(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One injected memory as shown on a page. ``marks`` name its problems."""
+    """One injected memory as shown on a page. ``marks`` name its problems; ``media`` is shown with the text."""
 
     key: str
     tier: str
@@ -66,6 +66,7 @@ class Shown:
     again: Again | None
     marks: tuple[str, ...]
     text: str | None
+    media: str
 
 
 class Missed(NamedTuple):
@@ -80,6 +81,7 @@ class Missed(NamedTuple):
     text: str | None
     cause: str = ""
     reason: str = ""
+    media: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,7 @@ class Reader:
         point = recorded.recall_points.get(row["turn"]) if recorded else None
         again = self._again[arm].get(row_number, {})
         texts = recorded.texts if recorded and self._with_text else {}
+        media = recorded.media if recorded and self._with_text else {}
         shown = []
         for rank, item in enumerate(items):
             marks = []
@@ -208,6 +211,7 @@ class Reader:
                     again.get(item.key),
                     tuple(marks),
                     texts.get(item.key),
+                    media.get(item.key, ""),
                 )
             )
         receipt = json.loads(row["receipt"])
@@ -218,7 +222,10 @@ class Reader:
             tuple(shown),
             tuple(_facts(row, receipt, itemised=recorded is not None)),
             tuple(row["pinned"]),
-            self._missed(arm, row, grades, texts, explained=explained),
+            tuple(
+                item._replace(media=media.get(item.key, ""))
+                for item in self._missed(arm, row, grades, texts, explained=explained)
+            ),
             json.dumps(receipt, indent=2, ensure_ascii=False),
             tuple(row["log"]),
         )

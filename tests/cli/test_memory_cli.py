@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from lab.systems.openclaw.tools.lance_table import LanceTable
 from tests.commands import Done, run_here
-from tests.systems.openclaw.tools.lance_tables import plugin_table, raw_table
+from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table
 
 SECRET = "sk-" + "a1B2" * 8
 MARK = "wombat"
@@ -103,6 +104,58 @@ def test_export_and_import_give_the_same_memories(folder: Path, tmp_path: Path) 
         assert json.loads(memory("stats", copy, "--json").stdout)["table"]["fragments"] == 1
         changed = export.read_text().replace('"trust_tier":"user"', '"trust_tier":"import"')
         assert again.read_text() in (export.read_text(), changed)
+
+
+def test_export_and_import_keep_media(tmp_path: Path) -> None:
+    given = [
+        entry(1, media_refs=("a.png", "山/b 1.png"), media_kind="image"),
+        entry(2, media_refs=("https://pictures.example/c",)),
+        entry(3, media_kind="audio"),
+        entry(4),
+    ]
+    with LanceTable(tmp_path / "s", create=DIMENSION) as table:
+        table.add(given)
+    columns = ("id", "text", "media_refs", "media_kind")
+    for name in ("e.jsonl", "e.json"):
+        assert memory("export", tmp_path / "s", tmp_path / name).returncode == 0
+        assert memory("import", tmp_path / f"copy-{name}", tmp_path / name).returncode == 0
+        (first, second) = (
+            [{column: row[column] for column in columns} for row in stored(tmp_path / folder)]
+            for folder in ("s", f"copy-{name}")
+        )
+        assert first == second
+    assert [row["media_refs"] and json.loads(row["media_refs"]) for row in first] == [
+        ["a.png", "山/b 1.png"],
+        ["https://pictures.example/c"],
+        None,
+        None,
+    ]
+
+
+def test_export_of_a_table_without_media_has_the_same_fields(tmp_path: Path) -> None:
+    plugin_table(tmp_path / "s", 1, 2)
+    assert memory("export", tmp_path / "s", tmp_path / "e.jsonl").returncode == 0
+    lines = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    names = ["id", "text", "category", "importance", "importance_label", "scope", "trust_tier", "createdAt"]
+    assert [list(line) for line in lines] == [names, names]
+
+
+def test_export_of_the_plugin_has_no_media_and_secrets_go(tmp_path: Path) -> None:
+    with LanceTable(tmp_path / "s", create=DIMENSION) as table:
+        table.add([entry(1, media_refs=(f"https://pictures.example/?key={SECRET}",), media_kind="image")])
+    memory("export", tmp_path / "s", tmp_path / "seed.jsonl")
+    memory("export", tmp_path / "s", tmp_path / "plugin.jsonl", "--profile", "upstream")
+    assert "media_refs" in (tmp_path / "seed.jsonl").read_text()
+    assert SECRET not in (tmp_path / "seed.jsonl").read_text()
+    assert "media" not in (tmp_path / "plugin.jsonl").read_text()
+
+
+def test_export_of_media_that_are_no_list_names_the_memory(tmp_path: Path) -> None:
+    with LanceTable(tmp_path / "s", create=DIMENSION) as table:
+        table.add([entry(1, media_refs=("a.png",))])
+    raw_table(tmp_path / "s").update(values={"media_refs": "a.png"})
+    one_line(memory("export", tmp_path / "s", tmp_path / "e.jsonl"), 2, "expected a list of strings")
+    assert not (tmp_path / "e.jsonl").exists()
 
 
 def test_export_inside_the_folder_is_refused(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.replay.explain import Explanation, explain
-from lab.report.explanation import explanation_text
+from lab.report.explanation import explanation_json, explanation_text
 from lab.runs.tables import read_table
 
 MUST, NICE = "must_remember", "nice_to_have"
@@ -106,6 +106,20 @@ def test_explain_recently_injected_gold_gives_its_penalty(desk: Any) -> None:
         [("c/s1/t1#1", f"{lately} 0.400")],
         [("c/s1/t1#0", f"{lately} 0.160")],
     ]
+
+
+def test_explain_names_media_with_texts_without_their_paths(desk: Any) -> None:
+    media = {"media_refs": ["/home/ada/a.png", "b.png"], "media_kind": "image"}
+    said = [graded("pears in crate", NICE, **media), graded("pears in sheds", NICE)]
+    desk.say("c", ("global", [("user", "note this", *said), ("user", "how many pears in crate")]))
+    result = explain_turn(desk, "c/s1/t2", "quota_backbone")
+    text, value = explanation_text(result, with_text=True, full=True), explanation_json(result, with_text=True)
+    assert [line.strip() for line in text.split("\n") if "media" in line] == ["media: image, 2"]
+    assert value["media"] == {"c/s1/t1#0": "media: image, 2"}
+    assert ".png" not in text + json.dumps(value)
+    assert "media" not in explanation_text(result, with_text=False) + json.dumps(
+        explanation_json(result, with_text=False)
+    )
 
 
 def test_explain_failing_lanes_are_named(desk: Any) -> None:

@@ -17,6 +17,7 @@ from lab.runs.directory import RunDirectory, open_run
 # Texts and names that would run, close or hide something if they stood in a page as they are.
 EVIL = '<script>document.title="run"</script><img src=x onerror=alert(1)>"\'></pre></bdi> 山 \u202e'
 NAME = 'shop & "<b>co<b>"'
+FILE = "/home/ada/wombat.png"
 EVIL_SLICE = 'kind"><script>'
 LONG = "long" * 40
 LABELS = ("must_remember", "nice_to_have", "nice_to_have", "unknown")
@@ -39,7 +40,8 @@ def _recording(name: str, sessions: int) -> list[dict[str, Any]]:
         for part, label in enumerate(LABELS):
             older = [f"{name}/s{number - 1:02}/t1#0"] if number and not part else []
             text = f"note {number} {part} {EVIL} {LONG}"
-            own = {"scope": "global"} if part == 1 and number % 4 == 1 else {}
+            own: dict[str, Any] = {"scope": "global"} if part == 1 and number % 4 == 1 else {}
+            own |= {"media_refs": [FILE, FILE], "media_kind": f"image {EVIL}"} if part == 1 else {}
             lines.append({"kind": "memory", "text": text, "importance_label": label, "supersedes": older} | own)
         lines += [
             {"kind": "turn", "turn": "t2", "role": "assistant", "text": f"hello back {EVIL}"},

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -13,6 +17,7 @@ from lab.runs.tables import read_table
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded
 from lab.view.turns import Again, Reader, TurnView
+from tests.view.conftest import EVIL, FILE
 
 ARM = "tier_first_v1"
 
@@ -136,3 +141,23 @@ def test_hits_of_two_arms_use_the_smaller_cutoff(copied: RunDirectory) -> None:
     index = Index(copied)
     assert index.pair(ARM, "tier_quota_v1").cutoff == index.pair("tier_quota_v1", ARM).cutoff == 3
     assert index.pair(ARM, "quota_repeat").cutoff == 6
+
+
+def test_media_are_shown_with_texts_and_without_their_paths(
+    client_of: Callable[..., Any], walked: RunDirectory, index: Index, views: dict[str, TurnView]
+) -> None:
+    view = next(one for one in views.values() if any(item.media for side in one.sides for item in side.items))
+    address = f"/turn?{urlencode({'conversation': view.conversation, 'turn': view.key, 'arm': ARM, 'full': '1'})}"
+    silent, telling = (client_of(walked, with_text=shown).get(address).text for shown in (False, True))
+    lines = re.findall('<p class="soft media"><bdi>(.*?)</bdi></p>', telling)
+    assert {unescape(line) for line in lines} == {f"media: image {EVIL}, 2"}
+    assert "media: image" in telling[telling.index('<pre class="explained"') :]
+    assert EVIL not in telling
+    assert FILE not in unescape(telling)
+    assert "media: " not in silent
+
+
+def test_missed_memory_names_its_media(views: dict[str, TurnView]) -> None:
+    missed = [item for view in views.values() for side in view.sides for item in side.missed]
+    assert {item.media for item in missed if item.key.endswith("#1")} == {f"media: image {EVIL}, 2"}
+    assert {item.media for item in missed if not item.key.endswith("#1")} <= {""}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,20 @@ def memory_export(
     category: object = None,
     limit: object = None,
     redact: bool = True,
+    media: Mapping[str, tuple[Sequence[str], str]] | None = None,
 ) -> ToolResult:
     """Write memories to a file, atomically; the same table always gives the same bytes.
 
     Missing folders are created. Profile ``seed`` leaves stored Working Sets out, because an import would refuse their
-    ids and the engine builds them again.
+    ids and the engine builds them again. It also writes ``media``, the files and their kind by id (E-99).
     """
     started = context.now_ms()
     kind, of_scope, only = format_of(str(path), file_format), admin_scope(scope), admin_category(category)
     most = transfer_limit(limit, upstream=context.upstream)
     rows = [row for row in context.table.rows() if context.upstream or not is_working_set(row.id)]
     chosen = oldest_first(filtered(rows, of_scope, only))[:most]
-    text = exported(chosen, kind, redactor(upstream=context.upstream) if redact else str)
+    known = {} if context.upstream or media is None else media
+    text = exported(chosen, kind, redactor(upstream=context.upstream) if redact else str, known)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Memories are private, whatever was replaced in them.
@@ -63,9 +65,11 @@ def memory_export(
     return ToolResult(f"Exported {len(chosen)} memories to {path}.", details)
 
 
-def exported(rows: Sequence[Row], kind: str, clean: Callable[[str], str]) -> str:
-    """Return rows as ``json`` or ``jsonl`` text; ``clean`` replaces secrets in their texts."""
-    fields = [exported_row(row, clean) for row in rows]
+def exported(
+    rows: Sequence[Row], kind: str, clean: Callable[[str], str], media: Mapping[str, tuple[Sequence[str], str]]
+) -> str:
+    """Return rows and their ``media`` as ``json`` or ``jsonl`` text; ``clean`` replaces secrets in their texts."""
+    fields = [exported_row(row, clean) | _media(*media.get(row.id, ((), "")), clean) for row in rows]
     if kind != JSON:
         return "".join(f"{js_json(row)}\n" for row in fields)
     if not fields:
@@ -89,3 +93,9 @@ def exported_row(row: Row, clean: Callable[[str], str]) -> dict[str, Any]:
         "trust_tier": row.trust_tier,
         "createdAt": row.created_at,
     }
+
+
+def _media(refs: Sequence[str], kind: str, clean: Callable[[str], str]) -> dict[str, Any]:
+    """Return the fields of a row's media; none without."""
+    fields: dict[str, Any] = {"media_refs": [clean(ref) for ref in refs]} if refs else {}
+    return fields | ({"media_kind": clean(kind)} if kind else {})

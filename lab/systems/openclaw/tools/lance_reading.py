@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.files import cannot_write
-from lab.recordings.model import GLOBAL
+from lab.recordings.media import read_refs
+from lab.recordings.model import GLOBAL, MEDIA
 from lab.retrieval.lance import quoted
 from lab.retrieval.quiet import quiet_lance
 from lab.retrieval.row import Row
@@ -66,6 +67,24 @@ class LanceReader:
     def contents(self) -> Contents:
         """Return all rows with their vectors, as a search needs them."""
         return self._read(self._contents)
+
+    def media(self) -> dict[str, tuple[tuple[str, ...], str]]:
+        """Return files and kind of the rows that have media, by id (E-99); none if the table has no such columns.
+
+        Raises :class:`UnusableInput` if the files of a row are no list.
+        """
+        names = [name for name in MEDIA if name in self.columns]
+        if not names:
+            return {}
+        where = " OR ".join(f"{name} IS NOT NULL" for name in names)
+        found = self.ask(lambda table: table.search().where(where).select(["id", *names]).to_arrow().to_pylist())
+        return {
+            row["id"]: (
+                read_refs(row.get("media_refs"), f"{self.folder}: memory {row['id']}"),
+                row.get("media_kind") or "",
+            )
+            for row in found
+        }
 
     def nearest(self, vector: Sequence[float], limit: int, scope: str | None = None) -> Sequence[Near]:
         """Return the rows nearest to a vector, in one scope or in all (None); exact, ties in table order."""
