@@ -107,7 +107,7 @@ EXAMPLES = {
     "facts current": "lab facts current facts.jsonl gateway --ledger ledger.sqlite",
     "facts timeline": "lab facts timeline facts.jsonl gateway --ledger ledger.sqlite",
     "facts lint": "lab facts lint facts.jsonl --ledger ledger.sqlite",
-    "facts pack": "lab facts pack facts.jsonl gateway --budget-tokens 256 --ledger ledger.sqlite",
+    "facts pack": "lab facts pack facts.jsonl gateway --max-items 5 --ledger ledger.sqlite",
     "facts propose": "lab facts propose notes.md --source doc:notes.md",
     "facts rebuild": "lab facts rebuild facts.jsonl",
     "graph show": "lab graph show gateway --ledger ledger.sqlite --facts facts.jsonl",

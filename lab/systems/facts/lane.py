@@ -22,6 +22,7 @@ from lab.systems.facts.view import EXCLUDED, View, current
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.sidecar.ledger_times import stamp
 
+UNCHECKED = "no_ledger_sources_not_checked"
 TRUST = dict(zip(TIERS, ("untrusted", "unknown", "trusted", "trusted"), strict=True))
 
 
@@ -49,12 +50,12 @@ class FactsLane:
         """Return facts that were asserted by ``now_ms``, best first: those that hold, then those superseded.
 
         A fact whose sources changed, are missing or quarantined is left out, as is one that only facts of its own cycle
-        supersede; the reason counts them. One that holds names the facts that it
-        superseded, and facts with another value of its own time.
+        supersede; the reason counts them. One that holds names the facts that it superseded, and facts with another
+        value of its own time. Without a ledger, the sources in one are not looked up, which the reason says.
         """
         try:
-            index = self._index(stamp(datetime.fromtimestamp(now_ms / 1000, UTC)))
-            return self._found(index, query, limit, stamp(datetime.fromtimestamp(now_ms / 1000, UTC)))
+            now = stamp(datetime.fromtimestamp(now_ms / 1000, UTC))
+            return self._found(self._index(now), query, limit, now)
         except FileNotFoundError:
             return Found(self.name, (), False, "no facts")
         except (LabError, OSError, ValueError, OverflowError) as error:
@@ -87,9 +88,12 @@ class FactsLane:
         left_out = Counter(one.reason for one in judged.excluded if one.fact in scores and one.reason in _UNSOUND)
         if cyclic := sum(one.fact in index.cycles and one.fact in scores for one in judged.excluded):
             left_out["supersession_cycle"] = cyclic
-        reason = "left out: " + ", ".join(f"{why} {count}" for why, count in sorted(left_out.items()))
         candidates = [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]]
-        return Found(self.name, candidates, reason=reason if left_out else None)
+        in_ledger = any(ref.startswith(("obs:", "ep:")) for one in candidates for ref in one.sources)
+        reasons = [UNCHECKED] if in_ledger and self._ledger is None else []
+        if left_out:
+            reasons.append("left out: " + ", ".join(f"{why} {count}" for why, count in sorted(left_out.items())))
+        return Found(self.name, candidates, reason="; ".join(reasons) or None)
 
 
 class _Index:

@@ -44,6 +44,17 @@ def test_lane_knows_only_what_was_asserted_by_then(tmp_path: Path) -> None:
     assert lane.search("gateway", 5, scope=None, now_ms=0).candidates == []
 
 
+def test_lane_without_a_ledger_says_that_sources_were_not_checked(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    here.add(claim())
+    here.add(claim("gas", subject="kitchen", predicate="uses", sources=("doc:a.md",)))
+    lane = FactsLane(here.facts, None, here.root)
+    assert lane.search("gateway", 5, scope=None, now_ms=LATER).reason == "no_ledger_sources_not_checked"
+    assert lane.search("kitchen", 5, scope=None, now_ms=LATER)[2:] == (True, None)
+    checked = FactsLane(here.facts, here.ledger, here.root).search("gateway", 5, scope=None, now_ms=LATER)
+    assert (len(checked.candidates), checked.reason) == (1, None)
+
+
 def test_lane_names_values_that_contradict_each_other(tmp_path: Path) -> None:
     here = place(tmp_path)
     made = here.add(claim())
