@@ -215,7 +215,9 @@ def test_episodes_facts_relations_and_documents_are_packed_with_citations(ledger
     assert run_here("episodes", "ingest", spool, "--ledger", ledger, "--write").returncode == 0
     claim = ["basil", "uses", "clay pots", "--from", "2026-11-01", "--source", "obs:1", "--assertion", "note:x"]
     assert run_here("facts", "assert", facts, *claim, "--ledger", ledger, "--write").returncode == 0
-    lanes = ["--episodes", ledger, "--facts", facts, "--graph", "--docs", docs]
+    graph = tmp_path / "graph.json"
+    assert run_here("graph", "export", graph, "--ledger", ledger, "--facts", facts, "--write").returncode == 0
+    lanes = ["--episodes", ledger, "--facts", facts, "--graph", graph, "--docs", docs]
     payload = said(ledger, *lanes, "--query", "basil in clay pots", "--now", "2027-01-01")
     assert {one["recordRef"].partition(":")[0].partition("_")[0] for one in payload["citations"]} == {
         *("obs", "ep", "fact", "edge", "doc")
@@ -223,5 +225,5 @@ def test_episodes_facts_relations_and_documents_are_packed_with_citations(ledger
     assert {lane["name"] for lane in payload["trace"]["lanes"]} == {
         *("ledger", "episodes", "facts", "graph", "documents")
     }
-    again = said(ledger, *lanes[:5], "--query", "nothing of the kind", "--now", "2027-01-01")
+    again = said(ledger, *lanes[:6], "--query", "nothing of the kind", "--now", "2027-01-01")
     assert {lane["name"]: lane["reason"] for lane in again["trace"]["lanes"]}["graph"] == "the query names no entity"
