@@ -195,13 +195,17 @@ def replay(
     from lab.systems.episodes.search import replay as run
 
     with open_episodes(ledger) as connection:
-        events = run(connection, session, limit=limit)
+        events = run(connection, session, limit=limit + 1)
+    more = len(events) > limit
+    events = events[:limit]
     if not events:
         raise UnusableInput(f"{ledger}: has no session {session!r}; lab episodes search shows the ids of sessions")
     if as_json:
-        emit_json({"session_id": session, "events": [_event(event) for event in events]})
+        emit_json({"session_id": session, "more": more, "events": [_event(event) for event in events]})
     else:
         _emit_events(events)
+        if more:
+            emit(f"Only the first {counted(limit, 'event')}; --limit shows more.")
 
 
 def expire(

@@ -27,13 +27,15 @@ from lab.systems.episodes.schema import EVENTS, FTS, STEMS, VECTORS, is_damaged_
 from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
 from lab.systems.sidecar.ledger_rows import scope_name, storable
 from lab.systems.sidecar.ledger_schema import tables
-from lab.systems.sidecar.ledger_search import Ranked, first_valid
+from lab.systems.sidecar.ledger_search import Ranked, first_valid, han_terms
 
 if TYPE_CHECKING:
     import numpy as np
 
 RECEIPT = "recall-lab.episodes.search.v1"
 LEXICAL, HYBRID, VECTOR = MODES = ("lexical", "hybrid", "vector")
+# Words, Chinese characters, vectors, and vectors of the query in English.
+LANES = ("fts", "cjk", "vector", "vector_en")
 SESSIONS, PER_SESSION, DEPTH = 5, 3, 40
 SESSION_SUMMARY = 280
 # Distinct words of a query that are searched; characters of one that are embedded, more than a model reads.
@@ -112,6 +114,7 @@ class Found:
 
         return {
             "fts_top_k": ranking("fts"),
+            "cjk_top_k": ranking("cjk"),
             "vec_top_k": ranking("vector"),
             "vec_query_en_top_k": ranking("vector_en"),
             "fused_ranking": [
@@ -156,6 +159,8 @@ def search(
     lexical_status = OK
     if mode != VECTOR or vector_status != OK:
         lanes["fts"], lexical_status = _by_words(connection, query, limits, upstream)
+        if not upstream and (terms := han_terms(query)):
+            lanes["cjk"] = _by_characters(connection, terms, limits)
     hits = _fused(connection, lanes, depth)
     return Found(mode, hits, grouped(hits, limit, per_session), lexical_status, vector_status, lanes)
 
@@ -222,6 +227,17 @@ def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]
     return found, OK
 
 
+def _by_characters(connection: sqlite3.Connection, terms: list[str], limits: dict[str, Any]) -> Ranked:
+    """Return the events that have the most of some Chinese terms, which the index does not split into words."""
+    matches = " + ".join(f"(e.search_text LIKE :term{number})" for number in range(len(terms)))
+    ordered = (
+        f"SELECT e.id, -1.0 * ({matches}) AS score FROM {EVENTS} e WHERE score < 0 AND {_WHERE} "  # noqa: S608 - names of our own tables; values are placeholders
+        f"ORDER BY score, {_NEWEST} LIMIT :depth"
+    )
+    values = {f"term{number}": f"%{term}%" for number, term in enumerate(terms)}
+    return connection.execute(ordered, {**limits, **values}).fetchall()
+
+
 def _by_vectors(
     connection: sqlite3.Connection, queries: dict[str, str], vectors: Vectors | None, limits: dict[str, Any]
 ) -> tuple[dict[str, Ranked], str]:
@@ -279,7 +295,7 @@ def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int)
             id_,
             Event(*values),
             scores[id_],
-            tuple(lane for lane in ("fts", "vector", "vector_en") if id_ in by_lane.get(lane, ())),
+            tuple(lane for lane in LANES if id_ in by_lane.get(lane, ())),
             by_lane.get("fts", {}).get(id_),
             by_lane.get("vector", {}).get(id_),
         )

@@ -169,7 +169,7 @@ def _trigrams(connection: sqlite3.Connection, query: str, depth: int) -> Ranked:
 
 def _substrings(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:
     """Return rows with any Chinese term, or with every ASCII term, by the number of matches, newest first."""
-    han, ascii_terms = _han_terms(query), _terms(_ASCII, query)
+    han, ascii_terms = han_terms(query), _terms(_ASCII, query)
     if not han and not ascii_terms:
         return []
     score = [("summary LIKE ?", f"%{term}%") for term in han]
@@ -276,7 +276,7 @@ def _terms(pattern: re.Pattern[str], text: str) -> list[str]:
     return list(terms.values())[:MOST_TERMS]
 
 
-def _han_terms(text: str) -> list[str]:
+def han_terms(text: str) -> list[str]:
     """Return the runs of at least two Chinese characters, each followed by its pairs."""
     terms = []
     for run in _HAN.findall(text):

@@ -57,6 +57,20 @@ def test_query_is_an_expression_or_any_of_its_words(ledger: Path, query: str, ex
     assert ids(ledger, query)[:1] == expected
 
 
+def test_chinese_query_is_searched_for_its_characters(tmp_path: Path) -> None:
+    lines = [
+        line(1, "閘道器的逾時是九十秒"),
+        line(2, "逾時了"),
+        line(3, "羅勒用陶盆"),
+        line(4, "閘道器逾時 gateway", scope="x"),
+    ]
+    ledger = filled(tmp_path / "l.sqlite", lines)
+    assert ids(ledger, "閘道器的逾時是多少？", scope="global") == ["e1", "e2"]
+    assert ids(ledger, "gateway 閘道器", scope="x") == ["e4"]
+    assert ids(ledger, "貓") == []
+    assert ids(ledger, "閘道器的逾時", upstream=True) == []
+
+
 def test_words_are_compared_by_their_stems(ledger: Path) -> None:
     assert ids(ledger, "When is the choir meeting?")[0] == "e1"
     assert ids(ledger, "meeting", upstream=True) == []
