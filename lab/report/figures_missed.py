@@ -37,6 +37,8 @@ NAMES = {
     "repeat": "lowered as a repeat",
     "decay": "lowered by decay",
     "kind": "of a kind never injected",
+    "superseded": "superseded by another",
+    "trust": "quarantined",
     "merged": "an equal text is in the prompt",
     "slot": "no slot left",
     "cut": "cut in the Working Set",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lab.draw import draw
+from lab.recordings.model import Memory
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.query_context import QueryContext
@@ -250,15 +251,16 @@ def test_arms_that_share_candidates_answer_as_each_alone(order: Sequence[str]) -
     assert {arm.describe().system for arm in arms} - {arm.describe().system for arm in sharing} == private
     shared = candidates(stored)
     for arm in sharing:
-        together, alone = (opened(arm).select(query, found) for found in (shared, candidates(stored)))
+        together, alone = (opened(arm, stored).select(query, found) for found in (shared, candidates(stored)))
         assert (together.items, together.injected, together.context) == (alone.items, alone.injected, alone.context)
         assert together.receipt == alone.receipt
 
 
-def opened(arm: Any) -> Any:
-    """The system of an arm that shares its search or could."""
+def opened(arm: Any, stored: Sequence[Row]) -> Any:
+    """The system of an arm that shares its search or could, which was given the memories of the rows."""
     system = arm.open(kit_for(arm))
     assert isinstance(system, SharedRetrieval)
+    system.remember([Memory(row.key, row.text, row.text, 0, row.created_at, scope=row.scope) for row in stored])
     return system
 
 

@@ -125,7 +125,7 @@ def test_settings_are_read_back_from_their_description() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"limt": 3}, "here: unknown key 'limt'"),
+        ({"limits": 3}, "here: unknown key 'limits'"),
         ({"limit": 0}, "here: limit: expected a whole number from 1 to 200, found 0"),
         ({"trustPolicy": "all"}, "here: trustPolicy: expected one of"),
         ({"quotas": {"eventMaxRatio": 2}}, "here: quotas: eventMaxRatio: expected a number from 0 to 1"),
