@@ -42,8 +42,8 @@ def provider(shared: Callable[..., Path]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def sidecar_answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own: its exit code and JSON."""
+def sidecar_process(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The public sidecar's command, which ``LAB_SIDECAR`` names, with a home of its own: the ended process."""
     program = os.environ.get("LAB_SIDECAR")
     if not program:
         pytest.skip("no sidecar: nox -s peers installs openclaw-context-pack, whose command LAB_SIDECAR names")
@@ -51,19 +51,29 @@ def sidecar_answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def run(*words: object) -> Any:
         command = [program, "--json", *map(str, words)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def sidecar_answer(sidecar_process: Any) -> Any:
+    """The public sidecar's command: its exit code and JSON."""
+
+    def run(*words: object) -> Any:
+        done = sidecar_process(*words)
         return done.returncode, json.loads(done.stdout)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def sidecar(sidecar_answer: Any) -> Any:
+def sidecar(sidecar_process: Any) -> Any:
     """The public sidecar's command, which must succeed: its JSON."""
 
     def run(*words: object) -> Any:
-        code, answer = sidecar_answer(*words)
-        assert code == 0, answer
-        return answer
+        done = sidecar_process(*words)
+        done.check_returncode()
+        return json.loads(done.stdout)
 
     return run
