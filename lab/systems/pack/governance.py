@@ -48,7 +48,7 @@ def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int)
 
 
 def superseded(candidates: Sequence[Candidate]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the refs that other candidates supersede, and those in a cycle, which stay: nobody can say which is new.
+    """Return the refs that other candidates supersede, and those in a cycle, which stay: their order is unknown.
 
     What a member of a cycle supersedes outside of it is superseded.
     """
