@@ -60,7 +60,8 @@ def run(
     ] = None,
     check: Check = None,
     log: Annotated[
-        Path | None, typer.Option("--log", help="The gateway's log. [default: logging.file of CONFIG]")
+        Path | None,
+        typer.Option("--log", help="The gateway's log; a * stands for its date. [default: logging.file of CONFIG]"),
     ] = None,
     recalls: Annotated[
         int, typer.Option("--recalls", min=1, help="Answered recalls that end the window, at least.")
@@ -95,9 +96,9 @@ def run(
     from lab.gate.policy import read_policy
     from lab.gate.verdict import EXIT
     from lab.rollout.change import real
+    from lab.rollout.follow import Follower, log_files
     from lab.rollout.journal import State
     from lab.rollout.run import Plan, require_unswitched, run_canary
-    from lab.rollout.window import Tail
 
     # An interrupted canary says more than what it left.
     require_unswitched(State(real(config)))
@@ -118,8 +119,7 @@ def run(
         keep_edits=keep_edits,
         guard=guard,
     )
-    Tail(found).close()
-    if not found.exists():
+    if not Follower(log_files(found)).as_json():
         announce(f"{found}: does not exist yet; without receipts in it there is no verdict")
     if not write:
         _emit_dry_run(plan, as_json)

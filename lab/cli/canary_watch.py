@@ -83,6 +83,7 @@ def watch(
     from lab.rollout.change import read_config, real
     from lab.rollout.downgrade import Downgrade
     from lab.rollout.evidence import ERROR_LIMIT, RECALLS
+    from lab.rollout.follow import log_files
     from lab.rollout.watching import Arm, WatchPlan, run_watch
 
     require_command(restart)
@@ -127,7 +128,7 @@ def watch(
     if control_transcripts and control is None:
         raise UnusableInput("--control-transcripts: needs --control, the log of the control")
     for file in (found, control):
-        if file is not None and "*" not in file.name and not file.exists():
+        if file is not None and not log_files(file)():
             announce(f"{file}: does not exist yet; it is read as soon as it does")
     if not write:
         announce("without --write nothing is switched: an alarm ends the watch, and prints the command that switches")

@@ -219,10 +219,10 @@ def expire(
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """Remove events that are older than their type is kept.
+    """Remove events that are past the retention period of their type.
 
-    Kept are what users say 60 days, assistants 90, tool calls and results 30, alerts 90; decisions and observations
-    for ever. No ingest inserts a removed event again.
+    The periods are 60 days for what users say, 90 for assistants, 30 for tool calls and results, 90 for alerts;
+    decisions and observations stay for ever. No ingest inserts a removed event again.
     """
     from lab.systems.episodes.retention import expire as run
 

@@ -91,7 +91,7 @@ EXAMPLES = {
     "ledger archive": "lab ledger archive ledger.sqlite observations.jsonl",
     "episodes ingest": "lab episodes ingest shipped:operators --ledger ledger.sqlite --write",
     "episodes embed": "lab episodes embed --ledger ledger.sqlite --write",
-    "episodes search": 'lab episodes search "when does the choir meet" --ledger ledger.sqlite',
+    "episodes search": 'lab episodes search "Breton song copies" --ledger ledger.sqlite',
     "episodes replay": "lab episodes replay choir-tour/s08 --ledger ledger.sqlite",
     "episodes expire": "lab episodes expire --ledger ledger.sqlite --days conversation.user=365",
     "ledger writeback": "lab ledger writeback ledger.sqlite ~/.openclaw/memory/lancedb",
@@ -102,7 +102,7 @@ EXAMPLES = {
     "facts assert": "lab facts assert facts.jsonl gateway status live --from 2026-11-05 \\\n"
     "    --source obs:2 --assertion note:review --ledger ledger.sqlite --write",
     "facts import": "lab facts import facts.jsonl claims.jsonl --ledger ledger.sqlite",
-    "facts invalidate": "lab facts invalidate facts.jsonl fact_24c22a90f6480dc47c4a \\\n"
+    "facts invalidate": "lab facts invalidate facts.jsonl fact_406c056ffff8ff6333cc \\\n"
     "    --source obs:2 --assertion note:review --ledger ledger.sqlite",
     "facts current": "lab facts current facts.jsonl gateway --ledger ledger.sqlite",
     "facts timeline": "lab facts timeline facts.jsonl gateway --ledger ledger.sqlite",

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from lab.systems.facts.model import Fact
 
 Given = Annotated[list[str] | None, typer.Option("--source", help="Evidence: obs:N, ep:ID or doc:PATH. Repeatable.")]
-Act = Annotated[str, typer.Option("--assertion", metavar="KIND:REF", help="Where this act is recorded.")]
-By = Annotated[str, typer.Option("--by", help="Who.")]
+Act = Annotated[
+    str,
+    typer.Option(
+        "--assertion", metavar="KIND:REF", help="Where this decision is recorded, such as note:review or obs:7."
+    ),
+]
+By = Annotated[str, typer.Option("--by", help="Name of the person or program that does it.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,7 +55,7 @@ def assert_(
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="When it ends. [default: open]")] = None,
     kind: Annotated[str, typer.Option("--type", help="literal, entity_ref or json.")] = "literal",
     confidence: Annotated[
-        str, typer.Option(help="low, source_capped, corroborated or operator_asserted.")
+        str, typer.Option(help="low, source_capped, corroborated or operator_asserted, as far as its sources allow.")
     ] = "source_capped",
     supersedes: Annotated[
         list[str] | None, typer.Option("--supersedes", metavar="ID", help="A fact that it replaces. Repeatable.")
@@ -65,7 +70,7 @@ def assert_(
     """Assert a fact with its evidence.
 
     Every source must exist and not be quarantined. A subject has one status, configured_as, source_of_truth and
-    retired_by at a time: name the fact that a new one supersedes. A fact that is there is not added again.
+    retired_by at a time: name the fact that a new one supersedes. A fact that the file has is not added again.
     """
     from lab.systems.facts.asserting import Claim, assert_facts
     from lab.systems.facts.sources import Sources
@@ -100,7 +105,7 @@ def import_(
 ) -> None:
     """Assert many facts, such as proposals that were reviewed.
 
-    If one is refused, none is written. Facts that are there are not added again, so a killed command is repeated.
+    If one is refused, none is written. Facts that the file has are not added again, so a killed command is repeated.
     """
     from lab.systems.facts.asserting import assert_facts
     from lab.systems.facts.importing import claims_in
@@ -121,7 +126,7 @@ def invalidate(
     assertion: Act,
     sources: Given = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="When it ended. [default: now]")] = None,
-    retract: Annotated[bool, typer.Option("--retract", help="It never held.")] = False,
+    retract: Annotated[bool, typer.Option("--retract", help="Mark it as never true, instead of ending it.")] = False,
     by: By = "operator",
     ledger: Ledger = None,
     root: Root = HERE,

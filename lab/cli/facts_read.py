@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from lab.systems.facts.model import Fact
     from lab.systems.facts.view import Current
 
-Facts = Annotated[Path, typer.Argument(metavar="FACTS", help="The file of assertions: JSON Lines that only grow.")]
+Facts = Annotated[
+    Path, typer.Argument(metavar="FACTS", help="The facts, a file of assertions in JSON Lines that only grows.")
+]
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="A name, or a reference such as entity:gateway.")]
 Ledger = Annotated[Path | None, typer.Option(help="The ledger that has the sources obs:N and ep:ID.")]
 Root = Annotated[Path, typer.Option(help="The folder that relative paths of sources start from.")]
-AsOf = Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="ISO 8601. [default: now]")]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", metavar="TIME", help="What held at this time (ISO 8601). [default: now]")
+]
 Stale = Annotated[bool, typer.Option("--include-stale", help="Facts with changed or missing sources as well.")]
 HERE = Path()
 

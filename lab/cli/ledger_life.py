@@ -36,7 +36,7 @@ def lifecycle(
         str, typer.Option("--to", help="captured, categorized, active, consolidated, stale or soft-archived.")
     ],
     reason: Annotated[str, typer.Option(help="Why, as a short code without texts of memories.")],
-    actor: Annotated[str, typer.Option(help="Who.")] = "operator",
+    actor: Annotated[str, typer.Option(help="Name of the person or program that does it.")] = "operator",
     at: At = None,
     write: Write = False,
     as_json: Json = False,

@@ -37,14 +37,16 @@ def pack(
     ledgers: Annotated[
         list[Path] | None, typer.Argument(metavar="LEDGER...", help="SQLite files of ledgers (lab ledger).")
     ] = None,
-    budget_tokens: Annotated[int, typer.Option(min=0, max=1_000_000, help="Most tokens of the bundle.")] = 1200,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="Most items.")] = 12,
-    scope: Annotated[str | None, typer.Option(help="Only candidates of this scope.")] = None,
+    budget_tokens: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Maximum number of tokens of the bundle, citations included.")
+    ] = 1200,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Maximum number of items.")] = 12,
+    scope: Annotated[str | None, typer.Option(help="Only candidates of this scope. [default: all]")] = None,
     trust: Annotated[
         str | None,
         typer.Option(
-            help="off, or exclude_quarantined_fail_open: leave out what is quarantined. [default: the latter; off in "
-            "profile upstream]"
+            help="off, or exclude_quarantined_fail_open: leave out what is quarantined. [default: "
+            "exclude_quarantined_fail_open; off in profile upstream]"
         ),
     ] = None,
     no_dissent: Annotated[
@@ -65,7 +67,7 @@ def pack(
     rerank: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="An endpoint that reorders the first candidates of each lane (docs/rerank.md)."
+            metavar="URL", help="An endpoint that reorders the first candidates of each source (docs/rerank.md)."
         ),
     ] = None,
     rerank_key_env: Annotated[
@@ -79,12 +81,12 @@ def pack(
         typer.Option(metavar="FILE", help="The last turns: lines, or a JSON list of texts, oldest first."),
     ] = None,
     tail_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Tokens that the tail may take. [default: a quarter of the budget]")
+        int | None, typer.Option(min=0, help="Tokens reserved for --tail. [default: a quarter of the budget]")
     ] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Include soft-archived observations.")] = False,
     now: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) at which it is packed. [default: now]"),
+        typer.Option(formats=["%Y-%m-%d"], help="Pack as of this day (UTC). [default: now]"),
     ] = None,
     profile: Profile = "seed",
     use: Annotated[bool, typer.Option("--use", help="Record in the ledgers that what was included was used.")] = False,

@@ -182,9 +182,12 @@ class Follower:
 def log_files(log: Path) -> Callable[[], list[Path]]:
     """Return a function that lists a log and the files it was rotated to, such as ``gateway.log.1``.
 
-    A ``*`` in the name stands for a date: ``openclaw-*.log``. Raises :class:`UnusableInput` for a log that is a device.
+    A ``*`` in the name stands for a date: ``openclaw-*.log``. Raises :class:`UnusableInput` for a device and for a
+    folder.
     """
     require_finite(log)
+    if log.is_dir():
+        raise UnusableInput(f"{log}: is a folder; name the log in it")
     pattern = log.name if "*" in log.name else None
 
     def files() -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from lab.gate.policy import Policy
 from lab.gate.verdict import Verdict, judge
 from lab.rollout.change import SELECTION, Change, read_config
 from lab.rollout.commands import NoRestart, restart_gateway, run_command
+from lab.rollout.follow import Follower, log_files
 from lab.rollout.guard import guarded
 from lab.rollout.journal import JUDGE, RESTART, SWITCH, WINDOW, Journal, State, begin, now
 from lab.rollout.recover import RolledBack, finish, remove_parts, roll_back
 from lab.rollout.signals import raised, undisturbed
-from lab.rollout.window import Tail, watch
+from lab.rollout.window import watch
 from lab.runs.directory import AUDIT
 
 SCHEMA = "lab.canary.v1"
@@ -175,11 +176,6 @@ def _protected(plan: Plan, state: State, journal: Journal, outcome: Outcome, tel
 
 
 def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: Announce) -> None:
-    with closing(Tail(plan.log)) as tail:
-        _switched(plan, state, journal, tail, outcome, tell)
-
-
-def _switched(plan: Plan, state: State, journal: Journal, tail: Tail, outcome: Outcome, tell: Announce) -> None:
     journal = state.step(journal, SWITCH)
     if read_config(state.config) != plan.change.original:
         raise CannotMeasure(f"{state.config}: was edited just now; nothing was switched")
@@ -192,10 +188,10 @@ def _switched(plan: Plan, state: State, journal: Journal, tail: Tail, outcome: O
     except NoRestart as error:
         raise CannotMeasure(f"under the switched configuration {error}") from None
     journal = state.step(journal, WINDOW)
-    # What the gateway logged until here is not of the switched configuration.
-    tail.lines()
+    # What the gateway logged until here is not of the switched configuration: the log is followed from its end.
+    log = Follower(log_files(plan.log))
     tell(f"wait: {plan.recalls} recalls, at most {duration(plan.seconds)}")
-    window = watch(tail, plan.out, recalls=plan.recalls, seconds=plan.seconds, tell=tell)
+    window = watch(log, plan.out, recalls=plan.recalls, seconds=plan.seconds, tell=tell)
     outcome.complete = window.complete
     state.step(journal, JUDGE)
     if plan.golden:

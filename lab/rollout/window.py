@@ -1,4 +1,4 @@
-"""Follow a gateway's log from the switch on, and keep the engine's lines of it (CN-8)."""
+"""Keep the engine's lines of a gateway's log until there are enough of them, and audit them (CN-8)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from lab.canary.audit import audit
-from lab.canary.lines import BLOCK, MARKER, MAX_LINE
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import cannot_write, require_finite
+from lab.canary.lines import MARKER
+from lab.files import cannot_write
 from lab.formatting import Announce, silent
+from lab.rollout.follow import Follower
 
 # The engine's lines of the window, and the seconds between two looks at a log.
 KEPT_LINES, PAUSE = "receipts.log", 1.0
@@ -32,72 +32,6 @@ def log_of(value: Mapping[str, Any], config: Path) -> Path | None:
     return config.parent.joinpath(*parts[2:]) if parts[:2] == ("~", ".openclaw") else file.expanduser()
 
 
-class Tail:
-    """The whole lines that a log gets from now on, also after it was rotated or cut.
-
-    A log that is replaced by another file, or becomes shorter, is read from its beginning; the rest of the old file is
-    read first. A line that is not ended yet waits for its end.
-    """
-
-    def __init__(self, path: Path) -> None:
-        require_finite(path)
-        self.path = path
-        self._rest = b""
-        self._file: BinaryIO | None = None
-        try:
-            self._file = path.open("rb")
-            self._file.seek(0, os.SEEK_END)
-        except FileNotFoundError:
-            # The gateway may make it.
-            pass
-        except OSError as error:
-            raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
-
-    def lines(self) -> list[bytes]:
-        """Return the lines with a marker of the engine since the last call."""
-        found = self._more()
-        if self._replaced():
-            self.close()
-            self._rest = b""
-            try:
-                self._file = self.path.open("rb")
-            except OSError:
-                return found
-            found += self._more()
-        return found
-
-    def _replaced(self) -> bool:
-        try:
-            now = self.path.stat()
-        except OSError:
-            return False
-        if self._file is None:
-            return True
-        return not os.path.samestat(os.fstat(self._file.fileno()), now) or now.st_size < self._file.tell()
-
-    def _more(self) -> list[bytes]:
-        found = []
-        while self._file is not None and (block := self._file.read(BLOCK)):
-            *whole, self._rest = (self._rest + block).split(b"\n")
-            found += [line for line in whole if MARKER in line]
-            # The audit counts a line that is too long as damaged, whatever is left of it.
-            self._rest = self._rest[-2 * MAX_LINE :]
-        return found
-
-    def close(self) -> None:
-        """Close the log."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _new_lines(tail: Tail) -> list[bytes]:
-    try:
-        return tail.lines()
-    except OSError as error:
-        raise CannotMeasure(f"{tail.path}: cannot be read: {error.strerror}") from error
-
-
 class Window(NamedTuple):
     """A window that ended: the audit of its receipts, and whether it has as many recalls as were wanted."""
 
@@ -107,7 +41,7 @@ class Window(NamedTuple):
 
 
 def watch(
-    tail: Tail,
+    log: Follower,
     out: Path,
     *,
     recalls: int,
@@ -126,10 +60,10 @@ def watch(
         handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "wb") as file:
             while True:
-                if lines := _new_lines(tail):
-                    file.write(b"".join(line + b"\n" for line in lines))
-                    file.flush()
+                for line in log.more(MARKER):
+                    file.write(line + b"\n")
                     is_new = True
+                file.flush()
                 now = time.monotonic()
                 is_over = now - begun >= seconds
                 # An audit reads the whole window again, so in a long one they become rarer.

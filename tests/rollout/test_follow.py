@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.canary.lines import MAX_LINE
+from lab.errors import CannotMeasure, UnusableInput
 from lab.rollout.follow import Follower, log_files, transcript_files
 
 WANTED = b"mark"
@@ -194,3 +195,19 @@ def test_date_in_the_name_of_a_log(tmp_path: Path) -> None:
     for day in (1, 2):
         (tmp_path / f"openclaw-2026-11-0{day}.log").write_text(f"mark {day}\n", "utf-8")
         assert list(follower.more(WANTED)) == [f"mark {day}".encode()]
+
+
+def test_folder_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(UnusableInput, match=r"is a folder; name the log in it$"):
+        log_files(tmp_path)
+
+
+def test_log_that_cannot_be_read_any_more_is_named(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.write()
+
+    def fails(path: Path, mode: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", fails)
+    with pytest.raises(CannotMeasure, match=f"^{log.path}: cannot be read: Input/output error$"):
+        log.look()

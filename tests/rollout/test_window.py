@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import time
@@ -10,69 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.rollout import window
 from lab.rollout.commands import NoRestart, await_orphan, restart_gateway, run_command
-from lab.rollout.window import Tail, log_of, watch
+from lab.rollout.follow import Follower, log_files
+from lab.rollout.window import log_of, watch
 from tests.canary.conftest import receipt_of
 
 MARK = "openclaw-mem-engine:autoRecall.receipt"
-
-
-def write(log: Path, *numbers: int, end: str = "\n") -> None:
-    with log.open("a", encoding="utf-8") as file:
-        file.write("other line\n" + "\n".join(f"{MARK} {number}" for number in numbers) + end)
-
-
-def numbers(tail: Tail) -> list[int]:
-    return [int(line.split()[-1]) for line in tail.lines()]
-
-
-def test_tail_begins_at_the_end_and_waits_for_whole_lines(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    write(log, 1, 2)
-    tail = Tail(log)
-    assert numbers(tail) == []
-    write(log, 3, 4, end="")
-    assert numbers(tail) == [3]
-    with log.open("a", encoding="utf-8") as file:
-        file.write("2\n")
-    assert numbers(tail) == [42]
-    write(log, 5)
-    assert numbers(tail) == [5]
-    tail.close()
-
-
-def test_tail_follows_a_rotated_a_cut_and_a_new_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    tail = Tail(log)
-    assert numbers(tail) == []
-    write(log, 1)
-    assert numbers(tail) == [1]
-    # Rotated between two looks: the rest of the old file comes first.
-    write(log, 2)
-    log.rename(tmp_path / "log.1")
-    write(log, 3, 33)
-    assert numbers(tail) == [2, 3, 33]
-    # Cut to nothing and written again, as by copytruncate.
-    log.write_text("", "utf-8")
-    write(log, 4)
-    assert numbers(tail) == [4]
-    log.unlink()
-    assert numbers(tail) == []
-    write(log, 5)
-    assert numbers(tail) == [5]
-    tail.close()
-
-
-def test_endless_line_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "MAX_LINE", 100)
-    log = tmp_path / "log"
-    tail = Tail(log)
-    log.write_bytes(b"x" * 10_000)
-    assert tail.lines() == []
-    assert len(tail._rest) == 200
-    tail.close()
 
 
 def test_window_keeps_the_lines_of_the_engine_for_its_owner(tmp_path: Path) -> None:
@@ -87,9 +29,7 @@ def test_window_keeps_the_lines_of_the_engine_for_its_owner(tmp_path: Path) -> N
             file.write(f"2026-03-01T09:00:{number:02}.5Z {MARK} {receipts[number]}\n")
             file.write(f"2026-03-01T09:00:{number:02}.6Z a text of a user\n")
 
-    tail = Tail(log)
-    ended = watch(tail, tmp_path, recalls=5, seconds=600, sleep=sleep)
-    tail.close()
+    ended = watch(Follower(log_files(log)), tmp_path, recalls=5, seconds=600, sleep=sleep)
     assert ended.complete
     assert ended.audit["recalls"]["answered"] >= 5
     kept = tmp_path / "receipts.log"
@@ -98,9 +38,7 @@ def test_window_keeps_the_lines_of_the_engine_for_its_owner(tmp_path: Path) -> N
 
 
 def test_window_without_recalls_ends_after_its_time(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "log")
-    ended = watch(tail, tmp_path, recalls=5, seconds=0.2)
-    tail.close()
+    ended = watch(Follower(log_files(tmp_path / "log")), tmp_path, recalls=5, seconds=0.2)
     assert not ended.complete
     assert ended.audit["recalls"]["answered"] == 0
 
@@ -112,21 +50,22 @@ def test_log_of_a_copied_home_is_in_that_home(tmp_path: Path) -> None:
     assert log_of({"logging": {}}, config) is None
 
 
-def test_log_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "log").touch()
-    with contextlib.closing(Tail(tmp_path / "log")) as tail:
+def test_window_reads_the_log_of_the_next_day(tmp_path: Path) -> None:
+    receipt = json.dumps(receipt_of(["m", "n"], quota=None))
 
-        def fails() -> list[bytes]:
-            raise OSError(5, "Input/output error")
+    def line(hour: int) -> str:
+        return f"2026-03-0{1 if hour > 9 else 2}T{hour:02}:00:00.5Z {MARK} {receipt}\n"
 
-        monkeypatch.setattr(tail, "_more", fails)
-        with pytest.raises(CannotMeasure, match=f"^{tmp_path}/log: cannot be read: Input/output error$"):
-            watch(tail, tmp_path, recalls=5, seconds=1)
+    (tmp_path / "openclaw-2026-03-01.log").write_text(line(21) + line(22), "utf-8")
+    log = Follower(log_files(tmp_path / "openclaw-*.log"))
 
+    def sleep(seconds: float) -> None:
+        with (tmp_path / "openclaw-2026-03-01.log").open("a", encoding="utf-8") as file:
+            file.write(line(23))
+        (tmp_path / "openclaw-2026-03-02.log").write_text(line(0), "utf-8")
 
-def test_folder_is_no_log(tmp_path: Path) -> None:
-    with pytest.raises(UnusableInput, match="Is a directory"):
-        Tail(tmp_path)
+    ended = watch(log, tmp_path, recalls=2, seconds=600, sleep=sleep)
+    assert ended.audit["recalls"]["answered"] == 2
 
 
 @pytest.mark.process

@@ -1,4 +1,4 @@
-"""Remove events that are older than their type is kept (EP-6)."""
+"""Remove events that are past the retention period of their type (EP-6)."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import cannot_write, dump_json, flush_folder, only_writer, require_finite
+from lab.recordings.openclaw.sqlite import MAGIC
 from lab.systems.facts.model import Record, record_json, record_of
-
-REMEDY = "restore the file from a copy, or delete the line and run lab facts rebuild --write"
 
 
 class Assertions(NamedTuple):
@@ -39,6 +38,8 @@ def read(path: Path, *, new: bool = False) -> Assertions:
         raise UnusableInput(f"{path}: no such file; make it with lab facts assert --write") from None
     except OSError as error:
         raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+    if data.startswith(MAGIC):
+        raise UnusableInput(f"{path}: is an SQLite database; name the file of assertions (JSON Lines)")
     lines = data.split(b"\n")
     tail = lines.pop()
     records = [_parsed(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
@@ -52,12 +53,13 @@ def read(path: Path, *, new: bool = False) -> Assertions:
 
 def _parsed(line: bytes, path: Path, number: int) -> Record:
     at = f"{path}:{number}"
+    remedy = f"restore the file from a copy, or delete the line and run lab facts rebuild {path} --write"
     try:
         return record_of(json.loads(line), at)
     except UnusableInput as error:
-        raise UnusableInput(f"{error}; {REMEDY}") from None
+        raise UnusableInput(f"{error}; {remedy}") from None
     except (ValueError, RecursionError):
-        raise UnusableInput(f"{at}: damaged, not one JSON object a line; {REMEDY}") from None
+        raise UnusableInput(f"{at}: damaged, not one JSON object a line; {remedy}") from None
 
 
 @contextmanager

@@ -238,6 +238,7 @@ def test_line_that_a_kill_cut_off_is_replaced(here: Place) -> None:
         (b"\xff", "facts.jsonl:1: damaged"),
         (b"[" * 100_000, "facts.jsonl:1: damaged"),
         (b'{"source_refs": []}', "facts.jsonl:1: has no field 'assertion_ref'"),
+        (b"SQLite format 3\0", "facts.jsonl: is an SQLite database; name the file of assertions"),
     ],
 )
 def test_damaged_line_is_named_with_a_remedy(here: Place, damaged: bytes, message: str) -> None:
