@@ -91,16 +91,17 @@ class Block(NamedTuple):
 def block_of(windows: Sequence[Window], sizes: Sizes, most: int, now_ms: int) -> Block:
     """Return the block of some windows, of at most ``sizes.block`` tokens and ``most`` lines; past plans are left out.
 
-    If it is too large, as with the windows of several scopes, the log is reflected, then the oldest entries of the
-    buffer are dropped, then the oldest observations.
+    The lines go to the buffer first. If the block is too large, as with the windows of several scopes, the log is
+    reflected, then the oldest entries of the buffer are dropped, then the oldest observations.
     """
     log = [one for window in windows for one in window.log if not is_past(one.due_ms, now_ms)]
     buffer = [entry for window in windows for entry in window.buffer]
     if len(windows) > 1:
         log.sort(key=lambda observation: observation.time_ms)
         buffer.sort(key=lambda entry: entry.time_ms)
-    log = reflect(log, sizes.log, now_ms, size_of_log)[-most:]
-    buffer = buffer[max(0, len(buffer) - most + len(log)) :]
+    buffer = buffer[-most:]
+    log = reflect(log, sizes.log, now_ms, size_of_log)
+    log = log[max(0, len(log) - most + len(buffer)) :]
     while (log or buffer) and tokens(_text(log, buffer)) > sizes.block:
         del (buffer or log)[0]
     return Block(_text(log, buffer), log, buffer)

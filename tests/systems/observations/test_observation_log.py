@@ -224,3 +224,14 @@ def test_recorded_output_replaces_the_rules(tmp_path: Path) -> None:
 def test_recorded_output_that_is_not_valid_is_refused(tmp_path: Path, line: str, what: Any) -> None:
     with pytest.raises(UnusableInput, match=what):
         observer_of(write(tmp_path, line))
+
+
+def test_block_with_more_lines_than_it_may_have_keeps_the_buffer() -> None:
+    window = Window(Sizes(8000, 1000), observe)
+    for at in range(300):
+        window.add(entry(at, f"We decided that service {at} must run on port {8000 + at} from now on."))
+    block = block_of([window], Sizes(8000, 1000), 100, AT)
+    assert len(window.log) > 100
+    assert block.buffer == window.buffer
+    assert 0 < len(block.buffer) < 100
+    assert block.log == window.log[len(block.buffer) - 100 :]
