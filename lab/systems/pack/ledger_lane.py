@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,27 +104,39 @@ class LedgerLane:
     def _with_successors(
         self, connection: sqlite3.Connection, hits: Sequence[Hit], found: Sequence[Candidate], scope: str | None
     ) -> Iterator[Candidate]:
-        """Yield candidates, each followed by the observations of the scope that supersede it, with its score."""
-        newer = {hit.row.id: [number for key in _NEWER for number in ids_in(hit.row.detail.get(key))] for hit in hits}
-        named = ledger.get(connection, (number for ids in newer.values() for number in ids))
+        """Yield candidates, each followed by the observations of the scope that supersede it, with its score.
+
+        What supersedes a successor follows as well. An observation names its successor, or what it supersedes.
+        """
+        linked = ledger.observations(connection, where="detail_json LIKE '%supersede%'")
+        newer = _successors(linked)
+        named = ledger.get(connection, (number for numbers in newer.values() for number in numbers))
         rows = {row.id: row for row in kept_of(named, scope_name(scope), self.include_archived, keep_superseded=True)}
+        older: dict[str, dict[str, None]] = {}
+        for number, successors in newer.items():
+            for successor in successors:
+                older.setdefault(self._ref(successor), {})[self._ref(number)] = None
         known = {hit.row.id for hit in hits}
-        extra: dict[str, set[str]] = {}
-        for number, ids in newer.items():
-            for successor in ids:
-                if successor in rows:
-                    extra.setdefault(self._ref(successor), set()).add(self._ref(number))
         for hit, one in zip(hits, found, strict=True):
-            yield _superseding(one, extra)
-            for successor in newer[hit.row.id]:
-                if successor in rows and successor not in known:
-                    known.add(successor)
-                    yield _superseding(self._of(rows[successor], one.score, ("successor",)), extra)
+            yield one._replace(supersedes=tuple(older.get(one.ref, ())))
+            waiting = [hit.row.id]
+            while waiting:
+                for number in newer.get(waiting.pop(), ()):
+                    if number in rows and number not in known:
+                        known.add(number)
+                        waiting.append(number)
+                        successor = self._of(rows[number], one.score, ("successor",))
+                        yield successor._replace(supersedes=tuple(older[successor.ref]))
 
 
-def _superseding(one: Candidate, extra: Mapping[str, set[str]]) -> Candidate:
-    """Return a candidate that also supersedes what names it as its successor."""
-    return one._replace(supersedes=tuple(dict.fromkeys((*one.supersedes, *sorted(extra.get(one.ref, ()))))))
+def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
+    """Return by id the observations that supersede one, as it says itself or as they do."""
+    newer: dict[int, list[int]] = {}
+    for row in rows:
+        newer.setdefault(row.id, []).extend(number for key in _NEWER for number in ids_in(row.detail.get(key)))
+        for number in references(row.detail, "supersedes"):
+            newer.setdefault(number, []).append(row.id)
+    return newer
 
 
 def _leaves(value: Any) -> Iterator[str]:

@@ -46,6 +46,22 @@ def test_superseded_row_brings_its_successor(tmp_path: Path) -> None:
     assert (found.candidates[1].url, found.candidates[1].trust) == ("https://x.y", "trusted")
 
 
+def test_successors_are_followed_in_both_directions_and_through_cycles(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"summary": "The fair opens at noon.", "detail": {"superseded_by": "obs:2"}},
+        {"summary": "It starts at nine."},
+        {"summary": "Make that ten.", "detail": {"provenance": {"supersedes": ["obs:2"]}, "superseded_by": "obs:4"}},
+        {"summary": "Or eleven.", "detail": {"superseded_by": "obs:3"}},
+    ]
+    found = LedgerLane(filled(tmp_path / "l.sqlite", rows)).search("fair", 5, scope=None, now_ms=NOW_MS)
+    assert [(one.ref, one.supersedes) for one in found.candidates] == [
+        ("obs:1", ()),
+        ("obs:2", ("obs:1",)),
+        ("obs:3", ("obs:2", "obs:4")),
+        ("obs:4", ("obs:3",)),
+    ]
+
+
 def test_successor_of_another_scope_or_archive_is_not_brought(tmp_path: Path) -> None:
     rows = [
         {"summary": "The fair opens at noon.", "detail": {"scope": "ops", "superseded_by": ["obs:2", "obs:3"]}},
