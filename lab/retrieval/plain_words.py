@@ -11,8 +11,9 @@ from itertools import pairwise
 
 from lab.retrieval.stop_words import ENGLISH
 
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
-_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+# Characters of Chinese, Japanese and Korean, as a set in a pattern has them.
+CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_WORD = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+")
 _STOP = frozenset(ENGLISH)
 
 

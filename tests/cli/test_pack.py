@@ -76,7 +76,7 @@ def test_raw_record_is_used_for_its_number(ledger: Path) -> None:
     assert said(ledger, "--query", "E1042")["items"][0] == {
         "recordRef": "obs:4",
         "layer": "L2",
-        "summary": "exit code E1042",
+        "summary": "The gateway restarted. … payload: exit code E1042",
         "kind": "event",
     }
 

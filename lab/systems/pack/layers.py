@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.pack.candidate import Candidate
-from lab.systems.pack.words import Sentence, one_line, sentences
+from lab.systems.pack.words import PIECE, Sentence, one_line, sentences, stems
 from lab.token_estimate import tokens
 
 L0, L1, L2 = "L0", "L1", "L2"
@@ -32,10 +32,13 @@ def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str])
     """Return the layers of a candidate for a query with these stems and identifiers."""
     overview = overview_of(candidate.text, terms)
     abstract = overview_of(candidate.abstract or candidate.text, terms, ABSTRACT)
-    known = f"{candidate.abstract}\n{overview}".casefold()
+    known = f"{candidate.abstract}\n{overview}"
     # A text that was cut is its own raw record.
     raw = candidate.detail or (candidate.text if ELLIPSIS in overview else "")
-    return Layers(abstract, overview, _detail_of(raw[:READ], known, names))
+    detail = _detail_of(raw[:READ], known, names)
+    # A number alone does not say what it is of.
+    whole = f"{abstract} {detail}".replace(f"{ELLIPSIS} {ELLIPSIS}", ELLIPSIS)
+    return Layers(abstract, overview, whole if detail and tokens(whole) <= DETAIL else detail)
 
 
 def overview_of(text: str, terms: frozenset[str], most: int = OVERVIEW) -> str:
@@ -56,7 +59,7 @@ def overview_of(text: str, terms: frozenset[str], most: int = OVERVIEW) -> str:
         if tokens(_joined(parts, sorted([*chosen, at]))) <= most:
             chosen.append(at)
         elif not chosen:
-            return shortened(_from_first_term(parts[at], terms), most)
+            return shortened(_from_first_term(parts[at], terms, most // 2), most)
     return _joined(parts, sorted(chosen))
 
 
@@ -83,13 +86,22 @@ def _joined(parts: Sequence[Sentence], chosen: Sequence[int]) -> str:
     return " ".join(pieces + [ELLIPSIS] * (previous < len(parts) - 1))
 
 
-def _from_first_term(sentence: Sentence, terms: frozenset[str]) -> str:
-    """Return a sentence from a little before its first word of the query on."""
-    words = sentence.text.split(" ")
-    for at, word in enumerate(words):
-        if any(part.text and part.stems & terms for part in sentences(word)):
-            return f"{ELLIPSIS} {' '.join(words[at - 3 :])}" if at > 3 else sentence.text
-    return sentence.text
+def _from_first_term(sentence: Sentence, terms: frozenset[str], before: int) -> str:
+    """Return a sentence from three words before its first word of the query on, at most ``before`` tokens before."""
+    text = sentence.text
+    places = (match for match in PIECE.finditer(text) if stems(match[1] or match[0]) & terms)
+    first = next(places, None) if sentence.stems & terms else None
+    if first is None:
+        return text
+    lead = " ".join(text[: first.start()].split(" ")[-4:])
+    return _from(text, first.start() - len(lead), first.start(), before)
+
+
+def _from(text: str, begin: int, at: int, before: int) -> str:
+    """Return a text from ``begin`` on, or from where at most ``before`` tokens precede ``at``."""
+    begin = max(0, begin, at - 4 * before)
+    begin = next(start for start in range(begin, at + 1) if tokens(text[start:at]) <= before)
+    return f"{ELLIPSIS} {text[begin:]}" if begin else text
 
 
 def _detail_of(raw: str, known: str, names: Sequence[str]) -> str | None:
@@ -99,12 +111,11 @@ def _detail_of(raw: str, known: str, names: Sequence[str]) -> str | None:
     """
     if not raw or not names:
         return None
-    plain = raw.casefold()
-    missing = [name for name in names if _has(plain, name) and not _has(known, name)]
+    missing = [name for name in names if _place(raw, name) and not _place(known, name)]
     if not missing:
         return None
     parts = sentences(_redact(raw))
-    hits = [at for at, part in enumerate(parts) if any(_has(part.text.casefold(), name) for name in missing)]
+    hits = [at for at, part in enumerate(parts) if any(_place(part.text, name) for name in missing)]
     kept: list[int] = []
     for at in hits:
         if tokens(_joined(parts, [*kept, at])) > DETAIL:
@@ -112,11 +123,11 @@ def _detail_of(raw: str, known: str, names: Sequence[str]) -> str | None:
         kept.append(at)
     if not kept and hits:
         text = parts[hits[0]].text
-        start = min(text.casefold().find(name.casefold()) for name in missing if _has(text.casefold(), name))
-        return shortened(text[max(0, start - DETAIL) :], DETAIL)
+        start = min(place.start() for name in missing if (place := _place(text, name)))
+        return shortened(_from(text, start - DETAIL, start, DETAIL // 2), DETAIL)
     return _joined(parts, kept) or None
 
 
-def _has(text: str, name: str) -> bool:
-    """Return whether a text has a name as a word of its own."""
-    return re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", text) is not None
+def _place(text: str, name: str) -> re.Match[str] | None:
+    """Return where a text has a name as a word of its own; Chinese may touch it."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.ASCII | re.IGNORECASE)

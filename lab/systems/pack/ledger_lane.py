@@ -85,7 +85,7 @@ class LedgerLane:
             self.name,
             score,
             row.kind or ("" if self.upstream else "note"),
-            detail="\n".join(_leaves(detail)) or None,
+            detail="\n".join((text, *lines)) if (lines := list(_lines(detail))) else None,
             importance=label_of(detail),
             trust=trust_of(detail) or "unknown",
             scope=detail.get("scope") if isinstance(detail.get("scope"), str) else None,
@@ -139,14 +139,14 @@ def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
     return newer
 
 
-def _leaves(value: Any) -> Iterator[str]:
-    """Yield the texts and numbers of a detail, without the fields that govern it."""
+def _lines(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the texts and numbers of a detail, each with its key, without the fields that govern it."""
     if isinstance(value, Mapping):
         for key, nested in value.items():
             if key not in GOVERNING:
-                yield from _leaves(nested)
+                yield from _lines(nested, key)
     elif isinstance(value, list):
         for nested in value:
-            yield from _leaves(nested)
+            yield from _lines(nested, name)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield str(value)
+        yield f"{name}: {value}"

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from lab.retrieval.plain_words import words
+from lab.retrieval.plain_words import CJK, words
 
 # The end of a sentence, or of a line.
 _END = re.compile("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？])")
@@ -24,6 +24,8 @@ _NEGATION = re.compile(
     r"\b(?:never|not|no longer|cannot|without|none|neither|stop(?:ped)|cancel(?:l?ed)|revoked)\b"
     "|n['’]t\\b|[不沒没未無无別别]"
 )
+# Where one of the stems of a text may stand: a word, or a pair of CJK characters in group 1.
+PIECE = re.compile(rf"(?=([{CJK}]{{2}}))|[^\W_{CJK}]+")
 # Denials say nothing of what a text is about.
 _STOP = frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
 _SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.pack.layers import DETAIL, layers_of
 from lab.systems.pack.packer import MOST_QUERY, gather, pack
 from lab.systems.pack.settings import Settings, Tail
 from lab.systems.pack.trace import trace
+from lab.systems.pack.words import identifiers, stems
 from lab.token_estimate import tokens
 from tests.systems.pack.candidates import candidate, packed, reasons
 
@@ -66,10 +68,26 @@ def test_raw_record_is_packed_if_it_alone_has_the_number_of_the_query() -> None:
     raw = "unit: gateway\nexit code E1042 after 3 s\ntoken sk-abcdefghijklmnop1234"
     restart = candidate("obs:1", "The gateway restarted.", detail=raw)
     done = packed("what was E1042", restart)
-    assert (done.lines[0].layer, done.lines[0].text) == ("L2", "… exit code E1042 after 3 s …")
+    assert (done.lines[0].layer, done.lines[0].text) == ("L2", "The gateway restarted. … exit code E1042 after 3 s …")
     assert packed("why did the gateway restart", restart).lines[0].layer == "L1"
     assert packed("what was E1042", restart._replace(text="It restarted with E1042.")).lines[0].layer == "L1"
     assert packed("what was E1042", restart._replace(abstract="E1042")).lines[0].layer == "L1"
+
+
+def test_raw_record_too_long_for_its_abstract_stands_alone() -> None:
+    restart = candidate("obs:1", "The gateway restarted.", detail="E1042: " + "word " * 98 + "end")
+    assert packed("what was E1042", restart).lines[0].text.startswith("E1042: word")
+
+
+@pytest.mark.parametrize("start", ["", "ß İ "])
+def test_layers_of_text_without_blanks_have_the_part_of_the_query(start: str) -> None:
+    filler = "我們今天討論了很多其他的事情，包括假期安排與午餐選擇，還有辦公室的裝修，" * 12
+    text = f"{start * 40}{filler}資料庫的連接埠是P-7731，{filler}"
+    terms, names = stems("資料庫的連接埠是多少 P-7731"), identifiers("資料庫的連接埠是多少 P-7731")
+    long = layers_of(candidate("a", text), terms, names)
+    assert all("資料庫" in part for part in (long.abstract, long.overview))
+    found = layers_of(candidate("a", "短", detail=text), terms, names).detail
+    assert found is not None and "P-7731" in found and tokens(found) <= DETAIL
 
 
 def test_raw_record_is_redacted() -> None:
