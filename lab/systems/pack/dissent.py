@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import combinations, islice
 from typing import NamedTuple
 
 from lab.systems.pack.candidate import Candidate
@@ -11,6 +12,8 @@ from lab.systems.pack.words import Sentence, clauses
 # Two clauses speak of one thing if they share at least two words of the query, and half of its words. They differ in a
 # value only if they also share this share of the words of the shorter one.
 SHARED, HALF, ALIKE = 2, 0.5, 0.6
+# So many clauses of a candidate are compared, and so many of all that are included, or of all others.
+MOST_CLAUSES, MOST_OF_ALL = 64, 1024
 DECLARED, NEGATED, CHANGED = "declared", "negation", "changed_value"
 
 
@@ -28,7 +31,8 @@ def dissents(included: Sequence[Candidate], others: Sequence[Candidate], terms: 
 
     ``terms`` are the stems of the query. Each is paired with the included candidate that it matches most closely.
     """
-    spoken = [(one.ref, claim) for one in included for claim in claims(one, terms)]
+    spoken = [(ref, claim) for ref, said in _claims(included, terms).items() for claim in said]
+    own = _claims(others, terms)
     contradicted = {ref: one.ref for one in included for ref in one.contradicts}
     refs = {one.ref for one in included}
     found: list[Dissent] = []
@@ -38,10 +42,9 @@ def dissents(included: Sequence[Candidate], others: Sequence[Candidate], terms: 
         if named is not None:
             found.append(Dissent(other, named, DECLARED, 1.0))
             continue
-        own = list(claims(other, terms))
         pairs = [
             (likeness, ref, how)
-            for claim in own
+            for claim in own[other.ref]
             for ref, said in spoken
             for how, likeness in (compared(claim, said, terms),)
             if how
@@ -54,14 +57,27 @@ def dissents(included: Sequence[Candidate], others: Sequence[Candidate], terms: 
 
 def is_balanced(included: Sequence[Candidate], terms: frozenset[str]) -> bool:
     """Return whether two of the included candidates disagree already, so that no slot is needed."""
-    return any(dissents(included[:at], [one], terms) for at, one in enumerate(included) if at)
+    refs = {one.ref for one in included}
+    if any(refs.intersection((*one.contradicts, *one.supersedes)) - {one.ref} for one in included):
+        return True
+    spoken = _claims(included, terms)
+    return any(
+        compared(claim, said, terms)[0]
+        for one, other in combinations(spoken, 2)
+        for claim in spoken[one]
+        for said in spoken[other]
+    )
 
 
-def claims(candidate: Candidate, terms: frozenset[str]) -> Iterator[Sentence]:
-    """Yield the clauses of a candidate that speak of what the query is about."""
-    for clause in clauses(candidate.text):
-        if _covers(clause.stems, terms):
-            yield clause
+def _claims(candidates: Sequence[Candidate], terms: frozenset[str]) -> dict[str, list[Sentence]]:
+    """Return by ref the first clauses of candidates that speak of what the query is about."""
+    found: dict[str, list[Sentence]] = {}
+    left = MOST_OF_ALL
+    for one in candidates:
+        about = (clause for clause in clauses(one.text) if _covers(clause.stems, terms))
+        found[one.ref] = list(islice(about, min(MOST_CLAUSES, left)))
+        left -= len(found[one.ref])
+    return found
 
 
 def _covers(found: frozenset[str], terms: frozenset[str]) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lab.systems.pack import dissent
 from lab.systems.pack.candidate import Candidate
+from lab.systems.pack.dissent import MOST_CLAUSES, MOST_OF_ALL
 from lab.systems.pack.packer import Pack
 from lab.token_estimate import tokens
 from tests.systems.pack.candidates import candidate, packed, reasons
@@ -31,6 +33,17 @@ def test_denial_of_an_included_item_takes_the_last_slot() -> None:
 
 def test_dissent_can_be_switched_off() -> None:
     assert among(NO, dissent=False).refs == ("yes", "f0", "f1", "f2")
+
+
+def test_dissent_of_long_texts_compares_so_many_clauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs: list[object] = []
+    monkeypatch.setattr(dissent, "compared", lambda *claims: pairs.append(claims) or ("", 0.0))
+    long = [candidate(f"l{n}", f"{YES.text} " * 500 + f"Number {n}.") for n in range(4)]
+    packed(QUERY, *long, NO, limit=4)
+    assert len(pairs) == 6 * MOST_CLAUSES**2 + 4 * MOST_CLAUSES
+    pairs.clear()
+    packed(QUERY, *(one._replace(ref=f"m{n}") for n, one in enumerate(long * 20)), limit=80)
+    assert len(pairs) <= 1.5 * MOST_OF_ALL**2
 
 
 def test_dissent_that_is_included_anyway_takes_no_slot() -> None:
