@@ -95,6 +95,15 @@ def test_blank_or_huge_query_fails_open_with_a_reason(ledger: Path, query: str, 
     assert said(ledger, "--query", query)["trace"]["extensions"]["reasons"] == [reason]
 
 
+def test_query_that_is_not_utf8_is_searched(ledger: Path, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("The gateway timeout is in gateway.toml.\n")
+    payload = said(ledger, "--docs", tmp_path / "docs", "--episodes", ledger, "--query", "timeout \udcff")
+    assert {item["recordRef"] for item in payload["items"]} == {"obs:3", "doc:a.md#L1"}
+    found = run_here("ledger", "search", ledger, "timeout \udcff")
+    assert (found.returncode, "90 seconds" in found.stdout) == (0, True)
+
+
 def test_ledger_without_search_tables_is_searched_by_substrings(ledger: Path) -> None:
     connection = sqlite3.connect(ledger)
     connection.executescript("DROP TABLE observations_fts; DROP TABLE observations_fts_tri")

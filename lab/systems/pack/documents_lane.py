@@ -63,7 +63,7 @@ class DocumentsLane:
         with tempfile.TemporaryDirectory(prefix="recall-lab-") as scratch:
             folder = Folder(Path(scratch))
             for path, text in files.items():
-                folder.append(path, Entry("", "", (path,)), text.splitlines() or [""], 0)
+                folder.append(path, Entry("", "", (path,)), text.removesuffix("\n").split("\n"), 0)
             index = FileIndex(folder, settings, _NoVectors())
             try:
                 index.sync()
@@ -96,12 +96,15 @@ class DocumentsLane:
             if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in inside.parts):
                 continue
             try:
+                # A citation is UTF-8, as a name need not be.
+                inside.as_posix().encode()
                 if not path.resolve().is_relative_to(root) or not path.is_file():
                     continue
                 if path.stat().st_size > MOST_BYTES:
                     skipped += 1
                     continue
                 texts[inside.as_posix()] = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
+            except (OSError, RuntimeError, UnicodeError):
+                # A link that leads to itself is a RuntimeError before Python 3.13.
                 skipped += 1
         return texts, skipped

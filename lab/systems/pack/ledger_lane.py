@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
+from lab.formatting import without_credentials
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.plans import due_of_observation
 from lab.systems.sidecar import ledger
@@ -26,6 +28,7 @@ from lab.systems.sidecar.writeback_fields import trust_of
 NO_VECTORS, NO_TABLES, UNREADABLE = "no_vectors_words_only", "no_search_tables_substrings_only", "ledger_unreadable"
 # Fields of a detail that govern a memory and are no part of its record.
 GOVERNING = frozenset(("importance", "lifecycle", "provenance", "trust", "trust_tier", "scope", "classification"))
+_ADDRESS = re.compile(r"https?://\S+")
 _NEWER = ("superseded_by", "supersededBy")
 
 
@@ -91,7 +94,7 @@ class LedgerLane:
             scope=detail.get("scope") if isinstance(detail.get("scope"), str) else None,
             ts_ms=int(time.timestamp() * 1000) if time else 0,
             due_ms=due_of_observation(row),
-            url=url if isinstance(url := detail.get("url"), str) and not self.upstream else None,
+            url=None if self.upstream else _address(detail.get("url")),
             retrievers=retrievers,
             supersedes=tuple(map(self._ref, references(detail, "supersedes"))),
             contradicts=tuple(map(self._ref, references(detail, "contradicts"))),
@@ -137,6 +140,11 @@ def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
         for number in references(row.detail, "supersedes"):
             newer.setdefault(number, []).append(row.id)
     return newer
+
+
+def _address(value: object) -> str | None:
+    """Return a web address without its credentials; None for other values, which may be any text."""
+    return without_credentials(value) if isinstance(value, str) and _ADDRESS.fullmatch(value) else None
 
 
 def _lines(value: Any, name: str = "") -> Iterator[str]:

@@ -31,6 +31,7 @@ from lab.systems.pack.order import merged, ordered, quota_hits
 from lab.systems.pack.settings import Settings
 from lab.systems.pack.tail import ProtectedTail, protected_tail
 from lab.systems.pack.words import identifiers, stems
+from lab.systems.sidecar.ledger_rows import storable
 from lab.token_estimate import tokens
 
 CONTEXT_PACK = "openclaw-mem.context-pack.v1"
@@ -159,7 +160,7 @@ def gather(
 
 def read_query(query: str) -> tuple[str, tuple[str, ...]]:
     """Return what is searched for with a query, and the reasons why that is not the query itself."""
-    query = query.strip()
+    query = storable(query).strip()
     if not query:
         return "", (BLANK,)
     return (query, ()) if len(query) <= MOST_QUERY else (query[:MOST_QUERY], (QUERY_CUT,))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
-from lab.systems.sidecar.ledger_rows import language, scope_name
+from lab.systems.sidecar.ledger_rows import language, scope_name, storable
 from lab.systems.sidecar.ledger_schema import FTS, TRIGRAM, tables
 from lab.systems.sidecar.ledger_score import RRF, SOFT_ARCHIVED, Factors, factors, state_of
 
@@ -76,7 +76,7 @@ def search(
     filters the rest. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
     query.
     """
-    query = query.strip()
+    query = storable(query).strip()
     if not query:
         raise UnusableInput("the query is blank; give a word to search for")
     wanted = limit * COMPOSITE_DEPTH if composite else limit

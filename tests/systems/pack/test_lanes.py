@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,37 @@ def test_documents_are_cited_by_path_and_lines_and_hidden_ones_are_left_out(tmp_
         ("doc:sub/a.md#L1-L3", "trusted", "document")
     ]
     assert found.reason == "no_vectors_words_only; 1 files skipped"
+
+
+def test_document_with_an_unusable_name_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("The fair opens at nine.\n")
+    (tmp_path / os.fsdecode(b"b\xff.md")).write_text("The fair opens at ten.\n")
+    (tmp_path / "loop.md").symlink_to("loop.md")
+    found = DocumentsLane(tmp_path).search("fair", 5, scope=None, now_ms=0)
+    assert [one.ref for one in found.candidates] == ["doc:a.md#L1"]
+    assert found.reason == "no_vectors_words_only; 2 files skipped"
+
+
+def test_document_is_cited_by_the_lines_that_an_editor_counts(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_bytes("Fair\x0cat\u2028nine.\r\nSecond.\nThird.\n".encode())
+    (found,) = DocumentsLane(tmp_path).search("fair", 5, scope=None, now_ms=0).candidates
+    assert found.ref == "doc:a.md#L1-L3"
+
+
+@pytest.mark.parametrize(
+    ("given", "cited"),
+    [
+        ("https://me:pw@x.y/a?token=abc", "https://***@x.y/a?token=***"),
+        ("The gateway is in the mill.", None),
+        ("https://x.y/a\nThe gateway is in the mill.", None),
+        ("javascript:alert(1)", None),
+        (5, None),
+    ],
+)
+def test_only_a_web_address_is_cited_without_its_credentials(tmp_path: Path, given: object, cited: str | None) -> None:
+    path = filled(tmp_path / "l.sqlite", [{"summary": "The fair.", "detail": {"url": given}}])
+    (found,) = LedgerLane(path).search("fair", 5, scope=None, now_ms=NOW_MS).candidates
+    assert found.url == cited
 
 
 def test_folder_without_documents_is_not_searched(tmp_path: Path) -> None:
