@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from lab.recordings.model import SEARCHED, Memory
 from lab.systems.sidecar.ledger import Observation
@@ -31,6 +31,11 @@ _PATTERNS = tuple(re.compile(rule, re.IGNORECASE) for rule in _RULES)
 _END_OF_DAY = timedelta(days=1) - timedelta(milliseconds=1)
 
 
+def is_plan(kind: str | None) -> bool:
+    """Return whether a kind is that of a plan."""
+    return (kind or "").strip().lower() == PLAN
+
+
 def is_past(due_ms: int | None, now_ms: int) -> bool:
     """Return whether a plan was due before ``now_ms``; what has no due time is never past (PL-1)."""
     return due_ms is not None and due_ms < now_ms
@@ -46,7 +51,7 @@ def due_of_observation(observation: Observation) -> int | None:
 
     Its detail may have ``due_at``, an ISO 8601 date or time, or milliseconds; else its summary says it.
     """
-    if observation.kind != PLAN:
+    if not is_plan(observation.kind):
         return None
     given = read_due(observation.detail.get(FIELD))
     written = read_due(observation.ts)
@@ -73,11 +78,20 @@ def read_due(value: object) -> int | None:
     try:
         time = datetime.fromisoformat(value.strip())
         time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        time = time + _END_OF_DAY if re.fullmatch(_DAY, value.strip()) else time
+        time = time + _END_OF_DAY if _is_date(value.strip()) else time
         due = round(time.timestamp() * 1000)
     except (ValueError, OverflowError):
         return None
     return due if 0 <= due <= LAST_MS else None
+
+
+def _is_date(text: str) -> bool:
+    """Return whether a text is a date without a time in a form of ISO 8601."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _stated(text: str) -> Iterator[int]:

@@ -90,6 +90,8 @@ def test_due_at_of_a_memory_prefers_its_field() -> None:
         ("plan", "Water the basil", {"due_at": "2026-11-20"}, f"2026-11-20{END}"),
         ("plan", "Water the basil by 2026-11-20", {}, f"2026-11-20{END}"),
         ("plan", "Water the basil by 2026-11-20", {"due_at": "soon"}, f"2026-11-20{END}"),
+        ("Plan ", "Water the basil", {"due_at": "20261120"}, f"2026-11-20{END}"),
+        ("plan", "Water the basil", {"due_at": "2026-W47-5"}, f"2026-11-20{END}"),
         ("plan", "Water the basil", {}, None),
         ("plan", "The basil was watered by 2026-10-20", {}, None),
         ("decision", "Water the basil by 2026-11-20", {"due_at": "2026-11-20"}, None),

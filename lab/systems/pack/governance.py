@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lab.systems.pack.candidate import Candidate
 from lab.systems.pack.settings import OFF, Settings
-from lab.systems.plans import PLAN, is_past
+from lab.systems.plans import is_past, is_plan
 
 TRUSTED, UNKNOWN, UNTRUSTED, QUARANTINED = TRUSTS = ("trusted", "unknown", "untrusted", "quarantined")
 # Reasons, as a trace names them. Those of trust are the sidecar's.
@@ -39,7 +39,7 @@ def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int)
             reasons[one.ref] = TRUST_REASONS[QUARANTINED]
         elif not one.text.strip():
             reasons[one.ref] = NO_TEXT
-        elif not settings.is_upstream and one.kind == PLAN and is_past(one.due_ms, now_ms):
+        elif not settings.is_upstream and is_plan(one.kind) and is_past(one.due_ms, now_ms):
             reasons[one.ref] = PAST
     if not settings.is_upstream:
         kept = [one for one in candidates if reasons.get(one.ref) in (None, PAST)]

@@ -14,7 +14,7 @@ from lab.retrieval.row import Row
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.pack.candidate import Candidate, Found
-from lab.systems.plans import PLAN, due_at_of
+from lab.systems.plans import PLAN, due_at_of, is_plan
 
 NAME = "memories"
 # Where a memory's text comes from, as trust. Whatever is not named is unknown.
@@ -39,7 +39,7 @@ class Known(NamedTuple):
     @property
     def is_plan(self) -> bool:
         """Whether the recording says that it is a plan, by a due time or its category; its text alone does not."""
-        return self.memory.due_at is not None or self.memory.category == PLAN
+        return self.memory.due_at is not None or is_plan(self.memory.category)
 
 
 class Memories:
