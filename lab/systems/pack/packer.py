@@ -188,12 +188,20 @@ class _Walk:
         decisions: list[Decision] = []
         details = 0
         slots -= last is not None
+        if not settings.is_upstream:
+            # Events above their quota take what the others leave.
+            candidates = sorted(candidates, key=lambda one: one.ref in self._capped)
         for one in candidates:
             if last is not None and one.ref == last.candidate.ref:
                 continue
             said = self._said(one)
-            reason = self._out.get(one.ref) or (EVENT_CAPPED if one.ref in self._capped else None)
-            reason = reason or (MAX_ITEMS if len(lines) >= slots else None)
+            is_capped = one.ref in self._capped and one.ref not in self._out
+            is_full = len(lines) >= slots
+            reason = self._out.get(one.ref) or (MAX_ITEMS if is_full and not is_capped else None)
+            if is_capped and (is_full or settings.is_upstream):
+                reason = EVENT_CAPPED
+            elif is_capped:
+                said = (*said, EVENT_CAPPED)
             if reason:
                 # The sidecar names the reason of its trust policy twice.
                 reasons = (*said, reason)

@@ -111,7 +111,8 @@ class PackSystem(MemorySystem):
         self.retrieval_key = arm.retrieval
         self._arm, self._kit = arm, kit
         self._memories = Memories()
-        self._tail: list[str] = []
+        # Scope and text of the last turns.
+        self._tail: list[tuple[str, str]] = []
         self._last: Pack | None = None
 
     def open_retriever(self) -> Retriever:
@@ -127,22 +128,25 @@ class PackSystem(MemorySystem):
         self._memories.remove(keys)
 
     def observe(self, turn: Turn) -> Writes:
-        """Keep the turn for the protected tail."""
+        """Keep the turn for the protected tail of its scope."""
         most = self._arm.settings.tail.items
         text = turn.said or turn.text
         if most and self._arm.settings.tail.tokens and turn.role in ROLES and text.strip():
-            self._tail = [*self._tail, f"{turn.role}: {text}"][-most:]
+            self._tail.append((turn.scope, f"{turn.role}: {text}"))
+            same = [at for at, (scope, _) in enumerate(self._tail) if scope == turn.scope]
+            del self._tail[same[0] : same[0] + (len(same) > most)]
         return NOTHING
 
     def select(self, ask: Ask, candidates: QueryContext) -> Recall:
         """Pack the candidates of a query."""
         timer, settings = StageTimer(), self._arm.settings
+        tail = [text for scope, text in self._tail if ask.scope in (None, scope)]
         depth = max(LANE_DEPTH, settings.depth if settings.limit < MOST_ITEMS else MOST_ITEMS)
         lane = MemoriesLane(self._memories, candidates, timer, LANE_DEPTH)
         found = timer.stage("retrieve", lambda: lane.search(ask.text, depth, scope=ask.scope, now_ms=ask.now_ms))
         done = timer.stage(
             "pack",
-            lambda: pack(ask.text, [found], settings, scope=ask.scope, now_ms=ask.now_ms, tail=self._tail),
+            lambda: pack(ask.text, [found], settings, scope=ask.scope, now_ms=ask.now_ms, tail=tail),
         )
         self._last = done
         items, injected = self._items(done, lane)

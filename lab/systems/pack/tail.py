@@ -24,10 +24,6 @@ class ProtectedTail(NamedTuple):
     slots: int
     tokens: int
 
-    def text(self, settings: Settings) -> str:
-        """Return the lines as they end the bundle."""
-        return "\n".join(rendered(line, settings) for line in self.lines)
-
 
 def protected_tail(tail: Sequence[str], settings: Settings) -> ProtectedTail:
     """Return the tail of the last turns, given oldest first.

@@ -157,6 +157,15 @@ def test_arm_protects_the_last_turns_if_configured() -> None:
     assert tokens(last.recall.context) <= 60
 
 
+def test_arm_protects_the_last_turns_of_the_scope_alone() -> None:
+    spec = make_arm(ArmSpec("pack", "pack", {"tail": {"items": 2, "tokens": 90}}))
+    spoken = [("alpha", "a1"), ("alpha", "a2"), ("beta", "b1"), ("alpha", "a3"), ("alpha", "a4")]
+    turns = [Turn(f"c/s/{n}", n, "c/s", "user", text, n, scope=scope) for n, (scope, text) in enumerate(spoken)]
+    turns += [Turn(f"c/s/{len(turns)}", len(turns), "c/s", "user", "When?", len(turns), scope="beta")]
+    last = played(Recording("c", tuple(turns), ()), [spec], scoping="given")[-1]
+    assert last.recall.context == "- [tail:1] user: b1"
+
+
 def test_arm_lists_no_turn_of_the_tail_as_a_memory() -> None:
     spoken = [memory(0, "The fair opens at nine. " * 9), memory(1, "Bring chairs.")]
     last = answers(spoken, "When?", tail={"items": 2, "tokens": 20})[-1]

@@ -139,9 +139,11 @@ def test_past_plan_is_excluded_and_a_coming_one_is_not() -> None:
         candidate("past", "Move.", kind="plan", due_ms=10),
         candidate("next", "Sail.", kind="plan", due_ms=11),
         candidate("fact", "Sea.", due_ms=1),
+        candidate("Past", "Row.", kind=" Plan", due_ms=10),
         now_ms=11,
     )
     assert done.refs == ("next", "fact")
+    assert reasons(done)["Past"][-1] == "plan_past"
     assert reasons(done)["past"][-1] == "plan_past"
 
 
@@ -154,15 +156,30 @@ def test_past_plan_still_supersedes_the_plan_before_it() -> None:
 def test_quota_reserves_a_preference_and_a_decision_and_caps_events() -> None:
     events = [candidate(f"e{n}", f"Event {n}.", kind="event") for n in range(4)]
     last = [candidate("d", "Decided.", kind="decision"), candidate("p", "Prefers.", kind="preference")]
+    last += [candidate(f"n{n}", f"Note {n}.") for n in range(2)]
     done = packed("x", *events, *last, limit=5)
-    assert done.refs == ("p", "d", "e0", "e1")
+    assert done.refs == ("p", "d", "e0", "e1", "n0")
     assert reasons(done)["e2"][-1] == "quota_event_capped"
-    assert packed("x", *events, *last, limit=4).refs == ("p", "d", "e0")
+    assert packed("x", *events, *last, limit=4).refs == ("p", "d", "e0", "n0")
     assert [(hit["kind"], hit["action"]) for hit in done.quota_hits] == [
         ("preference", "reserved"),
         ("decision", "reserved"),
         ("event", "capped"),
     ]
+
+
+def test_events_above_their_quota_fill_what_others_leave() -> None:
+    events = [candidate(f"e{n}", f"Event {n}.", kind="event") for n in range(3)]
+    done = packed("x", *events, limit=2)
+    assert done.refs == ("e0", "e1")
+    assert [reasons(done)[ref][1:] for ref in ("e0", "e2")] == [
+        ("quota_event_capped", "within_item_limit", "within_budget"),
+        ("quota_event_capped",),
+    ]
+    note = candidate("n", "Note.")
+    assert packed("x", *events, note, limit=3).refs == ("e0", "n", "e1")
+    upstream = packed("x", *events, profile="upstream", limit=2, dissent=False, most_details=0)
+    assert upstream.refs == ()
 
 
 def test_candidates_of_two_lanes_are_fused_and_each_ref_counts_once() -> None:
