@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -96,7 +96,8 @@ def pack(
     """Pack what a query needs into a small bundle with citations.
 
     The bundle fits into the budget. Most items are overviews; one that does not fit is cut to its abstract, and a raw
-    record is used only if it alone has a number or name of the query. Nothing is written without --use.
+    record is used only if it alone has a number or name of the query. Without --use no ledger is changed; --rerank
+    keeps its answers in the cache.
     """
     import time
     from datetime import UTC
@@ -106,6 +107,9 @@ def pack(
     from lab.systems.pack.packer import pack as packed
     from lab.systems.pack.trace import trace
 
+    _require("--tail", tail, {"--tail-tokens": tail_tokens is not None})
+    _require("--rerank", rerank, {"--rerank-key-env": rerank_key_env, "--allow-remote": allow_remote})
+    _require("a ledger", ledgers, {"--use": use, "--archived": archived})
     at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
     if query == "-":
         # A prompt can be longer than an argument may be. A broken character is no reason to pack nothing.
@@ -125,7 +129,7 @@ def pack(
     searched = time.perf_counter()
     done = packed(query, founds, settings, scope=scope, now_ms=now_ms, tail=turns)
     ended = time.perf_counter()
-    uses = [_used(lane, done.refs, at) for lane in sources] if use else []
+    uses = [receipt for lane in sources for receipt in _used(lane, done.refs, at)] if use else []
     refreshed = [ref for receipt in uses for ref in receipt["selection"]["refreshed_record_refs"]]
     timing = {"search": round((searched - started) * 1000, 3), "pack": round((ended - searched) * 1000, 3)}
     stamp = at.isoformat()
@@ -235,11 +239,25 @@ def _turns(tail: Path | None) -> list[str]:
     return value
 
 
-def _used(lane: LedgerLane, refs: Sequence[str], at: datetime) -> dict[str, Any]:
+def _require(needed: str, given: object, options: Mapping[str, object]) -> None:
+    """Raise :class:`UnusableInput` for the first option that is used without what it needs."""
+    for option, is_used in options.items():
+        if is_used and not given:
+            raise UnusableInput(f"{option} does nothing without {needed}; add it, or leave {option} out")
+
+
+def _used(lane: LedgerLane, refs: Sequence[str], at: datetime) -> list[dict[str, Any]]:
+    """Record that observations of a ledger were used; return the receipts, each of as many as one may have."""
+    from lab.systems.sidecar.ledger_use import MOST_REFS
+
+    own = [ref.removeprefix(lane.prefix) for ref in refs if ref.startswith(f"{lane.prefix}obs:")]
+    return [_recorded(lane, own[start : start + MOST_REFS], at) for start in range(0, max(1, len(own)), MOST_REFS)]
+
+
+def _recorded(lane: LedgerLane, own: Sequence[str], at: datetime) -> dict[str, Any]:
     """Record that observations of a ledger were used; return the receipt. A ledger that cannot be written is named."""
     from lab.systems.sidecar.ledger_use import use as record
 
-    own = [ref.removeprefix(lane.prefix) for ref in refs if ref.startswith(f"{lane.prefix}obs:")]
     try:
         receipt = record(lane.path, own, write=True, now=at)
     except LabError as error:

@@ -87,7 +87,9 @@ def test_layers_of_text_without_blanks_have_the_part_of_the_query(start: str) ->
     long = layers_of(candidate("a", text), terms, names)
     assert all("資料庫" in part for part in (long.abstract, long.overview))
     found = layers_of(candidate("a", "短", detail=text), terms, names).detail
-    assert found is not None and "P-7731" in found and tokens(found) <= DETAIL
+    assert found is not None
+    assert "P-7731" in found
+    assert tokens(found) <= DETAIL
 
 
 def test_raw_record_is_redacted() -> None:
