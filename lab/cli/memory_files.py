@@ -87,7 +87,7 @@ def export(
             category=category,
             limit=limit,
             redact=not raw,
-            media=table.media(),
+            carried=table.carried(),
         )
         left = len(session.context.table.rows()) - result.details["count"]
     if left and scope is None and category is None:
@@ -185,7 +185,8 @@ def backfill(
 ) -> None:
     """Add the lab's columns to an older table.
 
-    They are source_kind, source_ref, lang, hard_rule, media_refs and media_kind.
+    They are source_kind, source_ref, lang, hard_rule, media_refs, media_kind and
+    due_at.
     Languages and hard rules follow from the texts; where a text came from stays
     unknown. The plugin ignores the columns. Run it again after an interruption.
     """

@@ -28,6 +28,7 @@ _RULES = (
     rf"提醒我[^。！？\n]{{0,40}}?{_WHEN}",
 )
 _PATTERNS = tuple(re.compile(rule, re.IGNORECASE) for rule in _RULES)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_DAY = timedelta(days=1) - timedelta(milliseconds=1)
 
 
@@ -83,6 +84,12 @@ def read_due(value: object) -> int | None:
     except (ValueError, OverflowError):
         return None
     return due if 0 <= due <= LAST_MS else None
+
+
+def utc_time(ms: int) -> str:
+    """Return a due time in milliseconds as :func:`read_due` reads it back: ISO 8601, in UTC."""
+    time = _EPOCH + timedelta(milliseconds=ms)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _is_date(text: str) -> bool:

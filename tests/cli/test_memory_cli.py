@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.replay.memories_from import read_stored
 from lab.systems.openclaw.tools.lance_table import LanceTable
 from tests.commands import Done, run_here
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table
@@ -129,6 +130,37 @@ def test_export_and_import_keep_media(tmp_path: Path) -> None:
         ["https://pictures.example/c"],
         None,
         None,
+    ]
+
+
+def test_export_and_import_keep_due_times(tmp_path: Path) -> None:
+    given = tmp_path / "given.jsonl"
+    due = {1: "2026-11-20", 2: 1_795_000_000_000, 3: "soon", 4: None}
+    lines = [{"text": f"Move gateway {n}.", "category": "decision", "due_at": value} for n, value in due.items()]
+    given.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = memory("import", tmp_path / "s", given, "--json")
+    assert [one["reason"] for one in json.loads(done.stdout)["warnings"]] == ["bad_due_at"]
+    assert memory("export", tmp_path / "s", tmp_path / "e.jsonl").returncode == 0
+    exported = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert {one["text"][-2]: one.get("due_at") for one in exported} == {
+        "1": "2026-11-20T23:59:59.999Z",
+        "2": "2026-11-18T11:06:40.000Z",
+        "3": None,
+        "4": None,
+    }
+    assert sum("due_at" in one for one in exported) == 2
+    assert {memory.due_at for memory in read_stored(tmp_path / "s").memories} == {1_795_219_199_999, due[2], None}
+
+
+def test_export_keeps_due_times_that_another_program_wrote_as_numbers(tmp_path: Path) -> None:
+    plugin_table(tmp_path / "s", 1)
+    raw_table(tmp_path / "s").add_columns({"due_at": "CAST(1795000000000 AS BIGINT)"})
+    with LanceTable(tmp_path / "s") as table:
+        table.add([entry(2, due_at=7)])
+    assert memory("export", tmp_path / "s", tmp_path / "e.jsonl").returncode == 0
+    assert [json.loads(line)["due_at"] for line in (tmp_path / "e.jsonl").read_text().splitlines()] == [
+        1_795_000_000_000,
+        7,
     ]
 
 

@@ -128,8 +128,8 @@ class LedgerLane:
                     if number in rows and number not in known:
                         known.add(number)
                         waiting.append(number)
-                        successor = self._of(rows[number], one.score, ("successor",))
-                        yield successor._replace(supersedes=tuple(older[successor.ref]))
+                        brought = self._of(rows[number], one.score, ("successor",))
+                        yield brought._replace(supersedes=tuple(older[brought.ref]))
 
 
 def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:

@@ -34,19 +34,19 @@ def memory_export(
     category: object = None,
     limit: object = None,
     redact: bool = True,
-    media: Mapping[str, tuple[Sequence[str], str]] | None = None,
+    carried: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ToolResult:
     """Write memories to a file, atomically; the same table always gives the same bytes.
 
     Missing folders are created. Profile ``seed`` leaves stored Working Sets out, because an import would refuse their
-    ids and the engine builds them again. It also writes ``media``, the files and their kind by id (E-99).
+    ids and the engine builds them again. It also writes what memories ``carried``, by id: media and due times (E-99).
     """
     started = context.now_ms()
     kind, of_scope, only = format_of(str(path), file_format), admin_scope(scope), admin_category(category)
     most = transfer_limit(limit, upstream=context.upstream)
     rows = [row for row in context.table.rows() if context.upstream or not is_working_set(row.id)]
     chosen = oldest_first(filtered(rows, of_scope, only))[:most]
-    known = {} if context.upstream or media is None else media
+    known = {} if context.upstream or carried is None else carried
     text = exported(chosen, kind, redactor(upstream=context.upstream) if redact else str, known)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,10 +66,10 @@ def memory_export(
 
 
 def exported(
-    rows: Sequence[Row], kind: str, clean: Callable[[str], str], media: Mapping[str, tuple[Sequence[str], str]]
+    rows: Sequence[Row], kind: str, clean: Callable[[str], str], carried: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return rows and their ``media`` as ``json`` or ``jsonl`` text; ``clean`` replaces secrets in their texts."""
-    fields = [exported_row(row, clean) | _media(*media.get(row.id, ((), "")), clean) for row in rows]
+    """Return rows and what they carry as ``json`` or ``jsonl`` text; ``clean`` replaces secrets in their texts."""
+    fields = [exported_row(row, clean) | _cleaned(carried.get(row.id, {}), clean) for row in rows]
     if kind != JSON:
         return "".join(f"{js_json(row)}\n" for row in fields)
     if not fields:
@@ -95,7 +95,13 @@ def exported_row(row: Row, clean: Callable[[str], str]) -> dict[str, Any]:
     }
 
 
-def _media(refs: Sequence[str], kind: str, clean: Callable[[str], str]) -> dict[str, Any]:
-    """Return the fields of a row's media; none without."""
-    fields: dict[str, Any] = {"media_refs": [clean(ref) for ref in refs]} if refs else {}
-    return fields | ({"media_kind": clean(kind)} if kind else {})
+def _cleaned(fields: Mapping[str, Any], clean: Callable[[str], str]) -> dict[str, Any]:
+    """Return fields of texts, lists of texts and numbers, with secrets replaced."""
+    return {
+        name: clean(value)
+        if isinstance(value, str)
+        else [clean(one) for one in value]
+        if isinstance(value, list)
+        else value
+        for name, value in fields.items()
+    }

@@ -28,13 +28,14 @@ from lab.systems.openclaw.tools.context import Embedded, ToolContext, ToolResult
 from lab.systems.openclaw.tools.records import MAX_LINE_BYTES, Broken, Record, read_records
 from lab.systems.openclaw.tools.redact import is_secret
 from lab.systems.openclaw.tools.table import Entry
+from lab.systems.plans import FIELD, read_due
 from lab.utf16 import WHITESPACE
 
 TOOL, TRUST, SOURCE_KIND = "memory_import", "import", "import"
 LISTED = 20
 MISSING_TEXT, SECRET = "missing_text", "secret_like"
 NO_VECTOR = "missing_vector_and_embeddings"
-NO_TIME, WORKING_SET, NEW_ID = "bad_created_at", "working_set", "id_in_use"
+NO_TIME, NO_DUE, WORKING_SET, NEW_ID = "bad_created_at", "bad_due_at", "working_set", "id_in_use"
 BAD_VECTOR, OTHER_LENGTH, TEXT_TOO_LONG = "vector_not_finite", "vector_of_other_length", "text_too_long"
 # Why a record is skipped: by its id with the same text or another one, or by its text.
 SAME_ID, OTHER_TEXT, SAME_TEXT = "same_id", "same_id_other_text", "same_text"
@@ -140,6 +141,7 @@ class _Import:
                 _text(fields, "lang") or language_of([text]),
                 tuple(ref for ref in media if isinstance(ref, str)) if isinstance(media, list) else (),
                 _text(fields, "media_kind"),
+                self._due_at(index, fields.get(FIELD)),
             )
         )
 
@@ -168,6 +170,13 @@ class _Import:
         if given is not None and not self.context.upstream:
             self._warn(index, NO_TIME)
         return self.now_ms
+
+    def _due_at(self, index: int, given: object) -> int | None:
+        """Return when a plan is due, as a replay of a store reads it (PL-3)."""
+        due = read_due(given)
+        if given is not None and due is None and not self.context.upstream:
+            self._warn(index, NO_DUE)
+        return due
 
     def _vector(self, given: object) -> Vector | None:
         """Return the numbers of a list if they are as many as the table's vectors have."""

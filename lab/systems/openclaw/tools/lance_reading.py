@@ -16,6 +16,7 @@ from lab.retrieval.quiet import quiet_lance
 from lab.retrieval.row import Row
 from lab.systems.openclaw.tools.lance_schema import BOOTSTRAP, TABLE, VECTOR, row_of, rows_of
 from lab.systems.openclaw.tools.table import Near
+from lab.systems.plans import FIELD as DUE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,23 +69,20 @@ class LanceReader:
         """Return all rows with their vectors, as a search needs them."""
         return self._read(self._contents)
 
-    def media(self) -> dict[str, tuple[tuple[str, ...], str]]:
-        """Return files and kind of the rows that have media, by id (E-99); none if the table has no such columns.
+    def carried(self) -> dict[str, dict[str, Any]]:
+        """Return by id what rows carry for an export: files and kind of media (E-99), and due times of plans (PL-3).
 
-        Raises :class:`UnusableInput` if the files of a row are no list.
+        A row without has no entry. Raises :class:`UnusableInput` if the files of a row are no list.
         """
-        names = [name for name in MEDIA if name in self.columns]
+        names = [name for name in (*MEDIA, DUE) if name in self.columns]
         if not names:
             return {}
         where = " OR ".join(f"{name} IS NOT NULL" for name in names)
         found = self.ask(lambda table: table.search().where(where).select(["id", *names]).to_arrow().to_pylist())
-        return {
-            row["id"]: (
-                read_refs(row.get("media_refs"), f"{self.folder}: memory {row['id']}"),
-                row.get("media_kind") or "",
-            )
-            for row in found
-        }
+        for row in found:
+            refs = read_refs(row.get("media_refs"), f"{self.folder}: memory {row['id']}")
+            row |= {"media_refs": list(refs)} if "media_refs" in row else {}
+        return {row["id"]: {name: row[name] for name in names if row[name] not in (None, "", [])} for row in found}
 
     def nearest(self, vector: Sequence[float], limit: int, scope: str | None = None) -> Sequence[Near]:
         """Return the rows nearest to a vector, in one scope or in all (None); exact, ties in table order."""

@@ -13,6 +13,8 @@ from lab.recordings.model import GLOBAL
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import is_hard_rule, normal_category, resolve_label
 from lab.systems.openclaw.tools.table import Entry
+from lab.systems.plans import FIELD as DUE
+from lab.systems.plans import utc_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,8 +23,9 @@ TABLE, VECTOR, BOOTSTRAP = "memories", "vector", "__schema__"
 PLUGIN = ("id", "text", VECTOR, "createdAt", "category", "importance", "importance_label", "scope", "trust_tier")
 # Without these a table cannot be read at all.
 REQUIRED = ("id", "text", VECTOR, "createdAt")
-# The columns that the lab adds, in the order in which a backfill adds them. ``media_refs`` is a JSON array.
-ADDED = ("source_kind", "source_ref", "lang", "hard_rule", "media_refs", "media_kind")
+# The columns that the lab adds, in the order in which a backfill adds them. ``media_refs`` is a JSON array, ``due_at``
+# a time, or milliseconds where another program made the column.
+ADDED = ("source_kind", "source_ref", "lang", "hard_rule", "media_refs", "media_kind", DUE)
 
 
 def schema(dimension: int, added: Sequence[str] = ADDED) -> pa.Schema:
@@ -55,10 +58,12 @@ def dimension_of(given: pa.Schema, where: Path) -> int:
         if name not in given.names or name == VECTOR:
             continue
         kind = given.field(name).type
-        numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+        numeric = _is_numeric(kind)
         expected, fits = ("text", pa.types.is_string(kind) or pa.types.is_large_string(kind))
         if name in ("createdAt", "importance"):
             expected, fits = "numbers", numeric
+        elif name == DUE:
+            expected, fits = "text or numbers", fits or numeric
         elif name == "hard_rule":
             expected, fits = "booleans", pa.types.is_boolean(kind)
         if not fits:
@@ -67,6 +72,12 @@ def dimension_of(given: pa.Schema, where: Path) -> int:
     if not pa.types.is_fixed_size_list(vector) or not pa.types.is_floating(vector.value_type):
         raise UnusableInput(f"{where}: column {VECTOR!r} of table {TABLE!r} holds {vector}, not vectors of one length")
     return int(vector.list_size)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
 def require_writable(given: pa.Schema, where: Path) -> None:
@@ -129,7 +140,10 @@ def arrow_of(entries: Sequence[Entry], target: pa.Schema, dimension: int, where:
         "hard_rule": [row.hard_rule for row in rows],
         "media_refs": [json.dumps(entry.media_refs) if entry.media_refs else None for entry in entries],
         "media_kind": [entry.media_kind or None for entry in entries],
+        DUE: [entry.due_at for entry in entries],
     }
+    if DUE in target.names and not _is_numeric(target.field(DUE).type):
+        values[DUE] = [None if due is None else utc_time(due) for due in values[DUE]]
     columns: list[pa.Array] = []
     for column in target:
         if column.name == VECTOR:

@@ -21,7 +21,8 @@ class Entry:
     """A row to write, with its vector: a list of numbers, all zero if it is stored without an embedding.
 
     ``source_kind`` and ``source_ref`` say where the text came from, ``lang`` is its language, ``media_refs`` and
-    ``media_kind`` name files that belong to it; blank if unknown.
+    ``media_kind`` name files that belong to it; blank if unknown. ``due_at`` is when a plan is due, in epoch
+    milliseconds (PL-3); None if it is none.
     """
 
     row: Row
@@ -31,6 +32,7 @@ class Entry:
     lang: str = ""
     media_refs: tuple[str, ...] = ()
     media_kind: str = ""
+    due_at: int | None = None
 
 
 class MemoryTable(Protocol):

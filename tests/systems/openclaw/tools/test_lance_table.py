@@ -22,7 +22,7 @@ from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_t
 
 
 def test_add_keeps_order_and_every_field(tmp_path: Path) -> None:
-    hard = entry(2, "[HARD] never push on Friday", media_refs=("a.png", "b.png"), media_kind="image")
+    hard = entry(2, "[HARD] never push on Friday", media_refs=("a.png", "b.png"), media_kind="image", due_at=5)
     hard = replace(hard, row=replace(hard.row, hard_rule=True))
     with LanceTable(tmp_path, create=DIMENSION) as table:
         table.add([entry(3)])
@@ -36,6 +36,7 @@ def test_add_keeps_order_and_every_field(tmp_path: Path) -> None:
         "hard_rule": True,
         "media_refs": '["a.png", "b.png"]',
         "media_kind": "image",
+        "due_at": "1970-01-01T00:00:00.005Z",
     }
     with LanceTable(tmp_path, read_only=True) as table:
         row = table.rows()[2]
@@ -166,7 +167,7 @@ def test_store_in_an_older_table_names_the_columns_that_it_lacks(tmp_path: Path)
         (note,) = [note for note in Session(table, None, None).notes if "has no column" in note]  # type: ignore[arg-type]  # notes read the table alone
         assert note.endswith(
             "has no column lang, source_kind, source_ref, so these values were not kept; lab memory backfill adds all "
-            "that is missing: source_kind, source_ref, lang, hard_rule, media_refs, media_kind"
+            "that is missing: source_kind, source_ref, lang, hard_rule, media_refs, media_kind, due_at"
         )
         assert [row.id for row in table.rows()] == [uuid(1), uuid(2)]
 
