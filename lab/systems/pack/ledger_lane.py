@@ -113,13 +113,13 @@ class LedgerLane:
         """
         linked = ledger.observations(connection, where="detail_json LIKE '%supersede%'")
         newer = _successors(linked)
-        named = ledger.get(connection, (number for numbers in newer.values() for number in numbers))
+        known = {hit.row.id for hit in hits}
+        named = ledger.get(connection, _reached(known, newer) - known)
         rows = {row.id: row for row in kept_of(named, scope_name(scope), self.include_archived, keep_superseded=True)}
         older: dict[str, dict[str, None]] = {}
         for number, successors in newer.items():
             for successor in successors:
                 older.setdefault(self._ref(successor), {})[self._ref(number)] = None
-        known = {hit.row.id for hit in hits}
         for hit, one in zip(hits, found, strict=True):
             yield one._replace(supersedes=tuple(older.get(one.ref, ())))
             waiting = [hit.row.id]
@@ -136,10 +136,24 @@ def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
     """Return by id the observations that supersede one, as it says itself or as they do."""
     newer: dict[int, list[int]] = {}
     for row in rows:
-        newer.setdefault(row.id, []).extend(number for key in _NEWER for number in ids_in(row.detail.get(key)))
-        for number in references(row.detail, "supersedes"):
+        detail = row.detail
+        for key in _NEWER:
+            if key in detail:
+                newer.setdefault(row.id, []).extend(ids_in(detail[key]))
+        for number in references(detail, "supersedes"):
             newer.setdefault(number, []).append(row.id)
     return newer
+
+
+def _reached(start: Iterable[int], newer: Mapping[int, Sequence[int]]) -> set[int]:
+    """Return the ids in ``start`` and of all that supersedes them, through others as well."""
+    reached = set(start)
+    waiting = list(reached)
+    while waiting:
+        further = set(newer.get(waiting.pop(), ())) - reached
+        reached |= further
+        waiting += further
+    return reached
 
 
 def _address(value: object) -> str | None:
