@@ -195,13 +195,12 @@ class _Walk:
             if last is not None and one.ref == last.candidate.ref:
                 continue
             said = self._said(one)
-            is_capped = one.ref in self._capped and one.ref not in self._out
             is_full = len(lines) >= slots
-            reason = self._out.get(one.ref) or (MAX_ITEMS if is_full and not is_capped else None)
-            if is_capped and (is_full or settings.is_upstream):
-                reason = EVENT_CAPPED
-            elif is_capped:
-                said = (*said, EVENT_CAPPED)
+            reason = self._out.get(one.ref) or (MAX_ITEMS if is_full else None)
+            if one.ref in self._capped:
+                # It keeps that reason, whether it takes a free slot or not.
+                reason = EVENT_CAPPED if is_full or settings.is_upstream else None
+                said = said if reason else (*said, EVENT_CAPPED)
             if reason:
                 # The sidecar names the reason of its trust policy twice.
                 reasons = (*said, reason)
