@@ -36,9 +36,11 @@ def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str])
     # A text that was cut is its own raw record.
     raw = candidate.detail or (candidate.text if ELLIPSIS in overview else "")
     detail = _detail_of(raw[:READ], known, names)
-    # A number alone does not say what it is of.
-    whole = f"{abstract} {detail}".replace(f"{ELLIPSIS} {ELLIPSIS}", ELLIPSIS)
-    return Layers(abstract, overview, whole if detail and tokens(whole) <= DETAIL else detail)
+    if detail and candidate.detail:
+        # A field of a record does not say what it is of, as a sentence of the text does.
+        whole = f"{abstract} {detail}".replace(f"{ELLIPSIS} {ELLIPSIS}", ELLIPSIS)
+        detail = whole if tokens(whole) <= DETAIL else detail
+    return Layers(abstract, overview, detail)
 
 
 def overview_of(text: str, terms: frozenset[str], most: int = OVERVIEW) -> str:
