@@ -279,6 +279,23 @@ def test_expire_takes_other_days_and_a_scope(tmp_path: Path) -> None:
     assert expire(path, now=NOW + timedelta(days=1))["removed"] == 1
 
 
+@pytest.mark.parametrize("scope", ["專案", "", "!!!"])
+def test_scope_without_a_name_is_not_every_scope(tmp_path: Path, scope: str) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "choir", ts_ms=1, scope="garden"), line(2, "choir", scope=scope)])
+    before = stored(path)
+    for run in (
+        lambda: expire(path, scope=scope, now=NOW),
+        lambda: embed(path, hashing(), scope=scope),
+        lambda: found(path, "choir", scope=scope),
+    ):
+        with pytest.raises(UnusableInput, match="has no ASCII letter or digit"):
+            run()
+    assert stored(path) == before
+    lane = EpisodesLane(path).search("choir", 5, scope=scope, now_ms=NOW_MS)
+    assert (lane.searched, len(lane.candidates)) == (False, 0)
+    assert "has no ASCII letter or digit" in (lane.reason or "")
+
+
 def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
     result = EpisodesLane(ledger).search("choir", 1, scope=None, now_ms=NOW_MS)
     (candidate,) = result.candidates
