@@ -81,6 +81,6 @@ def sources_of(event: Event) -> tuple[str, ...]:
 def _object(text: str | None) -> dict[str, object]:
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -189,7 +189,7 @@ def grouped(hits: Sequence[Hit], limit: int, per_session: int) -> list[Session]:
 def replay(connection: sqlite3.Connection, session_id: str, *, limit: int = -1) -> list[Event]:
     """Return the events of a session in order of time, at most ``limit`` (-1: all)."""
     ordered = f"SELECT {_FIELDS} FROM {EVENTS} e WHERE session_id = ? ORDER BY ts_ms, id LIMIT ?"  # noqa: S608 - names of our own tables
-    return [Event(*row) for row in connection.execute(ordered, (session_id, limit))]
+    return [Event.of(row) for row in connection.execute(ordered, (session_id, limit))]
 
 
 def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any], upstream: bool) -> tuple[Ranked, str]:
@@ -293,7 +293,7 @@ def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int)
     hits = [
         Hit(
             id_,
-            Event(*values),
+            Event.of(values),
             scores[id_],
             tuple(lane for lane in LANES if id_ in by_lane.get(lane, ())),
             by_lane.get("fts", {}).get(id_),

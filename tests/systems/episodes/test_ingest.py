@@ -162,6 +162,14 @@ def test_deeply_nested_payload_is_malformed(tmp_path: Path) -> None:
     assert done.inserted.total() + done.malformed.total() == 2
 
 
+def test_id_that_sqlite_cannot_hold_is_stored_once(tmp_path: Path) -> None:
+    spool = tmp_path / "s.jsonl"
+    spool.write_text(json.dumps(line(1, event_id="a\ud800")) + "\n")
+    path = tmp_path / "l.sqlite"
+    assert [ingest(path, spool, "spool", now=NOW).inserted.total() for _ in range(2)] == [1, 0]
+    assert [event.event_id for event in stored(path)] == ["a\ufffd"]
+
+
 def test_file_without_an_event_is_no_spool(tmp_path: Path) -> None:
     assert not is_spool(tmp_path / "none")
     assert is_spool(write_spool(tmp_path / "s.jsonl", [line(1)]))

@@ -308,6 +308,17 @@ def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
     assert (candidate.text, candidate.detail, result.reason) == ("the choir sings three songs",) * 2 + (None,)
 
 
+def test_lane_returns_what_another_program_stored_oddly(ledger: Path) -> None:
+    nested = '{"a":' * 100_000 + "1" + "}" * 100_000
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("UPDATE episodic_events SET summary = CAST(summary AS BLOB), refs_json = ?", (b"{}",))
+        connection.execute("UPDATE episodic_events SET payload_json = ?", (nested,))
+    result = EpisodesLane(ledger).search("basil", 5, scope=None, now_ms=NOW_MS)
+    assert [(one.text, one.detail, one.sources) for one in result.candidates] == [("basil in clay pots", None, ())]
+    with open_episodes(ledger) as connection:
+        assert [event.summary for event in replay(connection, "s3")] == ["basil in clay pots"]
+
+
 def test_lane_returns_nothing_from_the_future(ledger: Path) -> None:
     assert EpisodesLane(ledger).search("choir", 9, scope=None, now_ms=LINES[0]["ts_ms"] - 1).candidates == []
 
