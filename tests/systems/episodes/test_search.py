@@ -205,6 +205,16 @@ def test_search_without_an_index_gives_a_reason(ledger: Path, mode: str) -> None
     assert bool(result.hits) == (mode != "lexical")
 
 
+def test_lane_without_an_index_searches_chinese_text(tmp_path: Path) -> None:
+    ledger = filled(tmp_path / "l.sqlite", [line(1, "閘道器的逾時是九十秒")])
+    with sqlite3.connect(ledger) as connection:
+        connection.executescript("DROP TABLE episodic_events_fts; DROP TABLE lab_episodes_fts")
+    lane = EpisodesLane(ledger).search("閘道器", 5, scope=None, now_ms=NOW_MS)
+    assert (lane.searched, len(lane.candidates), lane.reason) == (True, 1, "lexical: missing_index")
+    lane = EpisodesLane(ledger).search("gateway", 5, scope=None, now_ms=NOW_MS)
+    assert (lane.searched, len(lane.candidates)) == (False, 0)
+
+
 def test_search_with_a_damaged_index_gives_a_reason(ledger: Path) -> None:
     embed(ledger, hashing(), now=NOW)
     with sqlite3.connect(ledger) as connection:
