@@ -68,7 +68,7 @@ class Event(NamedTuple):
     @classmethod
     def of(cls, row: Iterable[Any]) -> Event:
         """Return a row as read. Another program may have stored bytes where a text belongs."""
-        return cls(*(str(value, "utf-8", "replace") if isinstance(value, bytes) else value for value in row))
+        return cls._make(str(value, "utf-8", "replace") if isinstance(value, bytes) else value for value in row)
 
 
 class Source(NamedTuple):
