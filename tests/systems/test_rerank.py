@@ -130,6 +130,26 @@ def test_rerank_recorded_alone_without_a_record_is_refused(server: Server) -> No
     assert not server.asked
 
 
+def test_rerank_damaged_record_is_replaced_live_alone(server: Server) -> None:
+    live = rerank(QUERY, TEXTS, settings(server))
+    (record,) = cache_folder().rglob("*.jsonl")
+    record.write_bytes(record.read_bytes()[:-9])
+    with pytest.raises(CannotMeasure, match="is damaged"):
+        rerank(QUERY, TEXTS, settings(server), answers=RECORDED)
+    assert rerank(QUERY, TEXTS, settings(server)).order == live.order
+    assert rerank(QUERY, TEXTS, settings(server), answers=RECORDED).order == live.order
+    assert len(server.asked) == 2
+
+
+def test_rerank_answer_that_cannot_be_recorded_fails_an_arm(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(CannotMeasure, match="cannot write"):
+        recalled(arm_of(server))
+
+
 def test_recorded_answers_hold_no_text_and_no_key(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RERANK_KEY", "sk-secret")
     rerank(QUERY, TEXTS, settings(server, key_env="RERANK_KEY"))
