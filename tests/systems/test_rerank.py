@@ -97,6 +97,12 @@ def test_rerank_fault_keeps_the_order_and_says_why(server: Server, name: str) ->
     assert ranked.receipt() == {"candidates": 5, "reason": reason}
 
 
+@pytest.mark.parametrize("name", ["trickle", "trickle of headers"])
+def test_rerank_slow_answer_is_left_at_the_timeout(server: Server, name: str) -> None:
+    server.fault, _ = FAULTS[name]
+    assert rerank(QUERY, TEXTS, settings(server)).nanoseconds < 800_000_000
+
+
 def test_rerank_server_gone_keeps_the_order(server: Server) -> None:
     gone = replace(settings(server), url="http://127.0.0.1:9/rerank")
     assert rerank(QUERY, TEXTS, gone).reason == "no_answer"
