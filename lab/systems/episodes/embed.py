@@ -74,10 +74,10 @@ def embed(
     embedder fails, and ValueError if it returns what is no vector.
     """
     done = Embedded(write, model_of(vectors.embedder))
-    at = stamp(now or datetime.now(UTC))
+    name, at = given_scope(scope), stamp(now or datetime.now(UTC))
     with open_episodes(path, write=write) as connection:
         after = -1
-        while batch := _page(connection, after, given_scope(scope), done.model):
+        while batch := _page(connection, after, name, done.model):
             after = batch[-1][0]
             rows = [_Row(*row) for row in ((id_, text, digest_of(text)) for id_, text, _ in batch)]
             due = [row for row, (*_, digest) in zip(rows, batch, strict=True) if digest != row.digest]
