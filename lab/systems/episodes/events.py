@@ -65,6 +65,11 @@ class Event(NamedTuple):
     redacted: int
     search_text: str
 
+    @classmethod
+    def of(cls, row: Iterable[Any]) -> Event:
+        """Return a row as read. Another program may have stored bytes where a text belongs."""
+        return cls._make(str(value, "utf-8", "replace") if isinstance(value, bytes) else value for value in row)
+
 
 class Source(NamedTuple):
     """Where and when something happened: the fields of an event that need no guard."""
@@ -91,7 +96,7 @@ def make_event(
     limit = CONVERSATION_BYTES if source.type.startswith("conversation.") else PAYLOAD_BYTES
     fragments = [clean(index)] if index else [summary, *_strings(payload), *_strings(refs)]
     return Event(
-        source.event_id,
+        storable(source.event_id),
         source.ts_ms,
         scope_name(source.scope) or GLOBAL,
         storable(source.session_id),

@@ -15,7 +15,7 @@ from lab.systems.plans import due_of_observation
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_grades import label_of
-from lab.systems.sidecar.ledger_rows import scope_name
+from lab.systems.sidecar.ledger_rows import given_scope
 from lab.systems.sidecar.ledger_schema import FTS, tables
 from lab.systems.sidecar.ledger_score import factors
 from lab.systems.sidecar.ledger_search import Hit, ids_in, kept_of, references, search
@@ -107,7 +107,7 @@ class LedgerLane:
         """Yield candidates, each followed by the observations of the scope that supersede it, with its score."""
         newer = {hit.row.id: [number for key in _NEWER for number in ids_in(hit.row.detail.get(key))] for hit in hits}
         named = ledger.get(connection, (number for ids in newer.values() for number in ids))
-        rows = {row.id: row for row in kept_of(named, scope_name(scope), self.include_archived, keep_superseded=True)}
+        rows = {row.id: row for row in kept_of(named, given_scope(scope), self.include_archived, keep_superseded=True)}
         known = {hit.row.id for hit in hits}
         extra: dict[str, set[str]] = {}
         for number, ids in newer.items():
