@@ -88,7 +88,7 @@ class FactsLane:
         left_out = Counter(one.reason for one in judged.excluded if one.fact in scores and one.reason in _UNSOUND)
         if cyclic := sum(one.fact in index.cycles and one.fact in scores for one in judged.excluded):
             left_out["supersession_cycle"] = cyclic
-        candidates = [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]]
+        candidates = [_candidate(fact, scores[fact.id], holding.values(), index.view) for fact in ranked[:limit]]
         in_ledger = any(ref.startswith(("obs:", "ep:")) for one in candidates for ref in one.sources)
         reasons = [UNCHECKED] if in_ledger and self._ledger is None else []
         if left_out:
@@ -122,7 +122,7 @@ def _is_past(fact: Fact, now: str) -> bool:
     return fact.valid_to is not None and fact.valid_to <= now and fact.status != RETRACTED
 
 
-def _candidate(fact: Fact, score: float, holding: Iterable[Fact]) -> Candidate:
+def _candidate(fact: Fact, score: float, holding: Iterable[Fact], view: View) -> Candidate:
     is_single = fact.predicate in PREDICATES and PREDICATES[fact.predicate].is_single
     until = f" until {fact.valid_to}" if fact.valid_to else ""
     rivals = tuple(
@@ -143,7 +143,7 @@ def _candidate(fact: Fact, score: float, holding: Iterable[Fact]) -> Candidate:
         trust=TRUST.get(fact.confidence, "unknown"),
         ts_ms=int(datetime.fromisoformat(fact.valid_from).timestamp() * 1000),
         retrievers=("words",),
-        supersedes=fact.supersedes,
+        supersedes=tuple(sorted(old.id for old in view.superseded(fact.id))),
         contradicts=rivals,
         sources=tuple(source.ref for source in fact.sources),
     )

@@ -322,3 +322,44 @@ def test_names_of_any_script_stay_apart() -> None:
     assert entity("Gate way!") == "entity:gate-way"
     assert entity("網關") != entity("厨房")
     assert source_of("doc:a.md#top").token == "doc:a.md#top"
+
+
+def test_stale_fact_that_is_asserted_again_is_renewed(here: Place) -> None:
+    made = here.add(claim(sources=("doc:a.md",)))
+    (here.root / "a.md").write_text("edited\n")
+    assert held(here, "2026-11-02") == []
+    done = assert_facts(here.facts, [claim(sources=("doc:a.md",))], here.sources, now=NOW, write=True)
+    assert (done.facts, done.before, done.renewed, done.written) == ([], [made.id], [made.id], True)
+    assert (held(here, "2026-11-02"), len(here.view)) == ([("live", "active")], 1)
+    assert lint(here.view, here.sources) == []
+
+
+def test_stale_fact_with_a_successor_is_not_renewed(here: Place) -> None:
+    here.add(claim(sources=("doc:a.md",)))
+    (here.root / "a.md").write_text("edited\n")
+    here.add(claim("retired", "2026-11-05"))
+    with pytest.raises(UnusableInput, match="single_value_interval_conflict"):
+        here.add(claim(sources=("doc:a.md",)))
+
+
+def test_fact_holds_again_when_its_successor_is_retracted(here: Place) -> None:
+    old, new = superseded(here)
+    given = {"given": ("obs:1",), "assertion": "note:x", "now": NOW, "write": True}
+    assert invalidate(here.facts, new.id, here.sources, retract=True, **given)["restored"] == [old.id]
+    assert held(here, "2026-11-09") == [("live", "active")]
+
+
+def test_successor_of_a_retracted_fact_ends_what_that_superseded(here: Place) -> None:
+    _, middle = superseded(here)
+    here.add(claim("sold", "2026-11-09", supersedes=(middle.id,)))
+    given = {"given": ("obs:1",), "assertion": "note:x", "now": NOW, "write": True}
+    assert invalidate(here.facts, middle.id, here.sources, retract=True, **given)["restored"] == []
+    assert (held(here, "2026-11-08"), held(here, "2026-11-09")) == ([("live", "superseded")], [("sold", "active")])
+    assert lint(here.view, here.sources) == []
+
+
+@pytest.mark.parametrize("changes", [{"subject": "billing"}, {"predicate": "uses"}])
+def test_fact_of_something_else_cannot_be_superseded(here: Place, changes: dict[str, str]) -> None:
+    old = here.add(claim())
+    with pytest.raises(UnusableInput, match=f"foreign_supersedes: {old.id} says entity:gateway status, not"):
+        here.add(claim("retired", supersedes=(old.id,), **changes))
