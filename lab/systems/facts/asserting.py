@@ -86,8 +86,9 @@ def assert_facts(
 ) -> Asserted:
     """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
 
-    Only if its sources have changed since, it is: with their digests as they are now. If one claim is refused, no fact is written. After a kill, the same call appends the rest. Raises
-    :class:`UnusableInput`, with the number of the claim if there are several, for what cannot be asserted.
+    If its sources have changed since, it is renewed: appended with their digests as they are now. If one claim is
+    refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
+    number of the claim if there are several, for what cannot be asserted.
     """
     new: list[Fact] = []
     before: list[str] = []
@@ -240,7 +241,8 @@ def invalidate(
 
     What a retracted fact superseded holds again until something else ends it: ``restored`` names what nothing
     supersedes any more.
-    Raises :class:`UnusableInput` for an unknown fact, one that is retracted, and for sources that are not sound.
+    Raises :class:`UnusableInput` for an unknown fact, one that is retracted or has ended by then, a time that is not
+    after its beginning, and for sources that are not sound.
     """
     done: list[Invalidation] = []
     restored: list[str] = []
@@ -253,7 +255,7 @@ def invalidate(
             raise UnusableInput(f"{identity} is retracted already")
         named = tuple(dict.fromkeys(map(source_of, given)))
         _sound(named, sources)
-        time = fact.valid_from if retract else utc(at, "--at") if at else stamp(now)
+        time = fact.valid_from if retract else _end_of(fact, utc(at, "--at") if at else stamp(now))
         status = RETRACTED if retract else INVALIDATED
         if retract and not fact.superseded_by:
             restored.extend(old.id for old in view.superseded(identity) if old.superseded_by == (identity,))
@@ -272,3 +274,12 @@ def invalidate(
         "assertion_ref": record.assertion._asdict(),
         "source_refs": [source._asdict() for source in record.sources],
     }
+
+
+def _end_of(fact: Fact, time: str) -> str:
+    """Return the time at which a fact is to end; raise :class:`UnusableInput` unless that is within its interval."""
+    if fact.valid_to is not None and fact.valid_to <= time:
+        raise UnusableInput(f"{fact.id} ended at {fact.valid_to} already; nothing changes")
+    if time <= fact.valid_from:
+        raise UnusableInput(f"{fact.id} begins at {fact.valid_from}; give a later --at, or --retract if it never held")
+    return time

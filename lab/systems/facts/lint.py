@@ -47,8 +47,8 @@ class Issue(NamedTuple):
 def lint(view: View, sources: Sources, *, upstream: bool = False) -> list[Issue]:
     """Return the defects of all facts, by fact in the order of the view, then conflicts by subject and predicate.
 
-    ``upstream`` looks for conflicts among active facts alone, and lets any fact supersede any other. Sources that nothing was given to look up in are not
-    judged.
+    ``upstream`` looks for conflicts among active facts alone, and lets any fact supersede any other. Sources that
+    nothing was given to look up in are not judged.
     """
     sources.resolve(source for fact in view for source in fact.sources)
     cycle = in_cycles(view)

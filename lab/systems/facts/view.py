@@ -100,7 +100,7 @@ class View:
             self._facts[identity] = replace(old, valid_to=end, status=kept)
 
     def foreign(self, fact: Fact) -> list[Fact]:
-        """Return the facts that a fact claims to supersede, and that say something else than its subject's predicate."""
+        """Return the facts that a fact claims to supersede, but that are of another subject or predicate."""
         known = (self._facts[identity] for identity in fact.supersedes if identity in self._facts)
         return [old for old in known if (old.subject, old.predicate) != (fact.subject, fact.predicate)]
 

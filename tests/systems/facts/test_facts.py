@@ -363,3 +363,20 @@ def test_fact_of_something_else_cannot_be_superseded(here: Place, changes: dict[
     old = here.add(claim())
     with pytest.raises(UnusableInput, match=f"foreign_supersedes: {old.id} says entity:gateway status, not"):
         here.add(claim("retired", supersedes=(old.id,), **changes))
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        ("2026-12-01", "ended at 2026-11-05T00:00:00Z already; nothing changes"),
+        ("2026-11-05", "ended at 2026-11-05T00:00:00Z already; nothing changes"),
+        ("2026-11-01", "begins at 2026-11-01T00:00:00Z; give a later --at, or --retract"),
+        ("2020-09-01", "begins at 2026-11-01T00:00:00Z; give a later --at, or --retract"),
+    ],
+)
+def test_fact_is_not_ended_outside_its_interval(here: Place, at: str, message: str) -> None:
+    old, _ = superseded(here)
+    data = here.facts.read_bytes()
+    with pytest.raises(UnusableInput, match=message):
+        invalidate(here.facts, old.id, here.sources, given=("obs:1",), assertion="x", at=at, now=NOW, write=True)
+    assert here.facts.read_bytes() == data
