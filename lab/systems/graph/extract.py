@@ -64,6 +64,8 @@ def marked(text: str) -> Iterator[str]:
     """Yield the entities that a text names by their form, in their order (GR-2). ``entity:X`` has no type yet."""
     for match in _MARKED.finditer(text):
         kind = str(match.lastgroup)
+        if not is_name(match[kind]):
+            continue
         if match["typed"]:
             yield reference(match["typed"].lower(), match["name"])
         elif kind == "repo":
@@ -87,9 +89,14 @@ def relations(sentence: str) -> Iterator[Relation]:
             continue
         for match in pattern.finditer(text):
             subject, target = match["subject"], match["object"]
-            if plain(target) in _NO_NAMES:
+            if plain(target) in _NO_NAMES or not is_name(target) or not is_name(subject or ""):
                 continue
             yield Relation(subject if subject and plain(subject) not in _NO_NAMES else None, kind, target)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text may be the name of an entity: what stands for a secret that was replaced is none."""
+    return "redacted" not in text.lower()
 
 
 def reference(kind: str, name: str) -> str:

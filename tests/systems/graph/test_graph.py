@@ -234,3 +234,23 @@ def test_query_of_20000_rows_takes_well_under_a_second() -> None:
         near = neighbourhood(graph, graph.named(f"service{number} with tool{number} in p1"), depth=2)
         assert len(near) == 20
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD",
+        "AKIAIOSFODNN7EXAMPLE",
+        "password:hunter2secret",
+    ],
+)
+def test_graph_holds_no_secret(tmp_path: Path, secret: str) -> None:
+    said = f"the gateway uses {secret}. The gateway uses redis. `{secret}` [[{secret}]] tool:{secret} with kafka"
+    here = place(tmp_path, ({"summary": said, "detail": {"scope": "ops"}},))
+    here.add(claim(secret, predicate="uses"))
+    here.add(claim(f"use {secret}", predicate="decision"))
+    graph = graph_of(here.ledger, here.facts, datetime(2026, 12, 1, tzinfo=UTC))
+    data = graph_bytes(graph).decode().lower()
+    assert ("tool:redis" in graph, "redacted" in data) == (True, False)
+    assert not any(part in data for part in (secret.lower(), "hunter2"))
