@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -163,3 +164,9 @@ def test_reviewed_proposals_are_claims(tmp_path: Path) -> None:
     path.write_text(json.dumps({**reviewed[0], "assertion_ref": None}) + "\n")
     with pytest.raises(UnusableInput, match=r"claims.jsonl:1: has no assertion_ref"):
         claims_in(path)
+
+
+def test_line_of_many_subjects_has_its_triples_in_a_second() -> None:
+    started = time.perf_counter()
+    assert triples("entity:" * 20_000 + "\nso entity:a uses b") == [("entity:a", "uses", "b")]
+    assert time.perf_counter() - started < 1

@@ -254,3 +254,12 @@ def test_graph_holds_no_secret(tmp_path: Path, secret: str) -> None:
     data = graph_bytes(graph).decode().lower()
     assert ("tool:redis" in graph, "redacted" in data) == (True, False)
     assert not any(part in data for part in (secret.lower(), "hunter2"))
+
+
+@pytest.mark.parametrize(
+    "text", ["Ab+/" * 40_000 + "use", "a@" * 80_000, "a uses" + " " * 160_000 + "b", "a." * 80_000]
+)
+def test_long_text_is_searched_in_a_second(text: str) -> None:
+    started = time.perf_counter()
+    build([Text("obs:1", text, scope="ops")])
+    assert time.perf_counter() - started < 1
