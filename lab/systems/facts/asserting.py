@@ -106,8 +106,8 @@ def assert_facts(
                 before.append(fact.id)
                 if known.status != RETRACTED and trouble(known.digests, sources.resolve(known.sources)):
                     _check_rivals(known, view, sources)
-                    again = {"digests": fact.digests, "created_at": fact.created_at, "asserted_by": by}
-                    renewed.append(replace(view.as_asserted(fact.id), **again))
+                    known = view.as_asserted(fact.id)
+                    renewed.append(replace(known, digests=fact.digests, created_at=fact.created_at, asserted_by=by))
                     view.add(renewed[-1])
             except UnusableInput as error:
                 raise UnusableInput(f"claim {number}: {error}" if len(claims) > 1 else str(error)) from None

@@ -39,6 +39,11 @@ class Source(NamedTuple):
         """The source in one word: ``kind:ref#locator``."""
         return f"{self.kind}:{self.ref}" + (f"#{self.locator}" if self.locator else "")
 
+    @property
+    def is_in_ledger(self) -> bool:
+        """Whether the source is a row of a ledger or an episode in its file."""
+        return self.ref.startswith(("obs:", "ep:"))
+
 
 class Reference(NamedTuple):
     """The act of asserting: who or what has the record of it."""
@@ -92,6 +97,11 @@ class Fact:
         """Return whether two intervals share a second; an empty one shares none."""
         begins = max(self.valid_from, other.valid_from)
         return self.covers(begins) and other.covers(begins)
+
+    @property
+    def needs_ledger(self) -> bool:
+        """Whether a source is in a ledger."""
+        return any(source.is_in_ledger for source in self.sources)
 
     @property
     def own_id(self) -> str:
