@@ -171,7 +171,7 @@ def pack(
     from lab.systems.facts.pack import pack as run
 
     reference, time, found = _current(facts, subject, as_of, include_stale, ledger, root, profile)
-    packed = run(reference, found, as_of=time, budget=budget, most=most)
+    packed = run(reference, found, as_of=time, budget=budget, most=most, upstream=is_upstream(profile))
     if as_json:
         emit_json(packed)
     else:

@@ -24,6 +24,8 @@ STATUSES = (ACTIVE, SUPERSEDED, INVALIDATED, RETRACTED)
 TIERS = ("low", "source_capped", "corroborated", "operator_asserted")
 KINDS = ("receipt", "doc", "memory", "daily_log", "episodic")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+# Categories of Unicode: control characters, and the separators of lines and paragraphs.
+_CONTROL = ("Cc", "Zl", "Zp")
 _NOT_IN_SLUG = re.compile(r"[^\w.:/-]+")
 
 
@@ -153,17 +155,25 @@ def fact_id(
 def entity(text: str) -> str:
     """Return the reference of an entity: a name without a colon becomes ``entity:`` and the name in lower case.
 
-    Letters of any script stay. Raises :class:`UnusableInput` for a blank name.
+    Letters of any script stay. Raises :class:`UnusableInput` for a blank name, and for a reference with a control
+    character.
     """
     text = text.strip()
     if not text:
         raise UnusableInput("the name of an entity is blank")
     if ":" in text:
-        return text
+        return _one_line(text, "the reference of an entity")
     slug = _NOT_IN_SLUG.sub("-", unicodedata.normalize("NFKC", text).lower()).strip("-")
     if not slug:
         raise UnusableInput(f"the name of an entity, {text!r}, has no letter or digit")
     return f"entity:{slug}"
+
+
+def _one_line(text: str, what: str) -> str:
+    """Return a text; raise :class:`UnusableInput` for one with a control character, which could forge a line."""
+    if any(unicodedata.category(sign) in _CONTROL for sign in text):
+        raise UnusableInput(f"{what}, {text!r}, has a line break or another control character; leave it out")
+    return text
 
 
 def utc(text: str, name: str) -> str:
@@ -183,8 +193,11 @@ def utc(text: str, name: str) -> str:
 
 
 def source_of(text: str) -> Source:
-    """Return a source from ``obs:N``, ``ep:ID`` or ``KIND:PATH[#PLACE]``; raise :class:`UnusableInput` for others."""
-    text = text.strip()
+    """Return a source from ``obs:N``, ``ep:ID`` or ``KIND:PATH[#PLACE]``; raise :class:`UnusableInput` for others.
+
+    None of them has a control character.
+    """
+    text = _one_line(text.strip(), "a source")
     if text.startswith("obs:"):
         return Source("receipt", text)
     if text.startswith("ep:"):
@@ -198,8 +211,11 @@ def source_of(text: str) -> Source:
 
 
 def reference_of(text: str) -> Reference:
-    """Return a reference from ``kind:ref``; without a kind it is a receipt. Raises :class:`UnusableInput` if blank."""
-    kind, colon, ref = text.strip().partition(":")
+    """Return a reference from ``kind:ref``; without a kind it is a receipt.
+
+    Raises :class:`UnusableInput` for a blank one, and for one with a control character.
+    """
+    kind, colon, ref = _one_line(text.strip(), "the reference of the assertion").partition(":")
     made = Reference(kind.strip().lower() or "receipt", ref.strip()) if colon else Reference("receipt", kind)
     if not made.ref:
         raise UnusableInput("the reference of the assertion is blank; name the receipt or note that records it")
