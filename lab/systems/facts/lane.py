@@ -19,7 +19,7 @@ from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import PREDICATES
 from lab.systems.facts.sources import Sources
 from lab.systems.facts.view import EXCLUDED, View, current
-from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.pack.candidate import UNSCOPED, Candidate, Found
 from lab.systems.sidecar.ledger_times import stamp
 
 UNCHECKED = "no_ledger_sources_not_checked"
@@ -52,11 +52,11 @@ class FactsLane:
         A fact whose sources changed, are missing or quarantined is left out, as is one that only facts of its own cycle
         supersede; the reason counts them. One that holds names the facts that it superseded, and facts with another
         value of its own time. Without a ledger, the sources in one are not looked up; with one that cannot be read, the
-        facts that need it are left out. The reason says so.
+        facts that need it are left out. The reason says so, and that a ``scope`` limits nothing.
         """
         try:
             now = stamp(datetime.fromtimestamp(now_ms / 1000, UTC))
-            return self._found(self._index(now), query, limit, now)
+            return self._found(self._index(now), query, limit, now, [] if scope is None else [UNSCOPED])
         except FileNotFoundError:
             return Found(self.name, (), False, "no facts")
         except (LabError, OSError, ValueError, OverflowError) as error:
@@ -73,12 +73,11 @@ class FactsLane:
             self._seen = (len(existing), _Index(View(existing)))
         return self._seen[1]
 
-    def _found(self, index: _Index, query: str, limit: int, now: str) -> Found:
+    def _found(self, index: _Index, query: str, limit: int, now: str, reasons: list[str]) -> Found:
         scores = index.scores(query)
         best = sorted(scores, key=lambda identity: (-scores[identity], identity))[: DEEPER * max(limit, 1)]
         subjects = {fact.subject for fact in map(index.view.get, best) if fact}
         facts = [fact for subject in sorted(subjects) for fact in index.view.of(subject)]
-        reasons = []
         try:
             judged = current(facts, now, Sources(self._ledger, self._root))
         except LabError as error:

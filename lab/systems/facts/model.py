@@ -280,8 +280,8 @@ def record_json(record: Record) -> dict[str, Any]:
 def record_of(raw: Any, at: str) -> Record:
     """Return the record in a JSON value; ``at`` is its place for messages.
 
-    Raises :class:`UnusableInput` for a wrong shape and for times that cannot be read. Whether the fact is sound is left
-    to :mod:`lab.systems.facts.lint`.
+    Raises :class:`UnusableInput` for a wrong shape, an unknown status and times that cannot be read. Whether the fact
+    is sound is left to :mod:`lab.systems.facts.lint`.
     """
     raw = expect(raw, dict, at)
     sources = tuple(
@@ -292,6 +292,8 @@ def record_of(raw: Any, at: str) -> Record:
     assertion = Reference(field(reference, "kind", str, at), field(reference, "ref", str, at))
     created, by = utc(field(raw, "created_at", str, at), f"{at}: created_at"), field(raw, "asserted_by", str, at)
     status = field(raw, "status", str, at)
+    if status not in STATUSES:
+        raise UnusableInput(f"{at}: status {status!r} is none of {', '.join(STATUSES)}")
     if raw.get("schema") == INVALIDATION:
         time = utc(field(raw, "at", str, at), f"{at}: at")
         return Invalidation(field(raw, "fact_id", str, at), status, time, sources, assertion, created, by)

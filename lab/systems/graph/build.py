@@ -181,21 +181,19 @@ class _Names:
 
 
 class _Edges:
-    """Edges as they are collected, each with its first evidence."""
+    """Edges as they are collected, with the times of their evidence."""
 
     def __init__(self) -> None:
-        self._evidence: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-        self._first: dict[tuple[str, str, str], int] = {}
+        self._evidence: dict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
 
     def add(self, source: str, kind: str, target: str, text: Text) -> None:
         if source != target:
-            key = (source, kind, target)
-            self._evidence[key][text.ref] = None
-            self._first[key] = min(text.ts_ms, self._first.get(key, text.ts_ms))
+            self._evidence[source, kind, target][text.ref] = text.ts_ms
 
     def made(self) -> Iterator[Edge]:
-        for key, refs in self._evidence.items():
-            yield Edge(*key, tuple(refs)[:MOST_EVIDENCE], len(refs), self._first[key])
+        for key, times in self._evidence.items():
+            refs = sorted(times, key=times.__getitem__)
+            yield Edge(*key, tuple(refs[:MOST_EVIDENCE]), len(refs), times[refs[0]])
 
 
 def _add_text(one: _Parsed, names: _Names, edges: _Edges) -> None:

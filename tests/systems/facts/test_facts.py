@@ -249,6 +249,14 @@ def test_damaged_line_is_named_with_a_remedy(here: Place, damaged: bytes, messag
         store.read(here.facts)
 
 
+def test_unknown_status_in_a_file_is_named(here: Place) -> None:
+    made = here.add(claim())
+    invalidate(here.facts, made.id, here.sources, given=("obs:1",), assertion="x", retract=True, now=NOW, write=True)
+    here.facts.write_text(here.facts.read_text().replace('"retracted"', '"retractd"'))
+    with pytest.raises(UnusableInput, match=r"facts.jsonl:2: status 'retractd' is none of active, superseded, inv"):
+        store.read(here.facts)
+
+
 def test_naive_time_in_a_file_is_named(here: Place) -> None:
     here.add(claim())
     here.facts.write_bytes(here.facts.read_bytes().replace(b"2026-11-01T00:00:00Z", b"2026-11-01T00:00:00"))

@@ -182,3 +182,10 @@ def test_lane_with_an_unreadable_ledger_names_it_and_keeps_the_rest(tmp_path: Pa
     assert found.reason == (
         f"{here.ledger} cannot be read (UnusableInput), so that facts with sources in it are left out"
     )
+
+
+def test_lane_says_that_facts_have_no_scopes(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    here.add(claim())
+    found = FactsLane(here.facts, here.ledger, here.root).search("gateway", 5, scope="ops", now_ms=LATER)
+    assert (len(found.candidates), found.reason) == (1, "no_scopes_all_searched")

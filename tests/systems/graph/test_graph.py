@@ -8,6 +8,7 @@ import random
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -261,3 +262,21 @@ def test_long_text_is_searched_in_a_second(text: str) -> None:
     started = time.perf_counter()
     build([Text("obs:1", text, scope="ops")])
     assert time.perf_counter() - started < 1
+
+
+def test_lane_cites_no_reference_from_after_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    texts = [Text("obs:1", "gateway uses `redis`", ts_ms=1), Text("obs:2", "gateway uses `redis`", ts_ms=9)]
+    early = fact("uses", "literal", "redis")
+    graph = build(texts, [replace(early, valid_from="1970-01-01T00:00:00Z")])
+    assert [(edge.evidence[0], edge.first_ms) for edge in graph.edges] == [("fact_uses", 0)]
+    path.write_bytes(graph_bytes(build(texts)))
+    found = GraphLane(path).search("redis", 5, scope=None, now_ms=5)
+    assert [one.sources for one in found.candidates] == [("obs:1",)]
+
+
+def test_lane_says_that_a_graph_has_no_scopes(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    path.write_bytes(graph_bytes(Graph([link("project:a", "tool:redis", "USES")])))
+    assert GraphLane(path).search("redis", 5, scope="ops", now_ms=5).reason == "no_scopes_all_searched"
+    assert GraphLane(path).search("redis", 5, scope=None, now_ms=5).reason is None
