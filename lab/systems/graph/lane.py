@@ -36,11 +36,12 @@ class GraphLane:
         starts = starts_of(self._graph, query)
         if not starts:
             return Found(self.name, (), True, "the query names no entity")
-        reason = None if scope is None else UNSCOPED
         near = neighbourhood(
             self._graph, starts, depth=self._depth, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms
         )
-        return Found(self.name, [_candidate(one, rank) for rank, one in enumerate(near)], reason=reason)
+        return Found(
+            self.name, [_candidate(one, rank) for rank, one in enumerate(near)], reason=UNSCOPED if scope else None
+        )
 
 
 def _candidate(one: Reached, rank: int) -> Candidate:
