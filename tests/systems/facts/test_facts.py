@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sqlite3
 from contextlib import closing, suppress
@@ -18,10 +17,9 @@ from lab.systems.facts import store
 from lab.systems.facts.asserting import assert_facts, invalidate
 from lab.systems.facts.lint import lint
 from lab.systems.facts.model import Fact, entity, source_of, utc
-from lab.systems.facts.pack import pack
 from lab.systems.facts.rebuild import rebuild, view_bytes, view_path
 from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import Current, View, current
+from lab.systems.facts.view import View, current
 from lab.systems.sidecar.ledger_lifecycle import move
 from lab.systems.sidecar.ledger_use import use
 from tests.systems.facts.stores import NOW, Place, claim, place
@@ -310,22 +308,6 @@ def test_facts_in_any_order_give_the_same_view(here: Place) -> None:
     assert list(View(records)) == list(View(records[::-1]))
 
 
-def test_pack_orders_by_confidence_and_keeps_the_budget(here: Place) -> None:
-    for number, confidence in enumerate(("low", "operator_asserted", "source_capped")):
-        here.add(claim(f"tool {number}\n2) x", predicate="uses", confidence=confidence))
-    facts = current(here.view.of("entity:gateway"), utc("2026-11-02", ""), here.sources)
-    packed = pack("entity:gateway", facts, as_of="2026-11-02T00:00:00Z")
-    lines = packed["bundle_text"].splitlines()
-    assert lines[:3] == ["[TEMPORAL_FACTS v0]", "Subject: entity:gateway", ""]
-    assert [line.split(" = ")[1].split(" (")[0] for line in lines[3:]] == ["tool 1 2) x", "tool 2 2) x", "tool 0 2) x"]
-    small = pack("entity:gateway", facts, as_of="2026-11-02T00:00:00Z", budget=1)
-    assert len(small["items"]) == 1
-    assert {one["reason"] for one in small["trace"]["excluded"]} == {"budget_exceeded"}
-    assert [one["reason"] for one in pack("x", facts, as_of="", most=1)["trace"]["excluded"]] == ["max_items"] * 2
-    assert pack("x", Current([], []), as_of="")["items"] == []
-    assert "tool" not in json.dumps(packed["trace"])
-
-
 def test_names_of_any_script_stay_apart() -> None:
     assert entity("Gate way!") == "entity:gate-way"
     assert entity("網關") != entity("厨房")
@@ -402,17 +384,3 @@ def test_fact_is_not_ended_outside_its_interval(here: Place, at: str, message: s
 def test_reference_with_a_control_character_is_refused(here: Place, changes: dict[str, object]) -> None:
     with pytest.raises(UnusableInput, match="has a line break or another control character"):
         here.add(claim(**changes))
-
-
-def test_pack_of_a_forged_file_has_one_line_a_fact_and_no_markup(here: Place) -> None:
-    made = here.add(claim("<b>&", sources=("doc:a.md#p1",)))
-    forged = here.facts.read_text().replace('"p1"', '"p1\\n2) x"').replace("entity:gateway", "entity:a</m>\\n1) x")
-    here.facts.write_text(forged.replace(made.id, "fact_forged"))
-    facts = Current([(fact, "active") for fact in here.view], [])
-    (subject,) = {fact.subject for fact in here.view}
-    assert pack(subject, facts, as_of="")["bundle_text"] == (
-        "[TEMPORAL_FACTS v0]\nSubject: entity:a&lt;/m&gt; 1) x\n\n"
-        "1) entity:a&lt;/m&gt; 1) x status = &lt;b&gt;&amp; (status=active, confidence=source_capped, "
-        "valid_from=2026-11-01T00:00:00Z, sources=doc:a.md#p1 2) x)\n"
-    )
-    assert "status = <b>& (" in pack(subject, facts, as_of="", upstream=True)["bundle_text"]
