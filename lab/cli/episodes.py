@@ -30,6 +30,7 @@ At = Annotated[
     datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: now]")
 ]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
+MOST_REPLAYED = 1_000_000
 # Characters of a summary in a table.
 SHOWN = 90
 STATUSES = {
@@ -187,7 +188,7 @@ def search(
 def replay(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The id of a session.")],
     ledger: Ledger,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_REPLAYED, help="Maximum number of events.")] = 200,
     as_json: Json = False,
 ) -> None:
     """Show the events of a session in order."""
@@ -298,8 +299,8 @@ def _event(event: Event) -> dict[str, Any]:
 def _value(text: str | None) -> Any:
     try:
         return json.loads(text) if text else None
-    except ValueError:
-        # Another program may have stored a text that is not JSON.
+    except (ValueError, RecursionError):
+        # Another program may have stored a text that is not JSON, or one that is nested too deeply.
         return text
 
 

@@ -70,7 +70,8 @@ def assert_(
     """Assert a fact with its evidence.
 
     Every source must exist and not be quarantined. A subject has one status, configured_as, source_of_truth and
-    retired_by at a time: name the fact that a new one supersedes. A fact that the file has is not added again.
+    retired_by at a time: name the fact that a new one supersedes. A fact that the file has is only renewed, if its
+    sources have changed.
     """
     from lab.systems.facts.asserting import Claim, assert_facts
     from lab.systems.facts.sources import Sources
@@ -82,16 +83,22 @@ def assert_(
     if as_json:
         emit_json(done.receipt())
         return
-    if done.before:
+    if done.renewed:
+        emit_folded(f"{done.renewed[0]} was asserted before; it is renewed, with its sources as they are now.")
+    elif done.before:
         emit(f"{done.before[0]} was asserted before; nothing changes.")
         return
-    fact = done.facts[0]
+    if done.facts:
+        _emit_asserted(done.facts[0])
+    if not write:
+        emit(DRY_RUN)
+
+
+def _emit_asserted(fact: Fact) -> None:
     emit_folded(
         f"{fact.id}: {fact.subject} {fact.predicate}, {_times(fact)}, {fact.confidence}; "
         f"{counted(len(fact.sources), 'source')} resolved, {counted(len(fact.supersedes), 'fact')} superseded."
     )
-    if not write:
-        emit(DRY_RUN)
 
 
 def import_(
@@ -105,7 +112,7 @@ def import_(
 ) -> None:
     """Assert many facts, such as proposals that were reviewed.
 
-    If one is refused, none is written. Facts that the file has are not added again, so a killed command is repeated.
+    If one is refused, none is written. Facts that the file has are only renewed, if their sources have changed.
     """
     from lab.systems.facts.asserting import assert_facts
     from lab.systems.facts.importing import claims_in
@@ -115,7 +122,9 @@ def import_(
     if as_json:
         emit_json(done.receipt())
         return
-    emit(f"{counted(len(done.facts), 'fact')} {'asserted' if write else 'to assert'}, {len(done.before)} before.")
+    renewed = f", of which {len(done.renewed)} renewed" if done.renewed else ""
+    asserted = "asserted" if write else "to assert"
+    emit(f"{counted(len(done.facts), 'fact')} {asserted}, {len(done.before)} before{renewed}.")
     if not write:
         emit(DRY_RUN)
 
@@ -158,6 +167,8 @@ def invalidate(
         emit_json(receipt)
         return
     emit(f"{fact}: {receipt['status']}" + ("." if retract else f" at {receipt['at']}."))
+    if receipt["restored"]:
+        emit_folded(f"Nothing supersedes {', '.join(receipt['restored'])} any more.")
     if not write:
         emit(DRY_RUN)
 

@@ -171,7 +171,7 @@ def pack(
     from lab.systems.facts.pack import pack as run
 
     reference, time, found = _current(facts, subject, as_of, include_stale, ledger, root, profile)
-    packed = run(reference, found, as_of=time, budget=budget, most=most)
+    packed = run(reference, found, as_of=time, budget=budget, most=most, upstream=is_upstream(profile))
     if as_json:
         emit_json(packed)
     else:
@@ -224,5 +224,5 @@ def _day(time: str) -> str:
 
 def _emit_unchecked(facts: Iterable[Fact], ledger: Path | None) -> None:
     """Say that sources in a ledger could not be looked up, if there are some and no ledger was given."""
-    if ledger is None and any(source.ref.startswith(("obs:", "ep:")) for fact in facts for source in fact.sources):
+    if ledger is None and any(fact.needs_ledger for fact in facts):
         emit("Sources in a ledger were not checked; give --ledger.")

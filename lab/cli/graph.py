@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.cli.facts_read import HERE
 from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, emit, emit_folded, emit_hanging, emit_json
+from lab.cli.output import Json, announce_folded, emit, emit_folded, emit_hanging, emit_json
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Ledger = Annotated[Path | None, typer.Option(help="A ledger whose observations are related.")]
 Facts = Annotated[Path | None, typer.Option(help="A file of assertions, of which those that hold count.")]
+Root = Annotated[Path, typer.Option(help="The folder that relative paths of sources of facts start from.")]
 Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="A graph that was exported, instead.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
 
@@ -38,6 +40,7 @@ def show(
     name: Name,
     ledger: Ledger = None,
     facts: Facts = None,
+    root: Root = HERE,
     exported: Exported = None,
     depth: Annotated[int, typer.Option(min=1, max=6, help="Maximum number of edges from NAME.")] = 2,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entities.")] = 20,
@@ -50,7 +53,7 @@ def show(
     from lab.systems.graph.export import edge_json
     from lab.systems.graph.search import described, neighbourhood, start_of
 
-    graph = _graph(ledger, facts, exported)
+    graph = _graph(ledger, facts, root, exported)
     starts = _named(graph, name)
     found = neighbourhood(graph, starts, depth=depth, limit=limit)
     if as_json:
@@ -67,6 +70,7 @@ def path(
     target: Annotated[str, typer.Argument(metavar="TO", help="A name or a reference.")],
     ledger: Ledger = None,
     facts: Facts = None,
+    root: Root = HERE,
     exported: Exported = None,
     as_json: Json = False,
 ) -> None:
@@ -77,7 +81,7 @@ def path(
     from lab.systems.graph.export import edge_json
     from lab.systems.graph.search import described, shortest_path
 
-    graph = _graph(ledger, facts, exported)
+    graph = _graph(ledger, facts, root, exported)
     start, end = _named(graph, source)[0], _named(graph, target)[0]
     edges = shortest_path(graph, start, end)
     if as_json:
@@ -94,6 +98,7 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSON file to write.")],
     ledger: Ledger = None,
     facts: Facts = None,
+    root: Root = HERE,
     write: Write = False,
     as_json: Json = False,
 ) -> None:
@@ -104,7 +109,7 @@ def export(
     from lab.files import sha256_bytes, write_atomically
     from lab.systems.graph.export import graph_bytes
 
-    graph = _graph(ledger, facts, None)
+    graph = _graph(ledger, facts, root, None)
     data = graph_bytes(graph)
     if write:
         write_atomically(out, data)
@@ -121,8 +126,8 @@ def export(
         emit(DRY_RUN)
 
 
-def _graph(ledger: Path | None, facts: Path | None, exported: Path | None) -> Graph:
-    """Return the graph of an exported file, or of a ledger and facts."""
+def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path | None) -> Graph:
+    """Return the graph of an exported file, or of a ledger and facts; say which facts are left out, or not checked."""
     from lab.systems.graph.export import graph_of, read_graph
 
     if exported is not None:
@@ -131,7 +136,13 @@ def _graph(ledger: Path | None, facts: Path | None, exported: Path | None) -> Gr
         return read_graph(exported)
     if ledger is None and facts is None:
         raise UnusableInput("give what to relate: --ledger, --facts or both")
-    return graph_of(ledger, facts, datetime.now(UTC))
+    made = graph_of(ledger, facts, datetime.now(UTC), root)
+    if made.left_out:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(made.left_out.items()))
+        announce_folded(f"note: facts were left out: {reasons}; lab facts lint says more.")
+    if made.unchecked:
+        announce_folded("note: sources of facts in a ledger were not checked; give --ledger.")
+    return made.graph
 
 
 def _named(graph: Graph, name: str) -> list[str]:

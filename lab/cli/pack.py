@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.cli.facts_read import HERE
 from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table
 from lab.errors import LabError, UnusableInput
@@ -61,6 +62,13 @@ def pack(
     facts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also search the facts that hold now (lab facts).")
     ] = None,
+    facts_ledger: Annotated[
+        Path | None,
+        typer.Option(metavar="LEDGER", help="The ledger that has the sources of --facts. [default: the one given]"),
+    ] = None,
+    facts_root: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The folder that relative paths of sources of --facts start from.")
+    ] = HERE,
     graph: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also search an exported graph (lab graph export).")
     ] = None,
@@ -119,7 +127,8 @@ def pack(
         tail_tokens = budget_tokens // 4 if turns else 0
     settings = _settings(is_upstream(profile), limit, budget_tokens, trust, no_dissent, tail_tokens)
     sources = _ledger_lanes(ledgers or [], settings, archived=archived)
-    lanes = [*sources, *_other_lanes(docs, episodes, facts, graph, ledgers[0] if ledgers else None)]
+    facts_lanes = _facts_lanes(facts, facts_ledger, facts_root, ledgers or [])
+    lanes = [*sources, *_other_lanes(docs, episodes, facts_lanes, graph)]
     if not lanes:
         raise UnusableInput("nothing to pack from; give a ledger, --docs, --episodes, --facts or --graph")
     lanes = _reranked(lanes, rerank, rerank_key_env, allow_remote=allow_remote)
@@ -176,15 +185,23 @@ def _ledger_lanes(ledgers: Sequence[Path], settings: Settings, *, archived: bool
     ]
 
 
-def _other_lanes(
-    docs: Path | None, episodes: Path | None, facts: Path | None, graph: Path | None, ledger: Path | None
-) -> list[Lane]:
-    """Return the lanes of documents, episodes, facts and a graph, as far as they are given.
-
-    ``ledger`` has the sources of the facts.
-    """
-    from lab.systems.episodes.lane import EpisodesLane
+def _facts_lanes(facts: Path | None, ledger: Path | None, root: Path, ledgers: Sequence[Path]) -> list[Lane]:
+    """Return the lane of facts, if they are given; their sources are in ``ledger`` (None: in the only one given)."""
     from lab.systems.facts.lane import FactsLane
+
+    if facts is None:
+        return []
+    _require_file(facts, f"--facts {facts}", "a file of lab facts")
+    if ledger is not None:
+        _require_file(ledger, f"--facts-ledger {ledger}", "the SQLite file of a ledger")
+    elif len(ledgers) > 1:
+        raise UnusableInput("--facts with several ledgers: name the one that has their sources by --facts-ledger")
+    return [FactsLane(facts, ledger or next(iter(ledgers), None), root)]
+
+
+def _other_lanes(docs: Path | None, episodes: Path | None, facts: Sequence[Lane], graph: Path | None) -> list[Lane]:
+    """Return the lanes of documents, episodes, facts and a graph, as far as they are given."""
+    from lab.systems.episodes.lane import EpisodesLane
     from lab.systems.graph.lane import GraphLane
     from lab.systems.pack.documents_lane import DocumentsLane
 
@@ -192,14 +209,13 @@ def _other_lanes(
         raise UnusableInput(f"--docs {docs}: {'is a file; give its folder' if docs.is_file() else 'no such folder'}")
     for option, path, what in (
         ("--episodes", episodes, "the SQLite file of a ledger"),
-        ("--facts", facts, "a file of lab facts"),
         ("--graph", graph, "a file of lab graph export"),
     ):
         if path is not None:
             _require_file(path, f"{option} {path}", what)
     lanes: list[Lane] = []
     lanes += [EpisodesLane(episodes)] if episodes else []
-    lanes += [FactsLane(facts, ledger)] if facts else []
+    lanes += facts
     lanes += [GraphLane(graph)] if graph else []
     lanes += [DocumentsLane(docs)] if docs else []
     return lanes

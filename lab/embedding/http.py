@@ -6,14 +6,27 @@ The API key is sent in one header and never appears in a message.
 from __future__ import annotations
 
 import http.client
+import io
 import ssl
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.error import HTTPError, URLError
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    AbstractHTTPHandler,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 # The limit of a response in bytes; 256 vectors of 4,096 numbers take about 25 MB as JSON.
 MOST_BYTES = 64_000_000
@@ -46,14 +59,70 @@ class _NoRedirect(HTTPRedirectHandler):
         """Do not follow the redirect."""
 
 
-def post(url: str, payload: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+class _Timed(io.RawIOBase):
+    """What a socket receives until ``end``, in seconds of the monotonic clock; then :class:`TimeoutError`."""
+
+    def __init__(self, raw: io.RawIOBase, sock: Any, end: float) -> None:
+        self._raw, self._sock, self._end = raw, sock, end
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        """Receive what comes next."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Close the socket as well."""
+        self._raw.close()
+        super().close()
+
+
+class _Ending(AbstractHTTPHandler):
+    """Let the status, the headers and the body of a response come until ``end`` alone."""
+
+    def __init__(self, end: float) -> None:
+        super().__init__()
+        self._end = end
+
+    def do_open(self, http_class: Any, req: Request, **arguments: Any) -> http.client.HTTPResponse:
+        """Open a connection whose response is read by :class:`_Timed`."""
+        response: http.client.HTTPResponse = super().do_open(partial(self._connection, http_class), req, **arguments)
+        return response
+
+    def _connection(self, http_class: Any, *words: Any, **arguments: Any) -> Any:
+        connection = http_class(*words, **arguments)
+        connection.response_class = self._response
+        return connection
+
+    def _response(self, sock: Any, *words: Any, **arguments: Any) -> http.client.HTTPResponse:
+        response = http.client.HTTPResponse(sock, *words, **arguments)
+        raw: Any = response.fp.detach()
+        response.fp = io.BufferedReader(_Timed(raw, sock, self._end))
+        return response
+
+
+class _Http(_Ending, HTTPHandler):
+    """For http."""
+
+
+class _Https(_Ending, HTTPSHandler):
+    """For https."""
+
+
+def post(url: str, payload: bytes, headers: Mapping[str, str], seconds: float, *, in_total: bool = False) -> Answer:
     """Send ``payload`` as JSON and return the complete response, whatever its status.
 
-    ``seconds`` limits each wait for the network and the reading of the body. Proxies of the environment are used only
-    for https, where they cannot see the content. Raises :class:`NoAnswer`.
+    ``seconds`` limits each wait for the network, then the reading of the body; ``in_total`` all of these. Proxies of
+    the environment are used only for https, where they cannot see the content. Raises :class:`NoAnswer`.
     """
     request = Request(url, payload, {"Content-Type": "application/json", "User-Agent": "recall-lab", **headers})  # noqa: S310 - the scheme was checked
-    return _send(request, seconds)
+    return _send(request, seconds, in_total=in_total)
 
 
 def get(url: str, headers: Mapping[str, str], seconds: float) -> Answer:
@@ -61,22 +130,24 @@ def get(url: str, headers: Mapping[str, str], seconds: float) -> Answer:
     return _send(Request(url, headers={"User-Agent": "recall-lab", **headers}), seconds)  # noqa: S310 - as in post
 
 
-def _send(request: Request, seconds: float) -> Answer:
-    opener = build_opener(ProxyHandler(None if request.type == "https" else {}), _NoRedirect())
+def _send(request: Request, seconds: float, *, in_total: bool = False) -> Answer:
+    end = time.monotonic() + seconds
+    timed = (_Http(end), _Https(end)) if in_total else ()
+    opener = build_opener(ProxyHandler(None if request.type == "https" else {}), _NoRedirect(), *timed)
     try:
         try:
             response = opener.open(request, timeout=seconds)
         except HTTPError as error:
             response = error
         with response:
-            return Answer(response.status or 0, _body(response, seconds), _seconds(response.headers.get("Retry-After")))
+            body = _body(response, end if in_total else time.monotonic() + seconds)
+            return Answer(response.status or 0, body, _seconds(response.headers.get("Retry-After")))
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise _no_answer(error) from None
 
 
-def _body(response: Any, seconds: float) -> bytes:
+def _body(response: Any, end: float) -> bytes:
     """Return the body, within the limits of time and size."""
-    until = time.monotonic() + seconds
     pieces: list[bytes] = []
     size = 0
     while piece := response.read1(_PIECE):
@@ -84,7 +155,7 @@ def _body(response: Any, seconds: float) -> bytes:
         size += len(piece)
         if size > MOST_BYTES:
             raise NoAnswer(f"returned more than {MOST_BYTES / 1e6:.0f} MB", final=True)
-        if time.monotonic() > until:
+        if time.monotonic() > end:
             raise TimeoutError
     if response.length:
         raise http.client.IncompleteRead(b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,20 @@ def test_receipts_and_traces_have_no_text(ledger: Path) -> None:
     assert "choir" not in json.dumps([result["receipt"], result["trace"]])
 
 
+def test_payload_that_is_nested_too_deeply_is_shown_as_text(ledger: Path) -> None:
+    nested = '{"a":' * 100_000 + "1" + "}" * 100_000
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("UPDATE episodic_events SET payload_json = ?", (nested,))
+    assert said("replay", "s1", "--ledger", ledger)["events"][0]["payload"] == nested
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("search", " "), "the query is blank; give a word to search for"),
         (("search", "x", "--mode", "fast"), "mode 'fast': expected lexical, hybrid, vector"),
         (("replay", "s9"), "has no session 's9'"),
+        (("replay", "s1", "--limit", "9223372036854775807"), "1000000"),
         (("expire", "--days", "x=1"), "--days x=1: unknown type 'x'"),
         (("expire", "--days", "tool.call=soon"), "expected a number of days or forever"),
         (("ingest", "nowhere"), "nowhere: no such file or folder"),

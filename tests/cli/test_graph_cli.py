@@ -53,3 +53,18 @@ def test_exported_graph_answers_as_the_ledger_does(ledger: Path, tmp_path: Path)
 def test_graph_that_cannot_answer_says_why(ledger: Path, words: tuple[str, ...], code: int, message: str) -> None:
     done = run_here("graph", *words, cwd=ledger.parent)
     assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+
+
+def test_graph_of_facts_says_what_it_lacks(ledger: Path, tmp_path: Path) -> None:
+    facts, notes = tmp_path / "facts.jsonl", tmp_path / "notes"
+    notes.mkdir()
+    (notes / "a.md").write_text("first\n")
+    for value, source in (("clay", "doc:a.md"), ("pots", "obs:1")):
+        words = ["basil", "uses", value, "--from", "2026-11-01", "--source", source, "--assertion", "note:x"]
+        run_here("facts", "assert", facts, *words, "--ledger", ledger, "--root", notes, "--write")
+    shown = run_here("graph", "show", "basil", "--facts", facts, "--root", notes)
+    assert ("tool:clay" in shown.stdout, "tool:pots" in shown.stdout) == (True, True)
+    assert shown.stderr == "note: sources of facts in a ledger were not checked; give --ledger.\n"
+    elsewhere = run_here("graph", "show", "basil", "--facts", facts, "--ledger", ledger)
+    assert "tool:clay" not in elsewhere.stdout
+    assert "note: facts were left out: sources_missing_excluded 1; lab facts lint" in elsewhere.stderr

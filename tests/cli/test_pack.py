@@ -248,3 +248,18 @@ def test_episodes_facts_relations_and_documents_are_packed_with_citations(ledger
     }
     again = said(ledger, *lanes[:6], "--query", "nothing of the kind", "--now", "2027-01-01")
     assert {lane["name"]: lane["reason"] for lane in again["trace"]["lanes"]}["graph"] == "the query names no entity"
+
+
+def test_sources_of_facts_are_in_the_ledger_and_folder_given(ledger: Path, tmp_path: Path) -> None:
+    other, facts, notes = filled(tmp_path / "other.sqlite", ROWS[:1]), tmp_path / "facts.jsonl", tmp_path / "notes"
+    notes.mkdir()
+    (notes / "a.md").write_text("first\n")
+    claim = ["basil", "uses", "clay", "--from", "2026-11-01", "--source", "obs:2", "--source", "doc:a.md"]
+    words = [*claim, "--assertion", "note:x", "--ledger", ledger, "--root", notes, "--write"]
+    assert run_here("facts", "assert", facts, *words).returncode == 0
+    query = ("--facts", facts, "--query", "basil", "--now", "2027-01-01")
+    refused = run_here("pack", ledger, other, *query)
+    assert (refused.returncode, "name the one that has their sources by --facts-ledger" in refused.stderr) == (2, True)
+    for order in ((ledger, other), (other, ledger)):
+        payload = said(*order, *query, "--facts-ledger", ledger, "--facts-root", notes)
+        assert [one["recordRef"] for one in payload["items"] if one["recordRef"].startswith("fact_")] != []

@@ -103,6 +103,13 @@ def trickle(handler: Handler, results: Results) -> None:
         time.sleep(0.05)
 
 
+def trickle_headers(handler: Handler, results: Results) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    for _ in range(60):
+        handler.wfile.write(b"X-Header: one\r\n")
+        time.sleep(0.05)
+
+
 def says(change: Callable[[Results], object]) -> Fault:
     return lambda handler, results: handler.say(change(results))
 
@@ -114,6 +121,7 @@ def _first(results: Results, **fields: object) -> dict[str, Results]:
 FAULTS: dict[str, tuple[Fault, str]] = {
     "late": (late, "timed_out"),
     "trickle": (trickle, "timed_out"),
+    "trickle of headers": (trickle_headers, "timed_out"),
     "500": (lambda handler, _: handler.say({"error": "rye bread"}, 500), "http_500"),
     "401": (lambda handler, _: handler.say({"error": "rye bread"}, 401), "http_401"),
     "redirect": (lambda handler, _: handler.say(b"", 307), "http_307"),

@@ -97,6 +97,12 @@ def test_rerank_fault_keeps_the_order_and_says_why(server: Server, name: str) ->
     assert ranked.receipt() == {"candidates": 5, "reason": reason}
 
 
+@pytest.mark.parametrize("name", ["trickle", "trickle of headers"])
+def test_rerank_slow_answer_is_left_at_the_timeout(server: Server, name: str) -> None:
+    server.fault, _ = FAULTS[name]
+    assert rerank(QUERY, TEXTS, settings(server)).nanoseconds < 800_000_000
+
+
 def test_rerank_server_gone_keeps_the_order(server: Server) -> None:
     gone = replace(settings(server), url="http://127.0.0.1:9/rerank")
     assert rerank(QUERY, TEXTS, gone).reason == "no_answer"
@@ -128,6 +134,26 @@ def test_rerank_recorded_alone_without_a_record_is_refused(server: Server) -> No
     with pytest.raises(CannotMeasure, match="no recorded answer of the reranker"):
         rerank(QUERY, TEXTS, settings(server), answers=RECORDED)
     assert not server.asked
+
+
+def test_rerank_damaged_record_is_replaced_live_alone(server: Server) -> None:
+    live = rerank(QUERY, TEXTS, settings(server))
+    (record,) = cache_folder().rglob("*.jsonl")
+    record.write_bytes(record.read_bytes()[:-9])
+    with pytest.raises(CannotMeasure, match="is damaged"):
+        rerank(QUERY, TEXTS, settings(server), answers=RECORDED)
+    assert rerank(QUERY, TEXTS, settings(server)).order == live.order
+    assert rerank(QUERY, TEXTS, settings(server), answers=RECORDED).order == live.order
+    assert len(server.asked) == 2
+
+
+def test_rerank_answer_that_cannot_be_recorded_fails_an_arm(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(CannotMeasure, match="cannot write"):
+        recalled(arm_of(server))
 
 
 def test_recorded_answers_hold_no_text_and_no_key(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

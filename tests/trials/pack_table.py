@@ -233,8 +233,9 @@ def chart(figures: Sequence[Figures]) -> Figure:
     for panel in (*grid[0][len(lines) :], *grid[1][len(panels) :]):
         panel.set_axis_off()
     grid[0][0].set_ylabel("share of probes")
-    grid[0][0].legend(loc="lower right", fontsize=8)
-    grid[1][0].legend(loc="upper left", fontsize=7)
+    figure.legend(
+        *grid[1][0].get_legend_handles_labels(), loc="lower right", ncols=len(INKS), fontsize=11, frameon=False
+    )
     return figure
 
 
@@ -267,12 +268,18 @@ def _words(figures: Sequence[Figures], sets: Sequence[str]) -> Words:
     gains = [100 * (pack.gold - recall.gold) for pack, recall in pairs]
     whole = [100 * (pack.whole - recall.whole) for pack, recall in pairs]
     return Words(
-        f"At 512 tokens a pack holds a relevant memory {min(gains):.0f} to {max(gains):.0f} points more often than "
-        f"plain recall; with its whole text, {min(whole):+.0f} to {max(whole):+.0f} points",
-        "Above: share of probes whose block holds a relevant memory; dotted: with its whole text, because a pack may "
-        "shorten it; right: what a prompt cache can reuse. Below: what else is in the block; lower is better.",
+        f"Packs hold a relevant memory {min(gains):.0f} to {max(gains):.0f} points more often than recall (512 tokens)"
+        f"; its whole text: {_more_or_less(whole, sets)}",
+        "Above: share of probes with a relevant memory in the block; dotted: with its whole text; right: share of the "
+        "block that a prompt cache can reuse. Below: harms and cost (no bar: 0); lower is better.",
         f"tests/trials/pack_table.py; sets: {', '.join(sets)}.",
     )
+
+
+def _more_or_less(gains: Sequence[float], sets: Sequence[str]) -> str:
+    """Return the largest and the smallest gain with their sets, in words."""
+    worst, best = min(zip(gains, sets, strict=True)), max(zip(gains, sets, strict=True))
+    return f"{best[0]:+.0f} on {best[1]}, {worst[0]:+.0f} on {worst[1]}"
 
 
 if __name__ == "__main__":

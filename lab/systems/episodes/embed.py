@@ -16,7 +16,7 @@ from lab.embedding.vectors import Vectors
 from lab.systems.episodes.schema import EVENTS, VECTORS, open_episodes
 from lab.systems.openclaw.docs.vectors import embedded
 from lab.systems.sidecar import ledger
-from lab.systems.sidecar.ledger_rows import scope_name
+from lab.systems.sidecar.ledger_rows import given_scope
 from lab.systems.sidecar.ledger_schema import tables
 from lab.systems.sidecar.ledger_times import stamp
 
@@ -70,14 +70,14 @@ def embed(
 
     A vector of another model, or of a text that changed, is replaced. Without ``write`` events are only counted.
     ``scope`` None: all. ``now`` (default: the wall clock) is the time of the run. ``announce`` gets the number of
-    events so far. Raises as :func:`open_episodes`, :class:`lab.errors.CannotMeasure` if the embedder fails, and
-    ValueError if it returns what is no vector.
+    events so far. Raises as :func:`open_episodes` and :func:`given_scope`, :class:`lab.errors.CannotMeasure` if the
+    embedder fails, and ValueError if it returns what is no vector.
     """
     done = Embedded(write, model_of(vectors.embedder))
-    at = stamp(now or datetime.now(UTC))
+    name, at = given_scope(scope), stamp(now or datetime.now(UTC))
     with open_episodes(path, write=write) as connection:
         after = -1
-        while batch := _page(connection, after, scope_name(scope), done.model):
+        while batch := _page(connection, after, name, done.model):
             after = batch[-1][0]
             rows = [_Row(*row) for row in ((id_, text, digest_of(text)) for id_, text, _ in batch)]
             due = [row for row, (*_, digest) in zip(rows, batch, strict=True) if digest != row.digest]

@@ -38,7 +38,8 @@ PAYLOAD_BYTES, CONVERSATION_BYTES, REFS_BYTES, PREVIEW = 8192, 4096, 4096, 256
 # Characters of a summary; fragments of a search text, and characters of each and of all.
 SUMMARY, FRAGMENTS, FRAGMENT, SEARCH_TEXT = 220, 48, 400, 2400
 _OUTPUT_KEYS = frozenset(("stdout", "stderr", "command_output", "tool_output"))
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}", re.ASCII)
+EMAIL = r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"
+_EMAIL = re.compile(EMAIL, re.ASCII)
 # An international number, or one of ten digits in three groups; dates and ids are neither.
 _PHONE = re.compile(
     r"(?<![\w+.-])(?:\+\d{1,3}(?:[ .-]?\(?\d{1,5}\)?){2,5}|(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4})(?![\w-])",
@@ -64,6 +65,11 @@ class Event(NamedTuple):
     refs_json: str | None
     redacted: int
     search_text: str
+
+    @classmethod
+    def of(cls, row: Iterable[Any]) -> Event:
+        """Return a row as read. Another program may have stored bytes where a text belongs."""
+        return cls._make(str(value, "utf-8", "replace") if isinstance(value, bytes) else value for value in row)
 
 
 class Source(NamedTuple):
@@ -91,7 +97,7 @@ def make_event(
     limit = CONVERSATION_BYTES if source.type.startswith("conversation.") else PAYLOAD_BYTES
     fragments = [clean(index)] if index else [summary, *_strings(payload), *_strings(refs)]
     return Event(
-        source.event_id,
+        storable(source.event_id),
         source.ts_ms,
         scope_name(source.scope) or GLOBAL,
         storable(source.session_id),

@@ -44,7 +44,7 @@ class EpisodesLane:
             return Found(self.name, searched=False, reason=str(error))
         reasons = [f"lexical: {found.lexical_status}"] if found.lexical_status != OK else []
         reasons += [f"vector: {found.vector_status}"] if found.vector_status not in (None, OK) else []
-        searched = found.lexical_status == OK or found.vector_status == OK
+        searched = OK in (found.lexical_status, found.vector_status) or "cjk" in found.lanes
         candidates = [self._candidate(hit) for hit in found.hits[:limit]]
         return Found(self.name, candidates, searched, "; ".join(reasons) or None)
 
@@ -81,6 +81,6 @@ def sources_of(event: Event) -> tuple[str, ...]:
 def _object(text: str | None) -> dict[str, object]:
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -10,7 +10,7 @@ from typing import Any
 from lab.systems.episodes.events import RETENTION
 from lab.systems.episodes.schema import EVENTS, EXPIRED, VECTORS, open_episodes
 from lab.systems.sidecar import ledger
-from lab.systems.sidecar.ledger_rows import scope_name
+from lab.systems.sidecar.ledger_rows import given_scope
 
 RECEIPT = "recall-lab.episodes.expire.v1"
 DAY_MS = 86_400_000
@@ -28,12 +28,12 @@ def expire(
 
     ``days`` overrides :data:`RETENTION`. The ids stay known, so that no ingest inserts an expired event again. Without
     ``write`` events are only counted. ``scope`` None: all. ``now`` (default: the wall clock) is what age is measured
-    to. Raises as :func:`open_episodes`.
+    to. Raises as :func:`open_episodes` and :func:`given_scope`.
     """
     kept = RETENTION | dict(days or {})
     now_ms = int((now or datetime.now(UTC)).timestamp() * 1000)
     limits = {kind: now_ms - number * DAY_MS for kind, number in kept.items() if number is not None}
-    name = scope_name(scope)
+    name = given_scope(scope)
     counts = dict.fromkeys(RETENTION, 0)
     with open_episodes(path, write=write) as connection:
         condition = "type = ? AND ts_ms < ? AND (? IS NULL OR scope = ?)"

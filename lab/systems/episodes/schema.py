@@ -8,6 +8,7 @@ neither. Triggers keep both indexes up to date, whichever program writes.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +60,31 @@ _STATEMENTS = (
     *_index(STEMS, "lab_episodes", ", tokenize='porter unicode61'"),
     f"CREATE TABLE IF NOT EXISTS {EXPIRED} (event_id TEXT PRIMARY KEY) WITHOUT ROWID",
 )
-_WRITES = (sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE)
+# Everything that these statements make, the tables in which FTS5 keeps its indexes, and SQLite's list of them all.
+_OWN = frozenset(
+    (
+        *re.findall(r"IF NOT EXISTS (\w+)", " ".join(_STATEMENTS)),
+        *(f"{table}_{part}" for table in (FTS, STEMS) for part in ("data", "idx", "content", "docsize", "config")),
+        "sqlite_master",
+    )
+)
+_READS = (
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+    sqlite3.SQLITE_TRANSACTION,
+)
+_CHANGES = (
+    sqlite3.SQLITE_INSERT,
+    sqlite3.SQLITE_UPDATE,
+    sqlite3.SQLITE_DELETE,
+    sqlite3.SQLITE_CREATE_TABLE,
+    sqlite3.SQLITE_CREATE_VTABLE,
+    sqlite3.SQLITE_CREATE_INDEX,
+    sqlite3.SQLITE_REINDEX,
+    sqlite3.SQLITE_CREATE_TRIGGER,
+)
 
 
 @contextmanager
@@ -103,7 +128,11 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute(f"INSERT INTO {table}({table}) VALUES ('rebuild')")  # noqa: S608 - names of our own tables
 
 
-def _only_episodes(action: int, name: str | None, *_: str | None) -> int:
-    """Deny every change of a table that has no episodes; ``sqlite_`` are SQLite's own."""
-    allowed = action not in _WRITES or (name or "").startswith(("episodic_", STEMS, EXPIRED, "sqlite_"))
+def _only_episodes(action: int, name: str | None, value: str | None, *_: str | None) -> int:
+    """Allow reading, and changes of :data:`_OWN`; deny everything else, such as to alter or attach anything (EP-7)."""
+    if action == sqlite3.SQLITE_CREATE_INDEX:
+        # SQLite names the index of a key itself, so the table counts.
+        name = value
+    reads = action in _READS or (action == sqlite3.SQLITE_PRAGMA and value is None)
+    allowed = reads or (action in _CHANGES and name in _OWN)
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY

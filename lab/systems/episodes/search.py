@@ -25,7 +25,7 @@ from lab.systems.episodes.embed import model_of
 from lab.systems.episodes.events import Event
 from lab.systems.episodes.schema import EVENTS, FTS, STEMS, VECTORS, is_damaged_index
 from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
-from lab.systems.sidecar.ledger_rows import scope_name, storable
+from lab.systems.sidecar.ledger_rows import given_scope, storable
 from lab.systems.sidecar.ledger_schema import tables
 from lab.systems.sidecar.ledger_search import Ranked, first_valid, han_terms
 
@@ -141,15 +141,15 @@ def search(
 
     Each lane returns ``depth`` events, which are fused by reciprocal rank. ``vectors`` embeds the query, and
     ``query_en`` in English beside it, in the modes ``hybrid`` and ``vector``. ``limit`` is a number of sessions.
-    ``upstream`` searches for words as the sidecar does. Raises :class:`UnusableInput` for a blank query and an unknown
-    mode.
+    ``upstream`` searches for words as the sidecar does. Raises :class:`UnusableInput` for a blank query, an unknown
+    mode, and as :func:`given_scope`.
     """
     query = storable(query[:SEARCHED].strip())
     if not query:
         raise UnusableInput("the query is blank; give a word to search for")
     if mode not in MODES:
         raise UnusableInput(f"mode {mode!r}: expected {', '.join(MODES)}")
-    limits = {"scope": scope_name(scope), "now": now_ms, "depth": depth}
+    limits = {"scope": given_scope(scope), "now": now_ms, "depth": depth}
     lanes: dict[str, Ranked] = {}
     vector_status: str | None = None
     if mode != LEXICAL:
@@ -189,7 +189,7 @@ def grouped(hits: Sequence[Hit], limit: int, per_session: int) -> list[Session]:
 def replay(connection: sqlite3.Connection, session_id: str, *, limit: int = -1) -> list[Event]:
     """Return the events of a session in order of time, at most ``limit`` (-1: all)."""
     ordered = f"SELECT {_FIELDS} FROM {EVENTS} e WHERE session_id = ? ORDER BY ts_ms, id LIMIT ?"  # noqa: S608 - names of our own tables
-    return [Event(*row) for row in connection.execute(ordered, (session_id, limit))]
+    return [Event.of(row) for row in connection.execute(ordered, (session_id, limit))]
 
 
 def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any], upstream: bool) -> tuple[Ranked, str]:
@@ -293,7 +293,7 @@ def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int)
     hits = [
         Hit(
             id_,
-            Event(*values),
+            Event.of(values),
             scores[id_],
             tuple(lane for lane in LANES if id_ in by_lane.get(lane, ())),
             by_lane.get("fts", {}).get(id_),

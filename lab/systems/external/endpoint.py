@@ -22,7 +22,7 @@ class EndpointChannel:
         """Send a line and return the body of the response. Raises :class:`HostFailed`, which never quotes a body."""
         key = os.environ.get(self._key_env, "") if self._key_env else ""
         try:
-            answer = post(self._url, line, {"Authorization": f"Bearer {key}"} if key else {}, seconds)
+            answer = post(self._url, line, {"Authorization": f"Bearer {key}"} if key else {}, seconds, in_total=True)
         except NoAnswer as error:
             if error.late:
                 raise HostFailed("timed_out", f"{seconds:g} s", op) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ from lab.systems.facts.model import (
 )
 from lab.systems.facts.predicates import LITERAL, PREDICATES, predicate_named
 from lab.systems.facts.rebuild import write_view
-from lab.systems.facts.sources import QUARANTINED, Resolution, Sources, highest_tier
+from lab.systems.facts.sources import QUARANTINED, Resolution, Sources, highest_tier, trouble
 from lab.systems.facts.view import View, holds, status_of
 from lab.systems.sidecar.ledger_times import stamp
 
@@ -55,10 +56,11 @@ class Claim(NamedTuple):
 
 
 class Asserted(NamedTuple):
-    """The facts of some claims, those of them that were asserted before, and their sources as resolved."""
+    """The new facts of some claims, those asserted before, those of them renewed, and the sources as resolved."""
 
     facts: list[Fact]
     before: list[str]
+    renewed: list[str]
     resolutions: list[Resolution]
     written: bool
 
@@ -69,6 +71,7 @@ class Asserted(NamedTuple):
             "schema": SCHEMA,
             "writes_performed": self.written,
             "asserted_before": self.before,
+            "renewed": self.renewed,
             "facts": [fact_json(fact) for fact in self.facts],
             "source_resolutions": [
                 {"source": one.source._asdict(), "resolved": one.is_resolved, "reason": one.reason}
@@ -83,31 +86,38 @@ def assert_facts(
 ) -> Asserted:
     """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
 
-    If one claim is refused, no fact is written. After a kill, the same call appends the rest. Raises
-    :class:`UnusableInput`, with the number of the claim if there are several, for what cannot be asserted.
+    If its sources have changed since, it is renewed: appended with their digests as they are now. If one claim is
+    refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
+    number of the claim if there are several, for what cannot be asserted.
     """
     new: list[Fact] = []
     before: list[str] = []
+    renewed: list[Fact] = []
 
     def check(view: View) -> Sequence[Record]:
         for number, claim in enumerate(claims, 1):
             try:
                 fact = fact_of(claim, sources, stamp(now), by)
-                if view.get(fact.id) is None:
+                if (known := view.get(fact.id)) is None:
                     _check(fact, view, sources)
                     view.add(fact)
                     new.append(fact)
-                else:
-                    before.append(fact.id)
+                    continue
+                before.append(fact.id)
+                if known.status != RETRACTED and trouble(known.digests, sources.resolve(known.sources)):
+                    _check_rivals(known, view, sources)
+                    known = view.as_asserted(fact.id)
+                    renewed.append(replace(known, digests=fact.digests, created_at=fact.created_at, asserted_by=by))
+                    view.add(renewed[-1])
             except UnusableInput as error:
                 raise UnusableInput(f"claim {number}: {error}" if len(claims) > 1 else str(error)) from None
-        return new
+        return [*new, *renewed]
 
     # All claims at once, so that the ledger is opened once.
     sources.resolve(source_of(text) for claim in claims for text in claim.sources)
     _change(path, check, write)
-    resolutions = sources.resolve(source for fact in new for source in fact.sources)
-    return Asserted(new, before, resolutions, write and bool(new))
+    resolutions = sources.resolve(source for fact in (*new, *renewed) for source in fact.sources)
+    return Asserted(new, before, [fact.id for fact in renewed], resolutions, write and bool(new or renewed))
 
 
 def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) -> None:
@@ -188,13 +198,23 @@ def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
 
 
 def _check(fact: Fact, view: View, sources: Sources) -> None:
-    """Raise :class:`UnusableInput` if a fact supersedes what is not there, or has a rival for its interval."""
+    """Raise :class:`UnusableInput` if a fact supersedes what it cannot, or has a rival for its interval."""
     if missing := [identity for identity in fact.supersedes if view.get(identity) is None]:
         raise UnusableInput(f"unresolved_supersedes: there is no fact {missing[0]}; see lab facts timeline")
+    for old in view.foreign(fact):
+        raise UnusableInput(
+            f"foreign_supersedes: {old.id} says {old.subject} {old.predicate}, not {fact.subject} {fact.predicate}; "
+            "end it with lab facts invalidate"
+        )
+    _check_rivals(fact, view, sources)
+
+
+def _check_rivals(fact: Fact, view: View, sources: Sources) -> None:
+    """Raise :class:`UnusableInput` if another value holds within the interval of a fact."""
     if not PREDICATES[fact.predicate].is_single:
         return
     for other in view.of(fact.subject, fact.predicate):
-        is_rival = other.id not in fact.supersedes and holds(other) and fact.overlaps(other)
+        is_rival = other.id not in (fact.id, *fact.supersedes) and holds(other) and fact.overlaps(other)
         if is_rival and (other.status != ACTIVE or status_of(other, sources) == ACTIVE):
             until = f"until {other.valid_to}" if other.valid_to else "without an end"
             raise UnusableInput(
@@ -219,9 +239,13 @@ def invalidate(
 ) -> dict[str, Any]:
     """End a fact ``at`` a time (None: now), or with ``retract`` say that it never held; return the receipt.
 
-    Raises :class:`UnusableInput` for an unknown fact, one that is retracted, and for sources that are not sound.
+    What a retracted fact superseded holds again until something else ends it: ``restored`` names what nothing
+    supersedes any more.
+    Raises :class:`UnusableInput` for an unknown fact, one that is retracted or has ended by then, a time that is not
+    after its beginning, and for sources that are not sound.
     """
     done: list[Invalidation] = []
+    restored: list[str] = []
 
     def check(view: View) -> Sequence[Record]:
         fact = view.get(identity)
@@ -231,8 +255,10 @@ def invalidate(
             raise UnusableInput(f"{identity} is retracted already")
         named = tuple(dict.fromkeys(map(source_of, given)))
         _sound(named, sources)
-        time = fact.valid_from if retract else utc(at, "--at") if at else stamp(now)
+        time = fact.valid_from if retract else _end_of(fact, utc(at, "--at") if at else stamp(now))
         status = RETRACTED if retract else INVALIDATED
+        if retract and not fact.superseded_by:
+            restored.extend(old.id for old in view.superseded(identity) if old.superseded_by == (identity,))
         done.append(Invalidation(identity, status, time, named, reference_of(assertion), stamp(now), by))
         return done
 
@@ -244,6 +270,16 @@ def invalidate(
         "fact_id": record.fact,
         "status": record.status,
         "at": record.at,
+        "restored": restored,
         "assertion_ref": record.assertion._asdict(),
         "source_refs": [source._asdict() for source in record.sources],
     }
+
+
+def _end_of(fact: Fact, time: str) -> str:
+    """Return the time at which a fact is to end; raise :class:`UnusableInput` unless that is within its interval."""
+    if fact.valid_to is not None and fact.valid_to <= time:
+        raise UnusableInput(f"{fact.id} ended at {fact.valid_to} already; nothing changes")
+    if time <= fact.valid_from:
+        raise UnusableInput(f"{fact.id} begins at {fact.valid_from}; give a later --at, or --retract if it never held")
+    return time

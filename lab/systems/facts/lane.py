@@ -19,7 +19,7 @@ from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import PREDICATES
 from lab.systems.facts.sources import Sources
 from lab.systems.facts.view import EXCLUDED, View, current
-from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.pack.candidate import UNSCOPED, Candidate, Found
 from lab.systems.sidecar.ledger_times import stamp
 
 UNCHECKED = "no_ledger_sources_not_checked"
@@ -51,11 +51,12 @@ class FactsLane:
 
         A fact whose sources changed, are missing or quarantined is left out, as is one that only facts of its own cycle
         supersede; the reason counts them. One that holds names the facts that it superseded, and facts with another
-        value of its own time. Without a ledger, the sources in one are not looked up, which the reason says.
+        value of its own time. Without a ledger, the sources in one are not looked up; with one that cannot be read, the
+        facts that need it are left out. The reason says so, and that a ``scope`` limits nothing.
         """
         try:
             now = stamp(datetime.fromtimestamp(now_ms / 1000, UTC))
-            return self._found(self._index(now), query, limit, now)
+            return self._found(self._index(now), query, limit, now, [] if scope is None else [UNSCOPED])
         except FileNotFoundError:
             return Found(self.name, (), False, "no facts")
         except (LabError, OSError, ValueError, OverflowError) as error:
@@ -72,13 +73,19 @@ class FactsLane:
             self._seen = (len(existing), _Index(View(existing)))
         return self._seen[1]
 
-    def _found(self, index: _Index, query: str, limit: int, now: str) -> Found:
-        sources = Sources(self._ledger, self._root)
+    def _found(self, index: _Index, query: str, limit: int, now: str, reasons: list[str]) -> Found:
         scores = index.scores(query)
         best = sorted(scores, key=lambda identity: (-scores[identity], identity))[: DEEPER * max(limit, 1)]
         subjects = {fact.subject for fact in map(index.view.get, best) if fact}
         facts = [fact for subject in sorted(subjects) for fact in index.view.of(subject)]
-        judged = current(facts, now, sources)
+        try:
+            judged = current(facts, now, Sources(self._ledger, self._root))
+        except LabError as error:
+            facts = [fact for fact in facts if not fact.needs_ledger]
+            judged = current(facts, now, Sources(None, self._root))
+            reasons.append(
+                f"{self._ledger} cannot be read ({type(error).__name__}), so that facts with sources in it are left out"
+            )
         holding = {fact.id: fact for fact, _ in judged.facts}
         past = [fact for fact in facts if _is_past(fact, now) and any(by in holding for by in fact.superseded_by)]
         ranked = sorted(
@@ -88,9 +95,9 @@ class FactsLane:
         left_out = Counter(one.reason for one in judged.excluded if one.fact in scores and one.reason in _UNSOUND)
         if cyclic := sum(one.fact in index.cycles and one.fact in scores for one in judged.excluded):
             left_out["supersession_cycle"] = cyclic
-        candidates = [_candidate(fact, scores[fact.id], holding.values()) for fact in ranked[:limit]]
-        in_ledger = any(ref.startswith(("obs:", "ep:")) for one in candidates for ref in one.sources)
-        reasons = [UNCHECKED] if in_ledger and self._ledger is None else []
+        if self._ledger is None and any(fact.needs_ledger for fact in ranked[:limit]):
+            reasons.append(UNCHECKED)
+        candidates = [_candidate(fact, scores[fact.id], holding.values(), index.view) for fact in ranked[:limit]]
         if left_out:
             reasons.append("left out: " + ", ".join(f"{why} {count}" for why, count in sorted(left_out.items())))
         return Found(self.name, candidates, reason="; ".join(reasons) or None)
@@ -122,7 +129,7 @@ def _is_past(fact: Fact, now: str) -> bool:
     return fact.valid_to is not None and fact.valid_to <= now and fact.status != RETRACTED
 
 
-def _candidate(fact: Fact, score: float, holding: Iterable[Fact]) -> Candidate:
+def _candidate(fact: Fact, score: float, holding: Iterable[Fact], view: View) -> Candidate:
     is_single = fact.predicate in PREDICATES and PREDICATES[fact.predicate].is_single
     until = f" until {fact.valid_to}" if fact.valid_to else ""
     rivals = tuple(
@@ -143,7 +150,7 @@ def _candidate(fact: Fact, score: float, holding: Iterable[Fact]) -> Candidate:
         trust=TRUST.get(fact.confidence, "unknown"),
         ts_ms=int(datetime.fromisoformat(fact.valid_from).timestamp() * 1000),
         retrievers=("words",),
-        supersedes=fact.supersedes,
+        supersedes=tuple(sorted(old.id for old in view.superseded(fact.id))),
         contradicts=rivals,
         sources=tuple(source.ref for source in fact.sources),
     )

@@ -23,6 +23,7 @@ CODES = {
     "confidence_exceeds_source_cap": "its confidence is higher than its sources allow",
     "stale_source": "a source has changed since the assertion",
     "unresolved_supersedes": "it supersedes a fact that does not exist",
+    "foreign_supersedes": "it supersedes a fact of another subject or predicate",
     "cyclic_supersedes": "it supersedes a fact that supersedes it",
     "single_value_interval_conflict": "another value holds at the same time",
     "id_mismatch": "its id is not that of its content",
@@ -46,12 +47,12 @@ class Issue(NamedTuple):
 def lint(view: View, sources: Sources, *, upstream: bool = False) -> list[Issue]:
     """Return the defects of all facts, by fact in the order of the view, then conflicts by subject and predicate.
 
-    ``upstream`` looks for conflicts among active facts alone. Sources that nothing was given to look up in are not
-    judged.
+    ``upstream`` looks for conflicts among active facts alone, and lets any fact supersede any other. Sources that
+    nothing was given to look up in are not judged.
     """
     sources.resolve(source for fact in view for source in fact.sources)
     cycle = in_cycles(view)
-    issues = [issue for fact in view for issue in _of_fact(fact, view, sources, cycle)]
+    issues = [issue for fact in view for issue in _of_fact(fact, view, sources, cycle, upstream=upstream)]
     rivals: dict[tuple[str, str], list[Fact]] = defaultdict(list)
     for fact in view:
         predicate = PREDICATES.get(fact.predicate)
@@ -62,7 +63,7 @@ def lint(view: View, sources: Sources, *, upstream: bool = False) -> list[Issue]
     return issues
 
 
-def _of_fact(fact: Fact, view: View, sources: Sources, cycle: frozenset[str]) -> Iterator[Issue]:
+def _of_fact(fact: Fact, view: View, sources: Sources, cycle: frozenset[str], *, upstream: bool) -> Iterator[Issue]:
     """Yield the defects of one fact by itself. Of an unknown predicate nothing else can be said."""
     asserted = view.as_asserted(fact.id)
     if asserted.own_id != fact.id:
@@ -95,6 +96,8 @@ def _of_fact(fact: Fact, view: View, sources: Sources, cycle: frozenset[str]) ->
     for identity in fact.supersedes:
         if view.get(identity) is None:
             yield Issue("unresolved_supersedes", fact.id, {"target_fact_id": identity})
+    for old in view.foreign(fact) if not upstream else ():
+        yield Issue("foreign_supersedes", fact.id, {"target_fact_id": old.id})
     if fact.id in cycle:
         yield Issue("cyclic_supersedes", fact.id, {})
 

@@ -24,6 +24,8 @@ STATUSES = (ACTIVE, SUPERSEDED, INVALIDATED, RETRACTED)
 TIERS = ("low", "source_capped", "corroborated", "operator_asserted")
 KINDS = ("receipt", "doc", "memory", "daily_log", "episodic")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+# Categories of Unicode: control characters, and the separators of lines and paragraphs.
+_CONTROL = ("Cc", "Zl", "Zp")
 _NOT_IN_SLUG = re.compile(r"[^\w.:/-]+")
 
 
@@ -38,6 +40,11 @@ class Source(NamedTuple):
     def token(self) -> str:
         """The source in one word: ``kind:ref#locator``."""
         return f"{self.kind}:{self.ref}" + (f"#{self.locator}" if self.locator else "")
+
+    @property
+    def is_in_ledger(self) -> bool:
+        """Whether the source is a row of a ledger or an episode in its file."""
+        return self.ref.startswith(("obs:", "ep:"))
 
 
 class Reference(NamedTuple):
@@ -94,6 +101,11 @@ class Fact:
         return self.covers(begins) and other.covers(begins)
 
     @property
+    def needs_ledger(self) -> bool:
+        """Whether a source is in a ledger."""
+        return any(source.is_in_ledger for source in self.sources)
+
+    @property
     def own_id(self) -> str:
         """The id that its content has."""
         return fact_id(
@@ -143,17 +155,25 @@ def fact_id(
 def entity(text: str) -> str:
     """Return the reference of an entity: a name without a colon becomes ``entity:`` and the name in lower case.
 
-    Letters of any script stay. Raises :class:`UnusableInput` for a blank name.
+    Letters of any script stay. Raises :class:`UnusableInput` for a blank name, and for a reference with a control
+    character.
     """
     text = text.strip()
     if not text:
         raise UnusableInput("the name of an entity is blank")
     if ":" in text:
-        return text
+        return _one_line(text, "the reference of an entity")
     slug = _NOT_IN_SLUG.sub("-", unicodedata.normalize("NFKC", text).lower()).strip("-")
     if not slug:
         raise UnusableInput(f"the name of an entity, {text!r}, has no letter or digit")
     return f"entity:{slug}"
+
+
+def _one_line(text: str, what: str) -> str:
+    """Return a text; raise :class:`UnusableInput` for one with a control character, which could forge a line."""
+    if any(unicodedata.category(sign) in _CONTROL for sign in text):
+        raise UnusableInput(f"{what}, {text!r}, has a line break or another control character; leave it out")
+    return text
 
 
 def utc(text: str, name: str) -> str:
@@ -173,8 +193,11 @@ def utc(text: str, name: str) -> str:
 
 
 def source_of(text: str) -> Source:
-    """Return a source from ``obs:N``, ``ep:ID`` or ``KIND:PATH[#PLACE]``; raise :class:`UnusableInput` for others."""
-    text = text.strip()
+    """Return a source from ``obs:N``, ``ep:ID`` or ``KIND:PATH[#PLACE]``; raise :class:`UnusableInput` for others.
+
+    None of them has a control character.
+    """
+    text = _one_line(text.strip(), "a source")
     if text.startswith("obs:"):
         return Source("receipt", text)
     if text.startswith("ep:"):
@@ -188,8 +211,11 @@ def source_of(text: str) -> Source:
 
 
 def reference_of(text: str) -> Reference:
-    """Return a reference from ``kind:ref``; without a kind it is a receipt. Raises :class:`UnusableInput` if blank."""
-    kind, colon, ref = text.strip().partition(":")
+    """Return a reference from ``kind:ref``; without a kind it is a receipt.
+
+    Raises :class:`UnusableInput` for a blank one, and for one with a control character.
+    """
+    kind, colon, ref = _one_line(text.strip(), "the reference of the assertion").partition(":")
     made = Reference(kind.strip().lower() or "receipt", ref.strip()) if colon else Reference("receipt", kind)
     if not made.ref:
         raise UnusableInput("the reference of the assertion is blank; name the receipt or note that records it")
@@ -254,8 +280,8 @@ def record_json(record: Record) -> dict[str, Any]:
 def record_of(raw: Any, at: str) -> Record:
     """Return the record in a JSON value; ``at`` is its place for messages.
 
-    Raises :class:`UnusableInput` for a wrong shape and for times that cannot be read. Whether the fact is sound is left
-    to :mod:`lab.systems.facts.lint`.
+    Raises :class:`UnusableInput` for a wrong shape, an unknown status and times that cannot be read. Whether the fact
+    is sound is left to :mod:`lab.systems.facts.lint`.
     """
     raw = expect(raw, dict, at)
     sources = tuple(
@@ -266,6 +292,8 @@ def record_of(raw: Any, at: str) -> Record:
     assertion = Reference(field(reference, "kind", str, at), field(reference, "ref", str, at))
     created, by = utc(field(raw, "created_at", str, at), f"{at}: created_at"), field(raw, "asserted_by", str, at)
     status = field(raw, "status", str, at)
+    if status not in STATUSES:
+        raise UnusableInput(f"{at}: status {status!r} is none of {', '.join(STATUSES)}")
     if raw.get("schema") == INVALIDATION:
         time = utc(field(raw, "at", str, at), f"{at}: at")
         return Invalidation(field(raw, "fact_id", str, at), status, time, sources, assertion, created, by)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import Any
 
 from lab.systems.facts.model import SCHEMA, TIERS, Fact, fact_json
 from lab.systems.facts.view import Current
+from lab.systems.pack.words import one_line
 
 PACKED = "openclaw-mem.graph.fact.pack.v0"
 CONTEXT_PACK = "openclaw-mem.context-pack.v1"
@@ -14,18 +16,20 @@ HEADER = "[TEMPORAL_FACTS v0]"
 HOW_TO_USE = "Use as cited current-truth context; do not treat stale/excluded facts as current truth."
 
 
-def pack(subject: str, found: Current, *, as_of: str, budget: int = 1200, most: int = 20) -> dict[str, Any]:
+def pack(
+    subject: str, found: Current, *, as_of: str, budget: int = 1200, most: int = 20, upstream: bool = False
+) -> dict[str, Any]:
     """Return current facts as a text, as a ContextPack and with a trace: the highest confidence first.
 
     A fact that does not fit the budget (tokens, a quarter of the characters) is left out, and smaller ones after it may
-    fit. The first fact is always included.
+    fit. The first fact is always included. Markup is escaped, but for ``upstream``.
     """
     facts = sorted(found.facts, key=lambda one: (-_rank(one[0]), one[0].valid_from, one[0].id))
-    lines = [HEADER, f"Subject: {subject}", ""]
+    lines = [HEADER, f"Subject: {_shown(subject, upstream=upstream)}", ""]
     included: list[tuple[Fact, str]] = []
     excluded = [{"fact_id": one.fact, "reason": one.reason, "status": one.status} for one in found.excluded]
     for fact, status in facts:
-        line = f"{len(included) + 1}) {text_of(fact, status)}"
+        line = f"{len(included) + 1}) {text_of(fact, status, upstream=upstream)}"
         too_long = included and _tokens("\n".join([*lines, line])) > budget
         if len(included) >= most or too_long:
             reason = "budget_exceeded" if len(included) < most else "max_items"
@@ -48,7 +52,7 @@ def pack(subject: str, found: Current, *, as_of: str, budget: int = 1200, most: 
                 "maxItems": most,
             },
             "bundle_text": text,
-            "items": [_item(fact, status) for fact, status in included],
+            "items": [_item(fact, status, text_of(fact, status, upstream=upstream)) for fact, status in included],
             "notes": {"how_to_use": [HOW_TO_USE]},
         },
         "items": [fact_json(fact, status) for fact, status in included],
@@ -68,26 +72,31 @@ def value_text(fact: Fact) -> str:
     """Return the object of a fact on one line; JSON as JSON."""
     value = fact.object.value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return " ".join(text.split())
+    return one_line(text)
 
 
-def text_of(fact: Fact, status: str) -> str:
-    """Return a fact with its evidence on one line."""
+def text_of(fact: Fact, status: str, *, upstream: bool = False) -> str:
+    """Return a fact with its evidence on one line; markup is escaped, but for ``upstream``."""
     sources = ", ".join(source.token for source in fact.sources)
-    return (
+    text = (
         f"{fact.subject} {fact.predicate} = {value_text(fact)} (status={status}, confidence={fact.confidence}, "
         f"valid_from={fact.valid_from}, sources={sources})"
     )
+    return _shown(text, upstream=upstream)
 
 
-def _item(fact: Fact, status: str) -> dict[str, Any]:
+def _shown(text: str, *, upstream: bool) -> str:
+    return one_line(text) if upstream else escape(one_line(text), quote=False)
+
+
+def _item(fact: Fact, status: str, text: str) -> dict[str, Any]:
     return {
         "recordRef": fact.id,
         "layer": "L2",
         "type": "temporal_fact",
         "importance": "high",
         "trust": fact.confidence,
-        "text": text_of(fact, status),
+        "text": text,
         "citations": {"url": None, "recordRef": fact.assertion.ref},
         "assertionRef": fact.assertion._asdict(),
         "evidenceSourceRefs": [source._asdict() for source in fact.sources],

@@ -18,7 +18,7 @@ MEASURED = "openclaw-mem.graph.fact.extraction-measure.v0"
 MOST = 20
 Triple = tuple[str, str, str]
 _NAMES = "|".join(sorted(NAMES, key=len, reverse=True))
-_TRIPLE = re.compile(rf"\b(entity:[\w.:/-]+)\s+({_NAMES})\s+(.+)$")
+_TRIPLE = re.compile(rf"(?<![\w:])(entity:[\w.:/-]{{1,200}})\s+({_NAMES})\s+(.+)$")
 
 
 def triples(text: str) -> list[Triple]:

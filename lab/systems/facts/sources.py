@@ -53,7 +53,7 @@ class Sources:
         in_ledger: list[Source] = []
         for source in wanted:
             if source not in self._known:
-                if source.kind in KINDS and source.ref.startswith(("obs:", "ep:")):
+                if source.kind in KINDS and source.is_in_ledger:
                     in_ledger.append(source)
                 else:
                     self._known[source] = self._file(source)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lab.systems.facts.model import ACTIVE, INVALIDATED, RETRACTED, SUPERSEDED, Fact, Record
+from lab.systems.facts.model import ACTIVE, INVALIDATED, RETRACTED, SUPERSEDED, Fact, Invalidation, Record
 from lab.systems.facts.sources import QUARANTINED, Sources, trouble
 
 EXCLUDED = {"stale": "stale_excluded", "dangling": "sources_missing_excluded", QUARANTINED: "quarantined_excluded"}
@@ -36,10 +36,9 @@ class View:
         self._asserted: dict[str, Fact] = {}
         self._of_subject: dict[str, list[str]] = defaultdict(list)
         records = list(records)
-        for record in records:
-            self._place(record)
+        self._retracted = {one.fact for one in records if isinstance(one, Invalidation) and one.status == RETRACTED}
         # A fact may stand in the file before the one that it supersedes, if somebody wrote the file by hand.
-        for record in records:
+        for record in [record for record in records if self._place(record)]:
             self._apply(record)
 
     def __len__(self) -> int:
@@ -57,26 +56,41 @@ class View:
         """Return a fact as it was before anything superseded or ended it."""
         return self._asserted[identity]
 
-    def add(self, record: Record) -> None:
-        """Add a record that was asserted after all others. A fact that is there stays as it is."""
-        self._place(record)
-        self._apply(record)
+    def add(self, fact: Fact) -> None:
+        """Add a fact that was asserted after all others. One that is there is renewed: it gets the digests."""
+        if self._place(fact):
+            self._apply(fact)
 
-    def _place(self, record: Record) -> None:
-        if isinstance(record, Fact) and record.id not in self._facts:
+    def _place(self, record: Record) -> bool:
+        """Place a fact, or renew the one that is there; return whether the record is to be applied."""
+        if isinstance(record, Fact):
+            if (known := self._facts.get(record.id)) is not None:
+                self._facts[record.id] = replace(known, digests=record.digests)
+                return False
             self._facts[record.id] = self._asserted[record.id] = record
             self._of_subject[record.subject].append(record.id)
+        return True
 
     def _apply(self, record: Record) -> None:
         if not isinstance(record, Fact):
             self._end(record.fact, record.status, record.at)
             return
-        for identity in record.supersedes:
-            old = self._facts.get(identity)
-            if old is not None and identity != record.id:
+        for old in self.superseded(record.id) if record.id not in self._retracted else ():
+            if old.id != record.id:
                 by = tuple(sorted({*old.superseded_by, record.id}))
-                self._facts[identity] = replace(old, superseded_by=by)
-                self._end(identity, SUPERSEDED, record.valid_from)
+                self._facts[old.id] = replace(old, superseded_by=by)
+                self._end(old.id, SUPERSEDED, record.valid_from)
+
+    def superseded(self, identity: str) -> list[Fact]:
+        """Return the facts that a fact supersedes, with those that a retracted one of them superseded."""
+        found: dict[str, Fact] = {}
+        wanted = [*self._asserted[identity].supersedes]
+        while wanted:
+            old = self._facts.get(wanted.pop())
+            if old is not None and old.id not in found:
+                found[old.id] = old
+                wanted += old.supersedes if old.id in self._retracted else ()
+        return list(found.values())
 
     def _end(self, identity: str, status: str, at: str) -> None:
         """End a fact: never later than it ended before, and never before it began. A retracted one stays retracted."""
@@ -85,9 +99,10 @@ class View:
             kept = RETRACTED if old.status == RETRACTED else status
             self._facts[identity] = replace(old, valid_to=end, status=kept)
 
-    def subjects(self) -> list[str]:
-        """Return the subjects in their order."""
-        return sorted(self._of_subject)
+    def foreign(self, fact: Fact) -> list[Fact]:
+        """Return the facts that a fact claims to supersede, but that are of another subject or predicate."""
+        known = (self._facts[identity] for identity in fact.supersedes if identity in self._facts)
+        return [old for old in known if (old.subject, old.predicate) != (fact.subject, fact.predicate)]
 
     def of(self, subject: str, predicate: str | None = None) -> list[Fact]:
         """Return the facts of a subject, by predicate, start, time of assertion and id."""

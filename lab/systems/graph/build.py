@@ -13,7 +13,7 @@ from lab.retrieval.plain_words import words
 from lab.systems.facts.model import Fact
 from lab.systems.facts.pack import value_text
 from lab.systems.facts.predicates import ENTITY
-from lab.systems.graph.extract import Relation, marked, reference, relations, sentences
+from lab.systems.graph.extract import Relation, is_name, marked, reference, relations, sentences
 from lab.systems.graph.model import (
     BLOCKED_BY,
     CONCEPT,
@@ -33,6 +33,7 @@ from lab.systems.graph.model import (
     name_of,
     type_of,
 )
+from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_rows import scope_name
 from lab.systems.sidecar.ledger_score import SOFT_ARCHIVED, state_of
@@ -46,6 +47,7 @@ PRECEDENCE = (PROJECT, REPO, TOOL, CONCEPT)
 MOST_WORDS = 4
 # A longer value is a sentence, not the name of an entity.
 LONGEST_NAME = 60
+_redact = redactor(upstream=False)
 
 
 class Text(NamedTuple):
@@ -60,14 +62,14 @@ class Text(NamedTuple):
 
 
 def ledger_texts(path: Path) -> Iterator[Text]:
-    """Yield the observations of a ledger, without those that are quarantined or soft-archived."""
+    """Yield the observations of a ledger without secrets, and without what is quarantined or soft-archived."""
     with ledger.open_ledger(path) as connection:
         for row in ledger.observations(connection):
             detail = row.detail
             if trust_of(detail) != "quarantined" and state_of(detail) != SOFT_ARCHIVED:
                 time = moment(row.ts)
                 ts_ms = int(time.timestamp() * 1000) if time else 0
-                text = "\n".join(filter(None, (row.summary, row.summary_en)))
+                text = _redact("\n".join(filter(None, (row.summary, row.summary_en))))
                 yield Text(f"obs:{row.id}", text, row.kind, _project(detail.get("scope")), row.tool_name, ts_ms)
 
 
@@ -84,7 +86,7 @@ def build(texts: Iterable[Text], facts: Iterable[Fact] = ()) -> Graph:
     of an entity with this name.
     """
     parsed = [_parsed(text) for text in sorted(texts, key=lambda text: (text.ts_ms, text.ref))]
-    facts = list(facts)
+    facts = [fact for fact in facts if is_name(_redact(fact.subject))]
     names, edges = _Names(), _Edges()
     for one in parsed:
         names.add(one.anchors)
@@ -179,21 +181,19 @@ class _Names:
 
 
 class _Edges:
-    """Edges as they are collected, each with its first evidence."""
+    """Edges as they are collected, with the times of their evidence."""
 
     def __init__(self) -> None:
-        self._evidence: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-        self._first: dict[tuple[str, str, str], int] = {}
+        self._evidence: dict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
 
     def add(self, source: str, kind: str, target: str, text: Text) -> None:
         if source != target:
-            key = (source, kind, target)
-            self._evidence[key][text.ref] = None
-            self._first[key] = min(text.ts_ms, self._first.get(key, text.ts_ms))
+            self._evidence[source, kind, target][text.ref] = text.ts_ms
 
     def made(self) -> Iterator[Edge]:
-        for key, refs in self._evidence.items():
-            yield Edge(*key, tuple(refs)[:MOST_EVIDENCE], len(refs), self._first[key])
+        for key, times in self._evidence.items():
+            refs = sorted(times, key=times.__getitem__)
+            yield Edge(*key, tuple(refs[:MOST_EVIDENCE]), len(refs), times[refs[0]])
 
 
 def _add_text(one: _Parsed, names: _Names, edges: _Edges) -> None:
@@ -226,11 +226,11 @@ def _add_fact(fact: Fact, names: _Names, edges: _Edges) -> None:
     """Add the edge of a fact: of its entity object, of a tool that it uses, or of a decision (GR-4)."""
     at = moment(fact.valid_from)
     text = Text(fact.id, "", ts_ms=int(at.timestamp() * 1000) if at else 0)
-    subject, value = names.resolve(fact.subject), value_text(fact)
+    subject, value = names.resolve(fact.subject), _redact(value_text(fact))
     kind = OF_PREDICATE.get(fact.predicate, RELATES_TO)
     if kind == DECIDES:
         edges.add(subject, kind, f"{DECISION}:{fact.id}", text)
         for entity in names.within(value):
             edges.add(f"{DECISION}:{fact.id}", MENTIONS, entity, text)
-    elif fact.object.type == ENTITY or (kind == USES and len(value) <= LONGEST_NAME):
+    elif is_name(value) and (fact.object.type == ENTITY or (kind == USES and len(value) <= LONGEST_NAME)):
         edges.add(subject, kind, names.resolve(value, TOOL if kind == USES else CONCEPT), text)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import dump_json, read_json
 from lab.shape import expect, field
 from lab.systems.facts import store
 from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import View, current
+from lab.systems.facts.view import EXCLUDED, View, current
 from lab.systems.graph.build import build, ledger_texts
 from lab.systems.graph.model import EDGES, Edge, Graph, type_of
 from lab.systems.sidecar.ledger_times import stamp
@@ -19,14 +20,26 @@ from lab.systems.sidecar.ledger_times import stamp
 SCHEMA = "recall-lab.graph.v0"
 
 
-def graph_of(ledger: Path | None, facts: Path | None, now: datetime) -> Graph:
+class Made(NamedTuple):
+    """A graph, how many facts were left out by reason (TF-9), and whether sources in a ledger were not looked up."""
+
+    graph: Graph
+    left_out: Counter[str]
+    unchecked: bool
+
+
+def graph_of(ledger: Path | None, facts: Path | None, now: datetime, root: Path = Path()) -> Made:
     """Return the graph of a ledger and of the facts that hold ``now``; either may be missing (None).
 
-    A fact whose sources changed, are missing or quarantined is left out (TF-9).
+    A fact whose sources changed, are missing or quarantined is left out. ``root`` is the folder that relative paths of
+    sources start from.
     """
     texts = ledger_texts(ledger) if ledger is not None else ()
     known = list(View(store.read(facts).records)) if facts is not None else []
-    return build(texts, (fact for fact, _ in current(known, stamp(now), Sources(ledger)).facts))
+    judged = current(known, stamp(now), Sources(ledger, root))
+    holding = [fact for fact, _ in judged.facts]
+    left_out = Counter(one.reason for one in judged.excluded if one.reason in EXCLUDED.values())
+    return Made(build(texts, holding), left_out, ledger is None and any(fact.needs_ledger for fact in holding))
 
 
 def graph_bytes(graph: Graph) -> bytes:

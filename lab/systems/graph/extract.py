@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lab.retrieval.stop_words import ENGLISH
+from lab.systems.episodes.events import EMAIL
 from lab.systems.graph.model import BLOCKED_BY, CONCEPT, DECIDES, EVALUATES, PERSON, PROJECT, REPO, TOOL, TYPES, USES
+from lab.systems.pack.words import one_line
 
-_NAME = r"[^\W_](?:[\w./+-]*\w)?"
+# All repetitions are bounded, so that the time to search a text grows with its length only.
+_NAME = r"[^\W_](?:[\w./+-]{0,200}\w)?"
 _FLAGS = re.IGNORECASE
 # What names an entity by its form, in the order in which the rules are tried at a place.
 _MARKED = re.compile(
     rf"\b(?P<typed>{'|'.join(TYPES)}|entity):(?P<name>{_NAME})"
     r"|\b(?:github|gitlab)\.com[/:](?P<repo>[\w.-]+/[\w-]+(?:\.[\w-]+)*)"
-    r"|(?P<person>[\w.+-]+@[\w-]+\.[\w.-]*\w|(?<![\w/])@\w[\w-]+)"
+    rf"|(?P<person>{EMAIL}|(?<![\w/])@\w[\w-]+)"
     r"|\[\[(?P<page>[^\]\[|#\n]{1,60})[^\]\[\n]*\]\]"
     r"|(?<![\w&/])#(?P<tag>[^\W\d]\w{1,40})"
     r"|`(?P<code>[^\W\d][\w.-]{1,40})`"
@@ -64,6 +67,8 @@ def marked(text: str) -> Iterator[str]:
     """Yield the entities that a text names by their form, in their order (GR-2). ``entity:X`` has no type yet."""
     for match in _MARKED.finditer(text):
         kind = str(match.lastgroup)
+        if not is_name(match[kind]):
+            continue
         if match["typed"]:
             yield reference(match["typed"].lower(), match["name"])
         elif kind == "repo":
@@ -81,15 +86,20 @@ def marked(text: str) -> Iterator[str]:
 def relations(sentence: str) -> Iterator[Relation]:
     """Yield the relations that a sentence states by a verb between names, such as "the gateway uses lancedb" (GR-3)."""
     # Marks around a name are no part of it.
-    text = re.sub(r"[`\[\]#]", "", sentence)
+    text = one_line(re.sub(r"[`\[\]#]", "", sentence))
     for kind, pattern in _RELATIONS.items():
         if not _HINTS[kind].search(text):
             continue
         for match in pattern.finditer(text):
             subject, target = match["subject"], match["object"]
-            if plain(target) in _NO_NAMES:
+            if plain(target) in _NO_NAMES or not is_name(target) or not is_name(subject or ""):
                 continue
             yield Relation(subject if subject and plain(subject) not in _NO_NAMES else None, kind, target)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text may be the name of an entity: what stands for a secret that was replaced is none."""
+    return "redacted" not in text.lower()
 
 
 def reference(kind: str, name: str) -> str:

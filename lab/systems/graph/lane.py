@@ -9,7 +9,7 @@ from lab.errors import LabError
 from lab.systems.graph.export import read_graph
 from lab.systems.graph.model import Graph
 from lab.systems.graph.search import Reached, neighbourhood, starts_of
-from lab.systems.pack.candidate import Candidate, Found
+from lab.systems.pack.candidate import UNSCOPED, Candidate, Found
 
 
 class GraphLane:
@@ -24,8 +24,8 @@ class GraphLane:
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return relations that were known at ``now_ms``, the nearest first, each with its path from the query.
 
-        A candidate is the last edge of a path; its sources are the references that show the path. A graph has no
-        scope: a project is an entity. The file is read at the first search.
+        A candidate is the last edge of a path; its sources are the first references of the edges, because the file has
+        no times of later ones. A graph has no scope: a project is an entity. The file is read at the first search.
         """
         try:
             if self._graph is None:
@@ -39,7 +39,9 @@ class GraphLane:
         near = neighbourhood(
             self._graph, starts, depth=self._depth, limit=limit, allowed=lambda edge: edge.first_ms <= now_ms
         )
-        return Found(self.name, [_candidate(one, rank) for rank, one in enumerate(near)])
+        return Found(
+            self.name, [_candidate(one, rank) for rank, one in enumerate(near)], reason=UNSCOPED if scope else None
+        )
 
 
 def _candidate(one: Reached, rank: int) -> Candidate:
@@ -54,5 +56,5 @@ def _candidate(one: Reached, rank: int) -> Candidate:
         kind="entity",
         ts_ms=last.first_ms,
         retrievers=("graph",),
-        sources=tuple(dict.fromkeys(ref for edge in one.path for ref in edge.evidence)),
+        sources=tuple(dict.fromkeys(edge.evidence[0] for edge in one.path)),
     )

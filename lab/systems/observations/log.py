@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from lab.recordings.model import TIER_OF
+from lab.systems.pack.words import one_line
 from lab.systems.plans import LAST_MS
 
 MINUTE_MS = 60_000
@@ -70,7 +71,7 @@ def parse_line(line: str) -> Observation | None:
 
 def folded(text: str) -> str:
     """Return a text on one line, without characters that UTF-8 cannot encode."""
-    return " ".join(text.encode("utf-8", "replace").decode().split())
+    return one_line(text.encode("utf-8", "replace").decode())
 
 
 def whole_minute(time_ms: int) -> int:

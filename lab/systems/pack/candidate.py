@@ -7,6 +7,9 @@ from typing import NamedTuple, Protocol
 
 from lab.recordings.model import UNKNOWN
 
+# The reason of a lane that has no scopes, where one was given.
+UNSCOPED = "no_scopes_all_searched"
+
 
 class Candidate(NamedTuple):
     """One thing that a pack may include.

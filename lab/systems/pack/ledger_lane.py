@@ -17,7 +17,7 @@ from lab.systems.plans import due_of_observation
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_grades import label_of
-from lab.systems.sidecar.ledger_rows import scope_name
+from lab.systems.sidecar.ledger_rows import given_scope
 from lab.systems.sidecar.ledger_schema import FTS, tables
 from lab.systems.sidecar.ledger_score import factors
 from lab.systems.sidecar.ledger_search import Hit, ids_in, kept_of, references, search
@@ -115,7 +115,7 @@ class LedgerLane:
         newer = _successors(linked)
         known = {hit.row.id for hit in hits}
         named = ledger.get(connection, _reached(known, newer) - known)
-        rows = {row.id: row for row in kept_of(named, scope_name(scope), self.include_archived, keep_superseded=True)}
+        rows = {row.id: row for row in kept_of(named, given_scope(scope), self.include_archived, keep_superseded=True)}
         older: dict[str, dict[str, None]] = {}
         for number, successors in newer.items():
             for successor in successors:

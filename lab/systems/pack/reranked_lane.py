@@ -25,11 +25,11 @@ class RerankedLane:
         """Return what the lane returns, in the order of the reranker.
 
         The scores stay as they are and move to other candidates, so that the packer compares them as before. The
-        reason of an answer that was not used is added to that of the lane.
+        reason of an answer that was not used is added to that of the lane. An answer that cannot be recorded is used.
         """
         found = self.lane.search(query, limit, scope=scope, now_ms=now_ms)
         texts = [one.text for one in found.candidates]
-        answer = rerank(query, texts, self.settings, arm=f"pack {self.name}")
+        answer = rerank(query, texts, self.settings, arm=f"pack {self.name}", must_record=False)
         if answer.reason is not None:
             reasons = [found.reason] if found.reason else []
             return found._replace(reason="; ".join([*reasons, f"rerank: {answer.reason}"]))

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,18 +41,37 @@ class Reranked(NamedTuple):
         return {"candidates": self.sent, "moved": sum(at != position for at, position in enumerate(self.order))}
 
 
-def rerank(query: str, texts: Sequence[str], settings: Rerank, *, arm: str = _OP, answers: str = LIVE) -> Reranked:
+def rerank(
+    query: str,
+    texts: Sequence[str],
+    settings: Rerank,
+    *,
+    arm: str = _OP,
+    answers: str = LIVE,
+    must_record: bool = True,
+) -> Reranked:
     """Return the order in which the reranker puts the first ``settings.candidates`` texts; the rest follow unchanged.
 
     Whatever goes wrong with the request, the order stays that of ``texts``, with a reason (RR-3). Answers are recorded
     under ``arm``; with ``answers`` :data:`lab.systems.spec.RECORDED` no request is sent, and a missing answer raises
-    :class:`CannotMeasure` (RR-4).
+    :class:`CannotMeasure` (RR-4). So does an answer that cannot be recorded, if ``must_record``.
     """
     unchanged = tuple(range(len(texts)))
     sent = min(settings.candidates, len(texts))
     if settings.url is None or sent < 2:
         return Reranked(unchanged)
-    exchange = _exchange(_request(query, texts[:sent], settings), sent, settings, arm, answers)
+    body = _request(query, texts[:sent], settings)
+    folder = folder_of({"rerank": settings.url, "model": settings.model})
+    recorder, chain = Recorder(folder, _OP), Chain().add(_OP, body, ())
+    exchange = _recorded(recorder.path(chain), chain, answers)
+    if exchange is None and answers == RECORDED:
+        raise CannotMeasure(f"arm {arm}: no recorded answer of the reranker to this query; {RECORD}")
+    if exchange is None:
+        exchange = _ask(body, sent, settings, chain)
+        recorder.add(exchange)
+        with nullcontext() if must_record else suppress(CannotMeasure):
+            save_identity(folder, arm, {"name": settings.url, "version": settings.model or ""})
+            recorder.save("")
     try:
         order = exchange.outcome()["order"]
     except HostFailed as error:
@@ -66,26 +86,16 @@ def _request(query: str, texts: Sequence[str], settings: Rerank) -> bytes:
     return json.dumps({**model, "query": query, "documents": documents, "top_n": len(documents)}).encode()
 
 
-def _exchange(body: bytes, sent: int, settings: Rerank, arm: str, answers: str) -> Exchange:
-    """Return the recorded answer to a request, or send it and record what comes back."""
-    folder = folder_of({"rerank": settings.url, "model": settings.model})
-    chain = Chain().add(_OP, body, ())
-    known = _recorded(Recorder(folder, _OP).path(chain), chain)
-    if known is not None and (answers == RECORDED or known.failure is None):
-        return known
-    if answers == RECORDED:
-        raise CannotMeasure(f"arm {arm}: no recorded answer of the reranker to this query; {RECORD}")
-    exchange = _ask(body, sent, settings, chain)
-    save_identity(folder, arm, {"name": settings.url, "version": settings.model or ""})
-    recorder = Recorder(folder, _OP)
-    recorder.add(exchange)
-    recorder.save("")
-    return exchange
-
-
-def _recorded(path: Path, chain: str) -> Exchange | None:
-    known = read_exchanges(path) if path.is_file() else []
-    return next((exchange for exchange in known if exchange.chain == chain), None)
+def _recorded(path: Path, chain: str, answers: str) -> Exchange | None:
+    """Return the recorded answer to a request; None also if it can be replaced and is damaged, or a failure (RR-4)."""
+    try:
+        known = read_exchanges(path) if path.is_file() else []
+    except (CannotMeasure, OSError):
+        if answers == RECORDED:
+            raise
+        known = []
+    found = next((exchange for exchange in known if exchange.chain == chain), None)
+    return found if found is None or answers == RECORDED or found.failure is None else None
 
 
 def _ask(body: bytes, sent: int, settings: Rerank, chain: str) -> Exchange:

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from lab.errors import UnusableInput
+
 # The fields that have a column; all others become part of the detail.
 FIELDS = frozenset(
     ("ts", "kind", "summary", "summary_en", "text_en", "lang", "tool_name", "tool", "detail", "detail_json")
@@ -112,6 +114,20 @@ def scope_name(value: Any) -> str | None:
     token = unicodedata.normalize("NFKC", "" if value is None else str(value)).strip().lower()
     token = re.sub("-+", "-", re.sub("[^a-z0-9._:/-]+", "-", token))
     return token.strip("-./:_") or None
+
+
+def given_scope(scope: str | None) -> str | None:
+    """Return the compared name of a given scope; None, which means all scopes, only for None (LD-7, EP-9).
+
+    Raises :class:`UnusableInput` if :func:`scope_name` leaves nothing of it.
+    """
+    name = scope_name(scope)
+    if scope is not None and name is None:
+        raise UnusableInput(
+            f"--scope {scope!r}: has no ASCII letter or digit, and scopes are compared by these; give a scope that has "
+            "one, or leave out --scope for all scopes"
+        )
+    return name
 
 
 def storable(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lab.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
-from lab.systems.sidecar.ledger_rows import language, scope_name, storable
+from lab.systems.sidecar.ledger_rows import given_scope, language, scope_name, storable
 from lab.systems.sidecar.ledger_schema import FTS, TRIGRAM, tables
 from lab.systems.sidecar.ledger_score import RRF, SOFT_ARCHIVED, Factors, factors, state_of
 
@@ -74,13 +74,13 @@ def search(
     ``composite`` orders by :mod:`lab.systems.sidecar.ledger_score` without the factors ``off``; otherwise the order of
     the lanes stays. ``upstream`` ranks and filters as the sidecar does: of many matches it ranks the oldest alone, and
     filters the rest. ``keep_superseded`` returns superseded rows as well. Raises :class:`UnusableInput` for a blank
-    query.
+    query, and as :func:`given_scope`.
     """
     query = storable(query).strip()
     if not query:
         raise UnusableInput("the query is blank; give a word to search for")
     wanted = limit * COMPOSITE_DEPTH if composite else limit
-    scope, depth = scope_name(scope), wanted
+    scope, depth = given_scope(scope), wanted
     while True:
         lanes, fallback, retried = _lanes(connection, query, depth, wanted, upstream)
         fused = _fused(list(lanes.values()), depth)

@@ -162,6 +162,14 @@ def test_deeply_nested_payload_is_malformed(tmp_path: Path) -> None:
     assert done.inserted.total() + done.malformed.total() == 2
 
 
+def test_id_that_sqlite_cannot_hold_is_stored_once(tmp_path: Path) -> None:
+    spool = tmp_path / "s.jsonl"
+    spool.write_text(json.dumps(line(1, event_id="a\ud800")) + "\n")
+    path = tmp_path / "l.sqlite"
+    assert [ingest(path, spool, "spool", now=NOW).inserted.total() for _ in range(2)] == [1, 0]
+    assert [event.event_id for event in stored(path)] == ["a\ufffd"]
+
+
 def test_file_without_an_event_is_no_spool(tmp_path: Path) -> None:
     assert not is_spool(tmp_path / "none")
     assert is_spool(write_spool(tmp_path / "s.jsonl", [line(1)]))
@@ -189,6 +197,21 @@ def test_episodes_never_reach_observations(tmp_path: Path) -> None:
         "DELETE FROM observations",
         "DROP TABLE observations",
         "INSERT INTO observations_fts (rowid, summary) VALUES (9, 's')",
+        "ALTER TABLE observations RENAME TO gone",
+        "ALTER TABLE observations DROP COLUMN summary_en",
+        "ALTER TABLE episodic_events RENAME TO observed",
+        "CREATE TRIGGER t AFTER INSERT ON episodic_events BEGIN DELETE FROM observations; END",
+        "CREATE TEMP TRIGGER t AFTER INSERT ON episodic_events BEGIN SELECT 1; END",
+        "CREATE TRIGGER episodic_t AFTER INSERT ON observations BEGIN SELECT 1; END",
+        "CREATE INDEX i ON observations(kind)",
+        "CREATE VIEW v AS SELECT * FROM observations",
+        "CREATE TABLE truths (id)",
+        "DROP INDEX idx_observations_tool_ts",
+        "DROP TABLE observations_fts",
+        "ATTACH ':memory:' AS other",
+        "DETACH main",
+        "PRAGMA writable_schema = 1",
+        "PRAGMA user_version = 9",
     ],
 )
 def test_connection_refuses_to_change_observations(tmp_path: Path, statement: str) -> None:

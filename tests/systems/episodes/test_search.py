@@ -205,6 +205,16 @@ def test_search_without_an_index_gives_a_reason(ledger: Path, mode: str) -> None
     assert bool(result.hits) == (mode != "lexical")
 
 
+def test_lane_without_an_index_searches_chinese_text(tmp_path: Path) -> None:
+    ledger = filled(tmp_path / "l.sqlite", [line(1, "閘道器的逾時是九十秒")])
+    with sqlite3.connect(ledger) as connection:
+        connection.executescript("DROP TABLE episodic_events_fts; DROP TABLE lab_episodes_fts")
+    lane = EpisodesLane(ledger).search("閘道器", 5, scope=None, now_ms=NOW_MS)
+    assert (lane.searched, len(lane.candidates), lane.reason) == (True, 1, "lexical: missing_index")
+    lane = EpisodesLane(ledger).search("gateway", 5, scope=None, now_ms=NOW_MS)
+    assert (lane.searched, len(lane.candidates)) == (False, 0)
+
+
 def test_search_with_a_damaged_index_gives_a_reason(ledger: Path) -> None:
     embed(ledger, hashing(), now=NOW)
     with sqlite3.connect(ledger) as connection:
@@ -279,6 +289,23 @@ def test_expire_takes_other_days_and_a_scope(tmp_path: Path) -> None:
     assert expire(path, now=NOW + timedelta(days=1))["removed"] == 1
 
 
+@pytest.mark.parametrize("scope", ["專案", "", "!!!"])
+def test_scope_without_a_name_is_not_every_scope(tmp_path: Path, scope: str) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "choir", ts_ms=1, scope="garden"), line(2, "choir", scope=scope)])
+    before = stored(path)
+    for run in (
+        lambda: expire(path, scope=scope, now=NOW),
+        lambda: embed(path, hashing(), scope=scope),
+        lambda: found(path, "choir", scope=scope),
+    ):
+        with pytest.raises(UnusableInput, match="has no ASCII letter or digit"):
+            run()
+    assert stored(path) == before
+    lane = EpisodesLane(path).search("choir", 5, scope=scope, now_ms=NOW_MS)
+    assert (lane.searched, len(lane.candidates)) == (False, 0)
+    assert "has no ASCII letter or digit" in (lane.reason or "")
+
+
 def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
     result = EpisodesLane(ledger).search("choir", 1, scope=None, now_ms=NOW_MS)
     (candidate,) = result.candidates
@@ -289,6 +316,17 @@ def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
         ("fts",),
     )
     assert (candidate.text, candidate.detail, result.reason) == ("the choir sings three songs",) * 2 + (None,)
+
+
+def test_lane_returns_what_another_program_stored_oddly(ledger: Path) -> None:
+    nested = '{"a":' * 100_000 + "1" + "}" * 100_000
+    with sqlite3.connect(ledger) as connection:
+        connection.execute("UPDATE episodic_events SET summary = CAST(summary AS BLOB), refs_json = ?", (b"{}",))
+        connection.execute("UPDATE episodic_events SET payload_json = ?", (nested,))
+    result = EpisodesLane(ledger).search("basil", 5, scope=None, now_ms=NOW_MS)
+    assert [(one.text, one.detail, one.sources) for one in result.candidates] == [("basil in clay pots", None, ())]
+    with open_episodes(ledger) as connection:
+        assert [event.summary for event in replay(connection, "s3")] == ["basil in clay pots"]
 
 
 def test_lane_returns_nothing_from_the_future(ledger: Path) -> None:

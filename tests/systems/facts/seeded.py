@@ -107,6 +107,17 @@ def _cycle(records: list[Record], draw: random.Random) -> str:
     return old.id
 
 
+def _foreign(records: list[Record], draw: random.Random) -> str:
+    """Let a fact supersede one of another subject or predicate."""
+    facts = list(View(records))
+
+    def change(fact: Fact) -> Fact:
+        others = [one.id for one in facts if (one.subject, one.predicate) != (fact.subject, fact.predicate)]
+        return replace(fact, supersedes=(draw.choice(others),))
+
+    return _changed(records, draw, change)
+
+
 DEFECTS: dict[str, Defect] = {
     "unknown_predicate": _of(predicate="likes"),
     "object_type_mismatch": _of(predicate="status", object=Object("json", {"a": 1})),
@@ -119,6 +130,7 @@ DEFECTS: dict[str, Defect] = {
         records, draw, lambda fact: replace(fact, digests=dict.fromkeys(fact.digests, "0" * 64))
     ),
     "unresolved_supersedes": _of(supersedes=("fact_00000000000000000000",)),
+    "foreign_supersedes": _foreign,
     "cyclic_supersedes": _cycle,
     "single_value_interval_conflict": _conflict,
     "id_mismatch": lambda records, draw: _changed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -163,3 +164,28 @@ def test_reviewed_proposals_are_claims(tmp_path: Path) -> None:
     path.write_text(json.dumps({**reviewed[0], "assertion_ref": None}) + "\n")
     with pytest.raises(UnusableInput, match=r"claims.jsonl:1: has no assertion_ref"):
         claims_in(path)
+
+
+def test_line_of_many_subjects_has_its_triples_in_a_second() -> None:
+    started = time.perf_counter()
+    assert triples("entity:" * 20_000 + "\nso entity:a uses b") == [("entity:a", "uses", "b")]
+    assert time.perf_counter() - started < 1
+
+
+def test_lane_with_an_unreadable_ledger_names_it_and_keeps_the_rest(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    here.add(claim())
+    kept = here.add(claim("redis", predicate="uses", sources=("doc:a.md",)))
+    here.ledger.write_text("no ledger")
+    found = FactsLane(here.facts, here.ledger, here.root).search("gateway", 5, scope=None, now_ms=LATER)
+    assert [one.ref for one in found.candidates] == [kept.id]
+    assert found.reason == (
+        f"{here.ledger} cannot be read (UnusableInput), so that facts with sources in it are left out"
+    )
+
+
+def test_lane_says_that_facts_have_no_scopes(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    here.add(claim())
+    found = FactsLane(here.facts, here.ledger, here.root).search("gateway", 5, scope="ops", now_ms=LATER)
+    assert (len(found.candidates), found.reason) == (1, "no_scopes_all_searched")

@@ -8,6 +8,7 @@ import random
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -167,11 +168,11 @@ def test_neighbourhood_follows_the_strongest_edges_first() -> None:
 def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
     here = place(tmp_path, ({"summary": "gateway uses `lancedb`", "detail": {"scope": "ops"}},))
     here.add(claim("redis", predicate="uses"))
-    graph = graph_of(here.ledger, here.facts, datetime(2026, 12, 1, tzinfo=UTC))
+    graph = graph_of(here.ledger, here.facts, datetime(2026, 12, 1, tzinfo=UTC)).graph
     out = tmp_path / "g.json"
     out.write_bytes(graph_bytes(graph))
     assert graph_bytes(read_graph(out)) == graph_bytes(graph)
-    before = graph_of(here.ledger, here.facts, datetime(2026, 10, 1, tzinfo=UTC))
+    before = graph_of(here.ledger, here.facts, datetime(2026, 10, 1, tzinfo=UTC)).graph
     assert len(before.edges) < len(graph.edges)
     for text, message in (
         ("{}", "is no graph of schema"),
@@ -192,13 +193,13 @@ def test_graph_has_the_facts_that_hold_at_its_time(tmp_path: Path) -> None:
     here.add(claim("entity:Basil", predicate="owns", type="entity_ref", sources=("obs:2",)))
 
     def values(day: int) -> set[str]:
-        return {edge.target for edge in graph_of(None, here.facts, datetime(2026, 11, day, tzinfo=UTC)).edges}
+        return {edge.target for edge in graph_of(None, here.facts, datetime(2026, 11, day, tzinfo=UTC)).graph.edges}
 
     assert values(19) == {"concept:redis", "concept:basil"}
     assert values(20) == {"concept:valkey", "concept:basil"}
     with closing(sqlite3.connect(here.ledger)) as connection, connection:
         connection.execute('UPDATE observations SET detail_json = \'{"trust": "quarantined"}\' WHERE id = 2')
-    held = graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC))
+    held = graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC)).graph
     assert {edge.target for edge in held.edges if edge.source == "concept:gateway"} == {"concept:valkey"}
 
 
@@ -234,3 +235,48 @@ def test_query_of_20000_rows_takes_well_under_a_second() -> None:
         near = neighbourhood(graph, graph.named(f"service{number} with tool{number} in p1"), depth=2)
         assert len(near) == 20
     assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD",
+        "AKIAIOSFODNN7EXAMPLE",
+        "password:hunter2secret",
+    ],
+)
+def test_graph_holds_no_secret(tmp_path: Path, secret: str) -> None:
+    said = f"the gateway uses {secret}. The gateway uses redis. `{secret}` [[{secret}]] tool:{secret} with kafka"
+    here = place(tmp_path, ({"summary": said, "detail": {"scope": "ops"}},))
+    here.add(claim(secret, predicate="uses"))
+    here.add(claim(f"use {secret}", predicate="decision"))
+    graph = graph_of(here.ledger, here.facts, datetime(2026, 12, 1, tzinfo=UTC)).graph
+    data = graph_bytes(graph).decode().lower()
+    assert ("tool:redis" in graph, "redacted" in data) == (True, False)
+    assert not any(part in data for part in (secret.lower(), "hunter2"))
+
+
+@pytest.mark.parametrize("text", ["Ab+/" * 10_000 + "use", "a@" * 20_000, "a uses" + " " * 40_000 + "b", "a." * 20_000])
+def test_long_text_is_searched_in_a_second(text: str) -> None:
+    started = time.perf_counter()
+    build([Text("obs:1", text, scope="ops")])
+    assert time.perf_counter() - started < 1
+
+
+def test_lane_cites_no_reference_from_after_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    texts = [Text("obs:1", "gateway uses `redis`", ts_ms=1), Text("obs:2", "gateway uses `redis`", ts_ms=9)]
+    early = fact("uses", "literal", "redis")
+    graph = build(texts, [replace(early, valid_from="1970-01-01T00:00:00Z")])
+    assert [(edge.evidence[0], edge.first_ms) for edge in graph.edges] == [("fact_uses", 0)]
+    path.write_bytes(graph_bytes(build(texts)))
+    found = GraphLane(path).search("redis", 5, scope=None, now_ms=5)
+    assert [one.sources for one in found.candidates] == [("obs:1",)]
+
+
+def test_lane_says_that_a_graph_has_no_scopes(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    path.write_bytes(graph_bytes(Graph([link("project:a", "tool:redis", "USES")])))
+    assert GraphLane(path).search("redis", 5, scope="ops", now_ms=5).reason == "no_scopes_all_searched"
+    assert GraphLane(path).search("redis", 5, scope=None, now_ms=5).reason is None

@@ -74,6 +74,13 @@ def test_successor_of_another_scope_or_archive_is_not_brought(tmp_path: Path) ->
     assert [one.ref for one in lane.search("fair", 5, scope=None, now_ms=NOW_MS).candidates] == ["obs:1", "obs:2"]
 
 
+def test_ledger_lane_of_a_scope_without_a_name_finds_nothing(tmp_path: Path) -> None:
+    lane = LedgerLane(filled(tmp_path / "l.sqlite", [{"summary": "The fair opens.", "detail": {"scope": "ops"}}]))
+    found = lane.search("fair", 5, scope="專案", now_ms=NOW_MS)
+    assert (found.candidates, found.searched) == ((), False)
+    assert "has no ASCII letter or digit" in (found.reason or "")
+
+
 def test_ledger_lane_returns_nothing_that_was_written_later(tmp_path: Path) -> None:
     rows = [
         {"ts": "2026-11-23T11:59:59Z", "summary": "The fair opens at noon.", "detail": {"superseded_by": "obs:2"}},

@@ -48,6 +48,14 @@ def test_reranked_lane_gives_the_scores_in_the_new_order() -> None:
     assert found.reason is None
 
 
+def test_answer_that_cannot_be_recorded_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "file"))
+    with serving() as server:
+        found = RerankedLane(LANE, Rerank(server.url)).search("water for basil", 5, scope=None, now_ms=0)
+    assert ([one.ref for one in found.candidates], found.reason) == (["b", "a", "c"], None)
+
+
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_answer_that_cannot_be_used_leaves_the_order_and_a_reason(fault: str) -> None:
     settings = Settings()

@@ -93,6 +93,13 @@ def test_filters_apply_before_the_cut_unlike_upstream(tmp_path: Path) -> None:
     assert len(ids(path, "basil", scope="other  place", limit=3)) == 3
 
 
+@pytest.mark.parametrize("upstream", [False, True])
+@pytest.mark.parametrize("scope", ["專案", "", "!!!"])
+def test_scope_without_a_name_is_refused(garden: Path, scope: str, upstream: bool) -> None:
+    with pytest.raises(UnusableInput, match="has no ASCII letter or digit"):
+        ids(garden, "basil", scope=scope, upstream=upstream)
+
+
 def test_archived_and_superseded_rows_are_left_out(tmp_path: Path) -> None:
     rows = [
         {"summary": "basil one", "detail": {"lifecycle": {"state": "soft-archived"}}},
