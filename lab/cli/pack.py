@@ -117,6 +117,7 @@ def pack(
 
     _require("--tail", tail, {"--tail-tokens": tail_tokens is not None})
     _require("--rerank", rerank, {"--rerank-key-env": rerank_key_env, "--allow-remote": allow_remote})
+    _require("--facts", facts, {"--facts-ledger": facts_ledger, "--facts-root": facts_root != HERE})
     _require("a ledger", ledgers, {"--use": use, "--archived": archived})
     at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
     if query == "-":

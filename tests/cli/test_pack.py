@@ -204,6 +204,7 @@ def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
         (("a/l.sqlite", "--query", "x", "--tail-tokens", "0"), "--tail-tokens does nothing without --tail; add it"),
         (("a/l.sqlite", "--query", "x", "--rerank-key-env", "K"), "--rerank-key-env does nothing without --rerank"),
         (("a/l.sqlite", "--query", "x", "--allow-remote"), "--allow-remote does nothing without --rerank"),
+        (("--docs", "a", "--query", "x", "--facts-ledger", "b"), "--facts-ledger does nothing without --facts"),
         (("--docs", "a", "--query", "x", "--use"), "--use does nothing without a ledger"),
         (("--docs", "a", "--query", "x", "--archived"), "--archived does nothing without a ledger"),
         (("a/l.sqlite", "--query", "x", "--trust", "all"), "--trust all: expected off or exclude_quarantined"),
