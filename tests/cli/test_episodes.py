@@ -76,7 +76,6 @@ def test_payload_that_is_nested_too_deeply_is_shown_as_text(ledger: Path) -> Non
         (("search", " "), "the query is blank; give a word to search for"),
         (("search", "x", "--mode", "fast"), "mode 'fast': expected lexical, hybrid, vector"),
         (("replay", "s9"), "has no session 's9'"),
-        (("replay", "s1", "--limit", "9223372036854775807"), "1000000"),
         (("expire", "--days", "x=1"), "--days x=1: unknown type 'x'"),
         (("expire", "--days", "tool.call=soon"), "expected a number of days or forever"),
         (("ingest", "nowhere"), "nowhere: no such file or folder"),
@@ -87,6 +86,12 @@ def test_bad_input_ends_with_one_line(ledger: Path, words: tuple[str, ...], mess
     done = run_here("episodes", *words, "--ledger", ledger)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert message in done.stderr
+
+
+def test_limit_above_the_range_of_sqlite_is_refused(ledger: Path) -> None:
+    done = run_here("episodes", "replay", "s1", "--limit", "9223372036854775807", "--ledger", ledger)
+    assert done.returncode == 2
+    assert "--limit" in done.stderr
 
 
 def test_ledger_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -119,6 +119,14 @@ def made_gateway(folder: Path, config: str = CONFIG) -> Iterator[Gateway]:
         gateway.stop()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_signal_is_ignored() -> None:
+    """Let the processes of the tests receive the signals that nohup, or a shell in the background, has ignored."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 @pytest.fixture
 def make_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
     """Make a gateway and start it."""
