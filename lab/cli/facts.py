@@ -85,6 +85,9 @@ def assert_(
         return
     if done.renewed:
         emit_folded(f"{done.renewed[0]} was asserted before; it is renewed, with its sources as they are now.")
+    elif done.retracted:
+        emit_folded(f"{done.retracted[0]} was retracted and stays so; to assert it again, give another --assertion.")
+        return
     elif done.before:
         emit(f"{done.before[0]} was asserted before; nothing changes.")
         return
@@ -123,6 +126,7 @@ def import_(
         emit_json(done.receipt())
         return
     renewed = f", of which {len(done.renewed)} renewed" if done.renewed else ""
+    renewed += f"; {len(done.retracted)} were retracted and stay so" if done.retracted else ""
     asserted = "asserted" if write else "to assert"
     emit(f"{counted(len(done.facts), 'fact')} {asserted}, {len(done.before)} before{renewed}.")
     if not write:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from lab.canary.audit import audit
 from lab.canary.lines import MARKER
@@ -30,6 +30,19 @@ def log_of(value: Mapping[str, Any], config: Path) -> Path | None:
     file = Path(named)
     parts = file.parts
     return config.parent.joinpath(*parts[2:]) if parts[:2] == ("~", ".openclaw") else file.expanduser()
+
+
+def _append(log: Follower, file: BinaryIO) -> bool:
+    """Write all new lines of the engine; return whether there are any."""
+    found, log_is_read = False, False
+    while not log_is_read:
+        for line in log.more(MARKER):
+            file.write(line + b"\n")
+            found = True
+        # A look reads a bounded number of bytes of each file.
+        log_is_read = not log.moved
+    file.flush()
+    return found
 
 
 class Window(NamedTuple):
@@ -60,10 +73,7 @@ def watch(
         handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "wb") as file:
             while True:
-                for line in log.more(MARKER):
-                    file.write(line + b"\n")
-                    is_new = True
-                file.flush()
+                is_new |= _append(log, file)
                 now = time.monotonic()
                 is_over = now - begun >= seconds
                 # An audit reads the whole window again, so in a long one they become rarer.

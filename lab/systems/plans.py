@@ -18,7 +18,9 @@ FIELD = "due_at"
 # Times that need no more digits than a year of four has, in milliseconds since the epoch.
 LAST_MS = 253_402_300_799_999
 _DAY = r"\d{4}-\d{2}-\d{2}"
-_WHEN = rf"(?P<when>{_DAY}(?:[T ]\d{{2}}:\d{{2}}(?::\d{{2}})?(?:Z|[+-]\d{{2}}:\d{{2}})?)?)(?![\d-])"
+_TIME = r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?"
+# A date with a time that cannot be read is no plan, rather than one of another time.
+_WHEN = rf"(?P<when>{_DAY}(?:{_TIME})?)(?![\d-]|[:.+T]\d| \d{{1,2}}:)"
 # What precedes or follows the date of a plan. Each is explicit: a date alone makes no plan (PL-2).
 _RULES = (
     rf"\b(?:by|due(?: on| by| at)?|deadline(?: is|:)?|no later than|not later than) {_WHEN}",
@@ -72,6 +74,9 @@ def read_due(value: object) -> int | None:
 
     A date is due at its last millisecond, in UTC (PL-1).
     """
+    if isinstance(value, float) and value.is_integer():
+        # A column of JavaScript's numbers.
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     if isinstance(value, int):

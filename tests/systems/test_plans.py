@@ -30,6 +30,8 @@ def ms(time: str) -> int:
         ("The report is due 2026-11-20 09:30", "2026-11-20T09:30+00:00"),
         ("deadline: 2026-11-20T09:30:00+08:00", "2026-11-20T01:30+00:00"),
         ("no later than 2026-12-24", f"2026-12-24{END}"),
+        ("by 2026-11-20T09:30:15.250+0800", "2026-11-20T01:30:15.250+00:00"),
+        ("Deadline: 2026-11-20: the report. Or not.", f"2026-11-20{END}"),
         ("2026-11-20前交報告", f"2026-11-20{END}"),
         ("提醒我在2026-11-20打電話", f"2026-11-20{END}"),
         # Of several, the first to come.
@@ -50,6 +52,12 @@ def test_due_in_explicit_words_return_the_time(text: str, due: str) -> None:
         "by 2026-11-200",
         "by 2026-11-20-3",
         "standby 2026-11-20",
+        # Times that cannot be read are not read as others.
+        "by 2026-11-20T9:30Z",
+        "due 2026-11-20 9:30",
+        "by 2026-11-20T09:30+8",
+        "by 2026-11-20T09:30:15.25+8",
+        "by 2026-11-20T0930Z",
         # It was written later, so it reports the past.
         "The report was finished by 2026-10-20",
     ],

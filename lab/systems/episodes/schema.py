@@ -105,6 +105,11 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
                     _create(connection)
             yield connection
         except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
+                raise UnusableInput(
+                    f"{path}: a trigger or view of the file changes more than the tables of episodes, which is not "
+                    "allowed; remove it, for the time of this command at least"
+                ) from error
             if not is_damaged_index(error):
                 raise
             raise UnusableInput(

@@ -16,6 +16,7 @@ from lab.systems.facts.model import (
     INVALIDATION,
     RETRACTED,
     SCHEMA,
+    SUPERSEDED,
     TIERS,
     Fact,
     Invalidation,
@@ -61,6 +62,7 @@ class Asserted(NamedTuple):
     facts: list[Fact]
     before: list[str]
     renewed: list[str]
+    retracted: list[str]
     resolutions: list[Resolution]
     written: bool
 
@@ -72,6 +74,7 @@ class Asserted(NamedTuple):
             "writes_performed": self.written,
             "asserted_before": self.before,
             "renewed": self.renewed,
+            "retracted_before": self.retracted,
             "facts": [fact_json(fact) for fact in self.facts],
             "source_resolutions": [
                 {"source": one.source._asdict(), "resolved": one.is_resolved, "reason": one.reason}
@@ -86,13 +89,15 @@ def assert_facts(
 ) -> Asserted:
     """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
 
-    If its sources have changed since, it is renewed: appended with their digests as they are now. If one claim is
+    If its sources have changed since, it is renewed: appended with their digests as they are now. One that is
+    retracted stays so. If one claim is
     refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
     number of the claim if there are several, for what cannot be asserted.
     """
     new: list[Fact] = []
     before: list[str] = []
     renewed: list[Fact] = []
+    retracted: list[str] = []
 
     def check(view: View) -> Sequence[Record]:
         for number, claim in enumerate(claims, 1):
@@ -104,8 +109,10 @@ def assert_facts(
                     new.append(fact)
                     continue
                 before.append(fact.id)
-                if known.status != RETRACTED and trouble(known.digests, sources.resolve(known.sources)):
-                    _check_rivals(known, view, sources)
+                if known.status == RETRACTED:
+                    retracted.append(fact.id)
+                elif trouble(known.digests, sources.resolve(known.sources)):
+                    _check_rivals(known, view, sources, renewed=True)
                     known = view.as_asserted(fact.id)
                     renewed.append(replace(known, digests=fact.digests, created_at=fact.created_at, asserted_by=by))
                     view.add(renewed[-1])
@@ -117,7 +124,7 @@ def assert_facts(
     sources.resolve(source_of(text) for claim in claims for text in claim.sources)
     _change(path, check, write)
     resolutions = sources.resolve(source for fact in (*new, *renewed) for source in fact.sources)
-    return Asserted(new, before, [fact.id for fact in renewed], resolutions, write and bool(new or renewed))
+    return Asserted(new, before, [fact.id for fact in renewed], retracted, resolutions, write and bool(new or renewed))
 
 
 def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) -> None:
@@ -209,18 +216,20 @@ def _check(fact: Fact, view: View, sources: Sources) -> None:
     _check_rivals(fact, view, sources)
 
 
-def _check_rivals(fact: Fact, view: View, sources: Sources) -> None:
-    """Raise :class:`UnusableInput` if another value holds within the interval of a fact."""
+def _check_rivals(fact: Fact, view: View, sources: Sources, *, renewed: bool = False) -> None:
+    """Raise :class:`UnusableInput` if another value holds within the interval of a fact that is asserted or renewed."""
     if not PREDICATES[fact.predicate].is_single:
         return
     for other in view.of(fact.subject, fact.predicate):
         is_rival = other.id not in (fact.id, *fact.supersedes) and holds(other) and fact.overlaps(other)
         if is_rival and (other.status != ACTIVE or status_of(other, sources) == ACTIVE):
             until = f"until {other.valid_to}" if other.valid_to else "without an end"
+            # Supersession is a part of a fact, so one that is there cannot get it.
+            remedy = f"the stale {fact.id} is not renewed; assert a fact with a later --from and" if renewed else "add"
             raise UnusableInput(
                 f"single_value_interval_conflict: {fact.subject} has one {fact.predicate} at a time, and {other.id} "
-                f"holds from {other.valid_from} {until}; add --supersedes {other.id}, or end it with "
-                "lab facts invalidate"
+                f"holds from {other.valid_from} {until}; {remedy} --supersedes {other.id}"
+                + ("" if renewed else ", or end it with lab facts invalidate")
             )
 
 
@@ -258,7 +267,7 @@ def invalidate(
         time = fact.valid_from if retract else _end_of(fact, utc(at, "--at") if at else stamp(now))
         status = RETRACTED if retract else INVALIDATED
         if retract and not fact.superseded_by:
-            restored.extend(old.id for old in view.superseded(identity) if old.superseded_by == (identity,))
+            restored.extend(old.id for old in view.superseded(identity) if _is_ended_by(old, identity))
         done.append(Invalidation(identity, status, time, named, reference_of(assertion), stamp(now), by))
         return done
 
@@ -274,6 +283,11 @@ def invalidate(
         "assertion_ref": record.assertion._asdict(),
         "source_refs": [source._asdict() for source in record.sources],
     }
+
+
+def _is_ended_by(fact: Fact, identity: str) -> bool:
+    """Return whether a fact would hold but for another one."""
+    return fact.status == SUPERSEDED and fact.superseded_by == (identity,)
 
 
 def _end_of(fact: Fact, time: str) -> str:

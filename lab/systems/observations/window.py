@@ -95,7 +95,7 @@ def block_of(windows: Sequence[Window], sizes: Sizes, most: int, now_ms: int) ->
     reflected, then the oldest entries of the buffer are dropped, then the oldest observations.
     """
     log = [one for window in windows for one in window.log if not is_past(one.due_ms, now_ms)]
-    buffer = [entry for window in windows for entry in window.buffer]
+    buffer = [entry for window in windows for entry in window.buffer if not is_past(entry.due_ms, now_ms)]
     if len(windows) > 1:
         log.sort(key=lambda observation: observation.time_ms)
         buffer.sort(key=lambda entry: entry.time_ms)

@@ -30,9 +30,8 @@ NO_VECTORS, NO_TABLES, UNREADABLE = "no_vectors_words_only", "no_search_tables_s
 GOVERNING = frozenset(("importance", "lifecycle", "provenance", "trust", "trust_tier", "scope", "classification"))
 _ADDRESS = re.compile(r"https?://\S+")
 _NEWER = ("superseded_by", "supersededBy")
-# Rows that name what they supersede. The index finds those that name given rows; without it all are read.
-_NAMING = f"id IN (SELECT rowid FROM {FTS} WHERE {FTS} MATCH ?)"  # noqa: S608 - a constant
-_NAMING_ANY = "detail_json LIKE '%supersede%'"
+# Rows that name a successor, or what they supersede. No index is asked: it has the details as they were ingested.
+_LINKED = "instr(detail_json, 'supersede') > 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +113,9 @@ class LedgerLane:
 
         What supersedes a successor follows as well. An observation names its successor, or what it supersedes.
         """
-        newer, brought = _newer(connection, [hit.row for hit in hits])
+        newer = _successors(ledger.observations(connection, where=_LINKED))
         known = {hit.row.id for hit in hits}
+        brought = ledger.get(connection, _reached(known, newer) - known)
         rows = {
             row.id: row for row in kept_of(brought, given_scope(scope), self.include_archived, keep_superseded=True)
         }
@@ -135,36 +135,28 @@ class LedgerLane:
                         yield follower._replace(supersedes=tuple(older[follower.ref]))
 
 
-def _newer(
-    connection: sqlite3.Connection, rows: Sequence[Observation]
-) -> tuple[dict[int, dict[int, None]], list[Observation]]:
-    """Return the ids that supersede an observation, by its id, and the observations that supersede ``rows``.
-
-    Both go through other observations. An observation names its successor, or what it supersedes.
-    """
-    newer: dict[int, dict[int, None]] = {}
-    seen = {row.id for row in rows}
-    brought: list[Observation] = []
-    while rows:
-        for row in (*rows, *_naming(connection, [row.id for row in rows])):
-            detail = row.detail
-            for key in _NEWER:
-                if key in detail:
-                    newer.setdefault(row.id, {}).update(dict.fromkeys(ids_in(detail[key])))
-            for number in references(detail, "supersedes"):
-                newer.setdefault(number, {})[row.id] = None
-        rows = ledger.get(connection, {number for row in rows for number in newer.get(row.id, ())} - seen)
-        seen.update(row.id for row in rows)
-        brought += rows
-    return newer, brought
+def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
+    """Return by id the observations that supersede one, as it says itself or as they do."""
+    newer: dict[int, list[int]] = {}
+    for row in rows:
+        detail = row.detail
+        for key in _NEWER:
+            if key in detail:
+                newer.setdefault(row.id, []).extend(ids_in(detail[key]))
+        for number in references(detail, "supersedes"):
+            newer.setdefault(number, []).append(row.id)
+    return newer
 
 
-def _naming(connection: sqlite3.Connection, ids: Iterable[int]) -> Iterator[Observation]:
-    """Yield the observations that may say that they supersede one of these, and others."""
-    if FTS not in tables(connection):
-        return ledger.observations(connection, where=_NAMING_ANY)
-    numbers = " OR ".join(f'"{number}"' for number in ids)
-    return ledger.observations(connection, where=_NAMING, values=(f"detail_json : (supersede* AND ({numbers}))",))
+def _reached(start: Iterable[int], newer: Mapping[int, Sequence[int]]) -> set[int]:
+    """Return the ids in ``start`` and of all that supersedes them, through others as well."""
+    reached = set(start)
+    waiting = list(reached)
+    while waiting:
+        further = set(newer.get(waiting.pop(), ())) - reached
+        reached |= further
+        waiting += further
+    return reached
 
 
 def _address(value: object) -> str | None:

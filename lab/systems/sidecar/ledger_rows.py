@@ -119,13 +119,18 @@ def scope_name(value: Any) -> str | None:
 def given_scope(scope: str | None) -> str | None:
     """Return the compared name of a given scope; None, which means all scopes, only for None (LD-7, EP-9).
 
-    Raises :class:`UnusableInput` if :func:`scope_name` leaves nothing of it.
+    Raises :class:`UnusableInput` if :func:`scope_name` leaves nothing of it, or not all of its letters and digits.
     """
     name = scope_name(scope)
     if scope is not None and name is None:
         raise UnusableInput(
             f"--scope {scope!r}: has no ASCII letter or digit, and scopes are compared by these; give a scope that has "
             "one, or leave out --scope for all scopes"
+        )
+    if scope is not None and any(one.isalnum() and not one.isascii() for one in unicodedata.normalize("NFKC", scope)):
+        raise UnusableInput(
+            f"--scope {scope!r}: scopes are compared by their ASCII letters and digits, so this is scope {name!r}; "
+            "give that name if you mean it"
         )
     return name
 

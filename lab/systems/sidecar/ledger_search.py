@@ -30,7 +30,7 @@ MOST_TERMS = 16
 _HAN = re.compile("[\u3400-\u9fff]+")
 _ASCII = re.compile("[A-Za-z0-9_]+")
 _SIGNS = re.compile(r"[^\w\s]")
-_REFERENCE = re.compile(r"(?:obs:)?([0-9]+)", re.IGNORECASE)
+_REFERENCE = re.compile(r"(?:obs:)?([0-9]{1,18})", re.IGNORECASE)
 Ranked = list[tuple[int, float]]
 Lane = Callable[[int], Ranked]
 

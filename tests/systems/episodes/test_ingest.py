@@ -218,9 +218,23 @@ def test_connection_refuses_to_change_observations(tmp_path: Path, statement: st
     path = tmp_path / "l.sqlite"
     ingest_observations(path, write_log(tmp_path / "o.jsonl", [{"summary": "clay pots"}]), now=NOW)
     before = rows(path)
-    with pytest.raises(Exception, match="not authorized"), open_episodes(path, write=True) as connection:
+    with (
+        pytest.raises(Exception, match="more than the tables of episodes"),
+        open_episodes(path, write=True) as connection,
+    ):
         connection.execute(statement)
     assert rows(path) == before
+
+
+def test_trigger_that_changes_another_table_is_named(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1)])
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "CREATE TABLE log (n); "
+            "CREATE TRIGGER t AFTER INSERT ON episodic_events BEGIN INSERT INTO log VALUES (1); END"
+        )
+    with pytest.raises(UnusableInput, match="a trigger or view of the file changes more than the tables of episodes"):
+        filled(path, [line(2)])
 
 
 def test_lost_index_is_made_again(tmp_path: Path) -> None:

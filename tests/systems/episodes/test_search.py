@@ -306,6 +306,13 @@ def test_scope_without_a_name_is_not_every_scope(tmp_path: Path, scope: str) -> 
     assert "has no ASCII letter or digit" in (lane.reason or "")
 
 
+def test_scope_that_would_be_another_one_removes_nothing(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "choir", ts_ms=1, scope="team")])
+    with pytest.raises(UnusableInput, match="so this is scope 'team'; give that name if you mean it"):
+        expire(path, scope="team/β", now=NOW, write=True)
+    assert len(stored(path)) == 1
+
+
 def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
     result = EpisodesLane(ledger).search("choir", 1, scope=None, now_ms=NOW_MS)
     (candidate,) = result.candidates

@@ -328,8 +328,17 @@ def test_stale_fact_with_a_successor_is_not_renewed(here: Place) -> None:
     here.add(claim(sources=("doc:a.md",)))
     (here.root / "a.md").write_text("edited\n")
     here.add(claim("retired", "2026-11-05"))
-    with pytest.raises(UnusableInput, match="single_value_interval_conflict"):
+    with pytest.raises(UnusableInput, match="is not renewed; assert a fact with a later --from and --supersedes fact_"):
         here.add(claim(sources=("doc:a.md",)))
+
+
+def test_retracted_fact_that_is_asserted_again_stays_retracted(here: Place) -> None:
+    old, new = superseded(here)
+    given = {"given": ("obs:1",), "assertion": "note:x", "now": NOW, "write": True}
+    invalidate(here.facts, old.id, here.sources, retract=True, **given)
+    done = assert_facts(here.facts, [claim()], here.sources, now=NOW, write=True)
+    assert (done.retracted, done.written) == ([old.id], False)
+    assert invalidate(here.facts, new.id, here.sources, retract=True, **given)["restored"] == []
 
 
 def test_fact_holds_again_when_its_successor_is_retracted(here: Place) -> None:

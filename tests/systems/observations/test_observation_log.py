@@ -172,6 +172,13 @@ def test_block_leaves_out_past_plans() -> None:
     assert "Prune" not in block_of([window], SIZES, 100, AT + 1).text
 
 
+def test_block_leaves_past_plans_out_of_the_buffer() -> None:
+    window = Window(SIZES, observe)
+    window.add(entry(0, "Prune")._replace(due_ms=AT))
+    assert "Prune" in block_of([window], SIZES, 100, AT).text
+    assert "Prune" not in block_of([window], SIZES, 100, AT + 1).text
+
+
 def test_block_of_several_windows_is_ordered_by_time() -> None:
     windows = [
         Window(SIZES, observe, [observation(at, text=f"Number {at}") for at in (first, first + 2)]) for first in (0, 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,15 @@ def test_superseded_row_brings_its_successor(tmp_path: Path) -> None:
         ("obs:2", ("obs:1",), ("successor",)),
     ]
     assert (found.candidates[1].url, found.candidates[1].trust) == ("https://x.y", "trusted")
+
+
+def test_supersession_that_was_written_later_counts(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [{"summary": "The fair opens at noon."}, {"summary": "It starts at nine."}])
+    with sqlite3.connect(path) as connection:
+        detail = json.dumps({"provenance": {"supersedes": ["obs:01", "9" * 5000]}})
+        connection.execute("UPDATE observations SET detail_json = ? WHERE id = 2", (detail,))
+    found = LedgerLane(path).search("fair", 5, scope=None, now_ms=NOW_MS)
+    assert [(one.ref, one.supersedes) for one in found.candidates] == [("obs:1", ()), ("obs:2", ("obs:1",))]
 
 
 def test_successors_are_followed_in_both_directions_and_through_cycles(tmp_path: Path) -> None:

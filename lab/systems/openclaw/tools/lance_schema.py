@@ -63,7 +63,7 @@ def dimension_of(given: pa.Schema, where: Path) -> int:
         if name in ("createdAt", "importance"):
             expected, fits = "numbers", numeric
         elif name == DUE:
-            expected, fits = "text or numbers", fits or numeric
+            expected, fits = "text or numbers of 64 bits", fits or (numeric and kind.bit_width == 64)
         elif name == "hard_rule":
             expected, fits = "booleans", pa.types.is_boolean(kind)
         if not fits:

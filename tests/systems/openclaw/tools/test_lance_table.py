@@ -172,6 +172,21 @@ def test_store_in_an_older_table_names_the_columns_that_it_lacks(tmp_path: Path)
         assert [row.id for row in table.rows()] == [uuid(1), uuid(2)]
 
 
+@pytest.mark.parametrize(("kind", "due"), [(pa.int64(), 5), (pa.float64(), 5.0), (pa.string(), "1970-01-01")])
+def test_due_times_of_another_type_are_read(tmp_path: Path, kind: pa.DataType, due: object) -> None:
+    plugin_table(tmp_path, 1).add_columns(pa.schema([pa.field("due_at", kind)]))
+    raw_table(tmp_path).update(values={"due_at": due})
+    (memory,) = read_stored(tmp_path).memories
+    assert memory.due_at == (86_399_999 if kind == pa.string() else 5)
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float32(), pa.bool_()])
+def test_due_times_that_cannot_hold_a_time_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    plugin_table(tmp_path, 1).add_columns(pa.schema([pa.field("due_at", kind)]))
+    with pytest.raises(UnusableInput, match=f"'due_at' .* holds {kind}, not text or numbers of 64 bits"):
+        LanceTable(tmp_path)
+
+
 def test_read_only_table_refuses_changes(tmp_path: Path) -> None:
     plugin_table(tmp_path, 1)
     with LanceTable(tmp_path, read_only=True) as table:
