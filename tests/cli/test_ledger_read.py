@@ -36,6 +36,8 @@ def test_query_that_is_no_syntax_says_what_was_searched(ledger: Path) -> None:
         "Candidates by kind of search: none."
     )
     assert "it has no word to search for" in shown('"')
+    assert 'searched for Do OR "NOT" OR stop OR the OR kettle.' in shown("Do NOT stop the kettle!")
+    assert 'searched for "AND" OR gateway.' in shown("AND gateway")
     assert "syntax" not in shown("gateway OR kettle")
     value = json.loads(run_here("ledger", "search", ledger, '"gateway', "--json").stdout)
     assert value["retried"] == "gateway"

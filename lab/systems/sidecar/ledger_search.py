@@ -31,6 +31,7 @@ _HAN = re.compile("[\u3400-\u9fff]+")
 _ASCII = re.compile("[A-Za-z0-9_]+")
 _SIGNS = re.compile(r"[^\w\s]")
 _REFERENCE = re.compile(r"(?:obs:)?([0-9]{1,18})", re.IGNORECASE)
+_OPERATORS = frozenset(("AND", "OR", "NOT"))
 Ranked = list[tuple[int, float]]
 Lane = Callable[[int], Ranked]
 
@@ -122,15 +123,16 @@ def _lanes(
     if has_han and TRIGRAM in tables(connection):
         lanes["trigram"] = _trigrams(connection, query, depth)
         if re.search("[A-Za-z0-9]", query):
-            terms = _terms(_ASCII, query)
+            terms = _words(_terms(_ASCII, query), upstream)
             mixed = f"({_phrase(query)}) OR ({' OR '.join(terms)})" if terms else _phrase(query)
             lanes["fts_original"], _ = first_valid(full_text, [mixed, " OR ".join(terms)])
     elif FTS in tables(connection):
-        plain = " ".join(_SIGNS.sub(" ", query).split())
+        words = _words(_SIGNS.sub(" ", query).split(), upstream)
+        plain = " ".join(words)
         found, used = first_valid(full_text, [query, plain if plain != query else ""])
         retried = None if used == query else used
-        if not found and len(plain.split()) > 1:
-            found, used = first_valid(full_text, [" OR ".join(plain.split())])
+        if not found and len(words) > 1:
+            found, used = first_valid(full_text, [" OR ".join(words)])
             retried = used if retried is not None else None
         lanes["fts_original"] = found
     best = _fused(list(lanes.values()), depth)
@@ -262,6 +264,11 @@ def _receipt(query: str, lanes: dict[str, Ranked], hits: list[Hit], fallback: bo
         "fallback_triggered": fallback,
         "cross_lang_recovered": sum(hit.row.id not in in_text for hit in in_english) if said != "en" else 0,
     }
+
+
+def _words(words: list[str], upstream: bool) -> list[str]:
+    """Return words as FTS5 searches for them; the sidecar leaves its operators among them, and finds nothing."""
+    return words if upstream else [_phrase(word) if word in _OPERATORS else word for word in words]
 
 
 def _phrase(text: str) -> str:
