@@ -20,6 +20,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from lab.formatting import counted
 from lab.systems.episodes.events import RETENTION, Event
 from lab.systems.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS
 from lab.systems.sidecar.ledger_ingest import ingest as ingest_observations
@@ -105,7 +106,12 @@ def main() -> None:
         unbroken.mkdir()
         seconds = [run_after_write(words, unbroken, math.inf)[1] for words in commands(unbroken, options.events)]
         expected = state(unbroken)
-        if len(expected[EVENTS]) + len(expected[EXPIRED]) != 2 * options.events or not expected[EXPIRED]:
+        expired = sum(str(known).startswith("e") for (known,) in expected[EXPIRED])
+        if (
+            len(expected[EVENTS]) + expired != 2 * options.events
+            or len(expected[EXPIRED]) != 2 * expired
+            or not expired
+        ):
             sys.exit("the unbroken round lacks events")
         kills = rounds = 0
         while kills < options.kills:
@@ -125,8 +131,8 @@ def main() -> None:
                 if found[table] != rows:
                     sys.exit(f"round {rounds}: {table} has {len(found[table])} rows, expected {len(rows)}, or others")
         print(
-            f"{kills} kills after a first write, in {rounds} rounds of {2 * options.events} events "
-            f"({len(expected[EXPIRED])} expire): none lost or doubled, every index whole"
+            f"{counted(kills, 'kill')} after a first write, in {counted(rounds, 'round')} of "
+            f"{counted(2 * options.events, 'event')} ({expired:,} expire): none lost or doubled, every index whole"
         )
 
 

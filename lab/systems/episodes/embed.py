@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lab.embedding.embedder import Embedder
 from lab.embedding.vectors import Vectors
+from lab.systems.episodes.events import as_text
 from lab.systems.episodes.schema import EVENTS, VECTORS, open_episodes
 from lab.systems.openclaw.docs.vectors import embedded
 from lab.systems.sidecar import ledger
@@ -79,7 +80,7 @@ def embed(
         after = -1
         while batch := _page(connection, after, name, done.model):
             after = batch[-1][0]
-            rows = [_Row(*row) for row in ((id_, text, digest_of(text)) for id_, text, _ in batch)]
+            rows = [_Row(id_, text, digest_of(text)) for id_, text, _ in batch]
             due = [row for row, (*_, digest) in zip(rows, batch, strict=True) if digest != row.digest]
             done.unchanged += len(rows) - len(due)
             done.embedded += len(due)
@@ -100,11 +101,12 @@ def _page(
 ) -> list[tuple[int, str, str | None]]:
     """Return the next events with a search text: id, text, and the digest of their vector of this model, if any."""
     digest = f"(SELECT search_text_hash FROM {VECTORS} WHERE event_row_id = id AND model = :model)"  # noqa: S608 - names of our own tables
-    return connection.execute(
+    rows = connection.execute(
         f"SELECT id, search_text, {digest if VECTORS in tables(connection) else 'NULL'} FROM {EVENTS} "  # noqa: S608 - names of our own tables
         "WHERE id > :after AND search_text <> '' AND (:scope IS NULL OR scope = :scope) ORDER BY id LIMIT :batch",
         {"model": model, "after": after, "scope": scope, "batch": BATCH},
-    ).fetchall()
+    )
+    return [(id_, as_text(text), digest) for id_, text, digest in rows]
 
 
 def _write(connection: sqlite3.Connection, due: list[_Row], vectors: Vectors, model: str, at: str) -> None:
@@ -114,9 +116,11 @@ def _write(connection: sqlite3.Connection, due: list[_Row], vectors: Vectors, mo
     matrix = embedded(vectors.of, texts)
     with ledger.transaction(connection):
         for row, vector in zip(due, matrix, strict=True):
+            stored = connection.execute(f"SELECT search_text FROM {EVENTS} WHERE id = ?", (row.id,)).fetchone()  # noqa: S608 - names of our own tables
+            if stored is None or as_text(stored[0]) != row.text:
+                continue
             norm = math.sqrt(float((vector.astype("<f8") ** 2).sum()))
             connection.execute(
-                f"INSERT OR REPLACE INTO {VECTORS} SELECT id, ?, ?, ?, ?, ?, ? FROM {EVENTS} "  # noqa: S608 - names of our own tables
-                "WHERE id = ? AND search_text = ?",
-                (model, len(vector), vector.tobytes(), norm, row.digest, at, row.id, row.text),
+                f"INSERT OR REPLACE INTO {VECTORS} VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names of our own tables
+                (row.id, model, len(vector), vector.tobytes(), norm, row.digest, at),
             )

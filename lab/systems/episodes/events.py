@@ -8,11 +8,12 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple
 
 from lab.recordings.model import GLOBAL
 from lab.systems.openclaw.capture.tool_like import is_tool_like
-from lab.systems.openclaw.tools.redact import redactor
+from lab.systems.openclaw.tools.redact import MARKER, redactor
 from lab.systems.sidecar.ledger_rows import scope_name, storable
 
 SCHEMA_VERSION = "openclaw-mem.episodic.v0"
@@ -46,6 +47,8 @@ _PHONE = re.compile(
     re.ASCII,
 )
 _redact = redactor(upstream=False)
+# Refs with this are those of a reader of recordings, not of the sidecar's extraction.
+FROM_READER = '"source":"recording"'
 
 
 class Event(NamedTuple):
@@ -68,8 +71,8 @@ class Event(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[Any]) -> Event:
-        """Return a row as read. Another program may have stored bytes where a text belongs."""
-        return cls._make(str(value, "utf-8", "replace") if isinstance(value, bytes) else value for value in row)
+        """Return a row as read. Another program may have stored a value of any type in any column."""
+        return cls._make(_stored(name, value) for name, value in zip(cls._fields, row, strict=True))
 
 
 class Source(NamedTuple):
@@ -116,6 +119,43 @@ def event_id(*parts: str) -> str:
     return "ep-" + hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+def content_id(event: Event, *, from_reader: bool) -> str | None:
+    """Return a digest of session, time, type and payload, as a reader or the sidecar's extraction gives them (EP-5).
+
+    None for an event without a payload.
+    """
+    if event.payload_json is None:
+        return None
+    parts = (str(from_reader), event.session_id, str(event.ts_ms), event.type, event.payload_json)
+    return f"content-{event_id(*parts).removeprefix('ep-')}"
+
+
+def is_from_reader(event: Event) -> bool:
+    """Return whether a reader of recordings gave this event, not the sidecar's extraction."""
+    return FROM_READER in (event.refs_json or "")
+
+
+def as_text(value: Any) -> str:
+    """Return a stored value of any type as text; an empty one for NULL."""
+    if isinstance(value, bytes):
+        return str(value, "utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def _stored(column: str, value: Any) -> str | int | None:
+    if column in ("ts_ms", "redacted"):
+        return _whole(value)
+    return None if value is None and column.endswith("_json") else as_text(value)
+
+
+def _whole(value: Any) -> int:
+    """Return a stored value of any type as a whole number; 0 for what is none."""
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
 # An event has the same text in its payload, its summary and its search text, and each search for secrets takes long.
 @lru_cache(64)
 def clean(text: str) -> str:
@@ -132,17 +172,48 @@ def search_text(fragments: Iterable[str]) -> str:
     return "\n".join(list(lines)[:FRAGMENTS])[:SEARCH_TEXT]
 
 
-def _guarded(value: Any) -> Any:
-    """Return a value with its texts cleaned, and without what the keys call output."""
-    if isinstance(value, str):
-        return clean(value)
+def _guarded(value: Any, key: str = "") -> Any:
+    """Return a value with its texts and keys cleaned, without what the keys call output.
+
+    ``key`` is that of the value: a text or number that is a secret because of it is replaced.
+    """
     if isinstance(value, list):
-        return [_guarded(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    kept = {key: _guarded(item) for key, item in value.items() if not _is_output(key)}
+        return [_guarded(item, key) for item in value]
+    if isinstance(value, dict):
+        return _guarded_object(value)
+    if isinstance(value, str):
+        value = clean(value)
+    return MARKER if _is_secret_under(key, value) else value
+
+
+def _guarded_object(value: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for given, item in value.items():
+        if not _is_output(given):
+            key = name = clean(given)
+            if key in kept:
+                # Two addresses become equal; each value stays.
+                key = next(key for number in count(len(kept) + 1) if (key := f"{name} {number}") not in kept)
+            kept[key] = _guarded(item, name)
     removed = len(value) - len(kept)
     return kept | ({"_redacted_output_fields": removed} if removed else {})
+
+
+def _is_secret_under(key: str, value: Any) -> bool:
+    """Return whether the redactor would change ``"key":value`` as JSON."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not _may_name_secret(key):
+        return False
+    pair = f"{json.dumps(key, ensure_ascii=False)}:{json.dumps(value, ensure_ascii=False)}"
+    return _redact(pair) != pair
+
+
+# Most keys name no secret, and to search each text once more would take long.
+@lru_cache(1024)
+def _may_name_secret(key: str) -> bool:
+    """Return whether the redactor would change a word with a digit, or a scheme with one, under this key."""
+    name = json.dumps(key, ensure_ascii=False)
+    pairs = f'{name}:"abc1",{name}:"digest abc1abc1"'
+    return _redact(pairs) != pairs
 
 
 def _is_output(key: str) -> bool:

@@ -22,6 +22,7 @@ from lab.recordings.readers import read_library
 from lab.systems.episodes.events import (
     ASSISTANT,
     CALL,
+    FROM_READER,
     OBSERVATION,
     RESULT,
     RETENTION,
@@ -31,7 +32,9 @@ from lab.systems.episodes.events import (
     Event,
     Source,
     clean,
+    content_id,
     event_id,
+    is_from_reader,
     make_event,
 )
 from lab.systems.episodes.schema import EVENTS, EXPIRED, open_episodes
@@ -50,12 +53,12 @@ DUMP = "[REDACTED_TOOL_DUMP]"
 LATEST_MS = 253_402_300_799_999
 _TYPES = {"user": USER, "assistant": ASSISTANT, "tool": RESULT, "system": OBSERVATION}
 # An event is known by its id, or because the sidecar's extraction and a reader took it from the same transcript.
-_FROM_READER = '%"source":"recording"%'
 _KNOWN = (
-    f"SELECT 1 FROM {EXPIRED} WHERE event_id = :event_id UNION ALL SELECT 1 FROM {EVENTS} WHERE event_id = :event_id "  # noqa: S608 - names of our own tables
+    f"SELECT 1 FROM {EXPIRED} WHERE event_id IN (:event_id, :content) "  # noqa: S608 - names of our own tables
+    f"UNION ALL SELECT 1 FROM {EVENTS} WHERE event_id = :event_id "
     f"UNION ALL SELECT 1 FROM {EVENTS} WHERE session_id = :session_id AND ts_ms = :ts_ms AND type = :type "
-    f"AND payload_json = :payload_json AND (coalesce(refs_json, '') LIKE '{_FROM_READER}') "
-    f"<> (coalesce(:refs_json, '') LIKE '{_FROM_READER}')"
+    f"AND payload_json = :payload_json AND (coalesce(refs_json, '') LIKE '%{FROM_READER}%') "
+    f"<> (coalesce(:refs_json, '') LIKE '%{FROM_READER}%')"
 )
 _INSERT = (
     f"INSERT INTO {EVENTS} ({', '.join(Event._fields)}, schema_version, created_at) "
@@ -273,15 +276,20 @@ def _opened(path: Path, write: bool) -> AbstractContextManager[sqlite3.Connectio
 
 def _insert(connection: sqlite3.Connection, events: Iterable[Event], at: str, done: Ingested) -> None:
     for event in events:
-        values = {**event._asdict(), "version": SCHEMA_VERSION, "at": at}
+        values = {**_looked_up(event), "version": SCHEMA_VERSION, "at": at}
         _tally(event, connection.execute(_INSERT, values).rowcount > 0, done)
 
 
 def _count(connection: sqlite3.Connection | None, events: Iterable[Event], done: Ingested) -> None:
     has_episodes = connection is not None and {EVENTS, EXPIRED} <= tables(connection)
     for event in events:
-        known = has_episodes and connection is not None and connection.execute(_KNOWN, event._asdict()).fetchone()
+        known = has_episodes and connection is not None and connection.execute(_KNOWN, _looked_up(event)).fetchone()
         _tally(event, not known, done)
+
+
+def _looked_up(event: Event) -> dict[str, Any]:
+    """Return the values by which :data:`_KNOWN` finds an event, with its columns."""
+    return {**event._asdict(), "content": content_id(event, from_reader=not is_from_reader(event))}
 
 
 def _tally(event: Event, is_new: bool, done: Ingested) -> None:

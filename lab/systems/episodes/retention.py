@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.systems.episodes.events import RETENTION
-from lab.systems.episodes.schema import EVENTS, EXPIRED, VECTORS, open_episodes
+from lab.systems.episodes.events import RETENTION, Event, content_id, is_from_reader
+from lab.systems.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS, open_episodes
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_rows import given_scope
 
 RECEIPT = "recall-lab.episodes.expire.v1"
 DAY_MS = 86_400_000
+_FIELDS = ", ".join(Event._fields)
 
 
 def expire(
@@ -24,11 +25,11 @@ def expire(
     write: bool = True,
     now: datetime | None = None,
 ) -> dict[str, Any]:
-    """Remove expired events with their vectors in one transaction; return the counts by type.
+    """Remove expired events with their vectors and words in one transaction; return the counts by type.
 
-    ``days`` overrides :data:`RETENTION`. The ids stay known, so that no ingest inserts an expired event again. Without
-    ``write`` events are only counted. ``scope`` None: all. ``now`` (default: the wall clock) is what age is measured
-    to. Raises as :func:`open_episodes` and :func:`given_scope`.
+    ``days`` overrides :data:`RETENTION`. The ids stay known, and digests of the contents, so that no ingest inserts an
+    expired event again. Without ``write`` events are only counted. ``scope`` None: all. ``now`` (default: the wall
+    clock) is what age is measured to. Raises as :func:`open_episodes` and :func:`given_scope`.
     """
     kept = RETENTION | dict(days or {})
     now_ms = int((now or datetime.now(UTC)).timestamp() * 1000)
@@ -49,9 +50,14 @@ def expire(
                 for kind, limit in limits.items():
                     values = (kind, limit, name, name)
                     chosen = f"FROM {EVENTS} WHERE {condition}"
-                    connection.execute(f"INSERT OR IGNORE INTO {EXPIRED} SELECT event_id {chosen}", values)
+                    expired = map(Event.of, connection.execute(f"SELECT {_FIELDS} {chosen}", values))
+                    known = ((name,) for event in expired for name in _names(event))
+                    connection.executemany(f"INSERT OR IGNORE INTO {EXPIRED} VALUES (?)", known)  # noqa: S608 - names of our own tables
                     connection.execute(f"DELETE FROM {VECTORS} WHERE event_row_id IN (SELECT id {chosen})", values)  # noqa: S608 - names of our own tables
                     counts[kind] = connection.execute(f"DELETE {chosen}", values).rowcount
+                # FTS5 keeps the words of what was deleted until it merges their blocks.
+                for table in (FTS, STEMS) if any(counts.values()) else ():
+                    connection.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")  # noqa: S608 - names of our own tables
     return {
         "kind": RECEIPT,
         "written": write,
@@ -60,3 +66,11 @@ def expire(
         "by_type": counts,
         "days": kept,
     }
+
+
+def _names(event: Event) -> Iterator[str]:
+    """Yield the id of an event and the digest of its content, by which an ingest knows it."""
+    yield event.event_id
+    content = content_id(event, from_reader=is_from_reader(event))
+    if content is not None:
+        yield content

@@ -93,11 +93,16 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
 
     It refuses to change any table but those of episodes (EP-7). With ``write`` the tables that are missing are created,
     and the events are indexed in new full-text indexes. Raises :class:`UnusableInput` also if the ledger has no
-    episodes and ``write`` is not given, and for a damaged index, with the remedy.
+    episodes and ``new`` is not given, and for a damaged index, with the remedy.
     """
+    if not new and not path.exists():
+        raise UnusableInput(f"{path}: no such file; make it with lab episodes ingest --write")
     with ledger.open_ledger(path, write=write, new=new) as connection:
+        if write or new:
+            # What is removed is overwritten in the file.
+            connection.execute("PRAGMA secure_delete = ON")
         connection.set_authorizer(_only_episodes)
-        if not write and not new and EVENTS not in tables(connection):
+        if not new and EVENTS not in tables(connection):
             raise UnusableInput(f"{path}: has no episodes; add some with lab episodes ingest --write")
         try:
             if write or new:

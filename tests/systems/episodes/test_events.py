@@ -31,6 +31,41 @@ def test_event_with_secrets_replaces_them_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("password", "hunter2secretvalue"),
+        ("password", "the old mill"),
+        ("api_key", "abcdef1234567890abcdef1234567890"),
+        ("client_secret", "s3cr3tS3cr3tS3cr3tS3cr3t"),
+        ("Authorization", "digest abcdefgh12345678"),
+        ("密碼", "kettle99"),
+        ("pin", 482913),
+    ],
+)
+def test_value_that_is_a_secret_by_its_key_is_replaced(key: str, value: str | int) -> None:
+    made = event(payload={key: value, "in": [{key: [value]}]}, refs={key: value})
+    assert str(value) not in "".join(map(str, made))
+    assert json.loads(made.payload_json or "") == {key: "[REDACTED]", "in": [{key: ["[REDACTED]"]}]}
+
+
+def test_value_whose_key_names_no_secret_stays() -> None:
+    payload = {"max_tokens": 4096, "password": None, "has_password": True, "secretary": "ann2 smith", "token": "tea"}
+    assert json.loads(event(payload=payload).payload_json or "") == payload
+
+
+def test_keys_are_cleaned_and_keep_their_values() -> None:
+    keys = ("alice@example.com", "bob@example.com", "+1 555 123 4567", "ghp_abcdefghijklmnopqrstuvwxyz0123456789")
+    made = event(payload=dict.fromkeys(keys, "x"), refs={"carol@example.com": 1})
+    assert not any(key in "".join(map(str, made)) for key in (*keys, "carol"))
+    assert list(json.loads(made.payload_json or "")) == [
+        "[REDACTED]",
+        "[REDACTED_EMAIL]",
+        "[REDACTED_EMAIL] 2",
+        "[REDACTED_PHONE]",
+    ]
+
+
+@pytest.mark.parametrize(
     ("text", "replaced"),
     [
         ("call 415-555-2671 now", True),

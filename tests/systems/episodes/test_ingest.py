@@ -220,7 +220,7 @@ def test_connection_refuses_to_change_observations(tmp_path: Path, statement: st
     before = rows(path)
     with (
         pytest.raises(Exception, match="more than the tables of episodes"),
-        open_episodes(path, write=True) as connection,
+        open_episodes(path, write=True, new=True) as connection,
     ):
         connection.execute(statement)
     assert rows(path) == before

@@ -1,4 +1,4 @@
-"""Search, grouping, statuses, vectors, retention and the lane (EP-5, EP-6, EP-8, EP-9)."""
+"""Search, grouping, statuses, vectors and the lane (EP-5, EP-8, EP-9)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure, UnusableInput
 from lab.systems.episodes import embed as embedding
 from lab.systems.episodes.embed import embed
-from lab.systems.episodes.ingest import ingest
 from lab.systems.episodes.lane import EpisodesLane
 from lab.systems.episodes.retention import expire
 from lab.systems.episodes.schema import open_episodes
 from lab.systems.episodes.search import MODES, replay
-from tests.systems.episodes.ledgers import DAY_MS, NOW, NOW_MS, filled, found, hashing, line, stored
+from tests.systems.episodes.ledgers import NOW, NOW_MS, filled, found, hashing, line, stored
 from tests.systems.sidecar.ledgers import filled as filled_observations
 
 LINES = [
@@ -255,40 +254,6 @@ def test_embed_continues_where_it_was_killed(ledger: Path, monkeypatch: pytest.M
     assert (calls, done.embedded, done.unchanged) == ([2], 2, 2)
 
 
-def test_expire_keeps_each_type_its_days(tmp_path: Path) -> None:
-    ages = {"conversation.user": 60, "conversation.assistant": 90, "tool.call": 30, "tool.result": 30, "ops.alert": 90}
-    lines = [
-        line(2 * number + late, type=kind, ts_ms=NOW_MS - days * DAY_MS - late)
-        for number, (kind, days) in enumerate(ages.items())
-        for late in (0, 1)
-    ]
-    lines += [line(90 + number, type=kind, ts_ms=1) for number, kind in enumerate(("ops.decision", "ops.observation"))]
-    path = filled(tmp_path / "l.sqlite", lines)
-    embed(path, hashing(), now=NOW)
-    assert expire(path, now=NOW, write=False)["removed"] == 5
-    receipt = expire(path, now=NOW)
-    assert {kind: count for kind, count in receipt["by_type"].items() if count} == dict.fromkeys(ages, 1)
-    assert [event.event_id for event in stored(path)] == ["e0", "e2", "e4", "e6", "e8", "e90", "e91"]
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT count(*) FROM episodic_event_embeddings").fetchone() == (7,)
-    assert {hit.event.event_id for hit in found(path, "event").hits} == {event.event_id for event in stored(path)}
-
-
-def test_expired_event_is_not_ingested_again(tmp_path: Path) -> None:
-    path = filled(tmp_path / "l.sqlite", [line(1), line(2, ts_ms=1)])
-    assert expire(path, now=NOW)["removed"] == 1
-    done = ingest(path, path.with_suffix(".jsonl"), "spool", now=NOW)
-    assert (done.inserted.total(), done.already) == (0, 2)
-    assert ingest(path, path.with_suffix(".jsonl"), "spool", write=False).inserted.total() == 0
-
-
-def test_expire_takes_other_days_and_a_scope(tmp_path: Path) -> None:
-    path = filled(tmp_path / "l.sqlite", [line(1, ts_ms=1), line(2, ts_ms=1, scope="garden")])
-    assert expire(path, days={"conversation.user": None}, now=NOW)["removed"] == 0
-    assert expire(path, days={"conversation.user": 1}, scope="Garden", now=NOW)["removed"] == 1
-    assert expire(path, now=NOW + timedelta(days=1))["removed"] == 1
-
-
 @pytest.mark.parametrize("scope", ["專案", "", "!!!"])
 def test_scope_without_a_name_is_not_every_scope(tmp_path: Path, scope: str) -> None:
     path = filled(tmp_path / "l.sqlite", [line(1, "choir", ts_ms=1, scope="garden"), line(2, "choir", scope=scope)])
@@ -323,6 +288,32 @@ def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
         ("fts",),
     )
     assert (candidate.text, candidate.detail, result.reason) == ("the choir sings three songs",) * 2 + (None,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ts_ms = 'abc'",
+        "ts_ms = 1e300",
+        "ts_ms = 9e999",
+        "ts_ms = x'ff'",
+        "summary = x'ff00', redacted = 'abc'",
+        "session_id = x'6162', agent_id = x'ff'",
+        "search_text = CAST(search_text AS BLOB)",
+        "payload_json = x'ff', refs_json = 'abc'",
+    ],
+)
+def test_values_of_any_type_are_read(ledger: Path, change: str) -> None:
+    with sqlite3.connect(ledger) as connection:
+        connection.execute(f"UPDATE episodic_events SET {change} WHERE event_id = 'e3'")
+    assert embed(ledger, hashing(), now=NOW).embedded == 4
+    assert embed(ledger, hashing(), now=NOW).unchanged == 4
+    result = found(ledger, "basil", mode="hybrid", vectors=hashing())
+    assert result.hits[0].event.event_id == "e3"
+    assert [type(value) for value in result.hits[0].event[:3]] == [str, int, str]
+    with open_episodes(ledger) as connection:
+        assert replay(connection, result.hits[0].event.session_id) is not None
+    assert expire(ledger, days={"conversation.user": 1}, now=NOW + timedelta(days=9))["removed"] >= 2
 
 
 def test_lane_returns_what_another_program_stored_oddly(ledger: Path) -> None:
