@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,9 +38,9 @@ STATUSES = {
     "missing_index": "the ledger has no full-text index; lab episodes ingest --write makes it",
     "damaged_index": "the full-text index is damaged; drop the tables episodic_events_fts and lab_episodes_fts, and "
     "ingest with --write",
-    "missing_embeddings": "no event has a vector; run lab episodes embed --write",
-    "other_model": "the vectors are of another model; run lab episodes embed --write",
-    "other_dimension": "the vectors have another dimension; run lab episodes embed --write",
+    "missing_embeddings": "no event has a vector",
+    "other_model": "the vectors are of another model",
+    "other_dimension": "the vectors have another dimension; remove them with DELETE FROM episodic_event_embeddings",
 }
 
 
@@ -100,12 +101,12 @@ def ingest(
             emit_folded(f"By type: {_counts(receipt['by_type'])}")
         if receipt["payloads_dropped"]:
             emit_folded(
-                f"Kept as a summary alone, because they look like output of a tool: {receipt['payloads_dropped']}."
+                f"Kept as a summary alone, because they look like output of a tool: {receipt['payloads_dropped']:,}."
             )
         if receipt["malformed"]:
             emit_folded(f"Malformed lines, skipped: {_counts(receipt['malformed'])}")
         if receipt["without_time"]:
-            emit_folded(f"Without a time, so given the time of this run: {receipt['without_time']}.")
+            emit_folded(f"Without a time, so given the time of this run: {receipt['without_time']:,}.")
     if not write:
         emit(DRY_RUN)
 
@@ -129,7 +130,7 @@ def embed(
         return
     verb = "embedded" if write else "to embed"
     emit_folded(
-        f"{counted(receipt['embedded'], 'event')} {verb} by {receipt['model']}, {receipt['unchanged']} unchanged."
+        f"{counted(receipt['embedded'], 'event')} {verb} by {receipt['model']}, {receipt['unchanged']:,} unchanged."
     )
     if not write:
         emit(DRY_RUN)
@@ -153,11 +154,14 @@ def search(
 ) -> None:
     """Search events, and group what is found by session.
 
-    Without vectors of the model, hybrid and vector search by words, and say so.
+    Without vectors of the model, hybrid and vector search by words, and say so. Tables cut the summaries; --json has
+    the payload of each event, with all of its text that is kept.
     """
     from lab.systems.episodes.schema import open_episodes
     from lab.systems.episodes.search import search as run
 
+    if trace and not as_json:
+        raise UnusableInput("--trace: needs --json, which prints it")
     with open_episodes(ledger) as connection:
         found = run(
             connection,
@@ -178,11 +182,15 @@ def search(
     for session in found.sessions:
         emit_folded(f"{session.session_id}: {counted(session.hit_count, 'hit')}, best rank {session.best_rank}")
         _emit_events([hit.event for hit in session.hits])
+        emit()
     shown = sum(len(session.hits) for session in found.sessions)
-    emit(f"{counted(len(found.sessions), 'session')}, {shown} of {counted(len(found.hits), 'event')} found.")
+    emit(f"{counted(len(found.sessions), 'session')}, {shown:,} of {counted(len(found.hits), 'event')} found.")
     for lane, status in (("words", found.lexical_status), ("vectors", found.vector_status)):
         if status not in (None, "ok"):
-            emit_folded(f"Not searched by {lane}: {STATUSES.get(status, status)}.")
+            reason = f"{STATUSES[status]} ({status})" if status in STATUSES else status
+            emit_folded(f"Not searched by {lane}: {reason}.")
+    if found.vector_status in ("missing_embeddings", "other_model", "other_dimension"):
+        emit(f"To embed them: lab episodes embed --ledger {quote(str(ledger))} --embedder {quote(embedder)} --write")
 
 
 def replay(
@@ -191,7 +199,10 @@ def replay(
     limit: Annotated[int, typer.Option(min=1, max=MOST_REPLAYED, help="Maximum number of events.")] = 200,
     as_json: Json = False,
 ) -> None:
-    """Show the events of a session in order."""
+    """Show the events of a session in order.
+
+    The table cuts the summaries; --json has the payload of each event, with all of its text that is kept.
+    """
     from lab.systems.episodes.schema import open_episodes
     from lab.systems.episodes.search import replay as run
 
@@ -279,7 +290,7 @@ def _announce(noun: str, count: int) -> None:
 
 
 def _counts(counts: dict[str, Any]) -> str:
-    return f"{', '.join(f'{name} {count}' for name, count in counts.items())}." if counts else ""
+    return f"{', '.join(f'{name} {count:,}' for name, count in counts.items())}." if counts else ""
 
 
 def _hit(hit: Hit) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,36 @@ def test_commands_that_write_need_the_option(ledger: Path) -> None:
 def test_search_says_what_it_could_not_search(ledger: Path) -> None:
     done = run_here("episodes", "search", "choir", "--ledger", ledger, "--mode", "vector", "--embedder", "hashing")
     assert (done.returncode, "the choir meets" in done.stdout) == (0, True)
-    assert "Not searched by vectors: no event has a vector; run lab episodes embed" in done.stdout
+    assert "Not searched by vectors: no event has a vector (missing_embeddings).\n" in done.stdout
+
+
+@pytest.mark.parametrize("other", [None, "UPDATE episodic_event_embeddings SET model = 'other'"])
+def test_command_that_search_prints_makes_its_vectors(tmp_path: Path, other: str | None) -> None:
+    ledger = filled(tmp_path / "the ledger.sqlite", [line(1, "the choir meets")])
+    if other:
+        said("embed", "--ledger", ledger, "--embedder", "hashing", "--write")
+        with sqlite3.connect(ledger) as connection:
+            connection.execute(other)
+    words = ("search", "choir", "--ledger", ledger, "--mode", "vector", "--embedder", "hashing")
+    printed = run_here("episodes", *words).stdout
+    assert ("(other_model)" if other else "(missing_embeddings)") in printed
+    (command,) = (text for text in printed.splitlines() if text.startswith("To embed them: lab "))
+    assert run_here(*shlex.split(command.partition(": lab ")[2])).returncode == 0
+    assert said(*words)["receipt"]["vector_status"] == "ok"
+
+
+def test_search_puts_a_blank_line_after_each_session(tmp_path: Path) -> None:
+    ledger = filled(tmp_path / "l.sqlite", [line(1, "choir"), line(2, "choir", session_id="s2")])
+    parts = run_here("episodes", "search", "choir", "--ledger", ledger).stdout.split("\n\n")
+    assert [part.split(":")[0] for part in parts] == ["s2", "s1", "2 sessions, 2 of 2 events found.\n"]
+
+
+def test_json_has_the_text_that_tables_cut(tmp_path: Path) -> None:
+    text = " ".join(f"word{number}" for number in range(200))
+    ledger = filled(tmp_path / "l.sqlite", [line(1, text)])
+    assert "…" in run_here("episodes", "replay", "s1", "--ledger", ledger).stdout
+    assert said("replay", "s1", "--ledger", ledger)["events"][0]["payload"] == {"text": text}
+    assert said("search", "word1", "--ledger", ledger)["sessions"][0]["hits"][0]["payload"] == {"text": text}
 
 
 def test_receipts_and_traces_have_no_text(ledger: Path) -> None:
@@ -74,6 +104,7 @@ def test_payload_that_is_nested_too_deeply_is_shown_as_text(ledger: Path) -> Non
     ("words", "message"),
     [
         (("search", " "), "the query is blank; give a word to search for"),
+        (("search", "x", "--trace"), "--trace: needs --json"),
         (("search", "x", "--mode", "fast"), "mode 'fast': expected lexical, hybrid, vector"),
         (("replay", "s9"), "has no session 's9'"),
         (("expire", "--days", "x=1"), "--days x=1: unknown type 'x'"),
@@ -99,10 +130,11 @@ def test_ledger_that_is_none_is_refused(tmp_path: Path) -> None:
     observations = filled_observations(tmp_path / "o.sqlite", [{"summary": "x"}])
     for path, message in (
         (tmp_path / "text", "is not an SQLite file"),
-        (tmp_path / "none", "no such file"),
+        (tmp_path / "none", "no such file; make it with lab episodes ingest --write"),
         (tmp_path, "is a folder"),
         (observations, "has no episodes; add some with lab episodes ingest --write"),
     ):
-        for words in (("search", "x"), ("replay", "s"), ("expire",), ("embed", "--embedder", "hashing")):
+        embed = ("embed", "--embedder", "hashing")
+        for words in (("search", "x"), ("replay", "s"), ("expire",), ("expire", "--write"), embed, (*embed, "--write")):
             done = run_here("episodes", *words, "--ledger", path)
             assert (done.returncode, message in done.stderr) == (2, True), (words, done.stderr)
