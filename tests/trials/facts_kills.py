@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab.formatting import counted
 from lab.systems.facts import store
 from lab.systems.facts.rebuild import view_path
 from lab.systems.facts.view import View
@@ -123,8 +124,8 @@ def main() -> None:
             if leftovers := [path.name for path in folder.iterdir() if path.suffix == ".part"]:
                 sys.exit(f"round {rounds}: temporary files are left: {', '.join(leftovers)}")
         print(
-            f"{kills} kills after a first write, {mid_file} of them between two facts of an import, in {rounds} rounds "
-            f"of {2 * options.subjects + 1} facts: none lost or doubled, every view rebuilt"
+            f"{counted(kills, 'kill')} after a first write, {mid_file} of them between two facts of an import, in "
+            f"{counted(rounds, 'round')} of {2 * options.subjects + 1} facts: none lost or doubled, every view rebuilt"
         )
 
 

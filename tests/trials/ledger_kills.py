@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab.formatting import counted
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_archive import pointer
 from tests.trials.kills import run_after_write
@@ -127,8 +128,8 @@ def main() -> None:
                 difference = next((pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]), None)
                 sys.exit(f"round {rounds}: {len(rows)} rows, expected {len(expected)}; first difference: {difference}")
         print(
-            f"{kills} kills after a first write, in {rounds} rounds of {len(expected)} observations: none lost or "
-            "doubled, the line of each reachable"
+            f"{counted(kills, 'kill')} after a first write, in {counted(rounds, 'round')} of "
+            f"{counted(len(expected), 'observation')}: none lost or doubled, the line of each reachable"
         )
 
 

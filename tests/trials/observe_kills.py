@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from lab.files import sha256_bytes
+from lab.formatting import counted
 from lab.recordings.readers import read_library
 from lab.systems.baselines.long_context import ROLES
 from lab.systems.observations.log import lines_of
@@ -117,8 +118,9 @@ def main() -> None:
             if {log.name: log.read_bytes() for log in out.glob("*.log")} != end:
                 sys.exit(f"round {rounds}: the logs are not those of an unbroken run")
         print(
-            f"{kills} kills after a first write, {midway} of them with a log begun and not complete, in {rounds} "
-            f"rounds of {read} observed turns: nothing lost or doubled, every end is that of an unbroken run"
+            f"{counted(kills, 'kill')} after a first write, {midway} of them with a log begun and not complete, in "
+            f"{counted(rounds, 'round')} of {read} observed turns: nothing lost or doubled, every end is "
+            "that of an unbroken run"
         )
 
 

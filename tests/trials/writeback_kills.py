@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lab.formatting import counted
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.tools.lance_schema import TABLE, arrow_of, schema
 from lab.systems.sidecar import ledger
@@ -128,7 +129,10 @@ def main() -> None:
             if state(folder) != after:
                 sys.exit(f"round {rounds}: not the state of an unbroken run")
             shutil.rmtree(folder)
-        print(f"{kills} kills in {rounds} rounds ({partly} left a part done): {options.rows} rows each, none lost")
+        print(
+            f"{counted(kills, 'kill')} in {counted(rounds, 'round')} ({partly} left a part done): "
+            f"{counted(options.rows, 'row')} each, none lost"
+        )
 
 
 if __name__ == "__main__":
