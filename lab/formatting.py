@@ -12,7 +12,7 @@ _USER = re.compile(
     re.IGNORECASE,
 )
 _QUERY = re.compile(
-    r"(?P<before>[?&;][\w.-]*(?:key|token|secret|passw|pwd|sig|auth|credential)[\w.-]*=)"
+    r"(?P<before>[?&;#][\w.-]*(?:key|token|secret|passw|pwd|sig|auth|credential)[\w.-]*=)"
     # Without the punctuation of the sentence around it.
     r"[^&;#\s'\"]+?(?=[:,.)]*(?:[&;#\s'\"]|$))",
     re.IGNORECASE,
@@ -21,7 +21,7 @@ HIDDEN = "***"
 
 
 def without_credentials(text: str) -> str:
-    """Return ``text`` with ``***`` in place of the user and password, and of keys in the query, of every URI.
+    """Return ``text`` with ``***`` in place of the user, the password, and keys in the query or fragment of each URI.
 
     ``https://me:pw@host/v1?api_key=x`` becomes ``https://***@host/v1?api_key=***``. Paths are unchanged.
     """

@@ -86,7 +86,7 @@ def replay(
         emit_trial(reasons)
         emit_notes(notes)
         done = f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
-        has_next = not (summary or outcome.run.manifest.failed)
+        has_next = not (summary or outcome.run.manifest.failed) and bool(outcome.done or outcome.skipped)
         _emit_next(done, (f"lab merge OUT {out} …" if part else f"lab score {out}") if has_next else None)
         if summary:
             _show_means(summary, outcome.run, _measures_shown(summary, outcome.run, []), selected=False)

@@ -28,6 +28,7 @@ CONFIG = {
         ("db://token@host", "db://***@host"),
         ("cannot open s3://a:b@c/d, nor s3://e:f@g", "cannot open s3://***@c/d, nor s3://***@g"),
         ("/home/ada/x?X-Amz-Signature=abc;AuthToken=y", "/home/ada/x?X-Amz-Signature=***;AuthToken=***"),
+        ("https://host/#access_token=x&n=3", "https://host/#access_token=***&n=3"),
         ("openai:nomic-embed-text@http://127.0.0.1:11434/v1?batch=4", None),
         ("C:/me@work/x and run:/me@work", None),
         ("/home/ada/memories, ada@example.org, a = b, keys?no", None),

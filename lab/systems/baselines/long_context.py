@@ -6,11 +6,13 @@ creation. Configuration: ``{"tokens": 1200, "roles": ["user", "assistant"]}``.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lab.errors import UnusableInput
+from lab.recordings import native
 from lab.recordings.model import Memory, Turn
 from lab.shape import json_type, only_keys
 from lab.systems.contract import (
@@ -55,10 +57,17 @@ def budget_of(config: Mapping[str, object], default: int, where: str) -> int:
 
 
 def roles_of(config: Mapping[str, object], where: str) -> tuple[str, ...]:
-    """Return the key ``roles``. Raise :class:`UnusableInput` unless it is a list of roles."""
+    """Return the key ``roles``. Raise :class:`UnusableInput` unless it is a list of roles, none of them misspelt.
+
+    A recording of another format may have roles of its own, so only a name that is nearly one of ours is an error.
+    """
     roles = config.get("roles", ROLES)
     if not isinstance(roles, list | tuple) or not roles or not all(isinstance(role, str) for role in roles):
         raise UnusableInput(f"{where}: roles: expected a list of roles such as {list(ROLES)}, found {roles!r}")
+    for role in roles:
+        near = [] if role in native.ROLES else difflib.get_close_matches(role.lower(), native.ROLES, 1, 0.8)
+        if near:
+            raise UnusableInput(f"{where}: roles: {role!r} is no role of a turn; did you mean {near[0]!r}?")
     return tuple(roles)
 
 

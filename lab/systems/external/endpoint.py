@@ -58,7 +58,7 @@ def checked_url(url: str, where: str, *, allow_remote: bool) -> str:
         )
     if not (allow_remote or is_loopback(host)):
         raise UnusableInput(
-            f"{where}: {host} is another machine, and texts of the recording would be sent there; allow it with "
-            "--allow-remote or in the arm's file"
+            f"{where}: {host} is another machine, and texts would be sent there; allow it with --allow-remote, "
+            "or in the arm's file if it has one"
         )
     return url

@@ -31,7 +31,7 @@ class Layers(NamedTuple):
 def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str]) -> Layers:
     """Return the layers of a candidate for a query with these stems and identifiers."""
     overview = overview_of(candidate.text, terms)
-    abstract = overview_of(candidate.abstract or candidate.text, terms, ABSTRACT)
+    abstract = overview_of(candidate.abstract.strip() or candidate.text, terms, ABSTRACT)
     known = f"{candidate.abstract}\n{overview}"
     # A text that was cut is its own raw record.
     raw = candidate.detail or (candidate.text if ELLIPSIS in overview else "")
@@ -113,11 +113,12 @@ def _detail_of(raw: str, known: str, names: Sequence[str]) -> str | None:
     """
     if not raw or not names:
         return None
-    missing = [name for name in names if _place(raw, name) and not _place(known, name)]
+    missing = _held(raw, names)
+    missing = [name for name in missing if name not in _held(known, missing)]
     if not missing:
         return None
     parts = sentences(_redact(raw))
-    hits = [at for at, part in enumerate(parts) if any(_place(part.text, name) for name in missing)]
+    hits = [at for at, part in enumerate(parts) if _held(part.text, missing)]
     kept: list[int] = []
     for at in hits:
         if tokens(_joined(parts, [*kept, at])) > DETAIL:
@@ -128,6 +129,18 @@ def _detail_of(raw: str, known: str, names: Sequence[str]) -> str | None:
         start = min(place.start() for name in missing if (place := _place(text, name)))
         return shortened(_from(text, start - DETAIL, start, DETAIL // 2), DETAIL)
     return _joined(parts, kept) or None
+
+
+def _held(text: str, names: Sequence[str]) -> list[str]:
+    """Return the names that a text has."""
+    # A search for bytes is much faster than a pattern, and most texts have none of the names.
+    small = _small(text)
+    return [name for name in names if _small(name) in small and _place(text, name)]
+
+
+def _small(text: str) -> bytes:
+    """Return a text in bytes, with its ASCII letters in lower case."""
+    return text.encode("utf-8", "surrogatepass").lower()
 
 
 def _place(text: str, name: str) -> re.Match[str] | None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
-from lab.formatting import without_credentials
+from lab.formatting import HIDDEN, without_credentials
+from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.plans import due_of_observation
 from lab.systems.sidecar import ledger
@@ -28,6 +29,7 @@ from lab.systems.sidecar.writeback_fields import trust_of
 NO_VECTORS, NO_TABLES, UNREADABLE = "no_vectors_words_only", "no_search_tables_substrings_only", "ledger_unreadable"
 # Fields of a detail that govern a memory and are no part of its record.
 GOVERNING = frozenset(("importance", "lifecycle", "provenance", "trust", "trust_tier", "scope", "classification"))
+_redact = redactor(upstream=False)
 _ADDRESS = re.compile(r"https?://\S+")
 _NEWER = ("superseded_by", "supersededBy")
 # Rows that name a successor, or what they supersede. No index is asked: it has the details as they were ingested.
@@ -160,8 +162,12 @@ def _reached(start: Iterable[int], newer: Mapping[int, Sequence[int]]) -> set[in
 
 
 def _address(value: object) -> str | None:
-    """Return a web address without its credentials; None for other values, which may be any text."""
-    return without_credentials(value) if isinstance(value, str) and _ADDRESS.fullmatch(value) else None
+    """Return a web address without its credentials; None for one with another secret, and for other values."""
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+        return None
+    address = without_credentials(value)
+    rest = address.replace(HIDDEN, "")
+    return address if _redact(rest) == rest else None
 
 
 def _lines(value: Any, name: str = "") -> Iterator[str]:

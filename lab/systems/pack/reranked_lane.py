@@ -24,15 +24,16 @@ class RerankedLane:
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return what the lane returns, in the order of the reranker.
 
-        The scores stay as they are and move to other candidates, so that the packer compares them as before. The
-        reason of an answer that was not used is added to that of the lane. An answer that cannot be recorded is used.
+        The scores stay as they are and move to other candidates, so that the packer compares them as before. How many
+        moved, or why the answer was not used, is added to the lane's reason. An answer that cannot be recorded is used.
         """
         found = self.lane.search(query, limit, scope=scope, now_ms=now_ms)
         texts = [one.text for one in found.candidates]
         answer = rerank(query, texts, self.settings, arm=f"pack {self.name}", must_record=False)
+        said = answer.reason or (f"{answer.moved} of {answer.sent} moved" if answer.sent else "too few candidates")
+        found = found._replace(reason="; ".join([*([found.reason] if found.reason else []), f"rerank: {said}"]))
         if answer.reason is not None:
-            reasons = [found.reason] if found.reason else []
-            return found._replace(reason="; ".join([*reasons, f"rerank: {answer.reason}"]))
+            return found
         scores = [one.score for one in found.candidates]
         moved = [found.candidates[position] for position in answer.order]
         return found._replace(

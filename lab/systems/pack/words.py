@@ -13,6 +13,8 @@ _END = re.compile("(?<=[.!?])\\s+|(?<=[.!?][\"'”’)])\\s+|\n+|(?<=[。！？]
 # Where a clause ends within a sentence.
 _CLAUSE = re.compile(r"[,;:()—，；：（）]\s*(?!\d)|\s(?:and|but|so|because|which|while|although|though|if|whether)\s")
 # Exact names and numbers: whatever has a digit, or a sign that joins the parts of a path, an address or a name in code.
+# Each is looked for in each record, so a prompt full of them must not take minutes.
+MOST_NAMES = 32
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][\w./:@#-]*[A-Za-z0-9]|\d")
 _JOINED = re.compile(r"\d|[_/@#]|\w\.\w|\w:\w")
 _VALUE = re.compile(r"\d+(?:[.,:/-]\d+)*")
@@ -84,5 +86,6 @@ def _sentence(text: str) -> Sentence:
 
 
 def identifiers(query: str) -> tuple[str, ...]:
-    """Return the exact names and numbers of a query: words with a digit, paths, addresses, names in code."""
-    return tuple(dict.fromkeys(word for word in _IDENTIFIER.findall(query) if _JOINED.search(word)))
+    """Return the first exact names and numbers of a query: words with a digit, paths, addresses, names in code."""
+    names = dict.fromkeys(word for word in _IDENTIFIER.findall(query) if _JOINED.search(word))
+    return tuple(names)[:MOST_NAMES]

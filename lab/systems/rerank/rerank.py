@@ -34,11 +34,16 @@ class Reranked(NamedTuple):
     reason: str | None = None
     nanoseconds: int = 0
 
+    @property
+    def moved(self) -> int:
+        """How many texts are at another position than before."""
+        return sum(at != position for at, position in enumerate(self.order))
+
     def receipt(self) -> dict[str, object]:
         """Return what a receipt says: the number of texts sent, and how many moved or why none did (RR-5)."""
         if self.reason is not None:
             return {"candidates": self.sent, "reason": self.reason}
-        return {"candidates": self.sent, "moved": sum(at != position for at, position in enumerate(self.order))}
+        return {"candidates": self.sent, "moved": self.moved}
 
 
 def rerank(

@@ -94,7 +94,7 @@ def test_key_of_an_endpoint_comes_from_the_environment(server: Server, monkeypat
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1/", "https://memory.example.com/v1", "http://0x7f000002/"])
 def test_other_machine_needs_permission(url: str) -> None:
-    with pytest.raises(UnusableInput, match="is another machine, and texts of the recording would be sent there"):
+    with pytest.raises(UnusableInput, match="is another machine, and texts would be sent there"):
         arm_of({"url": url})
 
 

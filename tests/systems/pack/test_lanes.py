@@ -135,6 +135,9 @@ def test_document_is_cited_by_the_lines_that_an_editor_counts(tmp_path: Path) ->
     ("given", "cited"),
     [
         ("https://me:pw@x.y/a?token=abc", "https://***@x.y/a?token=***"),
+        ("https://x.y/a#access_token=abc", "https://x.y/a#access_token=***"),
+        ("https://x.y/a#hours", "https://x.y/a#hours"),
+        (f"https://x.y/ghp_{'aB3' * 12}", None),
         ("The gateway is in the mill.", None),
         ("https://x.y/a\nThe gateway is in the mill.", None),
         ("javascript:alert(1)", None),

@@ -9,7 +9,7 @@ from lab.systems.pack.layers import DETAIL, layers_of
 from lab.systems.pack.packer import MOST_QUERY, gather, pack
 from lab.systems.pack.settings import Settings, Tail
 from lab.systems.pack.trace import trace
-from lab.systems.pack.words import identifiers, stems
+from lab.systems.pack.words import MOST_NAMES, identifiers, stems
 from lab.token_estimate import tokens
 from tests.systems.pack.candidates import candidate, packed, reasons
 
@@ -246,3 +246,10 @@ def test_estimate_of_chinese_text_stays_within_the_budget() -> None:
 def test_record_of_a_candidate_is_not_changed() -> None:
     one = Candidate("a", "Tent.", "test")
     assert packed("x", one).lines[0].candidate.text == "Tent."
+
+
+def test_long_prompt_of_identifiers_asks_for_the_first_ones() -> None:
+    names = [f"req-{number}" for number in range(400)]
+    assert identifiers(" ".join(names)) == tuple(names[:MOST_NAMES])
+    text = " ".join(f"Line {number} of REQ-{number} ends." for number in range(400))
+    assert (layers_of(candidate("a", "短", detail=text), frozenset(), names[30:32]).detail or "").count("REQ-3") == 2

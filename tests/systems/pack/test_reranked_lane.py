@@ -45,7 +45,12 @@ def test_reranked_lane_gives_the_scores_in_the_new_order() -> None:
     with serving() as server:
         found = RerankedLane(LANE, Rerank(server.url)).search("water for basil", 5, scope=None, now_ms=0)
     assert [(one.ref, one.score) for one in found.candidates] == [("b", 0.9), ("a", 0.5), ("c", 0.1)]
-    assert found.reason is None
+    assert found.reason == "rerank: 2 of 3 moved"
+
+
+def test_lane_with_one_candidate_says_that_nothing_is_reranked() -> None:
+    found = RerankedLane(Fixed(LANE.candidates[:1]), Rerank("http://127.0.0.1:9/")).search("x", 5, scope=None, now_ms=0)
+    assert found.reason == "rerank: too few candidates"
 
 
 def test_answer_that_cannot_be_recorded_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +58,7 @@ def test_answer_that_cannot_be_recorded_is_used(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "file"))
     with serving() as server:
         found = RerankedLane(LANE, Rerank(server.url)).search("water for basil", 5, scope=None, now_ms=0)
-    assert ([one.ref for one in found.candidates], found.reason) == (["b", "a", "c"], None)
+    assert ([one.ref for one in found.candidates], found.reason) == (["b", "a", "c"], "rerank: 2 of 3 moved")
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
