@@ -258,6 +258,15 @@ def test_damaged_index_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert [hit.event.event_id for hit in found(path, "choir", upstream=True).hits] == ["e1"]
 
 
+@pytest.mark.parametrize("write", [False, True])
+def test_damaged_schema_that_is_no_utf8_is_named(tmp_path: Path, write: bool) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1)])
+    # SQLite's message quotes the schema.
+    path.write_bytes(path.read_bytes().replace(b"ON episodic_events(event_id)", b"ON episodic_events \xffvent_id)"))
+    with pytest.raises(UnusableInput, match="the database is damaged; restore a copy"):
+        expire(path, now=NOW, write=write)
+
+
 def test_shipped_set_is_ingested_completely(tmp_path: Path) -> None:
     done = ingest(tmp_path / "l.sqlite", ROOT / "datasets" / "operators", "lab", now=NOW, write=False)
     assert done.inserted.total() > 3000
