@@ -120,7 +120,8 @@ def _announce_lines(log: Path, lines: int) -> None:
 
 
 def _emit_ingest(receipt: dict[str, Any]) -> None:
-    ids = f" (ids {receipt['ids'][0]} to {receipt['ids'][1]})" if receipt["ids"] else ""
+    first, last = receipt["ids"] or (0, 0)
+    ids = "" if not last else f" (id {last})" if first == last else f" (ids {first} to {last})"
     new = "inserted" if receipt["written"] else "to insert"
     before = counted(receipt["lines_ingested_before"], "line")
     emit(f"{receipt['log']}: {counted(receipt['inserted'], 'observation')} {new}{ids}; {before} ingested before.")
@@ -133,6 +134,8 @@ def _emit_ingest(receipt: dict[str, Any]) -> None:
         ("scorer_errors", "Ingested without a grade, because the scorer failed"),
         ("cut_tail_bytes", "Bytes of an incomplete last line, left for the next run"),
         ("without_time", "Without a time, so given the time of this run"),
+        ("without_summary", "Without a summary, so found by their other fields alone"),
+        ("links_unread", "With supersedes or contradicts outside provenance, where nothing reads them"),
         ("clock_back", "With a time before that of the line above"),
     )
 

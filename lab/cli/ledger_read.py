@@ -21,7 +21,21 @@ if TYPE_CHECKING:
 
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Profile = Annotated[str, typer.Option(help="seed, or upstream to do as the public sidecar does.")]
-Ids = Annotated[list[int], typer.Argument(metavar="ID...", help="Ids of observations.")]
+
+
+def identity(text: str) -> int:
+    """Return the id in ``2`` or ``obs:2``, as packs cite it; raise :class:`UnusableInput` for anything else."""
+    from lab.systems.sidecar.ledger_search import ids_in
+
+    if found := ids_in(text):
+        return found[0]
+    raise UnusableInput(f"{text!r}: is no id of an observation; give a number, or obs: and a number, as in obs:2")
+
+
+Ids = Annotated[
+    list[int],
+    typer.Argument(metavar="ID...", parser=identity, help="Ids of observations: 2, or obs:2 as packs cite them."),
+]
 # Characters of a summary in a table.
 SHOWN = 70
 INDENT = "  "
@@ -147,7 +161,7 @@ def get(
     else:
         for row in rows:
             place = pointers[row.id]
-            fields = {**_row(row), "detail": json.dumps(row.detail, ensure_ascii=False)}
+            fields = {**_row(row), "detail": _shown(row.detail)}
             fields["source"] = f"{place.log}, line {place.line}" if place else None
             fields |= {"raw": lines.get(row.id)} if raw else {}
             for name, value in fields.items():
@@ -181,6 +195,12 @@ def _all_fields(row: Observation, place: Pointer | None, line: str | None) -> di
         source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
         source |= {} if line is None else {"raw": line}
     return {**_row(row), "detail": row.detail, "source": source}
+
+
+def _shown(detail: dict[str, Any]) -> str:
+    """Return a detail as JSON, its numbers without the error of binary fractions: 0.45, not 0.44999999999999996."""
+    text = json.dumps(detail, ensure_ascii=False)
+    return json.dumps(json.loads(text, parse_float=lambda number: float(f"{float(number):.15g}")), ensure_ascii=False)
 
 
 def _row(row: Observation) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_commands_that_write_need_the_option(ledger: Path, tmp_path: Path) -> No
         assert (done.returncode, "Nothing was written; add --write to do it." in done.stdout) == (0, True)
     assert (rows(ledger), (tmp_path / "archive").exists()) == (before, False)
     done = run_here("ledger", "ingest", ledger, log, "--grade", "--write")
-    assert "1 observation inserted (ids 4 to 4); 0 lines ingested before." in done.stdout
+    assert "1 observation inserted (id 4); 0 lines ingested before." in done.stdout
     assert "3 observations graded; 1 had an importance before." in run_here("ledger", "grade", ledger, "--write").stdout
     assert said("archive", ledger, log, "--write")["lines"] == 1
     assert not log.exists()
@@ -59,12 +59,17 @@ def test_commands_that_write_need_the_option(ledger: Path, tmp_path: Path) -> No
 def test_ingest_names_what_it_could_not_take(tmp_path: Path) -> None:
     log = write_log(tmp_path / "o.jsonl", [POTS])
     with log.open("ab") as file:
-        file.write(b'nope\n{"summary": "no time"}\n{"summary": "cut')
+        file.write(
+            b'nope\n{"summary": "no time"}\n{"text": "other"}\n{"tool_name": "a", "supersedes": 1}\n{"summary": "cut'
+        )
     done = run_here("ledger", "ingest", tmp_path / "l.sqlite", log, "--write")
     assert done.returncode == 0
     assert "Malformed, skipped: 1 not JSON (first: line 2)." in done.stdout
     assert "Bytes of an incomplete last line, left for the next run: 16." in done.stdout
-    assert "Without a time, so given the time of this run: 1." in done.stdout
+    assert "Malformed, skipped: 1 without a summary or tool_name (first: line 4)." in done.stdout
+    assert "Without a time, so given the time of this run: 2." in done.stdout
+    assert "Without a summary, so found by their other fields alone: 1." in done.stdout
+    assert "outside provenance, where nothing reads them: 1." in " ".join(done.stdout.split())
 
 
 def test_benchmark_fails_with_code_1(tmp_path: Path) -> None:
@@ -85,6 +90,8 @@ def test_benchmark_fails_with_code_1(tmp_path: Path) -> None:
         (("search", "LEDGER", "x", "--profile", "mine"), "--profile mine: expected seed or upstream"),
         (("search", "none.sqlite", "x"), "no such file"),
         (("get", "LEDGER", "1", "99"), "the ledger has no observation 99"),
+        (("get", "LEDGER", "1", "two"), "'two': is no id of an observation; give a number, or obs: and a number"),
+        (("timeline", "LEDGER", "obs:77"), "the ledger has no observation 77"),
         (("timeline", "LEDGER", "77"), "the ledger has no observation 77"),
         (("grade",), "give either a ledger or --benchmark FILE"),
         (("ingest", "LEDGER", "none.jsonl"), "cannot be read: No such file"),

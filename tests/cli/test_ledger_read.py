@@ -66,6 +66,20 @@ def test_long_summary_ends_after_a_word(ledger: Path) -> None:
     assert "天" * 69 + "…" in shown
 
 
+def test_ids_are_taken_as_packs_cite_them(ledger: Path) -> None:
+    assert run_here("ledger", "get", ledger, "obs:2").stdout == run_here("ledger", "get", ledger, "2").stdout
+    assert run_here("ledger", "timeline", ledger, "OBS:2").stdout == run_here("ledger", "timeline", ledger, "2").stdout
+
+
+def test_get_shows_numbers_without_binary_error(tmp_path: Path) -> None:
+    path = filled(
+        tmp_path / "n.sqlite", [{"summary": "a", "detail": {"score": 0.44999999999999996, "at": 1763600000.123}}]
+    )
+    shown = run_here("ledger", "get", path, "1").stdout
+    assert '{"score": 0.45, "at": 1763600000.123, ' in shown
+    assert "0.44999999999999996" in run_here("ledger", "get", path, "1", "--json").stdout
+
+
 def test_timeline_of_unknown_ids_prints_no_table(ledger: Path) -> None:
     done = run_here("ledger", "timeline", ledger, "999")
     assert (done.returncode, done.stdout) == (2, "")

@@ -223,6 +223,12 @@ def test_differences_are_those_of_the_rule(sidecar: Any, tmp_path: Path) -> None
     # A second ingest doubles the log.
     sidecar("--db", path, "ingest", "--file", log)
     assert len(rows(path)) == 2
+    # A line of another file becomes a row.
+    assert taken({"text": "x", "time": "2026-01-01"})[0].summary is None
+    # A number of uses that is no float ends a search.
+    taken({"summary": "basil", "lifecycle": {"used_count": 10**400}})
+    with pytest.raises(subprocess.CalledProcessError):
+        sidecar("--db", path, "search", "basil")
     # A malformed line stops an ingest, and nothing of the log is kept.
     with pytest.raises(subprocess.CalledProcessError):
         taken({"summary": "good"}, "nope")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from lab.systems.sidecar import ledger_schema
 BUSY_SECONDS = 5.0
 PAGE = 2000
 GO_ON = ", and the same command goes on"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _READ = "SELECT id, ts, kind, summary, summary_en, lang, tool_name, detail_json FROM observations"
 
 
@@ -36,18 +38,22 @@ class Observation(NamedTuple):
 
     @classmethod
     def of(cls, row: tuple[Any, ...]) -> Observation:
-        """Return a row as read. A program may have stored bytes where a text belongs; only the detail keeps them."""
-        if bytes in map(type, row[:7]):
-            row = (
-                *(str(value, "utf-8", "replace") if isinstance(value, bytes) else value for value in row[:7]),
-                row[7],
-            )
-        return cls(*row)
+        """Return a row as read. Programs may have stored anything where a text belongs; only the detail keeps bytes."""
+        identity, ts, *texts, detail = row
+        kept = detail if isinstance(detail, bytes) else _text(detail)
+        return cls._make((identity, _text(ts) or "", *map(_text, texts), kept))
 
     @property
     def detail(self) -> dict[str, Any]:
         """The detail as an object: empty if it is missing, or no JSON object."""
         return parse_detail(self.detail_json) or {}
+
+
+def _text(value: Any) -> str | None:
+    """Return a value of any type of SQLite as text; None for NULL."""
+    if isinstance(value, bytes):
+        return str(value, "utf-8", "replace")
+    return None if value is None else str(value)
 
 
 class Change(NamedTuple):
@@ -132,11 +138,11 @@ def _translated(path: Path) -> Iterator[None]:
     """Raise the errors of SQLite as the lab's own, with the file's name and what to do."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _translate(path, error) from error
 
 
-def _translate(path: Path, error: sqlite3.Error) -> Exception:
+def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Exception:
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -149,7 +155,8 @@ def _translate(path: Path, error: sqlite3.Error) -> Exception:
             f"'DROP TABLE {ledger_schema.FTS}; DROP TABLE {ledger_schema.TRIGRAM}' and run "
             "lab ledger ingest --write, which makes them again"
         )
-    if code == sqlite3.SQLITE_CORRUPT:
+    # The message of SQLite quotes a damaged schema, of which a byte may be no UTF-8.
+    if code == sqlite3.SQLITE_CORRUPT or isinstance(error, UnicodeDecodeError):
         return UnusableInput(
             f"{path}: the database is damaged; restore a copy, or save what is readable with "
             f"sqlite3 {path.name} .recover | sqlite3 recovered.sqlite"
@@ -218,7 +225,7 @@ def change_details(connection: sqlite3.Connection, changes: Iterable[Change]) ->
     written: list[int] = []
     with transaction(connection):
         for change in changes:
-            text = json.dumps(change.detail, ensure_ascii=False)
+            text = _dumped(change.detail)
             done = connection.execute(
                 "UPDATE observations SET detail_json = ? WHERE id = ? AND detail_json IS ?",
                 (text, change.id, change.before),
@@ -226,3 +233,9 @@ def change_details(connection: sqlite3.Connection, changes: Iterable[Change]) ->
             if done.rowcount:
                 written.append(change.id)
     return written
+
+
+def _dumped(detail: Mapping[str, Any]) -> str:
+    """Return a detail as JSON. SQLite cannot hold a lone surrogate, so a detail with one keeps all its escapes."""
+    text = json.dumps(detail, ensure_ascii=False)
+    return json.dumps(detail) if _SURROGATE.search(text) else text

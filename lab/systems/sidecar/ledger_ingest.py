@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +25,10 @@ RECEIPT = "recall-lab.ledger.ingest.v1"
 BATCH = 5000
 # Line numbers of malformed lines that a receipt names.
 NAMED = 5
+# Every observation has one of these; a line of another file has none (LD-3).
+TELLING = ("summary", "summary_en", "text_en", "tool_name", "tool")
+# References that count in the provenance of a detail alone.
+LINKS = ("supersedes", "contradicts")
 _INSERT = "INSERT INTO observations VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -54,6 +58,8 @@ class Ingested:
     blank: int = 0
     tail: int = 0
     without_time: int = 0
+    without_summary: int = 0
+    links_unread: int = 0
     clock_back: int = 0
     grades: Grades = field(default_factory=Grades)
 
@@ -72,6 +78,8 @@ class Ingested:
             "blank": self.blank,
             "cut_tail_bytes": self.tail,
             "without_time": self.without_time,
+            "without_summary": self.without_summary,
+            "links_unread": self.links_unread,
             "clock_back": self.clock_back,
         }
 
@@ -111,7 +119,7 @@ def ingest(
         hashed, end = _digest(file, source.position), source.position
         clock: datetime | None = None
         done.already = source.lines
-        lines = read_lines(file, hashed, position=source.position, number=source.lines)
+        lines = _observed(read_lines(file, hashed, position=source.position, number=source.lines))
         while batch := list(islice(lines, BATCH)):
             rows, clock = _rows(batch, done, at, scorer, upstream, clock)
             last = batch[-1]
@@ -136,13 +144,24 @@ def ingest(
 def _require_observation(file: BinaryIO, log: Path) -> None:
     """Raise :class:`UnusableInput` for a file that has lines, of which none is an observation: no log, by mistake."""
     problems = Counter[str]()
-    for line in read_lines(file, hashlib.sha256()):
+    for line in _observed(read_lines(file, hashlib.sha256())):
         if line.observation is not None:
             return
         problems[line.problem] += bool(line.problem)
     if problems.total():
         reasons = ", ".join(f"{number} {problem}" for problem, number in problems.items() if number)
-        raise UnusableInput(f"{log}: no line is an observation ({reasons}); a log has one JSON object a line")
+        raise UnusableInput(
+            f"{log}: no line is an observation ({reasons}); a log has one JSON object a line, each with a summary"
+        )
+
+
+def _observed(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yield lines; those with an object that is no observation are malformed."""
+    for line in lines:
+        if line.observation is None or any(line.observation.get(name) is not None for name in TELLING):
+            yield line
+        else:
+            yield line._replace(observation=None, problem="without a summary or tool_name")
 
 
 def _rows(
@@ -160,6 +179,8 @@ def _rows(
         detail = detail_of(line.observation)
         row = row_of(line.observation, detail, at, upstream=upstream)
         done.without_time += not line.observation.get("ts")
+        done.without_summary += not any(text and text.strip() for text in row[2:4])
+        done.links_unread += any(name in detail for name in LINKS)
         time = moment(row[0])
         done.clock_back += time is not None and clock is not None and time < clock
         clock = time or clock

@@ -29,6 +29,8 @@ HALF_LIFE = {
     "event": 14,
 }
 LARGEST_BOOST = 1.3
+# A larger number of uses is a mistake of its writer; floats are exact up to here.
+MOST_USES = 2**53
 # The constant of reciprocal rank fusion.
 RRF = 60
 DAY = timedelta(days=1)
@@ -64,12 +66,13 @@ def state_of(detail: Mapping[str, Any]) -> str:
 
 
 def used_count(detail: Mapping[str, Any]) -> int:
-    """Return how often a memory was used; 0 if that is not recorded."""
+    """Return how often a memory was used, at most :data:`MOST_USES`; 0 if that is not recorded."""
     lifecycle = detail.get("lifecycle")
     try:
-        return max(0, int(lifecycle.get("used_count") or 0)) if isinstance(lifecycle, Mapping) else 0
+        count = int(lifecycle.get("used_count") or 0) if isinstance(lifecycle, Mapping) else 0
     except (TypeError, ValueError, OverflowError):
         return 0
+    return min(max(0, count), MOST_USES)
 
 
 def factors(row: Observation, rank: int, now: datetime, off: frozenset[str] = frozenset()) -> Factors:

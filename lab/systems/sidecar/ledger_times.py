@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 
 def moment(text: str) -> datetime | None:
-    """Return an ISO 8601 time, in UTC where it names no zone; None for anything else."""
+    """Return an ISO 8601 time in UTC, which is its zone if it names none; None for anything else."""
     try:
         time = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def stamp(time: datetime) -> str:

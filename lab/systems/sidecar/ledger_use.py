@@ -100,12 +100,14 @@ def use(
 
 
 def _used(detail: Mapping[str, Any], at: str, included: bool) -> dict[str, Any]:
-    """Return a detail after a use; its state and trust stay (seed 003: use does not promote trust)."""
+    """Return a detail after a use; state, trust and a later time stay (seed 003: use does not promote trust)."""
     lifecycle = lifecycle_of(detail)
+    name = "last_used_at" if included else "last_retrieved_at"
+    before = moment(str(lifecycle.get(name) or ""))
+    if before is None or stamp(before) < at:
+        lifecycle[name] = at
     if included:
-        lifecycle |= {"last_used_at": at, "used_count": used_count(detail) + 1}
-    else:
-        lifecycle["last_retrieved_at"] = at
+        lifecycle["used_count"] = used_count(detail) + 1
     return {**detail, "lifecycle": lifecycle}
 
 

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from lab.errors import CannotWrite, InUse, UnusableInput
+from lab.systems.pack.ledger_lane import LedgerLane
 from lab.systems.sidecar import ledger, ledger_ingest
 from lab.systems.sidecar.heuristic import Grade, grade_observation
 from lab.systems.sidecar.ledger_grading import grade
 from lab.systems.sidecar.ledger_ingest import ingest
+from lab.systems.sidecar.ledger_search import search
+from lab.systems.sidecar.ledger_use import decay, use
 from tests.systems.sidecar.ledgers import NOW, filled, rows, write_log
 
 POTS = {"kind": "decision", "tool_name": "chat", "summary": "Decided to use clay pots for the basil."}
@@ -256,6 +259,20 @@ def test_a_damaged_ledger_is_named_with_the_remedy(tmp_path: Path) -> None:
         rows(path)
 
 
+def test_a_damaged_byte_in_the_schema_is_named_with_the_remedy(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [POTS])
+    data = path.read_bytes()
+    # SQLite's message quotes the damaged text.
+    path.write_bytes(
+        data.replace(b"CREATE INDEX idx_observations_tool_ts ON", b"CREATE INDEX idx_observations_tool_ts \xff\xff")
+    )
+    for run in (rows, decay, lambda path: use(path, ["obs:1"], write=True)):
+        with pytest.raises(UnusableInput, match=r"damaged; restore a copy.*\.recover"):
+            run(path)
+    found = LedgerLane(path).search("pots", 5, scope=None, now_ms=0)
+    assert (found.searched, "damaged" in found.reason) == (False, True)
+
+
 @pytest.mark.parametrize("table", ["observations_fts", "observations_fts_tri"])
 def test_damaged_search_tables_are_made_again(tmp_path: Path, table: str) -> None:
     path = filled(tmp_path / "l.sqlite", [{"summary": f"basil and row {number} of many"} for number in range(2000)])
@@ -290,6 +307,35 @@ def test_texts_that_are_bytes_or_not_utf8_are_read(tmp_path: Path) -> None:
     first, second = rows(path)
     assert (first.summary, first.detail["a"], first.detail["importance"]["label"]) == ("a\ufffd", 1, "ignore")
     assert (second.summary, second.detail) == ("b\ufffd", {})
+
+
+def test_values_of_other_types_are_read_as_texts(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    with sqlite3.connect(path) as connection:
+        columns = "ts, kind, summary, summary_en, lang, tool_name, detail_json"
+        connection.execute(f"CREATE TABLE observations (id INTEGER PRIMARY KEY, {columns})")
+        connection.execute("INSERT INTO observations VALUES (1, 5, 6, 7, 8, 9, 1.5, 4)")
+        connection.execute("INSERT INTO observations (id, summary) VALUES (2, 7)")
+    connection.close()
+    first, second = rows(path)
+    assert first[1:] == ("5", "6", "7", "8", "9", "1.5", "4")
+    assert (second.ts, second.kind, second.detail) == ("", None, {})
+    with ledger.open_ledger(path, write=True) as connection:
+        assert {hit.row.id for hit in search(connection, "7", now=NOW).hits} == {1, 2}
+    assert decay(path, now=NOW).receipt() | {"without_time": 1, "unreadable": 1} == decay(path, now=NOW).receipt()
+
+
+def test_lines_of_another_file_are_no_observations(tmp_path: Path) -> None:
+    path, log = tmp_path / "l.sqlite", tmp_path / "o.jsonl"
+    other = ['{"kind": "recording", "text": "a", "time": "2026-01-01"}', '{"summary": null}']
+    log.write_text("\n".join(other))
+    with pytest.raises(UnusableInput, match=r"no line is an observation \(2 without a summary or tool_name\)"):
+        ingest(path, log)
+    assert not path.exists()
+    log.write_text("\n".join((*other, '{"tool": "exec", "supersedes": 1}', '{"text_en": "a"}', json.dumps(POTS))))
+    done = ingest(path, log)
+    assert (done.malformed, done.tail) == ({"without a summary or tool_name": [1, 2]}, 0)
+    assert (done.inserted, done.without_summary, done.links_unread) == (3, 1, 1)
 
 
 def test_an_old_ledger_of_the_sidecar_gets_its_search_tables(tmp_path: Path) -> None:

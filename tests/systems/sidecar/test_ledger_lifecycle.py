@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.systems.sidecar import ledger
+from lab.systems.sidecar.ledger_grading import grade
 from lab.systems.sidecar.ledger_lifecycle import HISTORY, LEGAL, STATES, Step, move, moved
 from lab.systems.sidecar.ledger_score import state_of
 from lab.systems.sidecar.ledger_search import search
@@ -113,6 +115,34 @@ def test_use_counts_each_reference_once_and_keeps_state_and_trust(tmp_path: Path
     assert found[2]["lifecycle"]["used_count"] == 1
     assert "lifecycle" not in found[3]
     assert "kettle" not in json.dumps(receipt)
+
+
+def test_use_of_a_past_day_keeps_the_later_time(tmp_path: Path) -> None:
+    path = filled(
+        tmp_path / "l.sqlite", [aged(300), aged(300, lifecycle={"last_used_at": "0001-01-01T00:00:00+14:00"})]
+    )
+    for included, name in ((True, "last_used_at"), (False, "last_retrieved_at")):
+        use(path, ["obs:1"], included=included, write=True, now=NOW)
+        use(path, ["obs:1"], included=included, write=True, now=NOW - timedelta(days=200))
+        assert details(path)[1]["lifecycle"][name] == "2026-11-23T12:00:00Z"
+    assert details(path)[1]["lifecycle"]["used_count"] == 2
+    # A time that UTC does not have is none.
+    assert [(one.row.id, one.days) for one in decay(path, now=NOW).unused] == [(2, 300)]
+
+
+def test_lone_surrogate_and_huge_count_do_not_stop_a_change(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [aged(300), aged(300), aged(300)])
+    cut, huge = '{"x": "\\ud83d cut 資料"}', f'{{"lifecycle": {{"used_count": {"9" * 401}}}}}'
+    with sqlite3.connect(path) as connection:
+        connection.executemany("UPDATE observations SET detail_json = ? WHERE id = ?", [(cut, 1), (huge, 2)])
+    connection.close()
+    use(path, ["obs:1", "obs:2"], write=True, now=NOW - timedelta(days=100))
+    assert details(path)[1]["x"] == "\ud83d cut 資料"
+    assert details(path)[2]["lifecycle"]["used_count"] == 2**53 + 1
+    assert grade(path, write=True, now=NOW).receipt()["graded_filled"] == 3
+    assert decay(path, write=True, now=NOW).receipt()["count"] == 3
+    with ledger.open_ledger(path) as connection:
+        assert len(search(connection, "kettle", now=NOW, include_archived=True).hits) == 3
 
 
 def test_use_that_is_disabled_or_dry_writes_nothing(tmp_path: Path) -> None:
