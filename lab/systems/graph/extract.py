@@ -14,7 +14,9 @@ from lab.systems.graph.model import BLOCKED_BY, CONCEPT, DECIDES, EVALUATES, PER
 from lab.systems.pack.words import one_line
 
 # All repetitions are bounded, so that the time to search a text grows with its length only.
-_PERSON = rf"(?:{EMAIL}|(?<![\w/])@\w[\w-]*)"
+# A version, redis@7.2.1, and the account of Git's addresses are no persons.
+_NO_PERSON = r"git@|[\w.+-]{1,64}@\d{1,9}(?:\.\d{1,9}){1,2}(?![\w-]|\.\w)"
+_PERSON = rf"(?:(?<![\w.+-])(?!{_NO_PERSON}){EMAIL}|(?<![\w/])@\w[\w-]*)"
 # An address is one name: its first part alone would name a person.
 _NAME = rf"(?:{_PERSON}|(?<!@)[^\W_](?:[\w./+-]{{0,200}}\w)?)"
 _FLAGS = re.IGNORECASE

@@ -308,6 +308,14 @@ def test_graph_names_no_person_of_a_scope_tool_or_fact(tmp_path: Path) -> None:
     assert {*marked("alice@example.com @alice alice@example.org")} <= {*graph}
 
 
+def test_versions_and_addresses_of_git_are_no_persons() -> None:
+    texts = [Text("obs:1", "gateway uses redis@7.2.1"), Text("obs:2", "see git@github.com:acme/gate.git")]
+    graph = build(texts, [fact("uses", "literal", "lancedb@0.4.1")])
+    assert {*graph} == {"concept:gateway", "tool:redis", "tool:lancedb@0.4.1", "repo:acme/gate"}
+    (bob,) = marked("bob@163.com")
+    assert bob.startswith("person:")
+
+
 @pytest.mark.parametrize("field", ["tool_name", "scope"])
 def test_secret_in_a_tool_or_scope_is_no_name(tmp_path: Path, field: str) -> None:
     secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
