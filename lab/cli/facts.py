@@ -98,8 +98,10 @@ def assert_(
 
 
 def _emit_asserted(fact: Fact) -> None:
+    from lab.systems.facts.pack import value_text
+
     emit_folded(
-        f"{fact.id}: {fact.subject} {fact.predicate}, {_times(fact)}, {fact.confidence}; "
+        f"{fact.id}: {fact.subject} {fact.predicate} = {value_text(fact)}, {_times(fact)}, {fact.confidence}; "
         f"{counted(len(fact.sources), 'source')} resolved, {counted(len(fact.supersedes), 'fact')} superseded."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lab.cli.ledger_read import Profile, is_upstream
-from lab.cli.output import Json, emit, emit_json, emit_table
+from lab.cli.output import Json, announce_folded, emit, emit_json, emit_table
 from lab.errors import CheckFailed
 from lab.formatting import counted
 
@@ -94,11 +95,10 @@ def timeline(
     from lab.systems.facts.model import SCHEMA, entity, fact_json
     from lab.systems.facts.predicates import predicate_named
     from lab.systems.facts.sources import Sources
-    from lab.systems.facts.store import read
-    from lab.systems.facts.view import View, status_of
+    from lab.systems.facts.view import status_of
 
     reference, named = entity(subject), predicate_named(predicate) if predicate else None
-    events = View(read(facts).records).of(reference, named)
+    events = _of(facts, reference, named)
     places = Sources(ledger, root)
     places.resolve(source for fact in events for source in fact.sources)
     shown = [(fact, status_of(fact, places)) for fact in events]
@@ -190,15 +190,25 @@ def _current(
     """Return the reference of a subject, the time, and what holds then."""
     from lab.systems.facts.model import entity, utc
     from lab.systems.facts.sources import Sources
-    from lab.systems.facts.store import read
-    from lab.systems.facts.view import View
     from lab.systems.facts.view import current as run
     from lab.systems.sidecar.ledger_times import stamp
 
     reference, time = entity(subject), utc(as_of, "--as-of") if as_of else stamp(datetime.now(UTC))
-    events = View(read(facts).records).of(reference)
-    upstream = is_upstream(profile)
+    events, upstream = _of(facts, reference), is_upstream(profile)
     return reference, time, run(events, time, Sources(ledger, root), include_stale=include_stale, upstream=upstream)
+
+
+def _of(facts: Path, subject: str, predicate: str | None = None) -> list[Fact]:
+    """Return the facts of a subject; if the file has none, name a similar subject."""
+    from lab.systems.facts.store import read
+    from lab.systems.facts.view import View
+
+    view = View(read(facts).records)
+    if not view.of(subject):
+        names = {fact.subject.removeprefix("entity:"): fact.subject for fact in view}
+        for near in difflib.get_close_matches(subject.removeprefix("entity:"), names, 1, 0.6):
+            announce_folded(f"note: {facts} has no fact of {subject}; did you mean {names[near]}?")
+    return view.of(subject, predicate)
 
 
 def _emit_facts(shown: Sequence[tuple[Fact, str]]) -> None:

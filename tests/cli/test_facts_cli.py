@@ -27,7 +27,9 @@ def said(here: Place, command: str, *words: str | Path) -> str:
 
 
 def test_facts_from_assertion_to_pack(here: Place) -> None:
-    assert "add --write to do it" in said(here, "assert", "gateway", "status", "live", *WHEN)
+    planned = said(here, "assert", "gateway", "status", "live", *WHEN)
+    assert "entity:gateway status = live, from 2026-11-01" in planned
+    assert "add --write to do it" in planned
     assert not here.facts.exists()
     made = json.loads(facts(here, "assert", "gateway", "status", "live", *WHEN, "--write", "--json").stdout)
     old = made["facts"][0]["id"]
@@ -40,6 +42,9 @@ def test_facts_from_assertion_to_pack(here: Place) -> None:
     assert "1 fact superseded" in said(here, "assert", "gateway", "state", "retired", *later, "--write")
     assert "retired" in said(here, "current", "gateway")
     assert "live" in said(here, "current", "gateway", "--as-of", "2026-11-02")
+    near = facts(here, "current", "gatway")
+    assert "0 facts of entity:gatway" in near.stdout
+    assert "did you mean entity:gateway?" in " ".join(near.stderr.split())
     assert "0 facts" in said(here, "current", "gateway", "--as-of", "2026-11-02", "--profile", "upstream")
     events = json.loads(facts(here, "timeline", "gateway", "--predicate", "state", "--json").stdout)["events"]
     assert [(one["object"]["value"], one["status"]) for one in events] == [
@@ -99,6 +104,7 @@ def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
         (("invalidate", "none.jsonl", "fact_x", "--assertion", "a"), "there is no fact fact_x"),
         (("invalidate", "n", "x", "--assertion", "a", "--retract", "--at", "2026-11-01"), "give one of them"),
         (("timeline", "none.jsonl", "x", "--predicate", "uzes"), "did you mean uses?"),
+        (("assert", "none.jsonl", "x", "status", "y", *WHEN), "(sqlite_unavailable); give --ledger"),
     ],
 )
 def test_facts_with_unusable_input_exits_with_2(words: tuple[str, ...], message: str, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_relations_of_an_exported_graph_are_packed(ledger: Path, tmp_path: Path)
     assert "] concept:gateway USES tool:redis (obs:1)\n" in payload["bundle_text"]
     graph.write_text("{}")
     lanes = said(ledger, "--graph", graph, "--query", "gateway")["trace"]["lanes"]
-    assert lanes[1]["reason"] == f"{graph} cannot be read (UnusableInput); lab graph show --graph says why"
+    assert lanes[1]["reason"] == f"{graph} cannot be read as a graph; lab graph show --graph says why"
 
 
 def test_scope_restricts_the_ledger(ledger: Path) -> None:

@@ -32,8 +32,9 @@ from lab.systems.facts.model import (
     utc,
 )
 from lab.systems.facts.predicates import LITERAL, PREDICATES, predicate_named
-from lab.systems.facts.rebuild import write_view
-from lab.systems.facts.sources import QUARANTINED, Resolution, Sources, highest_tier, trouble
+from lab.systems.facts.rebuild import require_own_view, write_view
+from lab.systems.facts.sources import NO_LEDGER, QUARANTINED, Resolution, Sources, highest_tier, trouble
+from lab.systems.facts.store import Assertions
 from lab.systems.facts.view import View, holds, status_of
 from lab.systems.sidecar.ledger_times import stamp
 
@@ -130,17 +131,24 @@ def assert_facts(
 def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) -> None:
     """Let ``check`` make records from the view; with ``write``, append them and bring the view's file up to date.
 
-    The file is locked while its content is checked and extended.
+    The file is locked while its content is checked and extended. Nothing is written if another file has the name of the
+    view.
     """
     if not write:
-        check(View(store.read(path, new=True).records))
+        check(View(_read(path).records))
         return
     with store.locked(path):
-        assertions = store.read(path, new=True)
+        assertions = _read(path)
         if new := check(View(assertions.records)):
             assertions = store.append(path, assertions, new)
         if assertions.records:
             write_view(path, assertions)
+
+
+def _read(path: Path) -> Assertions:
+    assertions = store.read(path, new=True)
+    require_own_view(path)
+    return assertions
 
 
 def fact_of(claim: Claim, sources: Sources, now: str, by: str) -> Fact:
@@ -194,9 +202,8 @@ def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
     resolutions = sources.resolve(named)
     for one in resolutions:
         if not one.is_resolved:
-            raise UnusableInput(
-                f"dangling_source_ref: {one.source.token} does not resolve ({one.reason}); check --ledger and --root"
-            )
+            remedy = "give --ledger" if one.reason == NO_LEDGER else "check --ledger and --root"
+            raise UnusableInput(f"dangling_source_ref: {one.source.token} does not resolve ({one.reason}); {remedy}")
         if one.reason == QUARANTINED:
             raise UnusableInput(
                 f"quarantined_source: {one.source.token} is quarantined and no evidence; review it, or give another"

@@ -28,19 +28,31 @@ def _claim(row: dict[str, Any], at: str) -> Claim:
     label = subject.get("label") if isinstance(subject, dict) else None
     kind = field(value, "type", str, f"{at}: object") if isinstance(value, dict) else LITERAL
     given = value.get("value") if isinstance(value, dict) else value
+    supersedes = row.get("supersedes")
     return Claim(
         field(subject, "ref", str, f"{at}: subject") if isinstance(subject, dict) else field(row, "subject", str, at),
         field(row, "predicate", str, at),
-        json.dumps(given, ensure_ascii=False) if kind == JSON else expect(given, str, f"{at}: object"),
+        _json(given, at) if kind == JSON else expect(given, str, f"{at}: object"),
         field(row, "valid_from", str, at),
         tuple(_source(one, at) for one in field(row, "source_refs", list, at)),
         _reference(row.get("assertion_ref"), at),
         kind,
         text_or_none(row, "valid_to", at),
         text_or_none(row, "confidence_tier", at) or TIERS[1],
-        tuple(expect(one, str, f"{at}: supersedes") for one in row.get("supersedes") or ()),
+        () if supersedes is None else _texts(supersedes, f"{at}: supersedes"),
         None if label is None else expect(label, str, f"{at}: subject: label"),
     )
+
+
+def _json(given: Any, at: str) -> str:
+    try:
+        return json.dumps(given, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise UnusableInput(f"{at}: object: has a number that is too large, or none; give a finite one") from None
+
+
+def _texts(raw: Any, at: str) -> tuple[str, ...]:
+    return tuple(expect(one, str, at) for one in expect(raw, list, at))
 
 
 def _source(raw: Any, at: str) -> str:

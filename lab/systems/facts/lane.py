@@ -59,9 +59,9 @@ class FactsLane:
             return self._found(self._index(now), query, limit, now, [] if scope is None else [UNSCOPED])
         except FileNotFoundError:
             return Found(self.name, (), False, "no facts")
-        except (LabError, OSError, ValueError, OverflowError) as error:
+        except (LabError, OSError, ValueError, OverflowError):
             # The message of the error may quote a line of the file.
-            reason = f"{self._path} cannot be read ({type(error).__name__}); lab facts lint says why"
+            reason = f"{self._path} cannot be read; lab facts lint says why"
             return Found(self.name, (), False, reason)
 
     def _index(self, now: str) -> _Index:
@@ -80,12 +80,10 @@ class FactsLane:
         facts = [fact for subject in sorted(subjects) for fact in index.view.of(subject)]
         try:
             judged = current(facts, now, Sources(self._ledger, self._root))
-        except LabError as error:
+        except LabError:
             facts = [fact for fact in facts if not fact.needs_ledger]
             judged = current(facts, now, Sources(None, self._root))
-            reasons.append(
-                f"{self._ledger} cannot be read ({type(error).__name__}), so that facts with sources in it are left out"
-            )
+            reasons.append(f"{self._ledger} cannot be read, so that facts with sources in it are left out")
         holding = {fact.id: fact for fact, _ in judged.facts}
         past = [fact for fact in facts if _is_past(fact, now) and any(by in holding for by in fact.superseded_by)]
         ranked = sorted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -223,10 +224,13 @@ def reference_of(text: str) -> Reference:
 
 
 def object_of(kind: str, value: str) -> Object:
-    """Return an object of a type from text. Raises :class:`UnusableInput` for a blank text, and for text not JSON."""
+    """Return an object of a type from text.
+
+    Raises :class:`UnusableInput` for a blank text, and for JSON that cannot be read or has a number out of range.
+    """
     if kind == JSON:
         try:
-            return Object(kind, json.loads(value, parse_constant=_refuse_constant))
+            return Object(kind, json.loads(value, parse_constant=_refuse_constant, parse_float=_finite))
         except (ValueError, RecursionError):
             raise UnusableInput("the object is not JSON; quote texts, or use --type literal") from None
     value = value.strip()
@@ -237,6 +241,12 @@ def object_of(kind: str, value: str) -> Object:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise UnusableInput(f"the object has a number that is too large, {text}; quote it, or give a finite one")
+    return number
 
 
 def fact_json(fact: Fact, status: str | None = None) -> dict[str, Any]:

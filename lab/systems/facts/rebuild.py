@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.files import dump_json, remove_leftovers, sha256_bytes, write_atomically
+from lab.errors import UnusableInput
+from lab.files import dump_json, remove_leftovers, require_finite, sha256_bytes, write_atomically
 from lab.systems.facts import store
 from lab.systems.facts.model import SCHEMA, fact_json
 from lab.systems.facts.store import Assertions
@@ -13,6 +14,8 @@ from lab.systems.facts.view import View
 
 VIEW = "recall-lab.facts.view.v0"
 REBUILT = "openclaw-mem.graph.fact.rebuild.v0"
+# How the header of a view begins.
+_HEADER = f'{{"schema": "{VIEW}"'.encode()
 
 
 def view_path(path: Path) -> Path:
@@ -28,6 +31,23 @@ def view_bytes(assertions: Assertions) -> bytes:
     return b"".join([dump_json(header, indent=None), *(dump_json(fact_json(fact), indent=None) for fact in view)])
 
 
+def require_own_view(path: Path) -> None:
+    """Raise :class:`UnusableInput` if a file that is no view has the name of the view of a file of assertions."""
+    beside = view_path(path)
+    require_finite(beside)
+    try:
+        with beside.open("rb") as file:
+            begins = file.read(len(_HEADER))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UnusableInput(f"{beside}: cannot be read: {error.strerror}") from None
+    if begins not in (b"", _HEADER):
+        raise UnusableInput(
+            f"{beside}: is no view of facts, but the view of {path} has this name; give one of them another name"
+        )
+
+
 def write_view(path: Path, assertions: Assertions) -> None:
     """Write the view of a file of assertions beside it, in one step. What killed writers left is removed."""
     remove_leftovers(path.parent)
@@ -37,7 +57,8 @@ def write_view(path: Path, assertions: Assertions) -> None:
 def rebuild(path: Path, *, write: bool = False) -> dict[str, Any]:
     """Compare the view with what the assertions give, and with ``write`` replace it; return the receipt.
 
-    ``status`` is ``same`` if the file was the view byte for byte, else ``differs`` or ``missing``.
+    ``status`` is ``same`` if the file was the view byte for byte, else ``differs`` or ``missing``. Raises
+    :class:`UnusableInput` as :func:`require_own_view` does.
     """
     if write:
         with store.locked(path):
@@ -47,6 +68,7 @@ def rebuild(path: Path, *, write: bool = False) -> dict[str, Any]:
 
 def _compared(path: Path, *, write: bool) -> dict[str, Any]:
     assertions = store.read(path)
+    require_own_view(path)
     made, beside = view_bytes(assertions), view_path(path)
     status = "missing" if not beside.is_file() else "same" if beside.read_bytes() == made else "differs"
     if write and status != "same":

@@ -7,12 +7,15 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
 from lab.files import cannot_write, dump_json, flush_folder, only_writer, require_finite
 from lab.recordings.openclaw.sqlite import MAGIC
-from lab.systems.facts.model import Record, record_json, record_of
+from lab.systems.facts.model import INVALIDATION, SCHEMA, Record, record_json, record_of
+
+# How every record begins.
+_BEGIN = b'{"schema": "'
 
 
 class Assertions(NamedTuple):
@@ -26,8 +29,8 @@ class Assertions(NamedTuple):
 def read(path: Path, *, new: bool = False) -> Assertions:
     """Return the assertions of a file; with ``new``, it may be missing.
 
-    A last line without a line break is taken if it is complete, else left out: a kill cut it off. Raises
-    :class:`UnusableInput`, with the line and a remedy, for any other line that cannot be read.
+    A last line without a line break is taken if it is complete; the beginning of one is left out: a kill cut it off.
+    Raises :class:`UnusableInput`, with the line and a remedy, for any other line that cannot be read.
     """
     require_finite(path)
     try:
@@ -43,23 +46,41 @@ def read(path: Path, *, new: bool = False) -> Assertions:
     lines = data.split(b"\n")
     tail = lines.pop()
     records = [_parsed(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
+    if _is_cut(tail):
+        return Assertions(tuple(records), data[: len(data) - len(tail)], len(tail))
     if tail.strip():
-        try:
-            records.append(_parsed(tail, path, len(lines) + 1))
-        except UnusableInput:
-            return Assertions(tuple(records), data[: len(data) - len(tail)], len(tail))
+        records.append(_parsed(tail, path, len(lines) + 1))
     return Assertions(tuple(records), data)
+
+
+def _is_cut(tail: bytes) -> bool:
+    """Return whether a last line is the beginning of a record. Anything else is not the lab's to remove."""
+    if not tail or not tail.startswith(_BEGIN[: len(tail)]):
+        return False
+    try:
+        json.loads(tail)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _parsed(line: bytes, path: Path, number: int) -> Record:
     at = f"{path}:{number}"
     remedy = f"restore the file from a copy, or delete the line and run lab facts rebuild {path} --write"
     try:
-        return record_of(json.loads(line), at)
+        raw = json.loads(line)
+        return record_of(raw, at)
     except UnusableInput as error:
+        if isinstance(raw, dict) and not _is_assertion(raw):
+            remedy = "it is no assertion: name the file of assertions, and add claims to it with lab facts import"
         raise UnusableInput(f"{error}; {remedy}") from None
     except (ValueError, RecursionError):
         raise UnusableInput(f"{at}: damaged, not one JSON object a line; {remedy}") from None
+
+
+def _is_assertion(raw: dict[str, Any]) -> bool:
+    """Return whether an object has the marks of a record; a claim has no digests of sources yet."""
+    return raw.get("schema") == INVALIDATION or (raw.get("schema") == SCHEMA and "source_digests" in raw)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -70,13 +71,24 @@ def ledger_texts(path: Path) -> Iterator[Text]:
                 time = moment(row.ts)
                 ts_ms = int(time.timestamp() * 1000) if time else 0
                 text = _redact("\n".join(filter(None, (row.summary, row.summary_en))))
-                yield Text(f"obs:{row.id}", text, row.kind, _project(detail.get("scope")), row.tool_name, ts_ms)
+                scope, tool = _project(detail.get("scope")), _public(row.tool_name)
+                yield Text(f"obs:{row.id}", text, row.kind, scope, tool, ts_ms)
+
+
+@lru_cache(4096)
+def _public(name: str | None) -> str | None:
+    """Return a name without secrets; None for one that has some, and for none."""
+    return name if name and is_name(_redact(name)) else None
 
 
 def _project(scope: object) -> str | None:
     """Return the name of the project that a scope stands for; None for the scope of everything."""
-    name = scope_name(scope)
-    return None if name == GLOBAL else name
+    name = _public(None if scope is None else str(scope))
+    # Compared names have no @, which marks a person.
+    if name is None or type_of(reference(PROJECT, name)) == PERSON:
+        return name
+    compared = scope_name(name)
+    return None if compared == GLOBAL else compared
 
 
 def build(texts: Iterable[Text], facts: Iterable[Fact] = ()) -> Graph:
@@ -86,7 +98,7 @@ def build(texts: Iterable[Text], facts: Iterable[Fact] = ()) -> Graph:
     of an entity with this name.
     """
     parsed = [_parsed(text) for text in sorted(texts, key=lambda text: (text.ts_ms, text.ref))]
-    facts = [fact for fact in facts if is_name(_redact(fact.subject))]
+    facts = [fact for fact in facts if _public(fact.subject)]
     names, edges = _Names(), _Edges()
     for one in parsed:
         names.add(one.anchors)

@@ -14,13 +14,17 @@ from lab.systems.graph.model import BLOCKED_BY, CONCEPT, DECIDES, EVALUATES, PER
 from lab.systems.pack.words import one_line
 
 # All repetitions are bounded, so that the time to search a text grows with its length only.
-_NAME = r"[^\W_](?:[\w./+-]{0,200}\w)?"
+# A version, redis@7.2.1, and the account of Git's addresses are no persons.
+_NO_PERSON = r"git@|[\w.+-]{1,64}@\d{1,9}(?:\.\d{1,9}){1,2}(?![\w-]|\.\w)"
+_PERSON = rf"(?:(?<![\w.+-])(?!{_NO_PERSON}){EMAIL}|(?<![\w/])@\w[\w-]*)"
+# An address is one name: its first part alone would name a person.
+_NAME = rf"(?:{_PERSON}|(?<!@)[^\W_](?:[\w./+-]{{0,200}}\w)?)"
 _FLAGS = re.IGNORECASE
 # What names an entity by its form, in the order in which the rules are tried at a place.
 _MARKED = re.compile(
     rf"\b(?P<typed>{'|'.join(TYPES)}|entity):(?P<name>{_NAME})"
     r"|\b(?:github|gitlab)\.com[/:](?P<repo>[\w.-]+/[\w-]+(?:\.[\w-]+)*)"
-    rf"|(?P<person>{EMAIL}|(?<![\w/])@\w[\w-]+)"
+    rf"|(?P<person>{_PERSON})"
     r"|\[\[(?P<page>[^\]\[|#\n]{1,60})[^\]\[\n]*\]\]"
     r"|(?<![\w&/])#(?P<tag>[^\W\d]\w{1,40})"
     r"|`(?P<code>[^\W\d][\w.-]{1,40})`"
@@ -36,7 +40,7 @@ _VERBS = {
     EVALUATES: r"(?:is |are |was )?(?:evaluat(?:es|ed|ing|e)|benchmark(?:s|ed|ing)?|compar(?:es|ed|ing|e)|tried)",
     USES: r"(?:now |is |are )?(?:uses|used|using|runs on|run on|depends on|requires)",
 }
-_RELATIONS = {kind: re.compile(rf"\b{_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
+_RELATIONS = {kind: re.compile(rf"(?<!\w){_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
 # What a sentence with such a verb must have, so that most sentences are not searched for it.
 _HINTS = {
     BLOCKED_BY: re.compile("block|wait", _FLAGS),
@@ -47,6 +51,7 @@ _HINTS = {
 _NO_NAMES = frozenset(ENGLISH) | frozenset(
     ("we", "it", "they", "she", "he", "you", "one", "project", "repo", "repository", "tool", "still", "now", "which")
 )
+_IS_PERSON = re.compile(_PERSON, _FLAGS)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？;\n]+")
 
 
@@ -103,13 +108,19 @@ def is_name(text: str) -> bool:
 
 
 def reference(kind: str, name: str) -> str:
-    """Return the reference of an entity: its type and its name in lower case; a person's name becomes a digest."""
-    if kind == PERSON:
-        # A reference that is redacted already stays.
-        if re.fullmatch("[0-9a-f]{12}", name):
-            return f"{PERSON}:{name}"
-        return f"{PERSON}:{hashlib.sha256(plain(name).lstrip('@').encode('utf-8', 'replace')).hexdigest()[:12]}"
-    return f"{kind}:{plain(name)}"
+    """Return the reference of an entity: its type and its name in lower case; a person's name becomes a digest.
+
+    What has an address of e-mail or an @name is a person, whatever ``kind`` says.
+    """
+    name = plain(name)
+    person = _IS_PERSON.search(name) if "@" in name else None
+    if person is None and kind != PERSON:
+        return f"{kind}:{name}"
+    # A reference that is redacted already stays.
+    if re.fullmatch("[0-9a-f]{12}", name):
+        return f"{PERSON}:{name}"
+    name = person[0] if person else name
+    return f"{PERSON}:{hashlib.sha256(name.lstrip('@').encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def plain(name: str) -> str:

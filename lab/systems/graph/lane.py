@@ -30,8 +30,8 @@ class GraphLane:
         try:
             if self._graph is None:
                 self._graph = read_graph(self._path)
-        except (LabError, OSError) as error:
-            reason = f"{self._path} cannot be read ({type(error).__name__}); lab graph show --graph says why"
+        except (LabError, OSError):
+            reason = f"{self._path} cannot be read as a graph; lab graph show --graph says why"
             return Found(self.name, (), False, reason)
         starts = starts_of(self._graph, query)
         if not starts:

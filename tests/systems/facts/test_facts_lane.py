@@ -90,7 +90,7 @@ def test_lane_without_readable_facts_says_so(tmp_path: Path) -> None:
     assert lane.search("x", 5, scope=None, now_ms=LATER) == ("facts", (), False, "no facts")
     here.facts.write_text("{\n")
     found = lane.search("x", 5, scope=None, now_ms=LATER)
-    reason = f"{here.facts} cannot be read (UnusableInput); lab facts lint says why"
+    reason = f"{here.facts} cannot be read; lab facts lint says why"
     assert (found.searched, found.reason) == (False, reason)
     here.facts.write_text("")
     assert lane.search("x", 5, scope=None, now_ms=LATER).candidates == []
@@ -179,9 +179,7 @@ def test_lane_with_an_unreadable_ledger_names_it_and_keeps_the_rest(tmp_path: Pa
     here.ledger.write_text("no ledger")
     found = FactsLane(here.facts, here.ledger, here.root).search("gateway", 5, scope=None, now_ms=LATER)
     assert [one.ref for one in found.candidates] == [kept.id]
-    assert found.reason == (
-        f"{here.ledger} cannot be read (UnusableInput), so that facts with sources in it are left out"
-    )
+    assert found.reason == (f"{here.ledger} cannot be read, so that facts with sources in it are left out")
 
 
 def test_lane_says_that_facts_have_no_scopes(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_lane_offers_paths_and_without_a_graph_nothing(tmp_path: Path) -> None:
     lane = GraphLane(path)
     assert lane.search("redis", 5, scope=None, now_ms=9) == (
         *("graph", (), False),
-        f"{path} cannot be read (UnusableInput); lab graph show --graph says why",
+        f"{path} cannot be read as a graph; lab graph show --graph says why",
     )
     mentions = Edge("project:a", "MENTIONS", "concept:x", ("obs:2",), 1, 9)
     path.write_bytes(graph_bytes(Graph([link("project:a", "tool:redis", "USES"), mentions])))
@@ -280,3 +280,45 @@ def test_lane_says_that_a_graph_has_no_scopes(tmp_path: Path) -> None:
     path.write_bytes(graph_bytes(Graph([link("project:a", "tool:redis", "USES")])))
     assert GraphLane(path).search("redis", 5, scope="ops", now_ms=5).reason == "no_scopes_all_searched"
     assert GraphLane(path).search("redis", 5, scope=None, now_ms=5).reason is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[[alice.smith@example.com]] [[@alice]] [[mail of alice.smith@example.com]] `alice.smith@example.com`",
+        "tool:alice.smith@example.com and entity:alice.smith@example.com, project @alice",
+        "gateway is blocked by alice.smith@example.com",
+        "gateway is waiting for tool:alice.smith@example.com",
+        "alice.smith@example.com uses redis and @alice uses redis",
+        "[[alice.smith\uff20example.com]]",
+    ],
+)
+def test_graph_names_no_person_of_a_text(said: str) -> None:
+    data = graph_bytes(build([Text("obs:1", said, scope="ops")])).decode()
+    assert ("person:" in data, "alice" in data, "smith" in data) == (True, False, False)
+
+
+def test_graph_names_no_person_of_a_scope_tool_or_fact(tmp_path: Path) -> None:
+    rows = [{"summary": "`redis`", "tool_name": "Alice@Example.com", "detail": {"scope": "alice@example.com"}}]
+    here = place(tmp_path, (*rows, {"summary": "`redis`", "detail": {"scope": "@Alice"}}))
+    here.add(claim("entity:alice@example.com", predicate="owns", type="entity_ref", subject="entity:alice@example.org"))
+    here.add(claim("@alice", predicate="uses"))
+    graph = graph_of(here.ledger, here.facts, datetime(2026, 12, 1, tzinfo=UTC)).graph
+    assert "alice" not in graph_bytes(graph).decode()
+    assert {*marked("alice@example.com @alice alice@example.org")} <= {*graph}
+
+
+def test_versions_and_addresses_of_git_are_no_persons() -> None:
+    texts = [Text("obs:1", "gateway uses redis@7.2.1"), Text("obs:2", "see git@github.com:acme/gate.git")]
+    graph = build(texts, [fact("uses", "literal", "lancedb@0.4.1")])
+    assert {*graph} == {"concept:gateway", "tool:redis", "tool:lancedb@0.4.1", "repo:acme/gate"}
+    (bob,) = marked("bob@163.com")
+    assert bob.startswith("person:")
+
+
+@pytest.mark.parametrize("field", ["tool_name", "scope"])
+def test_secret_in_a_tool_or_scope_is_no_name(tmp_path: Path, field: str) -> None:
+    secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    row = {"tool_name": secret} if field == "tool_name" else {"detail": {"scope": secret}}
+    (text,) = ledger_texts(filled(tmp_path / "l.sqlite", [{"summary": "`redis`", **row}]))
+    assert list(build([text])) == ["tool:redis"]

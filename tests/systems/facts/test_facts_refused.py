@@ -1,0 +1,76 @@
+"""Files and claims that facts refuse, so that nothing of the user is lost and no line is unsound."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.systems.facts import store
+from lab.systems.facts.importing import claims_in
+from lab.systems.facts.rebuild import rebuild, view_path
+from tests.systems.facts.stores import Place, claim, place
+
+LINE = {"subject": "gateway", "predicate": "config", "object": "live", "valid_from": "2026-11-01"}
+LINE |= {"source_refs": ["obs:1"], "assertion_ref": "note:r"}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Place:
+    return place(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"supersedes": 5}, ":1: supersedes: expected a list, found a number"),
+        ({"supersedes": "fact_abc"}, ":1: supersedes: expected a list, found a string"),
+        ({"supersedes": [5]}, ":1: supersedes: expected a string, found a number"),
+        ({"object": {"type": "json", "value": [float("inf")]}}, ":1: object: has a number that is too large"),
+    ],
+)
+def test_line_of_claims_with_a_wrong_shape_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = tmp_path / "claims.jsonl"
+    path.write_text(json.dumps(LINE | change).replace("Infinity", "1e999"))
+    with pytest.raises(UnusableInput, match=message):
+        claims_in(path)
+
+
+@pytest.mark.parametrize("value", ["1e999", '{"limit": [-1e400]}'])
+def test_object_with_a_number_out_of_range_is_refused(here: Place, value: str) -> None:
+    with pytest.raises(UnusableInput, match=r"the object has a number that is too large, -?1e"):
+        here.add(claim(value, predicate="config", type="json"))
+    assert not here.facts.exists()
+
+
+def test_other_file_with_the_name_of_the_view_is_kept(here: Place) -> None:
+    here.add(claim())
+    data = here.facts.read_bytes()
+    view_path(here.facts).write_bytes(data)
+    with pytest.raises(UnusableInput, match=r"facts.view.jsonl: is no view of facts"):
+        here.add(claim("retired", "2026-11-05", sources=("obs:2",)))
+    for write in (False, True):
+        with pytest.raises(UnusableInput, match=r"facts.view.jsonl: is no view of facts"):
+            rebuild(here.facts, write=write)
+    assert view_path(here.facts).read_bytes() == here.facts.read_bytes() == data
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("line", [json.dumps(LINE), json.dumps({"schema": "openclaw-mem.graph.fact.v0", **LINE})])
+def test_file_of_claims_is_no_file_of_assertions(here: Place, line: str, end: str) -> None:
+    here.facts.write_text(line + end)
+    with pytest.raises(UnusableInput, match=r"facts.jsonl:1: .*; it is no assertion: .* with lab facts import"):
+        here.add(claim())
+    assert here.facts.read_text() == line + end
+
+
+def test_text_without_a_line_break_is_not_removed(here: Place) -> None:
+    here.facts.write_text("buy milk")
+    with pytest.raises(UnusableInput, match=r"facts.jsonl:1: damaged, not one JSON object a line"):
+        here.add(claim())
+    assert here.facts.read_text() == "buy milk"
+    here.facts.write_text('{"schema": "openclaw')
+    assert store.read(here.facts).cut_bytes == 20
