@@ -42,8 +42,8 @@ def test_facts_from_assertion_to_pack(here: Place) -> None:
     assert "1 fact superseded" in said(here, "assert", "gateway", "state", "retired", *later, "--write")
     assert "retired" in said(here, "current", "gateway")
     assert "live" in said(here, "current", "gateway", "--as-of", "2026-11-02")
-    near = facts(here, "current", "gatway")
-    assert "0 facts of entity:gatway" in near.stdout
+    near = facts(here, "current", "gateay")
+    assert "0 facts of entity:gateay" in near.stdout
     assert "did you mean entity:gateway?" in " ".join(near.stderr.split())
     assert "0 facts" in said(here, "current", "gateway", "--as-of", "2026-11-02", "--profile", "upstream")
     events = json.loads(facts(here, "timeline", "gateway", "--predicate", "state", "--json").stdout)["events"]

@@ -253,7 +253,7 @@ def test_configuration_survives_a_round_trip() -> None:
         ("long_context", {"token": 5}, "my.json: unknown key 'token'; known: lab, tokens, roles"),
         ("long_context", {"tokens": 15}, "my.json: tokens: expected a whole number from 16 to 1000000, found 15"),
         ("long_context", {"tokens": True}, "my.json: tokens: expected a whole number"),
-        ("long_context", {"roles": ["user", "assistent"]}, "my.json: roles: 'assistent' is no role of a turn; did you"),
+        ("long_context", {"roles": ["user", "assystant"]}, "my.json: roles: 'assystant' is no role of a turn; did you"),
         ("long_context", {"roles": []}, "my.json: roles: expected a list of roles such as ['user', 'assistant']"),
         ("long_context", 5, "my.json: expected an object, found a number"),
         ("placebo", {"tokens": "5"}, "my.json: tokens: expected a whole number"),
