@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
     from lab.systems.pack.ledger_lane import LedgerLane
     from lab.systems.pack.packer import Pack
     from lab.systems.pack.settings import Settings
+
+# How the command takes each source (lab/systems/pack/sources.py).
+OPTIONS = {
+    "ledgers": "",
+    "episodes": "--episodes",
+    "facts": "--facts",
+    "factsLedger": "--facts-ledger",
+    "factsRoot": "--facts-root",
+    "graph": "--graph",
+    "documents": "--docs",
+}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -113,6 +125,7 @@ def pack(
     from lab import __version__
     from lab.systems.pack.packer import gather
     from lab.systems.pack.packer import pack as packed
+    from lab.systems.pack.sources import Sources
     from lab.systems.pack.trace import trace
 
     _require("--tail", tail, {"--tail-tokens": tail_tokens is not None})
@@ -127,15 +140,16 @@ def pack(
     if tail_tokens is None:
         tail_tokens = budget_tokens // 4 if turns else 0
     settings = _settings(is_upstream(profile), limit, budget_tokens, trust, no_dissent, tail_tokens)
-    sources = _ledger_lanes(ledgers or [], settings, archived=archived)
-    facts_lanes = _facts_lanes(facts, facts_ledger, facts_root, ledgers or [])
-    lanes = [*sources, *_other_lanes(docs, episodes, facts_lanes, graph)]
-    if not lanes:
-        raise UnusableInput("nothing to pack from; give a ledger, --docs, --episodes, --facts or --graph")
-    lanes = _reranked(lanes, rerank, rerank_key_env, allow_remote=allow_remote)
+    files = Sources(tuple(ledgers or ()), episodes, facts, facts_ledger, facts_root, graph, docs, archived)
+    sources = files.checked(OPTIONS).ledger_lanes(upstream=settings.is_upstream)
     now_ms = int(at.timestamp() * 1000)
-    started = time.perf_counter()
-    founds = gather(lanes, query, settings, scope=scope, now_ms=now_ms)
+    with ExitStack() as opened:
+        lanes = [*sources, *files.other_lanes(opened)]
+        if not lanes:
+            raise UnusableInput("nothing to pack from; give a ledger, --docs, --episodes, --facts or --graph")
+        lanes = _reranked(lanes, rerank, rerank_key_env, allow_remote=allow_remote)
+        started = time.perf_counter()
+        founds = gather(lanes, query, settings, scope=scope, now_ms=now_ms)
     searched = time.perf_counter()
     done = packed(query, founds, settings, scope=scope, now_ms=now_ms, tail=turns)
     ended = time.perf_counter()
@@ -168,63 +182,6 @@ def _settings(
         tail=tail,
         dissent=base.dissent and not no_dissent,
     )
-
-
-def _ledger_lanes(ledgers: Sequence[Path], settings: Settings, *, archived: bool) -> list[LedgerLane]:
-    """Return a lane for each ledger; the refs of several have the names of their files."""
-    from lab.systems.pack.ledger_lane import LedgerLane
-
-    for path in ledgers:
-        _require_file(path, str(path), "the SQLite file of a ledger")
-    names = [path.stem for path in ledgers]
-    if len(set(names)) < len(names):
-        raise UnusableInput("two ledgers have one name, so that their citations would be the same; rename one")
-    many = len(ledgers) > 1
-    return [
-        LedgerLane(path, f"{name}:" if many else "", settings.is_upstream, archived)
-        for path, name in zip(ledgers, names, strict=True)
-    ]
-
-
-def _facts_lanes(facts: Path | None, ledger: Path | None, root: Path, ledgers: Sequence[Path]) -> list[Lane]:
-    """Return the lane of facts, if they are given; their sources are in ``ledger`` (None: in the only one given)."""
-    from lab.systems.facts.lane import FactsLane
-
-    if facts is None:
-        return []
-    _require_file(facts, f"--facts {facts}", "a file of lab facts")
-    if ledger is not None:
-        _require_file(ledger, f"--facts-ledger {ledger}", "the SQLite file of a ledger")
-    elif len(ledgers) > 1:
-        raise UnusableInput("--facts with several ledgers: name the one that has their sources by --facts-ledger")
-    return [FactsLane(facts, ledger or next(iter(ledgers), None), root)]
-
-
-def _other_lanes(docs: Path | None, episodes: Path | None, facts: Sequence[Lane], graph: Path | None) -> list[Lane]:
-    """Return the lanes of documents, episodes, facts and a graph, as far as they are given."""
-    from lab.systems.episodes.lane import EpisodesLane
-    from lab.systems.graph.lane import GraphLane
-    from lab.systems.pack.documents_lane import DocumentsLane
-
-    if docs is not None and not docs.is_dir():
-        raise UnusableInput(f"--docs {docs}: {'is a file; give its folder' if docs.is_file() else 'no such folder'}")
-    for option, path, what in (
-        ("--episodes", episodes, "the SQLite file of a ledger"),
-        ("--graph", graph, "a file of lab graph export"),
-    ):
-        if path is not None:
-            _require_file(path, f"{option} {path}", what)
-    lanes: list[Lane] = []
-    lanes += [EpisodesLane(episodes)] if episodes else []
-    lanes += facts
-    lanes += [GraphLane(graph)] if graph else []
-    lanes += [DocumentsLane(docs)] if docs else []
-    return lanes
-
-
-def _require_file(path: Path, at: str, what: str) -> None:
-    if not path.is_file():
-        raise UnusableInput(f"{at}: {'is a folder' if path.is_dir() else 'no such file'}; give {what}")
 
 
 def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_remote: bool) -> list[Lane]:

@@ -49,9 +49,10 @@ class Figures(NamedTuple):
     """One arm at a budget on a set: shares from 0 to 1, None where the set has no such probe.
 
     ``gold``: a relevant memory is in the block in any layer; ``whole``: with its whole text. ``cost``: tokens for each
-    relevant memory in a block. ``stale``: a superseded memory without its successor. ``forbidden``: a memory that
-    misleads, of the probes that have one. ``both`` and ``one_side``: probes of a contradiction whose block has all of
-    its messages, or some only. ``prefix``: tokens of the blocks that equal the start of the block before.
+    relevant memory in a block. ``stale``: a superseded memory without its successor. ``misled``: a misleading memory,
+    of the probes that have one; ``misled_alone``: and no relevant one beside it. ``both`` and ``one_side``: probes of a
+    contradiction whose block has all of its messages, or some only. ``prefix``: share of the tokens of the blocks that
+    equal the start of the block before.
     """
 
     set: str
@@ -65,7 +66,8 @@ class Figures(NamedTuple):
     tokens: float
     items: float
     stale: float | None
-    forbidden: float | None
+    misled: float | None
+    misled_alone: float | None
     both: float | None
     one_side: float | None
     prefix: float | None
@@ -140,6 +142,7 @@ def _figures(name: str, arm: str, budget: int, cells: Mapping[str, Any], blocks:
     judged = [block for block in blocks if block["relevant"]]
     found = sum(len(block["found"]) for block in judged)
     sides = [block for block in judged if block["ability"] == CONTRADICTION and len(block["relevant"]) > 1]
+    judged_harm = [block for block in blocks if block["misled"] is not None]
     turns = [block for block in blocks if block["is_recall_turn"] and block["prefix_tokens"] is not None]
     spent = sum(block["tokens"] for block in turns)
     hit = cells["hit"]
@@ -155,7 +158,8 @@ def _figures(name: str, arm: str, budget: int, cells: Mapping[str, Any], blocks:
         math.fsum(block["tokens"] for block in judged) / len(judged),
         cells["items"].mean,
         cells["StaleRecall"].mean if "StaleRecall" in cells else None,
-        _share([block["misled"] for block in blocks if block["misled"] is not None]),
+        _share([block["misled"] for block in judged_harm]),
+        _share([block["misled"] and not block["found"] for block in judged_harm]),
         _share([block["found"] == block["relevant"] for block in sides]),
         _share([bool(block["found"]) and block["found"] != block["relevant"] for block in sides]),
         sum(block["prefix_tokens"] for block in turns) / spent if spent else None,
@@ -180,7 +184,7 @@ def gold_table(figures: Sequence[Figures]) -> list[str]:
 
 def harm_table(figures: Sequence[Figures], budget: int = 768) -> list[str]:
     """Return all figures at one budget."""
-    names = ("gold", "whole", "cost", "items", "stale", "forbidden", "both", "one_side", "prefix")
+    names = ("gold", "whole", "cost", "items", "stale", "misled", "misled_alone", "both", "one_side", "prefix")
     lines = [f"| set | arm | {' | '.join(names)} |", f"| --- | --- | {' | '.join('---:' for _ in names)} |"]
     for one in figures:
         if one.budget == budget:
@@ -249,14 +253,15 @@ def _label(panel: Any, title: str) -> None:
 INKS = {"hybrid": "#0072B2", "recommended": "#999999", "pack_no_dissent": "#F0B48A", "pack": "#D55E00"}
 PANELS = (
     ("operators", "stale"),
-    ("operators", "forbidden"),
-    ("BEAM", "forbidden"),
+    ("operators", "misled"),
+    ("BEAM", "misled_alone"),
     ("BEAM", "one_side"),
     ("LoCoMo", "cost"),
 )
 HARMS = {
     "stale": "a superseded memory",
-    "forbidden": "a misleading memory",
+    "misled": "a misleading memory",
+    "misled_alone": "only a misleading memory",
     "one_side": "one side of a contradiction",
     "cost": "tokens per relevant memory",
 }

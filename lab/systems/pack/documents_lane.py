@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -43,33 +42,26 @@ class _NoVectors:
         return np.zeros((len(texts), 1), np.float32)
 
 
-@dataclass(frozen=True, slots=True)
 class DocumentsLane:
-    """The documents below a folder. Links that lead out of it and hidden files are left out."""
+    """The documents below a folder. Links that lead out of it and hidden files are left out.
 
-    root: Path
+    The folder is read at the first search, so that all searches of a replay see the same documents.
+    """
 
-    @property
-    def name(self) -> str:
-        """The name of the lane in a trace."""
-        return "documents"
+    name = "documents"
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._index: FileIndex | None = None
+        self._skipped = 0
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return parts of documents, cited by path and lines. Documents belong to every scope."""
-        files, skipped = self._files()
-        if not files:
+        if self._index is None:
+            self._index = self._built()
+        if not self._index.chunks:
             return Found(self.name, (), searched=False, reason=NO_DOCUMENTS)
-        settings = read_settings({"chunking": {"tokens": CHUNK, "overlap": 0}}, self.name, RELEASE)
-        with tempfile.TemporaryDirectory(prefix="recall-lab-") as scratch:
-            folder = Folder(Path(scratch))
-            for path, text in files.items():
-                folder.append(path, Entry("", "", (path,)), text.removesuffix("\n").split("\n"), 0)
-            index = FileIndex(folder, settings, _NoVectors())
-            try:
-                index.sync()
-                hits = candidates(index, query, limit, now_ms, _BY_WORDS).candidates[:limit]
-            finally:
-                index.close()
+        hits = candidates(self._index, query, limit, now_ms, _BY_WORDS).candidates[:limit]
         found = [
             Candidate(
                 f"doc:{hit.indexed.citation}",
@@ -84,27 +76,46 @@ class DocumentsLane:
             )
             for hit in hits
         ]
-        return Found(self.name, found, reason=f"{WORDS_ONLY}; {skipped} files skipped" if skipped else WORDS_ONLY)
+        skipped = f"; {self._skipped} files skipped" if self._skipped else ""
+        return Found(self.name, found, reason=WORDS_ONLY + skipped)
 
-    def _files(self) -> tuple[dict[str, str], int]:
-        """Return the texts of the documents by path, and the number of files that cannot be read as such."""
-        texts: dict[str, str] = {}
-        skipped = 0
-        root = self.root.resolve()
-        for path in sorted(root.rglob("*")):
-            inside = path.relative_to(root)
-            if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in inside.parts):
+    def close(self) -> None:
+        """Close the index."""
+        if self._index is not None:
+            self._index.close()
+
+    def _built(self) -> FileIndex:
+        """Return the index of the documents, which is kept in memory."""
+        texts, self._skipped = read_documents(self._root)
+        settings = read_settings({"chunking": {"tokens": CHUNK, "overlap": 0}}, self.name, RELEASE)
+        with tempfile.TemporaryDirectory(prefix="recall-lab-") as scratch:
+            folder = Folder(Path(scratch))
+            for path, text in texts.items():
+                folder.append(path, Entry("", "", (path,)), text.removesuffix("\n").split("\n"), 0)
+            index = FileIndex(folder, settings, _NoVectors())
+            index.sync()
+        return index
+
+
+def read_documents(folder: Path) -> tuple[dict[str, str], int]:
+    """Return the texts of the documents below a folder by path, and the number of files that cannot be read as such."""
+    texts: dict[str, str] = {}
+    skipped = 0
+    root = folder.resolve()
+    for path in sorted(root.rglob("*")):
+        inside = path.relative_to(root)
+        if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in inside.parts):
+            continue
+        try:
+            # A citation is UTF-8, as a name need not be.
+            inside.as_posix().encode()
+            if not path.resolve().is_relative_to(root) or not path.is_file():
                 continue
-            try:
-                # A citation is UTF-8, as a name need not be.
-                inside.as_posix().encode()
-                if not path.resolve().is_relative_to(root) or not path.is_file():
-                    continue
-                if path.stat().st_size > MOST_BYTES:
-                    skipped += 1
-                    continue
-                texts[inside.as_posix()] = path.read_text(encoding="utf-8")
-            except (OSError, RuntimeError, UnicodeError):
-                # A link that leads to itself is a RuntimeError before Python 3.13.
+            if path.stat().st_size > MOST_BYTES:
                 skipped += 1
-        return texts, skipped
+                continue
+            texts[inside.as_posix()] = path.read_text(encoding="utf-8")
+        except (OSError, RuntimeError, UnicodeError):
+            # A link that leads to itself is a RuntimeError before Python 3.13.
+            skipped += 1
+    return texts, skipped

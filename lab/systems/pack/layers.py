@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.pack.candidate import Candidate
+from lab.systems.pack.settings import ABSTRACT, OVERVIEW
 from lab.systems.pack.words import PIECE, Sentence, one_line, sentences, stems
 from lab.token_estimate import tokens
 
 L0, L1, L2 = "L0", "L1", "L2"
-# The most tokens of a line in each layer, without its citation.
-ABSTRACT, OVERVIEW, DETAIL = 32, 96, 128
+# The most tokens of a part of a raw record, without its citation.
+DETAIL = 128
 ELLIPSIS = "…"
 # Of a long raw record, only so many characters are read.
 READ = 200_000
@@ -28,9 +29,9 @@ class Layers(NamedTuple):
     detail: str | None = None
 
 
-def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str]) -> Layers:
-    """Return the layers of a candidate for a query with these stems and identifiers."""
-    overview = overview_of(candidate.text, terms)
+def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str], most: int = OVERVIEW) -> Layers:
+    """Return the layers of a candidate for a query with these stems and names; an overview has ``most`` tokens."""
+    overview = overview_of(candidate.text, terms, most)
     abstract = overview_of(candidate.abstract.strip() or candidate.text, terms, ABSTRACT)
     known = f"{candidate.abstract}\n{overview}"
     # A text that was cut is its own raw record.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
@@ -20,11 +20,15 @@ EVENT = "event"
 
 
 class Ordered(NamedTuple):
-    """Candidates in the order in which they are taken, the refs of events above their quota, and what quotas did."""
+    """Candidates in the order in which they are taken, the refs of events above their quota, and what quotas did.
+
+    ``ranks`` are the places that the candidates have without quotas, 0 first.
+    """
 
     candidates: list[Candidate]
     capped: frozenset[str]
     hits: list[dict[str, Any]]
+    ranks: Mapping[str, int]
 
 
 def merged(founds: Sequence[Found]) -> list[Candidate]:
@@ -50,9 +54,10 @@ def ordered(candidates: Sequence[Candidate], settings: Settings, slots: int, out
     """Return candidates in the order of the settings; those in ``out`` take no part in quotas of ``slots`` items."""
     ranked = sorted(enumerate(candidates), key=lambda pair: _rank(pair[1], settings, pair[0]))
     items = [one for _, one in ranked]
+    ranks = {one.ref: rank for rank, one in enumerate(items)}
     if settings.quotas is None:
-        return Ordered(items, frozenset(), [])
-    return _with_quotas(items, settings.quotas, slots, out)
+        return Ordered(items, frozenset(), [], ranks)
+    return Ordered(*_with_quotas(items, settings.quotas, slots, out), ranks)
 
 
 def _rank(one: Candidate, settings: Settings, index: int) -> tuple[float, ...]:
@@ -65,7 +70,9 @@ def _rank(one: Candidate, settings: Settings, index: int) -> tuple[float, ...]:
     return (trust, -one.score, index)
 
 
-def _with_quotas(items: list[Candidate], quotas: Quotas, slots: int, out: Container[str]) -> Ordered:
+def _with_quotas(
+    items: list[Candidate], quotas: Quotas, slots: int, out: Container[str]
+) -> tuple[list[Candidate], frozenset[str], list[dict[str, Any]]]:
     """Move reserved preferences and decisions to the front, and name the events above their share."""
     front: list[Candidate] = []
     hits: list[dict[str, Any]] = []
@@ -81,7 +88,7 @@ def _with_quotas(items: list[Candidate], quotas: Quotas, slots: int, out: Contai
     capped = events[math.floor(max(0, slots) * quotas.event_max_ratio) :]
     if capped:
         hits.append({"kind": EVENT, "action": "capped", "refs": capped})
-    return Ordered(order, frozenset(capped), hits)
+    return order, frozenset(capped), hits
 
 
 def kind_of(candidate: Candidate) -> str:

@@ -134,6 +134,9 @@ def pack(
     dissent: Dissent | None = None
     if settings.dissent and lines:
         lines, decisions, dissent = walk.with_dissent(order.candidates, slots, reserved, lines, decisions)
+    if not settings.is_upstream:
+        # Quotas decide what gets in, relevance what stands first. The line that disagrees stays the last one.
+        lines.sort(key=lambda line: (line.against is not None, order.ranks[line.candidate.ref]))
     included = {line.candidate.ref for line in lines}
     return Pack(
         query,
@@ -268,7 +271,7 @@ class _Walk:
             return
         layers = self._layers.get(one.ref)
         if layers is None:
-            layers = self._layers[one.ref] = layers_of(one, self._terms, self._names)
+            layers = self._layers[one.ref] = layers_of(one, self._terms, self._names, self._settings.overview_tokens)
         if layers.detail:
             yield L2, layers.detail, (NEEDS_DETAIL,)
         yield L1, layers.overview, ()

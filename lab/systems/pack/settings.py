@@ -15,6 +15,8 @@ OFF, EXCLUDE_QUARANTINED = "off", "exclude_quarantined_fail_open"
 # Orders of candidates: by trust and then relevance, by relevance alone, or by trust, importance and then relevance.
 TRUST, RELEVANCE, POLICY = RANKS = ("trust", "relevance", "policy")
 MOST_TOKENS, MOST_ITEMS = 1_000_000, 200
+# The most tokens of an abstract (L0), and of an overview (L1) unless the setting says otherwise, without the citation.
+ABSTRACT, OVERVIEW = 32, 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,11 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a pack may hold. ``quotas`` None: there are none. ``most_details`` is the largest number of raw records."""
+    """What a pack may hold.
+
+    ``quotas`` None: there are none. ``most_details`` is the largest number of raw records, ``overview_tokens`` the
+    largest number of tokens of an overview.
+    """
 
     profile: str = SEED
     limit: int = 12
@@ -47,6 +53,7 @@ class Settings:
     tail: Tail = Tail()
     dissent: bool = True
     most_details: int = 2
+    overview_tokens: int = OVERVIEW
 
     @property
     def is_upstream(self) -> bool:
@@ -70,7 +77,7 @@ def read_settings(config: Mapping[str, Any] | None, where: str, limit: int | Non
 
     Raises :class:`UnusableInput` for an unknown key or a value out of range.
     """
-    top = Reader({} if config is None else config, where, (*_KEYS, "lab"))
+    top = Reader({} if config is None else config, where, (*_KEYS, "lab", "sources"))
     base = Settings()
     quotas: Quotas | None = base.quotas
     if top.get("quotas") is False:
@@ -91,6 +98,7 @@ def read_settings(config: Mapping[str, Any] | None, where: str, limit: int | Non
         quotas=quotas,
         tail=Tail(tail.whole("items", 4, 0, MOST_ITEMS), tail.whole("tokens", 0, 0, MOST_TOKENS)),
         dissent=top.flag("dissent", True),
+        overview_tokens=top.whole("overviewTokens", base.overview_tokens, ABSTRACT, MOST_TOKENS),
     )
 
 
@@ -105,6 +113,7 @@ def describe(settings: Settings) -> dict[str, Any]:
         "quotas": dict(zip(_QUOTAS, asdict(quotas).values(), strict=True)) if quotas else False,
         "tail": asdict(settings.tail),
         "dissent": settings.dissent,
+        "overviewTokens": settings.overview_tokens,
     }
 
 
@@ -116,4 +125,4 @@ def require_choice(option: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 _QUOTAS = ("preferenceMin", "decisionMin", "eventMaxRatio")
-_KEYS = ("limit", "budgetTokens", "trustPolicy", "rank", "quotas", "tail", "dissent")
+_KEYS = ("limit", "budgetTokens", "trustPolicy", "rank", "quotas", "tail", "dissent", "overviewTokens")

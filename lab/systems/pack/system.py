@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,11 +30,13 @@ from lab.systems.contract import (
 )
 from lab.systems.kit import Kit
 from lab.systems.openclaw.config.resolve import resolve
+from lab.systems.pack.candidate import Lane
 from lab.systems.pack.governance import IS_SUPERSEDED, TRUST_REASONS
 from lab.systems.pack.lines import MAX_ITEMS, OVER_BUDGET, Decision
 from lab.systems.pack.memories_lane import Memories, MemoriesLane
-from lab.systems.pack.packer import Pack, pack
+from lab.systems.pack.packer import Pack, gather, pack
 from lab.systems.pack.settings import Settings, describe, read_settings
+from lab.systems.pack.sources import Sources, read_sources
 from lab.systems.pack.trace import extensions
 from lab.systems.spec import ArmSpec
 from lab.token_estimate import tokens
@@ -58,6 +61,7 @@ class PackArm:
     settings: Settings
     depth: int = 50
     search: Retrieval = field(default_factory=Retrieval)
+    sources: Sources = field(default_factory=Sources)
 
     def describe(self) -> ArmInfo:
         """Return name and configuration."""
@@ -67,10 +71,11 @@ class PackArm:
             "pack",
             most,
             max(self.depth, most),
-            describe(self.settings),
+            describe(self.settings) | ({"sources": sources} if (sources := self.sources.describe()) else {}),
             at_most=most,
             stateful=self.settings.tail.tokens > 0,
             labelled=self.settings.rank == "policy",
+            inputs=self.sources.digests(),
         )
 
     @property
@@ -101,7 +106,8 @@ def make(spec: ArmSpec) -> PackArm:
     """Make the arm. Raises :class:`UnusableInput` for an unknown key or a value out of range."""
     config = resolve(None, spec.profile, where=spec.where)
     settings = read_settings(spec.config, spec.where, spec.max_items)
-    return PackArm(spec.name, settings, spec.depth, Retrieval(config.text, config.embedding))
+    sources = read_sources(spec.config, spec.where)
+    return PackArm(spec.name, settings, spec.depth, Retrieval(config.text, config.embedding), sources)
 
 
 class PackSystem(MemorySystem):
@@ -114,6 +120,8 @@ class PackSystem(MemorySystem):
         # Scope and text of the last turns.
         self._tail: list[tuple[str, str]] = []
         self._last: Pack | None = None
+        self._opened = ExitStack()
+        self._lanes: list[Lane] = [*arm.sources.ledger_lanes(), *arm.sources.other_lanes(self._opened)]
 
     def open_retriever(self) -> Retriever:
         """Return a retriever over the memories that the loop provides."""
@@ -143,11 +151,11 @@ class PackSystem(MemorySystem):
         tail = [text for scope, text in self._tail if ask.scope in (None, scope)]
         depth = max(LANE_DEPTH, settings.depth if settings.limit < MOST_ITEMS else MOST_ITEMS)
         lane = MemoriesLane(self._memories, candidates, timer, LANE_DEPTH)
-        found = timer.stage("retrieve", lambda: lane.search(ask.text, depth, scope=ask.scope, now_ms=ask.now_ms))
-        done = timer.stage(
-            "pack",
-            lambda: pack(ask.text, [found], settings, scope=ask.scope, now_ms=ask.now_ms, tail=tail),
-        )
+        when: dict[str, Any] = {"scope": ask.scope, "now_ms": ask.now_ms}
+        founds = timer.stage("retrieve", lambda: [lane.search(ask.text, depth, **when)])
+        if self._lanes:
+            founds += timer.stage("sources", lambda: gather(self._lanes, ask.text, settings, **when))
+        done = timer.stage("pack", lambda: pack(ask.text, founds, settings, tail=tail, **when))
         self._last = done
         items, injected = self._items(done, lane)
         status: Status = "degraded" if ask.faults - HARMLESS else "ok" if done.lines else "skipped"
@@ -160,7 +168,7 @@ class PackSystem(MemorySystem):
         texts = {line.candidate.ref: line.text for line in done.lines}
         decisions = {decision.candidate.ref: decision for decision in done.decisions}
         first = [ref for ref in done.refs if ref in self._memories.by_ref]
-        # Turns of the tail are no memories.
+        # Turns of the tail and what other sources have are no memories.
         rest = [ref for ref in decisions if ref not in texts and ref in self._memories.by_ref]
         items = [
             self._item(decisions[ref], lane, texts.get(ref)) for ref in [*first, *rest][: self._arm.depth + len(first)]
@@ -176,6 +184,10 @@ class PackSystem(MemorySystem):
         return Item(
             memory.key, memory.text if text is None else text, (memory.key,), one.score, signals, decision.layer
         )
+
+    def close(self) -> None:
+        """Close the sources."""
+        self._opened.close()
 
     def explain(
         self, ask: Ask, candidates: object, recall: Recall, relevant: Sequence[str], detail: Detail

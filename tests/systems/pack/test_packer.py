@@ -160,9 +160,11 @@ def test_quota_reserves_a_preference_and_a_decision_and_caps_events() -> None:
     last = [candidate("d", "Decided.", kind="decision"), candidate("p", "Prefers.", kind="preference")]
     last += [candidate(f"n{n}", f"Note {n}.") for n in range(2)]
     done = packed("x", *events, *last, limit=5)
-    assert done.refs == ("p", "d", "e0", "e1", "n0")
+    assert done.refs == ("e0", "e1", "d", "p", "n0")
     assert reasons(done)["e2"][-1] == "quota_event_capped"
-    assert packed("x", *events, *last, limit=4).refs == ("p", "d", "e0", "n0")
+    assert packed("x", *events, *last, limit=4).refs == ("e0", "d", "p", "n0")
+    upstream = packed("x", *events, *last, profile="upstream", limit=5, dissent=False, most_details=0)
+    assert upstream.refs == ("p", "d", "e0", "e1", "n0")
     assert [(hit["kind"], hit["action"]) for hit in done.quota_hits] == [
         ("preference", "reserved"),
         ("decision", "reserved"),
@@ -179,7 +181,8 @@ def test_events_above_their_quota_fill_what_others_leave() -> None:
         ("quota_event_capped",),
     ]
     note = candidate("n", "Note.")
-    assert packed("x", *events, note, limit=3).refs == ("e0", "n", "e1")
+    assert packed("x", *events, note, limit=3).refs == ("e0", "e1", "n")
+    assert packed("x", *events, note, limit=2).refs == ("e0", "n")
     upstream = packed("x", *events, profile="upstream", limit=2, dissent=False, most_details=0)
     assert upstream.refs == ()
 

@@ -1,0 +1,68 @@
+"""The arm ``pack`` with sources beside the memories of a recording: what it packs, pins and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import UnusableInput
+from lab.recordings.model import Memory, Recording, Turn
+from lab.systems.registry import make_arm
+from lab.systems.spec import ArmSpec
+from tests.playing import keys_of, played
+from tests.systems.sidecar.ledgers import NOW, filled
+
+NOW_MS = int(NOW.timestamp() * 1000)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> dict[str, object]:
+    """A ledger with one observation before and one after the recall, and a folder with one document."""
+    rows = [{"summary": "The fair needs a permit."}, {"ts": "2027-01-01T00:00:00Z", "summary": "The fair is over."}]
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "plan.md").write_text("# Fair\nThe fair has nine stalls.\n")
+    return {"ledgers": [str(filled(tmp_path / "l.sqlite", rows))], "documents": str(notes)}
+
+
+def arm(sources: object) -> object:
+    return make_arm(ArmSpec("mine", "pack", {"sources": sources}, where="mine.json"))
+
+
+def test_arm_packs_sources_beside_memories(sources: dict[str, object]) -> None:
+    first = Memory("c/s/0#0", "The fair opens at nine.", "The fair opens at nine.", 1, NOW_MS)
+    turns = [Turn(f"c/s/{n}", n, "c/s", "user", text, NOW_MS + n) for n, text in enumerate(("Hello.", "The fair?"))]
+    last = played(Recording("c", tuple(turns), (first,)), [arm(sources)])[-1]
+    refs = {line.partition("]")[0] for line in last.recall.context.splitlines()}
+    assert refs == {"- [mem:1", "- [obs:1", "- [doc:plan.md#L1-L2"}
+    assert keys_of(last) == ["c/s/0#0"]
+    assert [lane["lane"] for lane in last.recall.receipt["lanes"]] == ["memories", "ledger", "documents"]
+
+
+def test_arm_names_its_sources_and_their_content(sources: dict[str, object]) -> None:
+    before = arm(sources).describe()
+    assert before.config["sources"] == sources
+    assert set(before.inputs) == {"ledgers:l.sqlite", "documents:notes"}
+    (Path(str(sources["documents"])) / "plan.md").write_text("The fair is cancelled.\n")
+    after = arm(sources).describe()
+    assert [before.inputs[name] == after.inputs[name] for name in sorted(before.inputs)] == [False, True]
+    assert arm({}).describe().inputs == {}
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ({"ledger": "l"}, "mine.json: sources: unknown key 'ledger'"),
+        ({"ledgers": "l"}, "mine.json: sources: ledgers: expected a list of texts, found 'l'"),
+        ({"ledgers": ["no"]}, "mine.json: sources: ledgers: no: no such file; give the SQLite file of a ledger"),
+        ({"facts": 3}, "mine.json: sources: facts: expected a path, found 3"),
+        ({"graph": "no"}, "mine.json: sources: graph: no: no such file; give a file of lab graph export"),
+        ({"documents": "no"}, "mine.json: sources: documents: no: no such folder"),
+        ([], "mine.json: sources: expected an object, found a list"),
+    ],
+)
+def test_unusable_source_is_refused(sources: object, message: str) -> None:
+    with pytest.raises(UnusableInput) as raised:
+        arm(sources)
+    assert str(raised.value).startswith(message)
