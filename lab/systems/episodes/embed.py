@@ -35,7 +35,7 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class Embedded:
-    """The counts of a run: events that got a vector, and those that had one of this model and text."""
+    """The counts of a run: events that got a vector, and events that had one of this model and text already."""
 
     write: bool
     model: str
@@ -67,12 +67,12 @@ def embed(
     now: datetime | None = None,
     announce: Callable[[int], None] | None = None,
 ) -> Embedded:
-    """Give every event a vector of its search text, in transactions of :data:`BATCH`; a killed run goes on there.
+    """Give every event a vector of its search text, in transactions of :data:`BATCH`; continue a killed run.
 
     A vector of another model, or of a text that changed, is replaced. Without ``write`` events are only counted.
     ``scope`` None: all. ``now`` (default: the wall clock) is the time of the run. ``announce`` gets the number of
     events so far. Raises as :func:`open_episodes` and :func:`given_scope`, :class:`lab.errors.CannotMeasure` if the
-    embedder fails, and ValueError if it returns what is no vector.
+    embedder fails, and ValueError if it returns something that is not a vector.
     """
     done = Embedded(write, model_of(vectors.embedder))
     name, at = given_scope(scope), stamp(now or datetime.now(UTC))
@@ -110,7 +110,7 @@ def _page(
 
 
 def _write(connection: sqlite3.Connection, due: list[_Row], vectors: Vectors, model: str, at: str) -> None:
-    """Embed, and write each vector whose text is still the one that was embedded."""
+    """Embed the texts, and write each vector unless its text has changed since."""
     texts = [row.text for row in due]
     vectors.prepare(texts)
     matrix = embedded(vectors.of, texts)

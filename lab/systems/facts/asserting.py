@@ -1,4 +1,4 @@
-"""Assert, end and retract facts (TF-5, TF-7): check what was given, and append it to the file of assertions."""
+"""Assert, end and retract facts (TF-5, TF-7): check the input, and append it to the file of assertions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ASSERTED = "openclaw-mem.graph.fact.assert.v0"
 
 
 class Claim(NamedTuple):
-    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
+    """An assertion as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
 
     subject: str
     predicate: str
@@ -58,7 +58,7 @@ class Claim(NamedTuple):
 
 
 class Asserted(NamedTuple):
-    """The new facts of some claims, those asserted before, those of them renewed, and the sources as resolved."""
+    """The new facts of some claims, those asserted before, the renewed ones of these, and the resolved sources."""
 
     facts: list[Fact]
     before: list[str]
@@ -88,12 +88,11 @@ class Asserted(NamedTuple):
 def assert_facts(
     path: Path, claims: Sequence[Claim], sources: Sources, *, now: datetime, by: str = "operator", write: bool = False
 ) -> Asserted:
-    """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
+    """Check all claims in order, then append their facts, except those whose ids are in the file already.
 
-    If its sources have changed since, it is renewed: appended with their digests as they are now. One that is
-    retracted stays so. If one claim is
-    refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
-    number of the claim if there are several, for what cannot be asserted.
+    A fact that is in the file is renewed if its sources have changed: it is appended with their present digests. A
+    retracted fact stays retracted. If one claim is refused, no fact is written. After a kill, the same call appends the
+    rest. Raises :class:`UnusableInput` for a claim that cannot be asserted, with its number if there are several.
     """
     new: list[Fact] = []
     before: list[str] = []
@@ -129,7 +128,7 @@ def assert_facts(
 
 
 def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) -> None:
-    """Let ``check`` make records from the view; with ``write``, append them and bring the view's file up to date.
+    """Let ``check`` make records from the view; with ``write``, append them and update the file of the view.
 
     The file is locked while its content is checked and extended. Nothing is written if another file has the name of the
     view.
@@ -152,10 +151,10 @@ def _read(path: Path) -> Assertions:
 
 
 def fact_of(claim: Claim, sources: Sources, now: str, by: str) -> Fact:
-    """Return the fact of a claim; raise :class:`UnusableInput` if it is not sound by itself, or if its sources are not.
+    """Return the fact of a claim; raise :class:`UnusableInput` if it or one of its sources is invalid.
 
-    Sound is a known predicate with an object of a type that it takes, an interval that does not end before it begins,
-    sources that all exist and are not quarantined, and no higher confidence than they allow.
+    A valid fact has a known predicate, an object of a type that the predicate takes, an interval that does not end
+    before it begins, sources that all exist and are not quarantined, and at most the confidence that these allow.
     """
     predicate = predicate_named(claim.predicate)
     if claim.type not in PREDICATES[predicate].objects:
@@ -212,7 +211,7 @@ def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
 
 
 def _check(fact: Fact, view: View, sources: Sources) -> None:
-    """Raise :class:`UnusableInput` if a fact supersedes what it cannot, or has a rival for its interval."""
+    """Raise :class:`UnusableInput` if a fact supersedes one that it may not, or has a rival within its interval."""
     if missing := [identity for identity in fact.supersedes if view.get(identity) is None]:
         raise UnusableInput(f"unresolved_supersedes: there is no fact {missing[0]}; see lab facts timeline")
     for old in view.foreign(fact):
@@ -255,10 +254,9 @@ def invalidate(
 ) -> dict[str, Any]:
     """End a fact ``at`` a time (None: now), or with ``retract`` say that it never held; return the receipt.
 
-    What a retracted fact superseded holds again until something else ends it: ``restored`` names what nothing
-    supersedes any more.
-    Raises :class:`UnusableInput` for an unknown fact, one that is retracted or has ended by then, a time that is not
-    after its beginning, and for sources that are not sound.
+    The facts that a retracted one superseded hold again until something else ends them: ``restored`` names those that
+    no fact supersedes any more. Raises :class:`UnusableInput` for an unknown fact, one that is retracted or has ended
+    by then, a time that is not after its beginning, and invalid sources.
     """
     done: list[Invalidation] = []
     restored: list[str] = []
@@ -293,7 +291,7 @@ def invalidate(
 
 
 def _is_ended_by(fact: Fact, identity: str) -> bool:
-    """Return whether a fact would hold but for another one."""
+    """Return whether a fact would still hold if another one did not exist."""
     return fact.status == SUPERSEDED and fact.superseded_by == (identity,)
 
 

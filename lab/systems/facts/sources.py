@@ -24,7 +24,7 @@ _EPISODE = "SELECT ts_ms, scope, session_id, type, summary, payload_json FROM ep
 
 
 class Resolution(NamedTuple):
-    """What became of a source: ``ok``, ``quarantined``, or why it does not resolve; and a digest of its content."""
+    """The state of a source: ``ok``, ``quarantined``, or why it does not resolve; and a digest of its content."""
 
     source: Source
     reason: str
@@ -32,12 +32,12 @@ class Resolution(NamedTuple):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the source exists, be it quarantined or not."""
+        """Whether the source exists, quarantined or not."""
         return self.digest is not None
 
 
 class Sources:
-    """The places where sources are: a ledger (None: not given) and the folder that relative paths start from.
+    """The places to look up sources: a ledger (None: not given) and the base folder of relative paths.
 
     Each source is read once, so make a new one after a change.
     """
@@ -125,10 +125,10 @@ def highest_tier(resolutions: Iterable[Resolution]) -> str:
 
 
 def trouble(digests: Mapping[str, str], resolutions: Iterable[Resolution]) -> str | None:
-    """Return what is wrong with the sources of a fact now (TF-6): None, or the first of what applies.
+    """Return what is wrong with the sources of a fact now (TF-6): the first state that applies, None if none does.
 
     ``quarantined``: any is. ``stale``: the content of any has changed since the assertion. ``dangling``: none exists.
-    Sources that nothing was given to look up in are not judged.
+    Sources in a ledger that was not given are not checked.
     """
     looked_up = [one for one in resolutions if one.reason != NO_LEDGER]
     if any(one.reason == QUARANTINED for one in looked_up):

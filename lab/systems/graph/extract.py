@@ -103,14 +103,14 @@ def relations(sentence: str) -> Iterator[Relation]:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text may be the name of an entity: what stands for a secret that was replaced is none."""
+    """Return whether a text may be the name of an entity; the replacement of a secret may not."""
     return "redacted" not in text.lower()
 
 
 def reference(kind: str, name: str) -> str:
     """Return the reference of an entity: its type and its name in lower case; a person's name becomes a digest.
 
-    What has an address of e-mail or an @name is a person, whatever ``kind`` says.
+    A name with an e-mail address or an @name is a person, whatever ``kind`` says.
     """
     name = plain(name)
     person = _IS_PERSON.search(name) if "@" in name else None
@@ -124,5 +124,5 @@ def reference(kind: str, name: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Return a name as names are compared: NFKC, lower case, without blanks and signs around it."""
+    """Return a name in the form in which names are compared: NFKC, lower case, without blanks and signs around it."""
     return " ".join(unicodedata.normalize("NFKC", name).lower().split()).strip(" .-/")

@@ -87,7 +87,7 @@ class DocumentsLane:
         return Found(self.name, found, reason=f"{WORDS_ONLY}; {skipped} files skipped" if skipped else WORDS_ONLY)
 
     def _files(self) -> tuple[dict[str, str], int]:
-        """Return the texts of the documents by path, and the number of files that cannot be read as such."""
+        """Return the texts of the documents by path, and the number of files that cannot be read as texts."""
         texts: dict[str, str] = {}
         skipped = 0
         root = self.root.resolve()
