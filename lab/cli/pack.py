@@ -123,7 +123,7 @@ def pack(
     _require("a ledger", ledgers, {"--use": use, "--archived": archived})
     at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
     if query == "-":
-        # A prompt can be longer than an argument may be. A broken character is no reason to pack nothing.
+        # A prompt can be longer than an argument may be. A broken character must not prevent a pack.
         query = sys.stdin.buffer.read().decode("utf-8", "replace") if sys.stdin else ""
     turns = _turns(tail)
     if tail_tokens is None:

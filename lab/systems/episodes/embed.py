@@ -67,12 +67,12 @@ def embed(
     now: datetime | None = None,
     announce: Callable[[int], None] | None = None,
 ) -> Embedded:
-    """Give every event a vector of its search text, in transactions of :data:`BATCH`; continue a killed run.
+    """Give every event a vector of its search text, in transactions of :data:`BATCH`; a killed run goes on there.
 
     A vector of another model, or of a text that changed, is replaced. Without ``write`` events are only counted.
     ``scope`` None: all. ``now`` (default: the wall clock) is the time of the run. ``announce`` gets the number of
     events so far. Raises as :func:`open_episodes` and :func:`given_scope`, :class:`lab.errors.CannotMeasure` if the
-    embedder fails, and ValueError if it returns something that is not a vector.
+    embedder fails, and ValueError if it returns what is no vector.
     """
     done = Embedded(write, model_of(vectors.embedder))
     name, at = given_scope(scope), stamp(now or datetime.now(UTC))

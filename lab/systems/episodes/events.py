@@ -34,7 +34,7 @@ RETENTION: dict[str, int | None] = {
     "ops.alert": 90,
     OBSERVATION: None,
 }
-# Bytes of JSON, and characters of the beginning of what is longer.
+# Limits of JSON in bytes, and the characters kept as a preview of longer JSON.
 PAYLOAD_BYTES, CONVERSATION_BYTES, REFS_BYTES, PREVIEW = 8192, 4096, 4096, 256
 # Characters of a summary; fragments of a search text, and characters of each and of all.
 SUMMARY, FRAGMENTS, FRAGMENT, SEARCH_TEXT = 220, 48, 400, 2400

@@ -27,9 +27,9 @@ def expire(
 ) -> dict[str, Any]:
     """Remove expired events with their vectors and words in one transaction; return the counts by type.
 
-    ``days`` overrides :data:`RETENTION`. The ids and digests of the contents are kept, so that no ingest inserts an
-    expired event again. Without ``write`` events are only counted. ``scope`` None: all. Age is measured at ``now``
-    (default: the wall clock). Raises as :func:`open_episodes` and :func:`given_scope`.
+    ``days`` overrides :data:`RETENTION`. The ids stay known, and digests of the contents, so that no ingest inserts an
+    expired event again. Without ``write`` events are only counted. ``scope`` None: all. ``now`` (default: the wall
+    clock) is what age is measured to. Raises as :func:`open_episodes` and :func:`given_scope`.
     """
     kept = RETENTION | dict(days or {})
     now_ms = int((now or datetime.now(UTC)).timestamp() * 1000)

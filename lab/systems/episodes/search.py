@@ -217,7 +217,7 @@ def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]
     try:
         found, _ = first_valid(full_text, [query if is_expression else "", " ".join(quoted) if upstream else ""])
         if not found:
-            # A session's name is no text: "choir" would find all of choir-tour.
+            # The name of a session is not searched: "choir" would find all of choir-tour.
             columns = "" if upstream else _TEXTS
             found, _ = first_valid(full_text, [f"{columns}({' OR '.join(quoted)})" if quoted else ""])
     except sqlite3.DatabaseError as error:

@@ -42,7 +42,7 @@ ASSERTED = "openclaw-mem.graph.fact.assert.v0"
 
 
 class Claim(NamedTuple):
-    """An assertion as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
+    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
 
     subject: str
     predicate: str
@@ -88,11 +88,12 @@ class Asserted(NamedTuple):
 def assert_facts(
     path: Path, claims: Sequence[Claim], sources: Sources, *, now: datetime, by: str = "operator", write: bool = False
 ) -> Asserted:
-    """Check all claims in order, then append their facts, except those whose ids are in the file already.
+    """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
 
-    A fact that is in the file is renewed if its sources have changed: it is appended with their present digests. A
-    retracted fact stays retracted. If one claim is refused, no fact is written. After a kill, the same call appends the
-    rest. Raises :class:`UnusableInput` for a claim that cannot be asserted, with its number if there are several.
+    If its sources have changed since, it is renewed: appended with their digests as they are now. One that is
+    retracted stays so. If one claim is
+    refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
+    number of the claim if there are several, for what cannot be asserted.
     """
     new: list[Fact] = []
     before: list[str] = []
@@ -230,7 +231,7 @@ def _check_rivals(fact: Fact, view: View, sources: Sources, *, renewed: bool = F
         is_rival = other.id not in (fact.id, *fact.supersedes) and holds(other) and fact.overlaps(other)
         if is_rival and (other.status != ACTIVE or status_of(other, sources) == ACTIVE):
             until = f"until {other.valid_to}" if other.valid_to else "without an end"
-            # Supersession is a part of a fact, so one that is there cannot get it.
+            # Supersession is part of a fact, so a fact that is in the file cannot get it later.
             remedy = f"the stale {fact.id} is not renewed; assert a fact with a later --from and" if renewed else "add"
             raise UnusableInput(
                 f"single_value_interval_conflict: {fact.subject} has one {fact.predicate} at a time, and {other.id} "

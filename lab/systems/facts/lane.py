@@ -26,7 +26,7 @@ UNCHECKED = "no_ledger_sources_not_checked"
 TRUST = dict(zip(TIERS, ("untrusted", "unknown", "trusted", "trusted"), strict=True))
 
 
-# Only the subjects of so many best facts for each result are looked at, because their sources are resolved.
+# The number of best facts per result whose subjects are looked at; a limit, because their sources are resolved.
 DEEPER = 8
 # Why a fact that holds is left out.
 _UNSOUND = frozenset(EXCLUDED.values())

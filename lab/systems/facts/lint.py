@@ -12,7 +12,7 @@ from lab.systems.facts.sources import NO_LEDGER, QUARANTINED, Sources, highest_t
 from lab.systems.facts.view import View, holds
 
 LINTED = "openclaw-mem.graph.fact.lint.v0"
-# What each code says of a fact.
+# The meaning of each code.
 CODES = {
     "unknown_predicate": "its predicate is not a known one",
     "object_type_mismatch": "its predicate does not take an object of this type",

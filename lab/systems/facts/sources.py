@@ -16,9 +16,9 @@ from lab.systems.sidecar.ledger_schema import tables
 from lab.systems.sidecar.writeback_fields import trust_of
 
 OK, QUARANTINED = "ok", "quarantined"
-# There is nothing to look in, so that nothing is known of the source.
+# No ledger was given, so the source cannot be checked.
 NO_LEDGER = "sqlite_unavailable"
-# What governs a row is no evidence: a use, a grade or a state changes it, and the source stays what it was.
+# Metadata of a row is not evidence: a use, a grade or a state changes it, but not the source.
 GOVERNED = frozenset(("importance", "lifecycle", "trust", "trust_tier", "trustTier"))
 _EPISODE = "SELECT ts_ms, scope, session_id, type, summary, payload_json FROM episodic_events WHERE event_id = ?"
 

@@ -43,7 +43,7 @@ from lab.systems.sidecar.writeback_fields import trust_of
 
 # Edges of facts by predicate; the others relate their entities.
 OF_PREDICATE = {"uses": USES, "depends_on": USES, "decision": DECIDES}
-# A name that several types claim is that of the first.
+# If several types claim a name, the first gets it.
 PRECEDENCE = (PROJECT, REPO, TOOL, CONCEPT)
 MOST_WORDS = 4
 # A longer value is a sentence, not the name of an entity.

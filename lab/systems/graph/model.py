@@ -10,7 +10,7 @@ from lab.retrieval.plain_words import words
 
 PROJECT, REPO, DECISION, CONCEPT, TOOL, PERSON = "project", "repo", "decision", "concept", "tool", "person"
 TYPES = (PROJECT, REPO, DECISION, CONCEPT, TOOL, PERSON)
-# In the order in which a traversal follows them: what says most comes first.
+# In the order in which a traversal follows them: the most informative first.
 USES, BLOCKED_BY, DECIDES, EVALUATES, RELATES_TO, MENTIONS = EDGES = (
     "USES",
     "BLOCKED_BY",

@@ -48,9 +48,9 @@ def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int)
 
 
 def superseded(candidates: Sequence[Candidate]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the refs that other candidates supersede, and those in a cycle, which stay because their order is unknown.
+    """Return the refs that other candidates supersede, and those in a cycle, which stay: their order is unknown.
 
-    Candidates outside a cycle that a member of it supersedes are superseded.
+    What a member of a cycle supersedes outside of it is superseded.
     """
     refs = {one.ref for one in candidates}
     replaces = {one.ref: [ref for ref in one.supersedes if ref in refs] for one in candidates}
@@ -63,7 +63,7 @@ def superseded(candidates: Sequence[Candidate]) -> tuple[frozenset[str], frozens
 
 
 def _reachable(start: str, replaces: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """Return everything that a candidate supersedes, directly or through others; itself only in a cycle."""
+    """Return everything that a candidate supersedes, through others as well; itself only in a cycle."""
     seen: set[str] = set()
     waiting = list(replaces[start])
     while waiting:

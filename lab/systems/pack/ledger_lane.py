@@ -32,7 +32,7 @@ GOVERNING = frozenset(("importance", "lifecycle", "provenance", "trust", "trust_
 _redact = redactor(upstream=False)
 _ADDRESS = re.compile(r"https?://\S+")
 _NEWER = ("superseded_by", "supersededBy")
-# Rows that name a successor, or what they supersede. No index is asked: it has the details as they were ingested.
+# Rows that name a successor, or rows that they supersede. The index would miss details that changed after ingest.
 _LINKED = "instr(detail_json, 'supersede') > 0"
 
 
@@ -73,7 +73,7 @@ class LedgerLane:
         options: dict[str, Any] = {"scope": scope, "limit": limit, "include_archived": self.include_archived}
         if not self.upstream:
             return search(connection, query, now=now, keep_superseded=True, **options).hits
-        # The sidecar scores what it has cut, so less is searched than by its command search.
+        # The sidecar scores only the hits that are left after its cut; its command search scores more.
         hits = search(connection, query, now=now, composite=False, upstream=True, **options).hits
         scored = [hit._replace(factors=factors(hit.row, rank, now)) for rank, hit in enumerate(hits)]
         return sorted(scored, key=lambda hit: -hit.factors.score if hit.factors else 0.0)

@@ -252,7 +252,7 @@ class _Walk:
         return lines, decisions, None
 
     def _dissenting(self, dissent: Dissent) -> Line:
-        """Return the line of a dissenting candidate: its abstract, or its overview if that is no longer."""
+        """Return the line of a dissenting candidate: its abstract, or its overview if that is not longer."""
         *_, (layer, text, _) = self._choices(dissent.candidate)
         return Line(dissent.candidate, layer, text, dissent.against)
 

@@ -28,7 +28,7 @@ _NEGATION = re.compile(
 )
 # Where one of the stems of a text may stand: a word, or a pair of CJK characters in group 1.
 PIECE = re.compile(rf"(?=([{CJK}]{{2}}))|[^\W_{CJK}]+")
-# Denials say nothing of what a text is about.
+# Negations do not tell what a text is about.
 _STOP = frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
 _SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
