@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Ledger = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The SQLite file of the ledger.")]
 Scope = Annotated[str | None, typer.Option(help="Only events of this scope. [default: all]")]
 At = Annotated[
-    datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: now]")
+    datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) at which ages are measured. [default: now]")
 ]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MOST_REPLAYED = 1_000_000
@@ -48,8 +48,8 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     episodes = typer.Typer(
         no_args_is_help=True,
-        help="Keep what happened as events, and search it verbatim. Events are evidence in a ledger's file and never "
-        "become memories. Commands that change the file need --write.",
+        help="Keep conversations as events, and search their exact texts. Events are evidence in a ledger's file and "
+        "never become memories. Commands that change the file need --write.",
     )
     for command in (ingest, embed, search, replay, expire):
         episodes.command(command.__name__)(command)
@@ -81,8 +81,8 @@ def ingest(
 ) -> None:
     """Insert turns, tool calls and results as events, each once.
 
-    Secrets, e-mail addresses and telephone numbers are replaced before anything is written. A killed run is finished by
-    the same command.
+    Secrets, e-mail addresses and telephone numbers are replaced before anything is written. To finish a killed run, run
+    the same command again.
     """
     from lab.systems.episodes.ingest import ingest as run
 
@@ -118,9 +118,9 @@ def embed(
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """Give events vectors, so that they can be searched by meaning.
+    """Embed events, so that they can be searched by meaning.
 
-    Events whose text and model did not change are skipped. A killed run is continued by the same command.
+    Events whose text and model did not change are skipped. To finish a killed run, run the same command again.
     """
     from lab.systems.episodes.embed import embed as run
 
@@ -149,13 +149,13 @@ def search(
     scope: Scope = None,
     embedder: options.Embedder = DEFAULT_MODEL,
     profile: Profile = "seed",
-    trace: Annotated[bool, typer.Option("--trace", help="With --json, the ranking of each search.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="With --json, print the ranking of each search.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Search events, and group what is found by session.
+    """Search events, and group the hits by session.
 
-    Without vectors of the model, hybrid and vector search by words, and say so. Tables cut the summaries; --json has
-    the payload of each event, with all of its text that is kept.
+    Without vectors of the embedder's model, hybrid and vector search by words, and say so. Tables shorten the
+    summaries; --json prints the payload of each event, with all the text that was kept.
     """
     from lab.systems.episodes.schema import open_episodes
     from lab.systems.episodes.search import search as run
@@ -201,7 +201,7 @@ def replay(
 ) -> None:
     """Show the events of a session in order.
 
-    The table cuts the summaries; --json has the payload of each event, with all of its text that is kept.
+    The table shortens the summaries; --json prints the payload of each event, with all the text that was kept.
     """
     from lab.systems.episodes.schema import open_episodes
     from lab.systems.episodes.search import replay as run
@@ -224,7 +224,7 @@ def expire(
     ledger: Ledger,
     days: Annotated[
         list[str] | None,
-        typer.Option("--days", metavar="TYPE=DAYS", help="Keep a type this long, or forever. Repeat for more."),
+        typer.Option("--days", metavar="TYPE=DAYS", help="Keep events of a type this long, or forever. Repeatable."),
     ] = None,
     scope: Scope = None,
     at: At = None,
@@ -234,7 +234,7 @@ def expire(
     """Remove events that are past the retention period of their type.
 
     The periods are 60 days for what users say, 90 for assistants, 30 for tool calls and results, 90 for alerts;
-    decisions and observations stay for ever. No ingest inserts a removed event again.
+    decisions and observations stay for ever. No later ingest inserts a removed event again.
     """
     from lab.systems.episodes.retention import expire as run
 

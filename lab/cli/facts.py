@@ -1,4 +1,4 @@
-"""``lab facts``: what is true of a subject now, since when, and by which evidence."""
+"""``lab facts``: what is true of a subject now, since when, and on what evidence."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Act = Annotated[
         "--assertion", metavar="KIND:REF", help="Where this decision is recorded, such as note:review or obs:7."
     ),
 ]
-By = Annotated[str, typer.Option("--by", help="Name of the person or program that does it.")]
+By = Annotated[str, typer.Option("--by", help="The person or program that makes the change.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     facts = typer.Typer(
         no_args_is_help=True,
-        help="Keep facts with their time and evidence. Assertions are a file that only grows; what holds is derived "
-        "from it. Commands that change a file need --write.",
+        help="Keep facts with their dates and evidence. Facts are asserted in an append-only file; the current facts "
+        "are derived from it. Commands that change a file need --write.",
     )
     facts.command("assert")(assert_)
     facts.command("import")(import_)
@@ -47,20 +47,22 @@ def add_to(app: typer.Typer) -> None:
 def assert_(
     facts: Facts,
     subject: Subject,
-    predicate: Annotated[str, typer.Argument(metavar="PREDICATE", help="Such as status, uses or decision.")],
+    predicate: Annotated[
+        str, typer.Argument(metavar="PREDICATE", help="The predicate, such as status, uses or decision.")
+    ],
     value: Annotated[str, typer.Argument(metavar="OBJECT", help="The value.")],
-    since: Annotated[str, typer.Option("--from", metavar="TIME", help="Since when it holds (ISO 8601).")],
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help="When it begins to hold (ISO 8601).")],
     assertion: Act,
     sources: Given = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="When it ends. [default: open]")] = None,
     kind: Annotated[str, typer.Option("--type", help="literal, entity_ref or json.")] = "literal",
     confidence: Annotated[
-        str, typer.Option(help="low, source_capped, corroborated or operator_asserted, as far as its sources allow.")
+        str, typer.Option(help="low, source_capped, corroborated or operator_asserted. The sources limit it.")
     ] = "source_capped",
     supersedes: Annotated[
         list[str] | None, typer.Option("--supersedes", metavar="ID", help="A fact that it replaces. Repeatable.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="A name of the subject to show.")] = None,
+    label: Annotated[str | None, typer.Option(help="A name to show for the subject.")] = None,
     by: By = "operator",
     ledger: Ledger = None,
     root: Root = HERE,
@@ -69,9 +71,9 @@ def assert_(
 ) -> None:
     """Assert a fact with its evidence.
 
-    Every source must exist and not be quarantined. A subject has one status, configured_as, source_of_truth and
-    retired_by at a time: name the fact that a new one supersedes. A fact that the file has is only renewed, if its
-    sources have changed.
+    Every source must exist and must not be quarantined. A subject has one status, configured_as, source_of_truth and
+    retired_by at a time: name the old fact by --supersedes. A fact that is already in the file is renewed if its
+    sources have changed, and otherwise left alone.
     """
     from lab.systems.facts.asserting import Claim, assert_facts
     from lab.systems.facts.sources import Sources
@@ -108,16 +110,19 @@ def _emit_asserted(fact: Fact) -> None:
 
 def import_(
     facts: Facts,
-    claims: Annotated[Path, typer.Argument(metavar="CLAIMS", help="Facts to assert, one JSON object a line.")],
+    claims: Annotated[
+        Path, typer.Argument(metavar="CLAIMS", help="A file of facts to assert, one JSON object a line.")
+    ],
     by: By = "operator",
     ledger: Ledger = None,
     root: Root = HERE,
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """Assert many facts, such as proposals that were reviewed.
+    """Assert many facts, such as reviewed proposals.
 
-    If one is refused, none is written. Facts that the file has are only renewed, if their sources have changed.
+    If one is refused, none is written. Facts that are already in the file are renewed if their sources have changed,
+    and otherwise left alone.
     """
     from lab.systems.facts.asserting import assert_facts
     from lab.systems.facts.importing import claims_in
@@ -148,7 +153,7 @@ def invalidate(
     write: Write = False,
     as_json: Json = False,
 ) -> None:
-    """End a fact that no other one supersedes, or retract it.
+    """End a fact that has no successor, or retract it.
 
     Its assertion stays in the file.
     """
@@ -185,7 +190,7 @@ def propose(
     golden: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Measure against these triples (JSON Lines) instead.")
     ] = None,
-    most: Annotated[int, typer.Option("--max-proposals", min=1, help="Maximum number of proposals a text.")] = 20,
+    most: Annotated[int, typer.Option("--max-proposals", min=1, help="Maximum number of proposals per text.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Propose facts from the triples in a text.
@@ -225,9 +230,10 @@ def propose(
 
 
 def rebuild(facts: Facts, write: Write = False, as_json: Json = False) -> None:
-    """Rebuild the view, and say whether it was the same.
+    """Compare the view with the assertions, and rebuild it.
 
-    The view is FACTS with .view before its ending. It is for other programs: the lab reads the assertions.
+    The view has the name of FACTS with .view before the extension. It is for other programs: the lab itself reads the
+    assertions.
     """
     from lab.systems.facts.rebuild import rebuild as run
 

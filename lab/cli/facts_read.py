@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from lab.systems.facts.view import Current
 
 Facts = Annotated[
-    Path, typer.Argument(metavar="FACTS", help="The facts, a file of assertions in JSON Lines that only grows.")
+    Path, typer.Argument(metavar="FACTS", help="The facts: an append-only file of assertions (JSON Lines).")
 ]
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="A name, or a reference such as entity:gateway.")]
-Ledger = Annotated[Path | None, typer.Option(help="The ledger that has the sources obs:N and ep:ID.")]
-Root = Annotated[Path, typer.Option(help="The folder that relative paths of sources start from.")]
+Ledger = Annotated[Path | None, typer.Option(help="The ledger with the sources obs:N and ep:ID.")]
+Root = Annotated[Path, typer.Option(help="The base folder of relative source paths.")]
 AsOf = Annotated[
-    str | None, typer.Option("--as-of", metavar="TIME", help="What held at this time (ISO 8601). [default: now]")
+    str | None, typer.Option("--as-of", metavar="TIME", help="Show what held at this time (ISO 8601). [default: now]")
 ]
-Stale = Annotated[bool, typer.Option("--include-stale", help="Facts with changed or missing sources as well.")]
+Stale = Annotated[
+    bool, typer.Option("--include-stale", help="Include facts with changed, missing or quarantined sources.")
+]
 HERE = Path()
 
 
@@ -48,9 +50,9 @@ def current(
     profile: Profile = "seed",
     as_json: Json = False,
 ) -> None:
-    """Show what holds of a subject, now or at a time.
+    """Show the facts of a subject that hold now, or at a given time.
 
-    A fact whose sources changed, vanished or are quarantined does not count.
+    Facts whose sources changed, vanished or are quarantined are left out.
     """
     from lab.systems.facts.model import SCHEMA, fact_json
 
@@ -88,9 +90,9 @@ def timeline(
     root: Root = HERE,
     as_json: Json = False,
 ) -> None:
-    """Show how a subject changed: all its facts.
+    """Show the history of a subject: all its facts.
 
-    They are ordered by predicate, then by start.
+    Facts are ordered by predicate, then by start.
     """
     from lab.systems.facts.model import SCHEMA, entity, fact_json
     from lab.systems.facts.predicates import predicate_named
@@ -124,7 +126,7 @@ def lint(
 ) -> None:
     """Check all facts: shape, evidence, supersession and conflicts.
 
-    Exit code 1 if there is an error. A source that changed since the assertion is a warning.
+    The exit code is 1 if there is an error. A source that changed since the assertion is a warning.
     """
     from lab.systems.facts.lint import CODES, receipt
     from lab.systems.facts.lint import lint as run
@@ -164,7 +166,7 @@ def pack(
     profile: Profile = "seed",
     as_json: Json = False,
 ) -> None:
-    """Pack what holds of a subject into a text with citations.
+    """Pack the current facts of a subject into a cited text.
 
     The highest confidence comes first. The first fact is always there, even if it alone exceeds the budget.
     """

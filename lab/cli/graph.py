@@ -1,4 +1,4 @@
-"""``lab graph``: what relates to what, with the references that show it."""
+"""``lab graph``: how projects, tools, decisions and concepts are related, with evidence."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lab.formatting import counted
 if TYPE_CHECKING:
     from lab.systems.graph.model import Graph
 
-Ledger = Annotated[Path | None, typer.Option(help="A ledger whose observations are related.")]
-Facts = Annotated[Path | None, typer.Option(help="A file of assertions, of which those that hold count.")]
-Root = Annotated[Path, typer.Option(help="The folder that relative paths of sources of facts start from.")]
-Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="A graph that was exported, instead.")]
+Ledger = Annotated[Path | None, typer.Option(help="A ledger. The graph is made from its observations.")]
+Facts = Annotated[Path | None, typer.Option(help="A file of assertions. Only facts that hold now are used.")]
+Root = Annotated[Path, typer.Option(help="The base folder of relative source paths in --facts.")]
+Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="Read an exported graph instead.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
 
 
@@ -28,8 +28,8 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     graph = typer.Typer(
         no_args_is_help=True,
-        help="Relate projects, tools, decisions and concepts. The graph is made by rules from a ledger and facts; "
-        "each relation names its evidence. Persons are digests.",
+        help="Show how projects, tools, decisions and concepts are related. Rules make the graph from a ledger and "
+        "facts; each relation names its evidence. Persons appear only as digests.",
     )
     for command in (show, path, export):
         graph.command(command.__name__)(command)
@@ -46,9 +46,9 @@ def show(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entities.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show what is around an entity, the nearest first, and why.
+    """Show the entities around one, nearest first, with evidence.
 
-    NAME may be a text: all entities that it names are starts.
+    NAME may be a text: the search starts from all entities that it names.
     """
     from lab.systems.graph.export import edge_json
     from lab.systems.graph.search import described, neighbourhood, start_of
@@ -74,9 +74,9 @@ def path(
     exported: Exported = None,
     as_json: Json = False,
 ) -> None:
-    """Show how two entities are related: a shortest path.
+    """Show a shortest path between two entities.
 
-    Each edge has its evidence. Exit code 1 if there is none.
+    Each edge lists its evidence. The exit code is 1 if there is no path.
     """
     from lab.systems.graph.export import edge_json
     from lab.systems.graph.search import described, shortest_path

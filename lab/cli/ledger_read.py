@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lab.systems.sidecar.ledger_archive import Pointer
 
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
-Profile = Annotated[str, typer.Option(help="seed, or upstream to do as the public sidecar does.")]
+Profile = Annotated[str, typer.Option(help="seed, or upstream to behave like the public sidecar.")]
 
 
 def identity(text: str) -> int:

@@ -20,22 +20,23 @@ def add_to(app: typer.Typer) -> None:
 def observe(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
-    out: Annotated[Path, typer.Option("--out", help="The folder of the logs, one for each conversation.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder for the logs, one per conversation.")],
     tokens: Annotated[
-        int, typer.Option(min=16, max=1_000_000, help="Tokens of both blocks: log and raw buffer.")
+        int, typer.Option(min=16, max=1_000_000, help="Tokens of both blocks together: log and raw buffer.")
     ] = 1200,
     buffer: Annotated[
-        float, typer.Option(min=0.05, max=0.95, help="Share of the raw buffer; the observer runs when it is full.")
+        float,
+        typer.Option(min=0.05, max=0.95, help="The raw buffer's share of --tokens. The observer runs when it is full."),
     ] = 0.25,
     recorded: Annotated[
         Path | None,
-        typer.Option(help="Recorded outputs of an observer (JSON Lines) in place of its rules.", metavar="FILE"),
+        typer.Option(help="Use recorded outputs of an observer (JSON Lines) instead of the rules.", metavar="FILE"),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Compress conversations into logs of observations.
 
-    A log has one line an observation. The same command continues after a kill, and when a recording has grown.
+    Each log has one line per observation. The same command continues after a kill, or when a recording has grown.
     """
     from lab.files import only_writer, remove_leftovers, sha256_file
     from lab.recordings.readers import read_library

@@ -45,7 +45,7 @@ def add_to(app: typer.Typer) -> None:
 def pack(
     query: Annotated[
         str,
-        typer.Option(help="What the bundle is for: a prompt or a question. - reads it from standard input."),
+        typer.Option(help="The prompt or question to pack for. - reads it from standard input."),
     ],
     ledgers: Annotated[
         list[Path] | None, typer.Argument(metavar="LEDGER...", help="SQLite files of ledgers (lab ledger).")
@@ -58,12 +58,12 @@ def pack(
     trust: Annotated[
         str | None,
         typer.Option(
-            help="off, or exclude_quarantined_fail_open: leave out what is quarantined. [default: "
+            help="off, or exclude_quarantined_fail_open: leave out quarantined records. [default: "
             "exclude_quarantined_fail_open; off in profile upstream]"
         ),
     ] = None,
     no_dissent: Annotated[
-        bool, typer.Option("--no-dissent", help="No slot for evidence that disagrees with the bundle.")
+        bool, typer.Option("--no-dissent", help="Reserve no slot for evidence that disagrees with the bundle.")
     ] = False,
     docs: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also search the Markdown and text files of a folder.")
@@ -76,10 +76,10 @@ def pack(
     ] = None,
     facts_ledger: Annotated[
         Path | None,
-        typer.Option(metavar="LEDGER", help="The ledger that has the sources of --facts. [default: the one given]"),
+        typer.Option(metavar="LEDGER", help="The ledger with the sources of --facts. [default: the only LEDGER]"),
     ] = None,
     facts_root: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="The folder that relative paths of sources of --facts start from.")
+        Path, typer.Option(metavar="FOLDER", help="The base folder of relative source paths in --facts.")
     ] = HERE,
     graph: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also search an exported graph (lab graph export).")
@@ -94,11 +94,11 @@ def pack(
         str | None, typer.Option(metavar="NAME", help="The environment variable with the key of that endpoint.")
     ] = None,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Allow a reranker on another machine, which receives texts.")
+        bool, typer.Option("--allow-remote", help="Allow a reranker on another machine. Texts are sent to it.")
     ] = False,
     tail: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The last turns: lines, or a JSON list of texts, oldest first."),
+        typer.Option(metavar="FILE", help="The last turns, oldest first: lines, or a JSON list of texts."),
     ] = None,
     tail_tokens: Annotated[
         int | None, typer.Option(min=0, help="Tokens reserved for --tail. [default: a quarter of the budget]")
@@ -109,15 +109,17 @@ def pack(
         typer.Option(formats=["%Y-%m-%d"], help="Pack as of this day (UTC). [default: now]"),
     ] = None,
     profile: Profile = "seed",
-    use: Annotated[bool, typer.Option("--use", help="Record in the ledgers that what was included was used.")] = False,
-    with_trace: Annotated[bool, typer.Option("--trace", help="Give the reasons of each candidate.")] = False,
+    use: Annotated[
+        bool, typer.Option("--use", help="Record in the ledgers that the included observations were used.")
+    ] = False,
+    with_trace: Annotated[bool, typer.Option("--trace", help="Show the reasons for each candidate.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Pack what a query needs into a small bundle with citations.
+    """Pack a small bundle with citations for a query.
 
-    The bundle fits into the budget. Most items are overviews; one that does not fit is cut to its abstract, and a raw
-    record is used only if it alone has a number or name of the query. Without --use no ledger is changed; --rerank
-    keeps its answers in the cache.
+    The bundle stays within the budget. Most items are overviews. An item whose overview does not fit is cut to its
+    abstract. Part of a raw record is used only if it alone has a number or name of the query. Without --use no ledger
+    is changed. --rerank keeps its answers in the cache.
     """
     import time
     from datetime import UTC
@@ -134,7 +136,7 @@ def pack(
     _require("a ledger", ledgers, {"--use": use, "--archived": archived})
     at = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
     if query == "-":
-        # A prompt can be longer than an argument may be. A broken character is no reason to pack nothing.
+        # A prompt can be longer than an argument may be. A broken character must not prevent a pack.
         query = sys.stdin.buffer.read().decode("utf-8", "replace") if sys.stdin else ""
     turns = _turns(tail)
     if tail_tokens is None:

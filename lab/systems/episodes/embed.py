@@ -35,7 +35,7 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class Embedded:
-    """The counts of a run: events that got a vector, and those that had one of this model and text."""
+    """The counts of a run: events that got a vector, and events that had one of this model and text already."""
 
     write: bool
     model: str
@@ -110,7 +110,7 @@ def _page(
 
 
 def _write(connection: sqlite3.Connection, due: list[_Row], vectors: Vectors, model: str, at: str) -> None:
-    """Embed, and write each vector whose text is still the one that was embedded."""
+    """Embed the texts, and write each vector unless its text has changed since."""
     texts = [row.text for row in due]
     vectors.prepare(texts)
     matrix = embedded(vectors.of, texts)

@@ -1,4 +1,4 @@
-"""Events of a ledger: typed, bounded, without secrets, and named by what they came from (EP-2 to EP-4)."""
+"""Events of a ledger: typed, bounded, without secrets, and with ids derived from their origin (EP-2 to EP-4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RETENTION: dict[str, int | None] = {
     "ops.alert": 90,
     OBSERVATION: None,
 }
-# Bytes of JSON, and characters of the beginning of what is longer.
+# Limits of JSON in bytes, and the characters kept as a preview of longer JSON.
 PAYLOAD_BYTES, CONVERSATION_BYTES, REFS_BYTES, PREVIEW = 8192, 4096, 4096, 256
 # Characters of a summary; fragments of a search text, and characters of each and of all.
 SUMMARY, FRAGMENTS, FRAGMENT, SEARCH_TEXT = 220, 48, 400, 2400
@@ -52,9 +52,9 @@ FROM_READER = '"source":"recording"'
 
 
 class Event(NamedTuple):
-    """One row of ``episodic_events`` but for its number and the time of its ingest.
+    """One row of ``episodic_events``, without its number and the time of its ingest.
 
-    ``redacted``: the payload was dropped. ``search_text`` is what is embedded, and searched beside ``summary``.
+    ``redacted`` means that the payload was dropped. ``search_text`` is embedded, and searched beside ``summary``.
     """
 
     event_id: str
@@ -115,7 +115,7 @@ def make_event(
 
 
 def event_id(*parts: str) -> str:
-    """Return the id of what these texts name: the same for the same texts, in every ledger."""
+    """Return an id made from these texts: the same texts give the same id in every ledger."""
     return "ep-" + hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -149,7 +149,7 @@ def _stored(column: str, value: Any) -> str | int | None:
 
 
 def _whole(value: Any) -> int:
-    """Return a stored value of any type as a whole number; 0 for what is none."""
+    """Return a stored value of any type as a whole number; 0 if it is not a number."""
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError):
@@ -173,9 +173,9 @@ def search_text(fragments: Iterable[str]) -> str:
 
 
 def _guarded(value: Any, key: str = "") -> Any:
-    """Return a value with its texts and keys cleaned, without what the keys call output.
+    """Return a value with its texts and keys cleaned, without the fields whose keys mark them as output.
 
-    ``key`` is that of the value: a text or number that is a secret because of it is replaced.
+    ``key`` is that of the value: a text or number that this key marks as a secret is replaced.
     """
     if isinstance(value, list):
         return [_guarded(item, key) for item in value]
@@ -235,7 +235,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _bounded(value: Any, limit: int, reason: str) -> str | None:
-    """Return a value as JSON of at most ``limit`` bytes; of a larger one, what it was and its beginning."""
+    """Return a value as JSON of at most ``limit`` bytes; for a larger one, its size and its beginning."""
     if value is None:
         return None
     text = _dumped(value)

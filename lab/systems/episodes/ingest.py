@@ -68,7 +68,7 @@ _INSERT = (
 
 @dataclass(slots=True)
 class Ingested:
-    """The counts of an ingest. ``already`` were there before, or expired; ``malformed`` are lines by reason."""
+    """The counts of an ingest. ``already``: events there before, or expired. ``malformed``: lines by reason."""
 
     write: bool
     inserted: Counter[str] = field(default_factory=Counter)
@@ -100,7 +100,7 @@ def ingest(
     now: datetime | None = None,
     announce: Callable[[int], None] | None = None,
 ) -> Ingested:
-    """Insert what the ledger at ``path`` does not have yet, in transactions of :data:`BATCH` events.
+    """Insert the events that the ledger at ``path`` does not have yet, in transactions of :data:`BATCH`.
 
     ``format_name`` is a format of recordings, or :data:`SPOOL` for events that the sidecar extracted. Without ``write``
     events are only counted. ``now`` (default: the wall clock) is the time of the ingest, and of lines without a time.
@@ -185,7 +185,7 @@ def _turn_event(conversation: str, turn: Turn, format_name: str) -> Event:
 
 
 def _tool_event(conversation: str, turn: Turn, use: ToolUse, format_name: str) -> Event:
-    """Return the event of a call or a result. What a tool printed is kept only in the summary, if it is no dump."""
+    """Return the event of a call or a result. Only the summary keeps the output of a tool, unless that is a dump."""
     kind = RESULT if use.is_result else CALL
     text = DUMP if use.is_result and is_tool_like(use.text.strip()) else clean(use.text)
     payload: dict[str, Any] = {"tool": use.tool}
@@ -268,7 +268,7 @@ def _spool_event(line: dict[str, Any], now: datetime, done: Ingested) -> Event |
 
 
 def _opened(path: Path, write: bool) -> AbstractContextManager[sqlite3.Connection | None]:
-    """Return a context with a connection; with None to count what a ledger that does not exist would get."""
+    """Return a context with a connection, or with None to count what a ledger that does not exist would get."""
     if write:
         return open_episodes(path, write=True, new=True)
     return ledger.open_ledger(path) if path.exists() and path.stat().st_size else nullcontext()

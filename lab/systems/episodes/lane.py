@@ -16,7 +16,7 @@ from lab.systems.pack.candidate import Candidate, Found
 
 @dataclass(frozen=True, slots=True)
 class EpisodesLane:
-    """Searches the episodes of a ledger. The candidates are evidence: a pack cites them and changes none of them."""
+    """A lane that searches the episodes of a ledger. A pack cites its candidates as evidence and never changes them."""
 
     path: Path
     mode: str = LEXICAL
@@ -28,7 +28,7 @@ class EpisodesLane:
         return "episodes"
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
-        """Return the best events of a scope (None: all) by ``now_ms``; a lane that failed gives a reason (EP-9)."""
+        """Return the best events of a scope (None: all) up to ``now_ms``; a lane that failed gives a reason (EP-9)."""
         try:
             with open_episodes(self.path) as connection:
                 found = search(
@@ -49,7 +49,7 @@ class EpisodesLane:
         return Found(self.name, candidates, searched, "; ".join(reasons) or None)
 
     def _candidate(self, hit: Hit) -> Candidate:
-        """Return a hit as a candidate. What a tool returned may come from anywhere, so it is untrusted."""
+        """Return a hit as a candidate. The result of a tool may come from anywhere, so it is untrusted."""
         event = hit.event
         return Candidate(
             f"ep:{event.event_id}",

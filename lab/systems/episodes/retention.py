@@ -69,7 +69,7 @@ def expire(
 
 
 def _names(event: Event) -> Iterator[str]:
-    """Yield the id of an event and the digest of its content, by which an ingest knows it."""
+    """Yield the id of an event and the digest of its content, by which an ingest recognizes it."""
     yield event.event_id
     content = content_id(event, from_reader=is_from_reader(event))
     if content is not None:

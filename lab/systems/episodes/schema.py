@@ -1,4 +1,4 @@
-"""The tables of episodes in a ledger (EP-1), and a connection that can write no other table (EP-7).
+"""The tables of episodes in a ledger (EP-1), and a connection that cannot write any other table (EP-7).
 
 ``episodic_events`` with its full-text index and ``episodic_event_embeddings`` are as the sidecar writes them, so that
 each program reads the other's file (EP-10); ``lab_episodes_fts`` is the lab's own index, and
@@ -91,9 +91,9 @@ _CHANGES = (
 def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iterator[sqlite3.Connection]:
     """Yield a connection to the episodes of a ledger, as :func:`lab.systems.sidecar.ledger.open_ledger` does.
 
-    It refuses to change any table but those of episodes (EP-7). With ``write`` the tables that are missing are created,
-    and the events are indexed in new full-text indexes. Raises :class:`UnusableInput` also if the ledger has no
-    episodes and ``new`` is not given, and for a damaged index, with the remedy.
+    The connection refuses to change any table but those of episodes (EP-7). With ``write``, missing tables are created,
+    and the events are added to new full-text indexes. Also raises :class:`UnusableInput` if the ledger has no episodes
+    and ``new`` is not given, and for a damaged index, with the remedy.
     """
     if not new and not path.exists():
         raise UnusableInput(f"{path}: no such file; make it with lab episodes ingest --write")
@@ -139,7 +139,7 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def _only_episodes(action: int, name: str | None, value: str | None, *_: str | None) -> int:
-    """Allow reading, and changes of :data:`_OWN`; deny everything else, such as to alter or attach anything (EP-7)."""
+    """Allow reading, and changes of :data:`_OWN`; deny everything else, such as ALTER and ATTACH (EP-7)."""
     if action == sqlite3.SQLITE_CREATE_INDEX:
         # SQLite names the index of a key itself, so the table counts.
         name = value

@@ -1,6 +1,6 @@
-"""Search episodes by words, by vectors, or by both, and group what is found by session (EP-9).
+"""Search episodes by words, by vectors, or by both, and group the hits by session (EP-9).
 
-The search never fails for what a ledger lacks: without vectors it searches by words, without a full-text index by
+The search does not fail if a ledger lacks something: without vectors it searches by words, without a full-text index by
 vectors, and it says so in :attr:`Found.vector_status` and :attr:`Found.lexical_status`.
 """
 
@@ -57,7 +57,7 @@ _TEXTS = "{summary search_text} : "
 class Hit(NamedTuple):
     """An event that was found: its number, its fused score, and its lanes with their scores.
 
-    ``lanes`` are of ``fts``, ``vector`` and ``vector_en``, the search for the English query.
+    ``lanes`` are some of ``fts``, ``vector`` and ``vector_en``, the search for the English query.
     """
 
     id: int
@@ -82,7 +82,7 @@ class Session(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found: the hits best first, and grouped. A status is ``ok``, or why a lane was not searched.
+    """The result of a search: the hits, best first, and grouped. A status is ``ok``, or why a lane was not searched.
 
     ``vector_status`` is None if vectors were not to be searched. ``lanes`` are the ranked ids of each lane.
     """
@@ -137,7 +137,7 @@ def search(
     now_ms: int | None = None,
     upstream: bool = False,
 ) -> Found:
-    """Search the episodes of a scope (None: all) that happened by ``now_ms`` (None: all).
+    """Search the episodes of a scope (None: all) that happened up to ``now_ms`` (None: all).
 
     Each lane returns ``depth`` events, which are fused by reciprocal rank. ``vectors`` embeds the query, and
     ``query_en`` in English beside it, in the modes ``hybrid`` and ``vector``. ``limit`` is a number of sessions.
@@ -166,7 +166,7 @@ def search(
 
 
 def grouped(hits: Sequence[Hit], limit: int, per_session: int) -> list[Session]:
-    """Group hits, best first, by session: most hits, best rank, latest event, then id."""
+    """Group hits by session; order sessions by most hits, best rank, latest event, then id."""
     by_session: dict[str, list[tuple[int, Hit]]] = {}
     for rank, hit in enumerate(hits, 1):
         by_session.setdefault(hit.event.session_id, []).append((rank, hit))
@@ -193,10 +193,10 @@ def replay(connection: sqlite3.Connection, session_id: str, *, limit: int = -1) 
 
 
 def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any], upstream: bool) -> tuple[Ranked, str]:
-    """Search a query with operators as an expression of FTS5; another one, or without a result, for any of its words.
+    """Search for a query with FTS5 operators as an expression, otherwise or without a hit for any of its words.
 
-    Stop words are left out, and words are compared by their stems. With ``upstream`` every query is an expression, then
-    all of its words are searched for, then any of them, as they are.
+    Stop words are left out, and words are compared by their stems. With ``upstream``, every query is first an
+    expression, then all of its words are searched for, then any of them, as they are.
     """
     table = next((name for name in ((FTS,) if upstream else (STEMS, FTS)) if name in tables(connection)), None)
     if table is None:
@@ -217,7 +217,7 @@ def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]
     try:
         found, _ = first_valid(full_text, [query if is_expression else "", " ".join(quoted) if upstream else ""])
         if not found:
-            # A session's name is no text: "choir" would find all of choir-tour.
+            # The name of a session is not searched: "choir" would find all of choir-tour.
             columns = "" if upstream else _TEXTS
             found, _ = first_valid(full_text, [f"{columns}({' OR '.join(quoted)})" if quoted else ""])
     except sqlite3.DatabaseError as error:

@@ -1,4 +1,4 @@
-"""Assert, end and retract facts (TF-5, TF-7): check what was given, and append it to the file of assertions."""
+"""Assert, end and retract facts (TF-5, TF-7): check the input, and append it to the file of assertions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Claim(NamedTuple):
 
 
 class Asserted(NamedTuple):
-    """The new facts of some claims, those asserted before, those of them renewed, and the sources as resolved."""
+    """The new facts of some claims, those asserted before, the renewed ones of these, and the resolved sources."""
 
     facts: list[Fact]
     before: list[str]
@@ -129,7 +129,7 @@ def assert_facts(
 
 
 def _change(path: Path, check: Callable[[View], Sequence[Record]], write: bool) -> None:
-    """Let ``check`` make records from the view; with ``write``, append them and bring the view's file up to date.
+    """Let ``check`` make records from the view; with ``write``, append them and update the file of the view.
 
     The file is locked while its content is checked and extended. Nothing is written if another file has the name of the
     view.
@@ -152,10 +152,10 @@ def _read(path: Path) -> Assertions:
 
 
 def fact_of(claim: Claim, sources: Sources, now: str, by: str) -> Fact:
-    """Return the fact of a claim; raise :class:`UnusableInput` if it is not sound by itself, or if its sources are not.
+    """Return the fact of a claim; raise :class:`UnusableInput` if it or one of its sources is invalid.
 
-    Sound is a known predicate with an object of a type that it takes, an interval that does not end before it begins,
-    sources that all exist and are not quarantined, and no higher confidence than they allow.
+    A valid fact has a known predicate, an object of a type that the predicate takes, an interval that does not end
+    before it begins, sources that all exist and are not quarantined, and at most the confidence that these allow.
     """
     predicate = predicate_named(claim.predicate)
     if claim.type not in PREDICATES[predicate].objects:
@@ -212,7 +212,7 @@ def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
 
 
 def _check(fact: Fact, view: View, sources: Sources) -> None:
-    """Raise :class:`UnusableInput` if a fact supersedes what it cannot, or has a rival for its interval."""
+    """Raise :class:`UnusableInput` if a fact supersedes one that it may not, or has a rival within its interval."""
     if missing := [identity for identity in fact.supersedes if view.get(identity) is None]:
         raise UnusableInput(f"unresolved_supersedes: there is no fact {missing[0]}; see lab facts timeline")
     for old in view.foreign(fact):
@@ -231,7 +231,7 @@ def _check_rivals(fact: Fact, view: View, sources: Sources, *, renewed: bool = F
         is_rival = other.id not in (fact.id, *fact.supersedes) and holds(other) and fact.overlaps(other)
         if is_rival and (other.status != ACTIVE or status_of(other, sources) == ACTIVE):
             until = f"until {other.valid_to}" if other.valid_to else "without an end"
-            # Supersession is a part of a fact, so one that is there cannot get it.
+            # Supersession is part of a fact, so a fact that is in the file cannot get it later.
             remedy = f"the stale {fact.id} is not renewed; assert a fact with a later --from and" if renewed else "add"
             raise UnusableInput(
                 f"single_value_interval_conflict: {fact.subject} has one {fact.predicate} at a time, and {other.id} "
@@ -255,10 +255,9 @@ def invalidate(
 ) -> dict[str, Any]:
     """End a fact ``at`` a time (None: now), or with ``retract`` say that it never held; return the receipt.
 
-    What a retracted fact superseded holds again until something else ends it: ``restored`` names what nothing
-    supersedes any more.
-    Raises :class:`UnusableInput` for an unknown fact, one that is retracted or has ended by then, a time that is not
-    after its beginning, and for sources that are not sound.
+    The facts that a retracted one superseded hold again until something else ends them: ``restored`` names those that
+    no fact supersedes any more. Raises :class:`UnusableInput` for an unknown fact, one that is retracted or has ended
+    by then, a time that is not after its beginning, and invalid sources.
     """
     done: list[Invalidation] = []
     restored: list[str] = []
@@ -293,7 +292,7 @@ def invalidate(
 
 
 def _is_ended_by(fact: Fact, identity: str) -> bool:
-    """Return whether a fact would hold but for another one."""
+    """Return whether a fact would still hold if another one did not exist."""
     return fact.status == SUPERSEDED and fact.superseded_by == (identity,)
 
 

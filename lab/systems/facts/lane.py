@@ -26,7 +26,7 @@ UNCHECKED = "no_ledger_sources_not_checked"
 TRUST = dict(zip(TIERS, ("untrusted", "unknown", "trusted", "trusted"), strict=True))
 
 
-# Only the subjects of so many best facts for each result are looked at, because their sources are resolved.
+# The number of best facts per result whose subjects are looked at; a limit, because their sources are resolved.
 DEEPER = 8
 # Why a fact that holds is left out.
 _UNSOUND = frozenset(EXCLUDED.values())
@@ -50,9 +50,9 @@ class FactsLane:
         """Return facts that were asserted by ``now_ms``, best first: those that hold, then those superseded.
 
         A fact whose sources changed, are missing or quarantined is left out, as is one that only facts of its own cycle
-        supersede; the reason counts them. One that holds names the facts that it superseded, and facts with another
-        value of its own time. Without a ledger, the sources in one are not looked up; with one that cannot be read, the
-        facts that need it are left out. The reason says so, and that a ``scope`` limits nothing.
+        supersede; the reason counts them. A fact that holds names the facts that it superseded, and facts with another
+        value for the same time. Without a ledger, sources in a ledger are not looked up. If the ledger cannot be read,
+        the facts that need it are left out. The reason says so, and that a ``scope`` has no effect.
         """
         try:
             now = stamp(datetime.fromtimestamp(now_ms / 1000, UTC))

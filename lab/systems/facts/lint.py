@@ -12,7 +12,7 @@ from lab.systems.facts.sources import NO_LEDGER, QUARANTINED, Sources, highest_t
 from lab.systems.facts.view import View, holds
 
 LINTED = "openclaw-mem.graph.fact.lint.v0"
-# What each code says of a fact.
+# The meaning of each code.
 CODES = {
     "unknown_predicate": "its predicate is not a known one",
     "object_type_mismatch": "its predicate does not take an object of this type",
@@ -40,15 +40,15 @@ class Issue(NamedTuple):
 
     @property
     def severity(self) -> str:
-        """``warning`` for what may be right, else ``error``."""
+        """``warning`` for an issue that may be no mistake, else ``error``."""
         return "warning" if self.code in WARNINGS else "error"
 
 
 def lint(view: View, sources: Sources, *, upstream: bool = False) -> list[Issue]:
     """Return the defects of all facts, by fact in the order of the view, then conflicts by subject and predicate.
 
-    ``upstream`` looks for conflicts among active facts alone, and lets any fact supersede any other. Sources that
-    nothing was given to look up in are not judged.
+    ``upstream`` looks for conflicts among active facts alone, and lets any fact supersede any other. Sources in a
+    ledger that was not given are not checked.
     """
     sources.resolve(source for fact in view for source in fact.sources)
     cycle = in_cycles(view)
@@ -64,7 +64,7 @@ def lint(view: View, sources: Sources, *, upstream: bool = False) -> list[Issue]
 
 
 def _of_fact(fact: Fact, view: View, sources: Sources, cycle: frozenset[str], *, upstream: bool) -> Iterator[Issue]:
-    """Yield the defects of one fact by itself. Of an unknown predicate nothing else can be said."""
+    """Yield the defects of one fact by itself. If the predicate is unknown, nothing else can be checked."""
     asserted = view.as_asserted(fact.id)
     if asserted.own_id != fact.id:
         yield Issue("id_mismatch", fact.id, {"own_id": asserted.own_id})

@@ -69,10 +69,10 @@ class Object(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact as asserted, or as the view has it, with what superseded it.
+    """A fact as asserted or, in the view, with the facts that superseded it.
 
-    Times are ISO 8601 in UTC with whole seconds, so that their order is that of the texts; the interval is half-open,
-    and ``valid_to`` None has no end. ``digests`` are those of the sources when the fact was asserted, by token.
+    Times are ISO 8601 in UTC with whole seconds, so that texts sort by time. The interval is half-open, and
+    ``valid_to`` None means no end. ``digests`` are those of the sources when the fact was asserted, by token.
     """
 
     id: str
@@ -108,7 +108,7 @@ class Fact:
 
     @property
     def own_id(self) -> str:
-        """The id that its content has."""
+        """The id computed from the content."""
         return fact_id(
             self.subject, self.predicate, self.object, self.valid_from, self.valid_to, self.sources, self.assertion
         )
@@ -171,7 +171,7 @@ def entity(text: str) -> str:
 
 
 def _one_line(text: str, what: str) -> str:
-    """Return a text; raise :class:`UnusableInput` for one with a control character, which could forge a line."""
+    """Return the text; raise :class:`UnusableInput` if it has a control character, which could forge a line."""
     if any(unicodedata.category(sign) in _CONTROL for sign in text):
         raise UnusableInput(f"{what}, {text!r}, has a line break or another control character; leave it out")
     return text

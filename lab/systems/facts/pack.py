@@ -22,7 +22,7 @@ def pack(
     """Return current facts as a text, as a ContextPack and with a trace: the highest confidence first.
 
     A fact that does not fit the budget (tokens, a quarter of the characters) is left out, and smaller ones after it may
-    fit. The first fact is always included. Markup is escaped, but for ``upstream``.
+    fit. The first fact is always included. Markup is escaped, except for ``upstream``.
     """
     facts = sorted(found.facts, key=lambda one: (-_rank(one[0]), one[0].valid_from, one[0].id))
     lines = [HEADER, f"Subject: {_shown(subject, upstream=upstream)}", ""]
@@ -76,7 +76,7 @@ def value_text(fact: Fact) -> str:
 
 
 def text_of(fact: Fact, status: str, *, upstream: bool = False) -> str:
-    """Return a fact with its evidence on one line; markup is escaped, but for ``upstream``."""
+    """Return a fact with its evidence on one line; markup is escaped, except for ``upstream``."""
     sources = ", ".join(source.token for source in fact.sources)
     text = (
         f"{fact.subject} {fact.predicate} = {value_text(fact)} (status={status}, confidence={fact.confidence}, "

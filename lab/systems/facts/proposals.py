@@ -36,7 +36,7 @@ def triples(text: str) -> list[Triple]:
 def propose(text: str, sources: Sequence[str], *, most: int = MOST) -> dict[str, Any]:
     """Return proposals for review from a text, each with its sources. Raises :class:`UnusableInput` without a source.
 
-    They have no interval and no id: a reviewer decides since when a fact holds, and asserts it.
+    They have no interval and no id: a reviewer decides from when a fact holds, and asserts it.
     """
     named = list(map(source_of, sources))
     if not named:

@@ -19,7 +19,7 @@ _HEADER = f'{{"schema": "{VIEW}"'.encode()
 
 
 def view_path(path: Path) -> Path:
-    """Return where the view of a file of assertions is: ``facts.view.jsonl`` beside ``facts.jsonl``."""
+    """Return the path of the view of a file of assertions: ``facts.view.jsonl`` beside ``facts.jsonl``."""
     return path.with_suffix(f".view{path.suffix}")
 
 
@@ -32,7 +32,7 @@ def view_bytes(assertions: Assertions) -> bytes:
 
 
 def require_own_view(path: Path) -> None:
-    """Raise :class:`UnusableInput` if a file that is no view has the name of the view of a file of assertions."""
+    """Raise :class:`UnusableInput` if a file with the name of the view exists and is not a view."""
     beside = view_path(path)
     require_finite(beside)
     try:
@@ -55,7 +55,7 @@ def write_view(path: Path, assertions: Assertions) -> None:
 
 
 def rebuild(path: Path, *, write: bool = False) -> dict[str, Any]:
-    """Compare the view with what the assertions give, and with ``write`` replace it; return the receipt.
+    """Compare the view with a new one made from the assertions, and with ``write`` replace it; return the receipt.
 
     ``status`` is ``same`` if the file was the view byte for byte, else ``differs`` or ``missing``. Raises
     :class:`UnusableInput` as :func:`require_own_view` does.

@@ -16,15 +16,15 @@ from lab.systems.sidecar.ledger_schema import tables
 from lab.systems.sidecar.writeback_fields import trust_of
 
 OK, QUARANTINED = "ok", "quarantined"
-# There is nothing to look in, so that nothing is known of the source.
+# No ledger was given, so the source cannot be checked.
 NO_LEDGER = "sqlite_unavailable"
-# What governs a row is no evidence: a use, a grade or a state changes it, and the source stays what it was.
+# Metadata of a row is not evidence: a use, a grade or a state changes it, but not the source.
 GOVERNED = frozenset(("importance", "lifecycle", "trust", "trust_tier", "trustTier"))
 _EPISODE = "SELECT ts_ms, scope, session_id, type, summary, payload_json FROM episodic_events WHERE event_id = ?"
 
 
 class Resolution(NamedTuple):
-    """What became of a source: ``ok``, ``quarantined``, or why it does not resolve; and a digest of its content."""
+    """The state of a source: ``ok``, ``quarantined``, or why it does not resolve; and a digest of its content."""
 
     source: Source
     reason: str
@@ -32,12 +32,12 @@ class Resolution(NamedTuple):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the source exists, be it quarantined or not."""
+        """Whether the source exists, quarantined or not."""
         return self.digest is not None
 
 
 class Sources:
-    """The places where sources are: a ledger (None: not given) and the folder that relative paths start from.
+    """The places to look up sources: a ledger (None: not given) and the base folder of relative paths.
 
     Each source is read once, so make a new one after a change.
     """
@@ -125,10 +125,10 @@ def highest_tier(resolutions: Iterable[Resolution]) -> str:
 
 
 def trouble(digests: Mapping[str, str], resolutions: Iterable[Resolution]) -> str | None:
-    """Return what is wrong with the sources of a fact now (TF-6): None, or the first of what applies.
+    """Return what is wrong with the sources of a fact now (TF-6): the first state that applies, None if none does.
 
     ``quarantined``: any is. ``stale``: the content of any has changed since the assertion. ``dangling``: none exists.
-    Sources that nothing was given to look up in are not judged.
+    Sources in a ledger that was not given are not checked.
     """
     looked_up = [one for one in resolutions if one.reason != NO_LEDGER]
     if any(one.reason == QUARANTINED for one in looked_up):

@@ -1,4 +1,4 @@
-"""The file of assertions (TF-7): JSON Lines that only grow, one record a line. All else is made from it."""
+"""The file of assertions (TF-7): append-only JSON Lines, one record a line. Everything else is derived from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BEGIN = b'{"schema": "'
 
 
 class Assertions(NamedTuple):
-    """The records of a file in their order, its complete bytes, and how many bytes a kill left after them."""
+    """The records of a file in order, its complete bytes, and the number of bytes that a kill left after them."""
 
     records: tuple[Record, ...]
     data: bytes
@@ -29,8 +29,8 @@ class Assertions(NamedTuple):
 def read(path: Path, *, new: bool = False) -> Assertions:
     """Return the assertions of a file; with ``new``, it may be missing.
 
-    A last line without a line break is taken if it is complete; the beginning of one is left out: a kill cut it off.
-    Raises :class:`UnusableInput`, with the line and a remedy, for any other line that cannot be read.
+    A last line without a line break is read if it is complete, and ignored if it is the beginning of one that a kill
+    cut off. Raises :class:`UnusableInput`, with the line and a remedy, for any other line that cannot be read.
     """
     require_finite(path)
     try:
@@ -54,7 +54,7 @@ def read(path: Path, *, new: bool = False) -> Assertions:
 
 
 def _is_cut(tail: bytes) -> bool:
-    """Return whether a last line is the beginning of a record. Anything else is not the lab's to remove."""
+    """Return whether a last line is the beginning of a record. The lab must not remove anything else."""
     if not tail or not tail.startswith(_BEGIN[: len(tail)]):
         return False
     try:
@@ -91,10 +91,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def append(path: Path, before: Assertions, records: Sequence[Record]) -> Assertions:
-    """Append records, each in one write, and flush them to disk; what a kill cut off is removed first.
+    """Append records, each in one write, and flush them to disk; remove a line that a kill cut off first.
 
-    Return what the file has then. Call it under :func:`locked`, with ``before`` as read there. A kill leaves complete
-    lines and at most one that is cut off, so the same command goes on where it was. Raises
+    Return the new content of the file. Call it under :func:`locked`, with ``before`` as read there. A kill leaves
+    complete lines and at most one that is cut off, so the same command continues where it stopped. Raises
     :class:`lab.errors.CannotWrite` if the disk is full.
     """
     try:

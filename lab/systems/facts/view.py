@@ -1,4 +1,4 @@
-"""The view of facts over time (TF-8): which facts hold at a time, and the course of a subject."""
+"""The view of facts over time (TF-8): which facts hold at a time, and the history of a subject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Current(NamedTuple):
 
 
 class View:
-    """The facts of assertions, with what superseded or ended them. It is made from the assertions alone."""
+    """The asserted facts, with what superseded or ended them. The view is made from the assertions alone."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._facts: dict[str, Fact] = {}
@@ -57,12 +57,12 @@ class View:
         return self._asserted[identity]
 
     def add(self, fact: Fact) -> None:
-        """Add a fact that was asserted after all others. One that is there is renewed: it gets the digests."""
+        """Add a fact that was asserted after all others. If it is there already, renew it: it gets the digests."""
         if self._place(fact):
             self._apply(fact)
 
     def _place(self, record: Record) -> bool:
-        """Place a fact, or renew the one that is there; return whether the record is to be applied."""
+        """Add a fact, or renew the one that is there; return whether the record is to be applied."""
         if isinstance(record, Fact):
             if (known := self._facts.get(record.id)) is not None:
                 self._facts[record.id] = replace(known, digests=record.digests)
@@ -82,7 +82,7 @@ class View:
                 self._end(old.id, SUPERSEDED, record.valid_from)
 
     def superseded(self, identity: str) -> list[Fact]:
-        """Return the facts that a fact supersedes, with those that a retracted one of them superseded."""
+        """Return the facts that a fact supersedes, and those that its retracted predecessors superseded."""
         found: dict[str, Fact] = {}
         wanted = [*self._asserted[identity].supersedes]
         while wanted:
@@ -124,8 +124,8 @@ def status_of(fact: Fact, sources: Sources) -> str:
 def holds(fact: Fact, *, upstream: bool = False) -> bool:
     """Return whether a fact counts within its interval (TF-9).
 
-    One that was superseded or invalidated held until then; only a retracted one never did. For ``upstream``, only an
-    active one counts (TF-14).
+    A superseded or invalidated fact held until then; only a retracted one never did. For ``upstream``, only active
+    facts count (TF-14).
     """
     return fact.status == ACTIVE if upstream else fact.status in (ACTIVE, SUPERSEDED, INVALIDATED)
 
@@ -133,7 +133,7 @@ def holds(fact: Fact, *, upstream: bool = False) -> bool:
 def current(
     facts: Sequence[Fact], as_of: str, sources: Sources, *, include_stale: bool = False, upstream: bool = False
 ) -> Current:
-    """Return which facts hold at a time (TF-9). Sources are resolved for those alone.
+    """Return which facts hold at a time (TF-9). Only their sources are resolved.
 
     ``include_stale`` keeps facts whose sources changed, are missing or quarantined, with that as their status.
     """

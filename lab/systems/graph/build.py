@@ -43,7 +43,7 @@ from lab.systems.sidecar.writeback_fields import trust_of
 
 # Edges of facts by predicate; the others relate their entities.
 OF_PREDICATE = {"uses": USES, "depends_on": USES, "decision": DECIDES}
-# A name that several types claim is that of the first.
+# If several types claim a name, the first gets it.
 PRECEDENCE = (PROJECT, REPO, TOOL, CONCEPT)
 MOST_WORDS = 4
 # A longer value is a sentence, not the name of an entity.
@@ -63,7 +63,7 @@ class Text(NamedTuple):
 
 
 def ledger_texts(path: Path) -> Iterator[Text]:
-    """Yield the observations of a ledger without secrets, and without what is quarantined or soft-archived."""
+    """Yield the observations of a ledger without secrets, except quarantined and soft-archived ones."""
     with ledger.open_ledger(path) as connection:
         for row in ledger.observations(connection):
             detail = row.detail
@@ -77,7 +77,7 @@ def ledger_texts(path: Path) -> Iterator[Text]:
 
 @lru_cache(4096)
 def _public(name: str | None) -> str | None:
-    """Return a name without secrets; None for one that has some, and for none."""
+    """Return the name; None if it has a secret, or if there is none."""
     return name if name and is_name(_redact(name)) else None
 
 
@@ -92,10 +92,10 @@ def _project(scope: object) -> str | None:
 
 
 def build(texts: Iterable[Text], facts: Iterable[Fact] = ()) -> Graph:
-    """Return the graph of texts and of facts that hold. The order of the texts decides nothing.
+    """Return the graph of texts and of facts that hold. The order of the texts has no effect.
 
-    First every entity that a text marks is collected; then a plain name in a relation, or anywhere in a text, is that
-    of an entity with this name.
+    First all entities that texts mark are collected. Then a plain name in a relation, or anywhere in a text, stands for
+    the entity with this name.
     """
     parsed = [_parsed(text) for text in sorted(texts, key=lambda text: (text.ts_ms, text.ref))]
     facts = [fact for fact in facts if _public(fact.subject)]
@@ -135,7 +135,7 @@ def _parsed(text: Text) -> _Parsed:
 
 
 class _Names:
-    """The entities by their names, to find in texts those that nothing marks."""
+    """The entities by name, to find them in texts where nothing marks them."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, ...], str] = {}
@@ -167,14 +167,14 @@ class _Names:
         return self.of(bare) or reference(otherwise, bare)
 
     def source(self, relation: Relation) -> str | None:
-        """Return the subject of a relation; a capitalized name that is not known may be a person's, so it is none."""
+        """Return the subject of a relation; None for an unknown capitalized name, which may be a person's."""
         name = relation.subject
         if name is None:
             return None
         return self.of(name) or (reference(CONCEPT, name) if name == name.lower() else None)
 
     def target(self, relation: Relation) -> str | None:
-        """Return the object of a relation. Of one that is waited for, the rule of subjects holds."""
+        """Return the object of a relation. For BLOCKED_BY, the rule of subjects holds."""
         name = relation.object
         if relation.type == BLOCKED_BY and name != name.lower() and not self.of(name):
             return None
@@ -209,7 +209,7 @@ class _Edges:
 
 
 def _add_text(one: _Parsed, names: _Names, edges: _Edges) -> None:
-    """Add the edges of one text: those that it states, then those of what it mentions together (GR-3)."""
+    """Add the edges of a text: relations that it states, then those between entities mentioned together (GR-3)."""
     text, owner = one.text, next((anchor for anchor in one.anchors if type_of(anchor) in (DECISION, PROJECT)), None)
     for anchor in one.anchors if owner is not None else ():
         if type_of(anchor) == PROJECT:

@@ -14,13 +14,13 @@ from lab.systems.graph.model import BLOCKED_BY, CONCEPT, DECIDES, EVALUATES, PER
 from lab.systems.pack.words import one_line
 
 # All repetitions are bounded, so that the time to search a text grows with its length only.
-# A version, redis@7.2.1, and the account of Git's addresses are no persons.
+# A version such as redis@7.2.1 and the account in Git's addresses are not persons.
 _NO_PERSON = r"git@|[\w.+-]{1,64}@\d{1,9}(?:\.\d{1,9}){1,2}(?![\w-]|\.\w)"
 _PERSON = rf"(?:(?<![\w.+-])(?!{_NO_PERSON}){EMAIL}|(?<![\w/])@\w[\w-]*)"
 # An address is one name: its first part alone would name a person.
 _NAME = rf"(?:{_PERSON}|(?<!@)[^\W_](?:[\w./+-]{{0,200}}\w)?)"
 _FLAGS = re.IGNORECASE
-# What names an entity by its form, in the order in which the rules are tried at a place.
+# The forms that mark an entity, in the order in which they are tried at a place.
 _MARKED = re.compile(
     rf"\b(?P<typed>{'|'.join(TYPES)}|entity):(?P<name>{_NAME})"
     r"|\b(?:github|gitlab)\.com[/:](?P<repo>[\w.-]+/[\w-]+(?:\.[\w-]+)*)"
@@ -41,7 +41,7 @@ _VERBS = {
     USES: r"(?:now |is |are )?(?:uses|used|using|runs on|run on|depends on|requires)",
 }
 _RELATIONS = {kind: re.compile(rf"(?<!\w){_SUBJECT}{verb}\s+{_OBJECT}", _FLAGS) for kind, verb in _VERBS.items()}
-# What a sentence with such a verb must have, so that most sentences are not searched for it.
+# Texts that a sentence with such a verb must contain, so that most sentences need no search.
 _HINTS = {
     BLOCKED_BY: re.compile("block|wait", _FLAGS),
     DECIDES: re.compile("decided|chose|pick|adopt", _FLAGS),
@@ -103,14 +103,14 @@ def relations(sentence: str) -> Iterator[Relation]:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text may be the name of an entity: what stands for a secret that was replaced is none."""
+    """Return whether a text may be the name of an entity; the replacement of a secret may not."""
     return "redacted" not in text.lower()
 
 
 def reference(kind: str, name: str) -> str:
     """Return the reference of an entity: its type and its name in lower case; a person's name becomes a digest.
 
-    What has an address of e-mail or an @name is a person, whatever ``kind`` says.
+    A name with an e-mail address or an @name is a person, whatever ``kind`` says.
     """
     name = plain(name)
     person = _IS_PERSON.search(name) if "@" in name else None
@@ -124,5 +124,5 @@ def reference(kind: str, name: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Return a name as names are compared: NFKC, lower case, without blanks and signs around it."""
+    """Return a name in the form in which names are compared: NFKC, lower case, without blanks and signs around it."""
     return " ".join(unicodedata.normalize("NFKC", name).lower().split()).strip(" .-/")

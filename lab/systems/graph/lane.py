@@ -1,4 +1,4 @@
-"""The neighbourhood of what a query names, as a lane of a pack (GR-6)."""
+"""The neighbourhood of the entities that a query names, as a lane of a pack (GR-6)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class GraphLane:
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return relations that were known at ``now_ms``, the nearest first, each with its path from the query.
 
-        A candidate is the last edge of a path; its sources are the first references of the edges, because the file has
-        no times of later ones. A graph has no scope: a project is an entity. The file is read at the first search.
+        A candidate is the last edge of a path. Its sources are the first references of the edges, because the file has
+        no times of later references. A graph has no scope: a project is an entity. The file is read at the first
+        search.
         """
         try:
             if self._graph is None:

@@ -10,7 +10,7 @@ from lab.retrieval.plain_words import words
 
 PROJECT, REPO, DECISION, CONCEPT, TOOL, PERSON = "project", "repo", "decision", "concept", "tool", "person"
 TYPES = (PROJECT, REPO, DECISION, CONCEPT, TOOL, PERSON)
-# In the order in which a traversal follows them: what says most comes first.
+# In the order in which a traversal follows them: the most informative first.
 USES, BLOCKED_BY, DECIDES, EVALUATES, RELATES_TO, MENTIONS = EDGES = (
     "USES",
     "BLOCKED_BY",
@@ -24,7 +24,7 @@ MOST_EVIDENCE = 8
 
 
 class Edge(NamedTuple):
-    """A relation between two entities: the first references that show it, how many times it is shown, and since when.
+    """A relation of two entities: the first references that support it, their full number, and the first time.
 
     ``first_ms`` is in UTC milliseconds.
     """
@@ -47,7 +47,7 @@ class Edge(NamedTuple):
 
 
 class Graph:
-    """Entities, ``type:name``, and the edges between them. Neighbours have one order, whatever was added first."""
+    """Entities, ``type:name``, and their edges. The order of neighbours does not depend on that of insertion."""
 
     def __init__(self, edges: Iterable[Edge], entities: Iterable[str] = ()) -> None:
         self._edges = sorted(edges, key=lambda edge: edge[:3])
@@ -77,9 +77,9 @@ class Graph:
         return self._edges
 
     def of(self, entity: str) -> list[Edge]:
-        """Return the edges of an entity, those that say most first; empty for an unknown one.
+        """Return the edges of an entity, those to rare entities first; empty for an unknown one.
 
-        An entity with few edges says more than one that everything touches.
+        An entity with few edges is more informative than one that has many.
         """
         if entity not in self._ordered:
             self._ordered[entity] = sorted(self._of.get(entity, ()), key=lambda edge: self._rank(edge, entity))

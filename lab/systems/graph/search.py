@@ -15,7 +15,7 @@ Allowed = Callable[[Edge], bool]
 
 
 class Reached(NamedTuple):
-    """An entity, and the edges from a start to it, which say why it is there."""
+    """An entity, and the edges from a start to it, which explain why it is included."""
 
     entity: str
     path: tuple[Edge, ...]
@@ -26,8 +26,8 @@ def neighbourhood(
 ) -> list[Reached]:
     """Return the entities around some others, the nearest first, each once and by a shortest path.
 
-    At most ``depth`` edges away; at most :data:`BREADTH` edges of an entity are followed, those that say most.
-    ``allowed`` chooses the edges. The starts are not among the results.
+    They are at most ``depth`` edges away; at most :data:`BREADTH` edges of an entity are followed, to rare entities
+    first. ``allowed`` chooses the edges. The starts are not among the results.
     """
     seen = {start for start in starts if start in graph}
     queue = deque(Reached(start, ()) for start in starts if start in graph)
@@ -97,6 +97,6 @@ def start_of(one: Reached) -> str:
 
 
 def starts_of(graph: Graph, text: str) -> list[str]:
-    """Return the entities that a text names: by words, and persons by what marks them."""
+    """Return the entities that a text names, by their words, and the persons that an address or @name marks."""
     persons = [entity for entity in marked(text) if type_of(entity) == PERSON and entity in graph]
     return list(dict.fromkeys([*graph.named(text), *persons]))

@@ -1,4 +1,4 @@
-"""The observation log: one line an observation, so that it can be read, compared and kept in version control (OB-1)."""
+"""The observation log: one line per observation, so that it can be read, diffed and kept in version control (OB-1)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ENDS = "%()"
 
 
 class Observation(NamedTuple):
-    """What is kept of an entry of the raw buffer.
+    """The text kept from an entry of the raw buffer.
 
-    ``key`` is that of the entry. ``label`` is its importance; ``text`` has no line break. Times are milliseconds of
+    ``key`` is that of the entry. ``label`` is its importance; ``text`` has no line break. Times are in milliseconds, at
     whole minutes; ``due_ms`` is that of a plan (:mod:`lab.systems.plans`). ``sources`` are keys of turns or memories.
     """
 
@@ -57,7 +57,7 @@ class Observation(NamedTuple):
 
 
 def parse_line(line: str) -> Observation | None:
-    """Return the observation of a line of the log, with its first source as key; None if it is no such line."""
+    """Return the observation in a line of the log, with its first source as key; None if the line has none."""
     match = _LINE.fullmatch(line)
     if match is None or match["level"] not in LEVELS:
         return None

@@ -1,7 +1,7 @@
 """Write the log of a conversation to a file, and continue it after a kill or when the conversation has grown (OB-7).
 
-A file has a header, the lines of the log, and after each run of the observer a mark: how many entries it has read by
-then, with their digest. What follows the last mark was not finished, and is made again.
+A file has a header, the lines of the log, and a mark after each run of the observer: the number of entries read by
+then, with their digest. Lines after the last mark are unfinished, and are made again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEAD, MARK = f"# {SCHEMA} ", "# read "
 
 
 class Kept(NamedTuple):
-    """What a command did for a conversation, as counts: of ``entries``, those ``observed`` before and ``new``.
+    """Counts of what a command did for a conversation: of ``entries``, those ``observed`` before and ``new``.
 
     ``buffer``: entries that are still in the raw buffer. ``observations`` in the log, with their ``tokens``;
     ``pruned``: those that reflections of this command removed. ``runs`` of the observer, with ``reflections``.
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A file that is there: its log, how many entries it covers, their digest, and its length without what is torn."""
+    """An existing file: its log, its number of entries, their digest, and its length without unfinished lines."""
 
     log: tuple[Observation, ...]
     entries: int
@@ -70,7 +70,7 @@ def keep_log(
 
     A run of the observer appends its lines; a reflection replaces the file in one step. A kill at any time leaves a
     file that the same call continues to the same bytes. Raises :class:`UnusableInput` for a file that was made with
-    other ``settings``, of other entries, or that is no log.
+    other ``settings`` or from other entries, or is not a log.
     """
     head = f"{HEAD}{json.dumps({'conversation': conversation, **settings}, ensure_ascii=True)}\n"
     digests = list(_digests(entries))
@@ -119,7 +119,7 @@ def _write(path: Path, head: str, window: Window, change: Change, mark: str) -> 
 
 
 def _read(path: Path, head: str) -> _Read:
-    """Read a file up to its last mark. Raises :class:`UnusableInput` if it is no log, or has another header."""
+    """Read a file up to its last mark. Raises :class:`UnusableInput` if it is not a log, or has another header."""
     require_finite(path)
     try:
         # Bytes, because a write that was cut may end within a character.

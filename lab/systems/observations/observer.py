@@ -1,4 +1,4 @@
-"""The observer of rules: what is kept of a turn or a memory, in its own words (OB-3). A pure function."""
+"""The rule-based observer: keep the most important sentences of a turn or a memory (OB-3). A pure function."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class _Sentence(NamedTuple):
 def observe(entry: Entry) -> Observation | None:
     """Return the observation of an entry, None if nothing of it is worth keeping (OB-3).
 
-    Questions, secrets and what heuristic-v1 grades below its baseline are left out. A text of at most :data:`LONGEST`
-    characters is kept unchanged, of a longer one the sentences with the highest grades, in their order.
+    Texts with a secret, and texts with nothing but questions and sentences that heuristic-v1 grades below its baseline,
+    are left out. A text of at most :data:`LONGEST` characters is kept unchanged; from a longer one, the sentences with
+    the highest grades are kept, in their order.
     """
     text = folded(entry.text[:SEARCHED])
     if not text or looks_secret(text):
@@ -52,7 +53,7 @@ def observe(entry: Entry) -> Observation | None:
 
 
 def observation_of(entry: Entry, text: str, label: str, sources: tuple[str, ...]) -> Observation:
-    """Return an observation of an entry: at its time, due when the entry or the text says so."""
+    """Return an observation of an entry, at its time; the entry or the text gives the due time."""
     due = due_in(text, entry.time_ms) if entry.due_ms is None else entry.due_ms
     return Observation(
         entry.key, whole_minute(entry.time_ms), label, text, sources, None if due is None else whole_minute(due)
@@ -64,7 +65,7 @@ def _score(text: str) -> float:
 
 
 def _extract(graded: list[_Sentence]) -> str:
-    """Return the sentences with the highest scores that fit, in their order; the start of one if none does."""
+    """Return the sentences with the highest scores that fit, in their order; the start of the best one if none fits."""
     chosen: list[_Sentence] = []
     room = LONGEST
     for part in sorted(graded, key=lambda part: (-part.score, part.position)):

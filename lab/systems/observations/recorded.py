@@ -1,4 +1,4 @@
-"""A recorded observer: what a language model made of each turn or memory, read from a JSONL file (OB-4)."""
+"""A recorded observer: the output of a language model for each turn or memory, read from a JSONL file (OB-4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Observe = Callable[[Entry], Observation | None]
 
 
 class Output(NamedTuple):
-    """What the observer made of an entry; a blank text: nothing is kept. No ``sources``: the entry is the source."""
+    """The output for an entry. A blank text keeps nothing. Without ``sources``, the entry is the source."""
 
     text: str
     label: str
@@ -38,7 +38,7 @@ class Recorded:
     def observe(self, entry: Entry) -> Observation | None:
         """Return the recorded observation of an entry, None if nothing is kept.
 
-        Raises :class:`UnusableInput` if the file has none: it is of another recording, or is not complete.
+        Raises :class:`UnusableInput` if the file has none: it belongs to another recording, or is incomplete.
         """
         key = entry.sources[0]
         output = self.outputs.get(key)
@@ -52,7 +52,7 @@ class Recorded:
 
 
 def observer_of(path: str) -> Observe:
-    """Return the observer of rules, or that of a file of recorded outputs if ``path`` is not blank."""
+    """Return the rule-based observer, or that of a file of recorded outputs if ``path`` is not blank."""
     return read_outputs(Path(path)).observe if path else observe
 
 

@@ -16,8 +16,8 @@ def reflect(
 ) -> list[Observation]:
     """Return a log of at most :data:`KEPT` of ``room`` tokens, in its order; unchanged if it fits into ``room`` (OB-5).
 
-    Past plans are pruned first, then the least important, of equal importance the longest, which cost most, and of
-    equal length the oldest. ``size`` returns the tokens of observations.
+    Past plans are pruned first, then the least important observations; among equally important ones the longest, which
+    cost most, and among equally long ones the oldest. ``size`` returns the tokens of observations.
     """
     if size(log) <= room:
         return list(log)
@@ -33,7 +33,7 @@ def reflect(
 
 
 def _worth(observation: Observation, now_ms: int) -> tuple[int, int, int]:
-    """Return what orders a log for pruning: the observations with the smallest values go first."""
+    """Return the sort key for pruning: the observations with the smallest values go first."""
     return not is_past(observation.due_ms, now_ms), -LEVELS[observation.level], -len(observation.text)
 
 

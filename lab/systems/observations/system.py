@@ -81,7 +81,7 @@ class ObservationsArm:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What admission demands: that the last turns or memories are in the text."""
+        """The proof that admission demands: the last turns or memories are in the text."""
         return ("recent",)
 
     @property
@@ -135,7 +135,7 @@ class Observations(MemorySystem):
             window.forget({*keys})
 
     def observe(self, turn: Turn) -> Writes:
-        """Add the turn to the buffer; return what that changed in the store (OB-6)."""
+        """Add the turn to the buffer; return the changes of the store (OB-6)."""
         text = turn.said or turn.text
         if not self._kit.captures or turn.role not in self._arm.roles or not text.strip():
             return NOTHING
@@ -163,7 +163,7 @@ class Observations(MemorySystem):
     def explain(
         self, ask: Ask, candidates: object, recall: Recall, relevant: Sequence[str], detail: Detail
     ) -> Explained:
-        """Explain each memory by what the observer and the reflector did with it."""
+        """Explain what the observer and the reflector did with each memory."""
         shown = {item.id for item in recall.items}
         lost = {key: self._lost(key, ask) for key in relevant if key in self._scopes and key not in shown}
         return Explained(

@@ -1,7 +1,7 @@
-"""The two blocks: OBSERVATIONS, the log, and RAW BUFFER, the last entries as they are (OB-2).
+"""The two blocks: OBSERVATIONS, the log, and RAW BUFFER, the last entries unchanged (OB-2).
 
-A :class:`Window` is fed with entries in order. Each call returns what changed, for a system that reports its writes and
-for a log in a file.
+A :class:`Window` takes entries in order. Each call returns what changed, for a system that reports its writes and for a
+log in a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAIL = 0.5
 
 
 class Sizes(NamedTuple):
-    """Tokens: of the ``block``, and of the ``buffer``, beyond which the observer runs; the log has the rest."""
+    """Tokens of the ``block``, and of the ``buffer``, beyond which the observer runs; the log has the rest."""
 
     block: int
     buffer: int
@@ -35,7 +35,7 @@ class Sizes(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What an entry led to: entries that the observer read, observations it added, and those the reflector pruned."""
+    """The effect of an entry: entries that the observer read, observations it added, and those the reflector pruned."""
 
     observed: tuple[Entry, ...] = ()
     added: tuple[Observation, ...] = ()
@@ -81,7 +81,7 @@ class Window:
 
 
 class Block(NamedTuple):
-    """An injected text with what it shows, in its order."""
+    """An injected text with the observations and entries that it shows, in order."""
 
     text: str
     log: Sequence[Observation] = ()
@@ -91,7 +91,7 @@ class Block(NamedTuple):
 def block_of(windows: Sequence[Window], sizes: Sizes, most: int, now_ms: int) -> Block:
     """Return the block of some windows, of at most ``sizes.block`` tokens and ``most`` lines; past plans are left out.
 
-    The lines go to the buffer first. If the block is too large, as with the windows of several scopes, the log is
+    The buffer gets its lines first. If the block is too large, as with the windows of several scopes, the log is
     reflected, then the oldest entries of the buffer are dropped, then the oldest observations.
     """
     log = [one for window in windows for one in window.log if not is_past(one.due_ms, now_ms)]

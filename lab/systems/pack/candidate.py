@@ -1,4 +1,4 @@
-"""What a lane offers to the packer: one record for memories, observations, episodes, documents, facts and edges."""
+"""The candidates that a lane offers to the packer: one record type for memories, observations, episodes, and so on."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ UNSCOPED = "no_scopes_all_searched"
 
 
 class Candidate(NamedTuple):
-    """One thing that a pack may include.
+    """One record that a pack may include.
 
-    ``ref`` names it for good and is its citation: ``obs:12``, ``ep:…``, ``fact_…``, ``doc:PATH#2`` or the key of a
-    memory. ``text`` is its overview (L1), ``abstract`` one line (L0; "": made from the text) and ``detail`` the raw
-    record (L2; None: there is none). ``kind`` is preference, decision, fact, event and so on; ``importance`` a label of
-    :data:`lab.recordings.model.LABELS`; ``trust`` trusted, unknown, untrusted or quarantined. ``score`` is its
-    relevance in ``lane``, higher is better; ``retrievers`` are the searches that returned it, such as ``fts``.
-    Times are UTC milliseconds: ``ts_ms`` is that of its origin, ``due_ms`` that of a plan. ``supersedes`` and
-    ``contradicts`` are refs of other candidates. ``sources`` are the keys of the turns or memories it came from.
+    ``ref`` identifies it permanently and is its citation: ``obs:12``, ``ep:…``, ``fact_…``, ``doc:PATH#2`` or the key
+    of a memory. ``text`` is its overview (L1), ``abstract`` one line (L0; "": made from the text) and ``detail`` the
+    raw record (L2; None: there is none). ``kind`` is preference, decision, fact, event and so on; ``importance`` a
+    label of :data:`lab.recordings.model.LABELS`; ``trust`` trusted, unknown, untrusted or quarantined. ``score`` is its
+    relevance in ``lane``, higher is better; ``retrievers`` are the searches that returned it, such as ``fts``. Times
+    are UTC milliseconds: ``ts_ms`` is that of its origin, ``due_ms`` that of a plan. ``supersedes`` and ``contradicts``
+    are refs of other candidates. ``sources`` are the keys of the turns or memories it came from.
     """
 
     ref: str
@@ -45,8 +45,8 @@ class Candidate(NamedTuple):
 class Found(NamedTuple):
     """What one lane returned for a query, best first.
 
-    ``searched`` False: the lane was not searched, and ``reason`` says why in a few words without text of memories.
-    A lane that failed in part has a ``reason`` and what it could return.
+    ``searched`` False means that the lane was not searched; ``reason`` says why in a few words without text of
+    memories. A lane that failed in part has a ``reason`` and the candidates that it could return.
     """
 
     lane: str
@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 
 class Lane(Protocol):
-    """A source of candidates. A lane never raises for what it lacks: it says so in :attr:`Found.reason`."""
+    """A source of candidates. A lane never raises if something is missing: it says so in :attr:`Found.reason`."""
 
     @property
     def name(self) -> str:

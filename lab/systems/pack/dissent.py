@@ -18,7 +18,7 @@ DECLARED, NEGATED, CHANGED = "declared", "negation", "changed_value"
 
 
 class Dissent(NamedTuple):
-    """A candidate that disagrees with an included one, how (:data:`DECLARED` and so on), and how closely they match."""
+    """A candidate that disagrees with an included one, how (:data:`DECLARED` and so on), and how well they match."""
 
     candidate: Candidate
     against: str
@@ -56,7 +56,7 @@ def dissents(included: Sequence[Candidate], others: Sequence[Candidate], terms: 
 
 
 def is_balanced(included: Sequence[Candidate], terms: frozenset[str]) -> bool:
-    """Return whether two of the included candidates disagree already, so that no slot is needed."""
+    """Return whether two included candidates already disagree, so that no slot is needed."""
     refs = {one.ref for one in included}
     if any(refs.intersection((*one.contradicts, *one.supersedes)) - {one.ref} for one in included):
         return True
@@ -70,7 +70,7 @@ def is_balanced(included: Sequence[Candidate], terms: frozenset[str]) -> bool:
 
 
 def _claims(candidates: Sequence[Candidate], terms: frozenset[str]) -> dict[str, list[Sentence]]:
-    """Return by ref the first clauses of candidates that speak of what the query is about."""
+    """Return, by ref, the first clauses of candidates that are about the subject of the query."""
     found: dict[str, list[Sentence]] = {}
     left = MOST_OF_ALL
     for one in candidates:
@@ -81,14 +81,14 @@ def _claims(candidates: Sequence[Candidate], terms: frozenset[str]) -> dict[str,
 
 
 def _covers(found: frozenset[str], terms: frozenset[str]) -> bool:
-    """Return whether stems have enough of those of a query."""
+    """Return whether stems include enough of those of a query."""
     return len(found & terms) >= max(SHARED, HALF * len(terms))
 
 
 def compared(first: Sentence, second: Sentence, terms: frozenset[str]) -> tuple[str, float]:
-    """Return how two clauses disagree, "" if they do not, and how alike they are, from 0 to 1.
+    """Return how two clauses disagree ("": they do not), and their similarity, from 0 to 1.
 
-    They disagree if one denies and the other does not, or if they share most words and no number.
+    They disagree if only one of them denies something, or if they share most words and no number.
     """
     if not _covers(first.stems & second.stems, terms):
         return "", 0.0

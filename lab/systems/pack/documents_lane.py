@@ -20,7 +20,7 @@ from lab.systems.pack.candidate import Candidate, Found
 SUFFIXES = (".md", ".markdown", ".txt")
 # The release of the host whose search by words is used, and the size of a chunk in its tokens.
 RELEASE, CHUNK = "2026.9.6", 120
-# A larger file is no document.
+# A larger file does not count as a document.
 MOST_BYTES = 2_000_000
 WORDS_ONLY, NO_DOCUMENTS = "no_vectors_words_only", "no_documents"
 _BY_WORDS: Faults = frozenset({"embedder_down"})

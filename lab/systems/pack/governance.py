@@ -1,4 +1,4 @@
-"""What a pack excludes whatever the budget: quarantined, past and superseded candidates, with reasons (PK-3)."""
+"""The candidates that a pack excludes at any budget: quarantined, past and superseded ones, with reasons (PK-3)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TRUST_ALLOWED = "trust_allowed"
 
 
 def trust_reason(candidate: Candidate, settings: Settings) -> str | None:
-    """Return what the trust policy says of a candidate; None if it is off."""
+    """Return the reason that the trust policy gives for a candidate; None if the policy is off."""
     if settings.trust_policy == OFF:
         return None
     return TRUST_REASONS.get(candidate.trust, TRUST_ALLOWED)
 
 
 def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int) -> dict[str, str]:
-    """Return by ref why candidates are excluded, whatever the budget.
+    """Return, by ref, why candidates are excluded at any budget.
 
-    A candidate that is excluded for its trust supersedes nothing; a past plan does, because what it replaced is no
-    longer planned. The sidecar's profile knows neither plans nor supersession here: its search has removed what is
-    superseded.
+    A candidate that is excluded for its trust supersedes nothing. A past plan does, because the plan that it replaced
+    is no longer planned. The sidecar's profile ignores plans and supersession here, because its search has already
+    removed superseded records.
     """
     reasons: dict[str, str] = {}
     for one in candidates:

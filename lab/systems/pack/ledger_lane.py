@@ -1,4 +1,4 @@
-"""The lane of the sidecar's ledger: its search by words, and what each observation says of itself (PK-10)."""
+"""The lane of the sidecar's ledger: its search by words, and the metadata of each observation (PK-10)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOVERNING = frozenset(("importance", "lifecycle", "provenance", "trust", "trust_
 _redact = redactor(upstream=False)
 _ADDRESS = re.compile(r"https?://\S+")
 _NEWER = ("superseded_by", "supersededBy")
-# Rows that name a successor, or what they supersede. No index is asked: it has the details as they were ingested.
+# Rows that name a successor, or rows that they supersede. The index would miss details that changed after ingest.
 _LINKED = "instr(detail_json, 'supersede') > 0"
 
 
@@ -51,9 +51,9 @@ class LedgerLane:
         return f"ledger {self.prefix.rstrip(':')}".rstrip()
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
-        """Return observations by their composite score. A ledger that cannot be searched gives a reason, no error.
+        """Return observations by their composite score. A ledger that cannot be searched gives a reason, not an error.
 
-        The sidecar's profile returns what was written later as well.
+        The sidecar's profile also returns observations written after ``now_ms``.
         """
         try:
             with ledger.open_ledger(self.path) as connection:
@@ -73,7 +73,7 @@ class LedgerLane:
         options: dict[str, Any] = {"scope": scope, "limit": limit, "include_archived": self.include_archived}
         if not self.upstream:
             return search(connection, query, now=now, keep_superseded=True, **options).hits
-        # The sidecar scores what it has cut, so less is searched than by its command search.
+        # The sidecar scores only the hits that are left after its cut; its command search scores more.
         hits = search(connection, query, now=now, composite=False, upstream=True, **options).hits
         scored = [hit._replace(factors=factors(hit.row, rank, now)) for rank, hit in enumerate(hits)]
         return sorted(scored, key=lambda hit: -hit.factors.score if hit.factors else 0.0)
@@ -113,7 +113,8 @@ class LedgerLane:
     ) -> Iterator[Candidate]:
         """Yield candidates, each followed by the observations of the scope that supersede it, with its score.
 
-        What supersedes a successor follows as well. An observation names its successor, or what it supersedes.
+        The successors of a successor follow as well. An observation names its successor, or the ones that it
+        supersedes.
         """
         newer = _successors(ledger.observations(connection, where=_LINKED))
         known = {hit.row.id for hit in hits}
@@ -138,7 +139,7 @@ class LedgerLane:
 
 
 def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
-    """Return by id the observations that supersede one, as it says itself or as they do."""
+    """Return, by id, the observations that supersede one, whether it names them or they name it."""
     newer: dict[int, list[int]] = {}
     for row in rows:
         detail = row.detail
@@ -151,7 +152,7 @@ def _successors(rows: Iterable[Observation]) -> dict[int, list[int]]:
 
 
 def _reached(start: Iterable[int], newer: Mapping[int, Sequence[int]]) -> set[int]:
-    """Return the ids in ``start`` and of all that supersedes them, through others as well."""
+    """Return the ids in ``start`` and those of all observations that supersede them, directly or through others."""
     reached = set(start)
     waiting = list(reached)
     while waiting:

@@ -1,4 +1,4 @@
-"""Lines of a bundle: what one costs, how it is written, and the decision behind it (PK-1)."""
+"""The lines of a bundle: the cost of a line, its text, and the decision behind it (PK-1)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Decision(NamedTuple):
 def rendered(line: Line, settings: Settings) -> str:
     """Return a line of the bundle. Profile ``seed`` escapes markup, so that no text can close a block around it.
 
-    So it does in a citation, which may have the name of a file or an id that another program wrote.
+    It also escapes citations, which may contain the name of a file or an id that another program wrote.
     """
     if settings.is_upstream:
         return f"- [{line.candidate.ref}] {line.text}"

@@ -26,7 +26,7 @@ TRUST = {
 
 
 class Known(NamedTuple):
-    """A memory and its number, which is its citation: keys of recordings are long."""
+    """A memory and its number, which is its citation because keys of recordings are long."""
 
     number: int
     memory: Memory
@@ -38,7 +38,7 @@ class Known(NamedTuple):
 
     @property
     def is_plan(self) -> bool:
-        """Whether the recording says that it is a plan, by a due time or its category; its text alone does not."""
+        """Whether the recording marks it as a plan, by a due time or its category; its text alone does not count."""
         return self.memory.due_at is not None or is_plan(self.memory.category)
 
 
@@ -103,7 +103,8 @@ class MemoriesLane:
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return the fused hits of both searches, each followed by the memories that supersede it.
 
-        The query is that of the context. A successor has the score of what it supersedes: it answers the same question.
+        The query is that of the context. A successor has the score of the memory that it supersedes, because it answers
+        the same question.
         """
         context = self._context
         lanes = self._timer.search(context.view, Filter(scope), self._depth)

@@ -14,7 +14,7 @@ from lab.systems.pack.settings import POLICY, RELEVANCE, Quotas, Settings
 # The constant of reciprocal rank fusion.
 RRF = 60
 IMPORTANCE = {MUST: 0, NICE: 1, UNKNOWN: 2, IGNORE: 3}
-# Profile seed takes what is trusted and what is unknown by relevance; the sidecar takes all of the former first.
+# Profile seed orders trusted and unknown candidates by relevance; the sidecar takes all trusted ones first.
 SEED_TRUST = {UNTRUSTED: 1, QUARANTINED: 2}
 EVENT = "event"
 
@@ -97,7 +97,7 @@ def kind_of(candidate: Candidate) -> str:
 
 
 def quota_hits(hits: Sequence[dict[str, Any]], included: Container[str]) -> list[dict[str, Any]]:
-    """Return what quotas did; a reservation counts only for what was then included."""
+    """Return the effects of the quotas; a reservation counts only for candidates that were then included."""
     kept = [
         hit if hit["action"] != "reserved" else {**hit, "refs": [ref for ref in hit["refs"] if ref in included]}
         for hit in hits

@@ -53,7 +53,7 @@ TRIES = 3
 class Pack:
     """The result: the lines in order, the decision on every candidate, and the lanes that were searched.
 
-    ``reasons`` say why the pack as a whole is less than was requested; empty if it is not.
+    ``reasons`` say why the whole pack fell short of the request, such as a blank query; empty if it did not.
     """
 
     query: str
@@ -119,7 +119,7 @@ def pack(
     """Pack what lanes returned for a query; ``tail`` are the last turns, oldest first.
 
     The bundle has at most ``settings.budget_tokens`` tokens by :func:`lab.token_estimate.tokens`; in profile
-    ``upstream``, its texts have at most so many by the sidecar's estimate.
+    ``upstream``, the limit applies to its texts alone, by the sidecar's estimate.
     """
     query, reasons = read_query(query)
     reasons += (NO_BUDGET,) if settings.budget_tokens <= 0 else ()
@@ -154,7 +154,7 @@ def pack(
 def gather(
     lanes: Sequence[Lane], query: str, settings: Settings, *, scope: str | None = None, now_ms: int = 0
 ) -> list[Found]:
-    """Search lanes for a query. A blank query searches none, because it would find anything."""
+    """Search lanes for a query. A blank query searches none, because it would match anything."""
     query, reasons = read_query(query)
     if not query:
         return [Found(lane.name, searched=False, reason=reasons[0]) for lane in lanes]
@@ -162,7 +162,7 @@ def gather(
 
 
 def read_query(query: str) -> tuple[str, tuple[str, ...]]:
-    """Return what is searched for with a query, and the reasons why that is not the query itself."""
+    """Return the text that is searched for, and the reasons why it is not the query itself."""
     query = storable(query).strip()
     if not query:
         return "", (BLANK,)
@@ -255,12 +255,12 @@ class _Walk:
         return lines, decisions, None
 
     def _dissenting(self, dissent: Dissent) -> Line:
-        """Return the line of a dissenting candidate: its abstract, or its overview if that is no longer."""
+        """Return the line of a dissenting candidate: its abstract, or its overview if that is not longer."""
         *_, (layer, text, _) = self._choices(dissent.candidate)
         return Line(dissent.candidate, layer, text, dissent.against)
 
     def _said(self, one: Candidate) -> tuple[str, ...]:
-        """Return the reasons that a candidate has in any case."""
+        """Return the reasons that a candidate has whether it is included or not."""
         trust = trust_reason(one, self._settings)
         return (*((trust,) if trust else ()), *((CYCLE,) if one.ref in self._cyclic else ()))
 

@@ -1,4 +1,4 @@
-"""A lane whose first candidates a remote model reorders (RR-7). Whatever goes wrong, the lane's own order stays."""
+"""A lane whose first candidates a remote model reorders (RR-7). If anything goes wrong, the lane's own order stays."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class RerankedLane:
         return self.lane.name
 
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
-        """Return what the lane returns, in the order of the reranker.
+        """Return the candidates of the lane in the order of the reranker.
 
-        The scores stay as they are and move to other candidates, so that the packer compares them as before. How many
-        moved, or why the answer was not used, is added to the lane's reason. An answer that cannot be recorded is used.
+        The list of scores stays as it is and is assigned to the candidates in their new order, so that the packer
+        compares them as before. How many moved, or why the answer was not used, is added to the lane's reason. An
+        answer that cannot be recorded is used all the same.
         """
         found = self.lane.search(query, limit, scope=scope, now_ms=now_ms)
         texts = [one.text for one in found.candidates]

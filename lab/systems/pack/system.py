@@ -90,7 +90,7 @@ class PackArm:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What it is named for."""
+        """The proofs that admission demands."""
         return ("relevant", "words", "meaning", "embedder")
 
     def with_tokens(self, tokens: int) -> PackArm:
@@ -98,7 +98,7 @@ class PackArm:
         return replace(self, settings=replace(self.settings, budget_tokens=tokens, limit=MOST_ITEMS))
 
     def open(self, kit: Kit) -> PackSystem:
-        """Open a system that knows no memory yet."""
+        """Open a system without memories."""
         return PackSystem(self, kit)
 
 
@@ -111,7 +111,7 @@ def make(spec: ArmSpec) -> PackArm:
 
 
 class PackSystem(MemorySystem):
-    """The packer in one conversation: it knows the memories, and the last turns if its tail is protected."""
+    """The packer in one conversation, with its memories, and its last turns if the tail is protected."""
 
     def __init__(self, arm: PackArm, kit: Kit) -> None:
         self.retrieval_key = arm.retrieval
@@ -218,7 +218,7 @@ class PackSystem(MemorySystem):
 
 
 def receipt_of(done: Pack) -> Mapping[str, Any]:
-    """Return the trace of a pack in short: every candidate with its layer and reasons, and no text."""
+    """Return a short trace of a pack: every candidate with its layer and reasons, and no text."""
     counts = Counter(reason for one in done.decisions for reason in one.reasons)
     return {
         "receipt": RECEIPT,

@@ -17,7 +17,7 @@ IS_OFF, OVER = "tail_budget_disabled", "tail_budget_tokens_exceeded"
 
 
 class ProtectedTail(NamedTuple):
-    """The included turns, the decisions on all of them, and the slots and tokens that other candidates cannot take."""
+    """The included turns, the decisions on all turns, and the slots and tokens that are reserved for them."""
 
     lines: tuple[Line, ...]
     decisions: tuple[Decision, ...]
@@ -28,8 +28,9 @@ class ProtectedTail(NamedTuple):
 def protected_tail(tail: Sequence[str], settings: Settings) -> ProtectedTail:
     """Return the tail of the last turns, given oldest first.
 
-    Profile ``seed`` takes the newest first, ends at the first that does not fit, and reserves what they need. The
-    sidecar takes the oldest first, skips what does not fit, and reserves its whole budget.
+    Profile ``seed`` takes the newest turns first, ends at the first that does not fit, and reserves only what the
+    included turns need. The sidecar takes the oldest first, skips turns that do not fit, and reserves the whole budget
+    of the tail.
     """
     texts = [text for turn in tail if (text := one_line(turn))]
     texts = texts[-settings.tail.items :] if settings.tail.items else []

@@ -102,7 +102,7 @@ def candidate(decision: Decision) -> dict[str, Any]:
 
 
 def extensions(pack: Pack) -> dict[str, Any]:
-    """Return what the sidecar's format has no field for: why a pack is less, quotas, and the dissent slot."""
+    """Return the values that the sidecar's format has no field for: why a pack fell short, quotas, the dissent slot."""
     said: dict[str, Any] = {}
     if pack.reasons:
         said["reasons"] = list(pack.reasons)

@@ -28,14 +28,14 @@ _NEGATION = re.compile(
 )
 # Where one of the stems of a text may stand: a word, or a pair of CJK characters in group 1.
 PIECE = re.compile(rf"(?=([{CJK}]{{2}}))|[^\W_{CJK}]+")
-# Denials say nothing of what a text is about.
+# Negations do not tell what a text is about.
 _STOP = frozenset(("ever", "never", "not", "no", "won", "don", "didn", "haven", "isn", "doesn"))
 _SUFFIXES = ("ings", "ing", "ed", "es", "s", "e")
 _SHORTEST_STEM = 3
 
 
 class Sentence(NamedTuple):
-    """A sentence: its text on one line, its stems, its numbers, and whether it denies something."""
+    """A sentence: its text on one line, its stems, its numbers, and whether it is negated."""
 
     text: str
     stems: frozenset[str]
@@ -49,7 +49,7 @@ def one_line(text: str) -> str:
 
 
 def stems(text: str) -> frozenset[str]:
-    """Return what a text is about: the stems of its words without function words, and the pairs of CJK characters."""
+    """Return the terms of a text: the stems of its words without function words, and its pairs of CJK characters."""
     return frozenset(_stem(word) if word.isascii() else word for word in words(text) if word not in _STOP)
 
 
@@ -75,7 +75,7 @@ def sentences(text: str) -> tuple[Sentence, ...]:
 
 @lru_cache(maxsize=1 << 13)
 def clauses(text: str) -> tuple[Sentence, ...]:
-    """Return the clauses of a text: a denial in one says nothing of what the next one is about."""
+    """Return the clauses of a text, so that a negation in one does not count for the next."""
     parts = (part.strip() for sentence in sentences(text) for part in _CLAUSE.split(sentence.text))
     return tuple(_sentence(part) for part in parts if part)
 

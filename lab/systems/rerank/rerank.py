@@ -25,8 +25,9 @@ _LIMITS = Clamp()
 class Reranked(NamedTuple):
     """An order of texts: their positions, best first.
 
-    ``sent`` is how many of the first the reranker was given. ``reason`` is why the order is still that of the search
-    (None: the reranker decided it). ``nanoseconds`` is the time to its answer, also if that is a recorded one.
+    ``sent`` is the number of first texts that the reranker was given. ``reason`` says why the order is still that of
+    the search (None: the reranker decided it). ``nanoseconds`` is the time to its answer, even if that is a recorded
+    one.
     """
 
     order: tuple[int, ...]
@@ -36,7 +37,7 @@ class Reranked(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """How many texts are at another position than before."""
+        """The number of texts whose position has changed."""
         return sum(at != position for at, position in enumerate(self.order))
 
     def receipt(self) -> dict[str, object]:
@@ -57,9 +58,9 @@ def rerank(
 ) -> Reranked:
     """Return the order in which the reranker puts the first ``settings.candidates`` texts; the rest follow unchanged.
 
-    Whatever goes wrong with the request, the order stays that of ``texts``, with a reason (RR-3). Answers are recorded
-    under ``arm``; with ``answers`` :data:`lab.systems.spec.RECORDED` no request is sent, and a missing answer raises
-    :class:`CannotMeasure` (RR-4). So does an answer that cannot be recorded, if ``must_record``.
+    If anything goes wrong with the request, the order stays that of ``texts``, with a reason (RR-3). Answers are
+    recorded under ``arm``; with ``answers`` :data:`lab.systems.spec.RECORDED` no request is sent, and a missing answer
+    raises :class:`CannotMeasure` (RR-4). So does an answer that cannot be recorded, if ``must_record``.
     """
     unchanged = tuple(range(len(texts)))
     sent = min(settings.candidates, len(texts))
@@ -92,7 +93,7 @@ def _request(query: str, texts: Sequence[str], settings: Rerank) -> bytes:
 
 
 def _recorded(path: Path, chain: str, answers: str) -> Exchange | None:
-    """Return the recorded answer to a request; None also if it can be replaced and is damaged, or a failure (RR-4)."""
+    """Return the recorded answer to a request; None too for a damaged or failed one that can be replaced (RR-4)."""
     try:
         known = read_exchanges(path) if path.is_file() else []
     except (CannotMeasure, OSError):

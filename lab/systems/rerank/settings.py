@@ -13,9 +13,9 @@ CANDIDATES, TIMEOUT_MS = 20, 2000
 
 @dataclass(frozen=True, slots=True)
 class Rerank:
-    """The endpoint (None: no reranking), the model it is asked for, and the bounds of a request.
+    """The endpoint (None: no reranking), the model that requests name, and the bounds of a request.
 
-    ``candidates``: how many of the first hits it may reorder. ``timeout_ms``: an answer that comes later is not used.
+    ``candidates`` is the number of first hits that it may reorder. An answer later than ``timeout_ms`` is not used.
     ``key_env`` names the environment variable with the API key. ``allow_remote``: texts may leave this machine.
     """
 
@@ -30,8 +30,8 @@ class Rerank:
 def checked(settings: Rerank, where: str, *, allow_remote: bool, live: bool) -> Rerank:
     """Return the settings with the permission of the run. Raises :class:`UnusableInput` for those that cannot be used.
 
-    An address holds no key, is on this machine or allowed, and gets a key over TLS or within this machine only. If
-    ``live``, the variable with the key must be set.
+    An address must not contain a key, must be on this machine or allowed, and gets a key only over TLS or within this
+    machine. If ``live``, the variable with the key must be set.
     """
     if settings.url is None:
         return settings
