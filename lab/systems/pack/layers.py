@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.pack.candidate import Candidate
-from lab.systems.pack.settings import ABSTRACT, OVERVIEW
+from lab.systems.pack.settings import ABSTRACT
 from lab.systems.pack.words import PIECE, Sentence, one_line, sentences, stems
 from lab.token_estimate import tokens
 
@@ -16,35 +16,44 @@ L0, L1, L2 = "L0", "L1", "L2"
 # The most tokens of a part of a raw record, without its citation.
 DETAIL = 128
 ELLIPSIS = "…"
-# Of a long raw record, only so many characters are read.
+# Of a long text or raw record, only so many characters are read.
 READ = 200_000
 _redact = redactor(upstream=False)
 
 
 class Layers(NamedTuple):
-    """The texts that a candidate may be packed as, each on one line; ``detail`` None: the raw record is not needed."""
+    """The texts that a candidate may be packed as, each on one line.
+
+    ``overview`` is its whole text; ``is_long``: too long to be packed before other candidates had their turn.
+    ``detail`` None: the raw record is not needed.
+    """
 
     abstract: str
     overview: str
+    is_long: bool
     detail: str | None = None
 
 
-def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str], most: int = OVERVIEW) -> Layers:
-    """Return the layers of a candidate for a query with these stems and names; an overview has ``most`` tokens."""
-    overview = overview_of(candidate.text, terms, most)
-    abstract = overview_of(candidate.abstract.strip() or candidate.text, terms, ABSTRACT)
-    known = f"{candidate.abstract}\n{overview}"
-    # A text that was cut is its own raw record.
-    raw = candidate.detail or (candidate.text if ELLIPSIS in overview else "")
+def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str], most: int) -> Layers:
+    """Return the layers of a candidate for a query with these stems and names.
+
+    A text of over ``most`` tokens is long, and one of over :data:`READ` characters has no overview.
+    """
+    overview = one_line(candidate.text) if len(candidate.text) <= READ else ""
+    is_long = not overview or tokens(overview) > most
+    abstract = abstract_of(candidate.abstract.strip() or candidate.text, terms)
+    known = f"{candidate.abstract}\n{abstract if is_long else overview}"
+    # A text that is too long is its own raw record.
+    raw = candidate.detail or (candidate.text if is_long else "")
     detail = _detail_of(raw[:READ], known, names)
     if detail and candidate.detail:
         # A field of a record does not say what it is of, as a sentence of the text does.
-        whole = f"{abstract} {detail}".replace(f"{ELLIPSIS} {ELLIPSIS}", ELLIPSIS)
-        detail = whole if tokens(whole) <= DETAIL else detail
-    return Layers(abstract, overview, detail)
+        both = f"{abstract} {detail}".replace(f"{ELLIPSIS} {ELLIPSIS}", ELLIPSIS)
+        detail = both if tokens(both) <= DETAIL else detail
+    return Layers(abstract, overview, is_long, detail)
 
 
-def overview_of(text: str, terms: frozenset[str], most: int = OVERVIEW) -> str:
+def abstract_of(text: str, terms: frozenset[str], most: int = ABSTRACT) -> str:
     """Return a text on one line of at most ``most`` tokens: whole, or the sentences with the most stems of the query.
 
     Sentences stay in order, and gaps are marked by an ellipsis. Without a stem in common, it is the first sentences.

@@ -220,11 +220,23 @@ class _Walk:
                     break
             else:
                 decisions.append(Decision(one, False, (*said, OVER_BUDGET), l2_cap=capped))
+        if not settings.is_upstream:
+            self._fill(room, lines, decisions)
         if last is not None:
             lines.append(last)
             why = (*self._said(last.candidate), *WITHIN, DISSENT)
             decisions.append(Decision(last.candidate, True, why, last.layer))
         return lines, decisions
+
+    def _fill(self, room: _Room, lines: list[Line], decisions: list[Decision]) -> None:
+        """Give what is left of the budget to abstracts whose whole text fits then, in order (PK-4)."""
+        for at, line in enumerate(lines):
+            overview = self._layers[line.candidate.ref].overview
+            if line.layer == L0 and overview and room.replaces(at, whole := Line(line.candidate, L1, overview)):
+                lines[at] = whole
+                place = next(at for at, one in enumerate(decisions) if one.candidate.ref == line.candidate.ref)
+                kept = tuple(reason for reason in decisions[place].reasons if reason != ABSTRACT_FITS)
+                decisions[place] = decisions[place]._replace(layer=L1, reasons=kept)
 
     def with_dissent(
         self,
@@ -274,8 +286,9 @@ class _Walk:
             layers = self._layers[one.ref] = layers_of(one, self._terms, self._names, self._settings.overview_tokens)
         if layers.detail:
             yield L2, layers.detail, (NEEDS_DETAIL,)
-        yield L1, layers.overview, ()
-        if len(layers.abstract) < len(layers.overview):
+        if not layers.is_long:
+            yield L1, layers.overview, ()
+        if layers.is_long or len(layers.abstract) < len(layers.overview):
             yield L0, layers.abstract, (ABSTRACT_FITS,)
 
 
@@ -303,8 +316,13 @@ class _Room:
                 return False
             self._used += size
             return True
-        text = rendered(line, self._settings)
-        if tokens("\n".join([*self._lines, text, *self._fixed])) > self._most:
-            return False
-        self._lines.append(text)
-        return True
+        return self._keeps([*self._lines, rendered(line, self._settings)])
+
+    def replaces(self, at: int, line: Line) -> bool:
+        """Take a line in place of the one taken as number ``at``, from 0, if it fits; return whether it did."""
+        return self._keeps([*self._lines[:at], rendered(line, self._settings), *self._lines[at + 1 :]])
+
+    def _keeps(self, lines: list[str]) -> bool:
+        fits = tokens("\n".join([*lines, *self._fixed])) <= self._most
+        self._lines = lines if fits else self._lines
+        return fits

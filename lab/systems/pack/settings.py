@@ -15,8 +15,8 @@ OFF, EXCLUDE_QUARANTINED = "off", "exclude_quarantined_fail_open"
 # Orders of candidates: by trust and then relevance, by relevance alone, or by trust, importance and then relevance.
 TRUST, RELEVANCE, POLICY = RANKS = ("trust", "relevance", "policy")
 MOST_TOKENS, MOST_ITEMS = 1_000_000, 200
-# The most tokens of an abstract (L0), and of an overview (L1) unless the setting says otherwise, without the citation.
-ABSTRACT, OVERVIEW = 32, 96
+# The most tokens of an abstract (L0), without its citation.
+ABSTRACT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Tail:
 class Settings:
     """What a pack may hold.
 
-    ``quotas`` None: there are none. ``most_details`` is the largest number of raw records, ``overview_tokens`` the
-    largest number of tokens of an overview.
+    ``quotas`` None: there are none. ``most_details`` is the largest number of raw records, ``overview_share`` the
+    largest share of the budget that one overview may have.
     """
 
     profile: str = SEED
@@ -53,12 +53,17 @@ class Settings:
     tail: Tail = Tail()
     dissent: bool = True
     most_details: int = 2
-    overview_tokens: int = OVERVIEW
+    overview_share: float = 0.5
 
     @property
     def is_upstream(self) -> bool:
         """Whether to pack as the public sidecar does."""
         return self.profile == UPSTREAM
+
+    @property
+    def overview_tokens(self) -> int:
+        """The most tokens of an overview: its share of the budget, and no fewer than an abstract may have."""
+        return max(ABSTRACT, int(self.budget_tokens * self.overview_share))
 
     @property
     def depth(self) -> int:
@@ -98,7 +103,7 @@ def read_settings(config: Mapping[str, Any] | None, where: str, limit: int | Non
         quotas=quotas,
         tail=Tail(tail.whole("items", 4, 0, MOST_ITEMS), tail.whole("tokens", 0, 0, MOST_TOKENS)),
         dissent=top.flag("dissent", True),
-        overview_tokens=top.whole("overviewTokens", base.overview_tokens, ABSTRACT, MOST_TOKENS),
+        overview_share=top.number("overviewShare", base.overview_share, 0, 1),
     )
 
 
@@ -113,7 +118,7 @@ def describe(settings: Settings) -> dict[str, Any]:
         "quotas": dict(zip(_QUOTAS, asdict(quotas).values(), strict=True)) if quotas else False,
         "tail": asdict(settings.tail),
         "dissent": settings.dissent,
-        "overviewTokens": settings.overview_tokens,
+        "overviewShare": settings.overview_share,
     }
 
 
@@ -125,4 +130,4 @@ def require_choice(option: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 _QUOTAS = ("preferenceMin", "decisionMin", "eventMaxRatio")
-_KEYS = ("limit", "budgetTokens", "trustPolicy", "rank", "quotas", "tail", "dissent", "overviewTokens")
+_KEYS = ("limit", "budgetTokens", "trustPolicy", "rank", "quotas", "tail", "dissent", "overviewShare")

@@ -52,9 +52,25 @@ def test_limit_excludes_the_rest() -> None:
     assert reasons(done)["obs:4"][-1] == "max_items_reached"
 
 
-def test_overview_of_a_long_text_has_the_sentences_of_the_query() -> None:
-    (line,) = packed("When does the choir sing?", candidate("a", LONG)).lines
-    assert (line.layer, line.text) == ("L1", "… The choir sings at noon.")
+def test_abstract_of_a_long_text_has_the_sentences_of_the_query() -> None:
+    (line,) = packed("When does the choir sing?", candidate("a", LONG), budget_tokens=150).lines
+    assert (line.layer, line.text) == ("L0", "… The choir sings at noon.")
+
+
+def test_text_of_over_half_the_budget_leaves_room_for_others() -> None:
+    texts = candidate("a", LONG), candidate("b", "The choir: " + "row " * 60)
+    done = packed("choir", *texts, budget_tokens=250)
+    assert [line.layer for line in done.lines] == ["L0", "L1"]
+    assert reasons(done)["a"][-1] == "overview_over_budget"
+    assert [line.layer for line in packed("choir", *texts, budget_tokens=250, overview_share=1.0).lines] == ["L1", "L0"]
+
+
+def test_rest_of_the_budget_goes_to_whole_texts_in_order() -> None:
+    first, second = candidate("a", LONG), candidate("b", LONG.replace("fair", "mill"))
+    done = packed("choir", first, second, budget_tokens=300)
+    assert [(line.layer, line.text == LONG) for line in done.lines] == [("L1", True), ("L0", False)]
+    assert reasons(done)["a"][-1] == "within_budget"
+    assert tokens(done.bundle_text) <= 300
 
 
 def test_abstract_is_packed_where_the_overview_does_not_fit() -> None:
@@ -84,9 +100,9 @@ def test_layers_of_text_without_blanks_have_the_part_of_the_query(start: str) ->
     filler = "我們今天討論了很多其他的事情，包括假期安排與午餐選擇，還有辦公室的裝修，" * 12
     text = f"{start * 40}{filler}資料庫的連接埠是P-7731，{filler}"
     terms, names = stems("資料庫的連接埠是多少 P-7731"), identifiers("資料庫的連接埠是多少 P-7731")
-    long = layers_of(candidate("a", text), terms, names)
-    assert all("資料庫" in part for part in (long.abstract, long.overview))
-    found = layers_of(candidate("a", "短", detail=text), terms, names).detail
+    long = layers_of(candidate("a", text), terms, names, 100)
+    assert (long.is_long, "資料庫" in long.abstract) == (True, True)
+    found = layers_of(candidate("a", "短", detail=text), terms, names, 100).detail
     assert found is not None
     assert "P-7731" in found
     assert tokens(found) <= DETAIL
@@ -255,4 +271,4 @@ def test_long_prompt_of_identifiers_asks_for_the_first_ones() -> None:
     names = [f"req-{number}" for number in range(400)]
     assert identifiers(" ".join(names)) == tuple(names[:MOST_NAMES])
     text = " ".join(f"Line {number} of REQ-{number} ends." for number in range(400))
-    assert (layers_of(candidate("a", "短", detail=text), frozenset(), names[30:32]).detail or "").count("REQ-3") == 2
+    assert (layers_of(candidate("a", "短", detail=text), frozenset(), names[30:32], 100).detail or "").count("REQ-3") == 2
