@@ -339,6 +339,7 @@ def test_lane_never_raises(ledger: Path, tmp_path: Path) -> None:
         (EpisodesLane(text), "is not an SQLite file"),
         (EpisodesLane(tmp_path / "none"), "no such file"),
         (EpisodesLane(empty), "has no episodes"),
+        (EpisodesLane(tmp_path / ("a" * 300)), "cannot be read: File name too long"),
     ):
         result = lane.search("choir", 5, scope=None, now_ms=NOW_MS)
         assert (result.searched, len(result.candidates)) == (False, 0)
