@@ -56,6 +56,13 @@ def test_query_is_an_expression_or_any_of_its_words(ledger: Path, query: str, ex
     assert ids(ledger, query)[:1] == expected
 
 
+@pytest.mark.parametrize("upstream", [False, True])
+def test_expression_of_more_than_64_words_is_searched_by_words(ledger: Path, upstream: bool) -> None:
+    longest = "choir choir" + " NOT mill" * 31
+    assert ids(ledger, longest, upstream=upstream) == ["e2"]
+    assert set(ids(ledger, f"choir {longest}", upstream=upstream)) == {"e1", "e2", "e4"}
+
+
 def test_chinese_query_is_searched_for_its_characters(tmp_path: Path) -> None:
     lines = [
         line(1, "閘道器的逾時是九十秒"),
