@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -42,7 +43,10 @@ ASSERTED = "openclaw-mem.graph.fact.assert.v0"
 
 
 class Claim(NamedTuple):
-    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
+    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``.
+
+    ``at`` is the place that messages name, such as a file and a line; blank for none.
+    """
 
     subject: str
     predicate: str
@@ -55,6 +59,7 @@ class Claim(NamedTuple):
     confidence: str = TIERS[1]
     supersedes: Sequence[str] = ()
     label: str | None = None
+    at: str = ""
 
 
 class Asserted(NamedTuple):
@@ -91,9 +96,9 @@ def assert_facts(
     """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
 
     If its sources have changed since, it is renewed: appended with their digests as they are now. One that is
-    retracted stays so. If one claim is
-    refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
-    number of the claim if there are several, for what cannot be asserted.
+    retracted stays so. If one claim is refused, no fact is written. After a kill, the same call appends the rest.
+    Raises :class:`UnusableInput` for what cannot be asserted, with the place of the claim; if it has none, with its
+    number if there are several.
     """
     new: list[Fact] = []
     before: list[str] = []
@@ -118,11 +123,16 @@ def assert_facts(
                     renewed.append(replace(known, digests=fact.digests, created_at=fact.created_at, asserted_by=by))
                     view.add(renewed[-1])
             except UnusableInput as error:
-                raise UnusableInput(f"claim {number}: {error}" if len(claims) > 1 else str(error)) from None
+                place = claim.at or (f"claim {number}" if len(claims) > 1 else "")
+                raise UnusableInput(f"{place}: {error}" if place else str(error)) from None
         return [*new, *renewed]
 
-    # All claims at once, so that the ledger is opened once.
-    sources.resolve(source_of(text) for claim in claims for text in claim.sources)
+    # All claims at once, so that the ledger is opened once. What is no source is refused with its claim.
+    named: list[Source] = []
+    for text in (text for claim in claims for text in claim.sources):
+        with suppress(UnusableInput):
+            named.append(source_of(text))
+    sources.resolve(named)
     _change(path, check, write)
     resolutions = sources.resolve(source for fact in (*new, *renewed) for source in fact.sources)
     return Asserted(new, before, [fact.id for fact in renewed], retracted, resolutions, write and bool(new or renewed))

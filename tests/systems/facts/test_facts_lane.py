@@ -144,9 +144,14 @@ def test_proposals_are_measured_against_golden_triples(tmp_path: Path) -> None:
         "golden": 3, "proposed": 4, "truePositive": 2, "falsePositive": 2, "falseNegative": 1,
     }  # fmt: skip
     assert (result["precision"], result["recall"]) == (0.5, pytest.approx(2 / 3))
-    golden.write_text('{"subject": "a"}\n')
-    with pytest.raises(UnusableInput, match=r"g.jsonl:1: predicate: expected a string, found null"):
-        measure(corpus, golden)
+    for line, message in (
+        ('{"subject": "a"}', "predicate: expected a string, found null"),
+        ('{"subject": "a", "predicate": "usees"}', "unknown predicate 'usees'; did you mean uses"),
+        ('{"subject": " ", "predicate": "uses"}', "the name of an entity is blank"),
+    ):
+        golden.write_text(f"\n{line}\n")
+        with pytest.raises(UnusableInput, match=rf"g.jsonl:2: {message}"):
+            measure(corpus, golden)
 
 
 def test_reviewed_proposals_are_claims(tmp_path: Path) -> None:

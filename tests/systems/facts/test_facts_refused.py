@@ -10,9 +10,10 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.systems.facts import store
+from lab.systems.facts.asserting import assert_facts
 from lab.systems.facts.importing import claims_in
 from lab.systems.facts.rebuild import rebuild, view_path
-from tests.systems.facts.stores import Place, claim, place
+from tests.systems.facts.stores import NOW, Place, claim, place
 
 LINE = {"subject": "gateway", "predicate": "config", "object": "live", "valid_from": "2026-11-01"}
 LINE |= {"source_refs": ["obs:1"], "assertion_ref": "note:r"}
@@ -37,6 +38,22 @@ def test_line_of_claims_with_a_wrong_shape_is_named(tmp_path: Path, change: dict
     path.write_text(json.dumps(LINE | change).replace("Infinity", "1e999"))
     with pytest.raises(UnusableInput, match=message):
         claims_in(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"predicate": "usees"}, "unknown predicate 'usees'; did you mean uses"),
+        ({"source_refs": ["obs:1", "nothing"]}, "source 'nothing': give obs:N"),
+        ({"source_refs": ["obs:9"]}, "dangling_source_ref: receipt:obs:9 does not resolve"),
+    ],
+)
+def test_claim_that_is_refused_is_named_by_its_line(here: Place, change: dict[str, Any], message: str) -> None:
+    path = here.root / "claims.jsonl"
+    path.write_text(f"{json.dumps(LINE)}\n\n{json.dumps(LINE | change)}\n")
+    with pytest.raises(UnusableInput, match=rf"claims.jsonl:3: {message}"):
+        assert_facts(here.facts, claims_in(path), here.sources, now=NOW, write=True)
+    assert not here.facts.exists()
 
 
 @pytest.mark.parametrize("value", ["1e999", '{"limit": [-1e400]}'])
