@@ -149,6 +149,26 @@ def test_traversal_of_cycles_ends_with_each_entity_once() -> None:
     assert len(shortest_path(graph, names[0], names[3]) or ()) == 1
 
 
+def test_edge_has_its_first_eight_references_in_order_of_time() -> None:
+    texts = [Text(f"obs:{number}", "the gateway uses `redis`", ts_ms=100 - number) for number in range(1, 11)]
+    (edge,) = build(texts).edges
+    assert edge.evidence == tuple(f"obs:{number}" for number in range(10, 2, -1))
+    assert (edge.times, edge.first_ms) == (10, 90)
+
+
+def test_longer_of_two_names_at_a_place_is_meant() -> None:
+    texts = [Text("obs:1", "[[Clay]] and [[Clay Pots]]"), Text("obs:2", "buy clay pots", scope="choir")]
+    assert {edge[:3] for edge in build(texts).edges if edge.source == "project:choir"} == {
+        ("project:choir", "MENTIONS", "concept:clay pots")
+    }
+
+
+@pytest.mark.parametrize(("first", "second"), [("project", "repo"), ("repo", "tool"), ("tool", "concept")])
+def test_name_of_two_types_is_of_the_first(first: str, second: str) -> None:
+    texts = [Text("obs:1", f"{second}:gate {first}:gate {second}:gate"), Text("obs:2", "open the gate", "decision")]
+    assert ("decision:obs:2", "MENTIONS", f"{first}:gate") in edges(build(texts))
+
+
 def test_path_shows_directions_and_evidence() -> None:
     graph = Graph([link("project:a", "tool:r", "USES", "obs:1"), link("project:b", "tool:r", "EVALUATES", "obs:2")])
     path = shortest_path(graph, "project:a", "project:b")
