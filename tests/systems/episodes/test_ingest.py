@@ -109,10 +109,10 @@ def test_ingest_again_changes_nothing(tmp_path: Path) -> None:
 def test_ingest_without_write_only_counts(tmp_path: Path) -> None:
     spool = write_spool(tmp_path / "s.jsonl", [line(1), line(2)])
     path = tmp_path / "l.sqlite"
-    assert ingest(path, spool, "spool", write=False).receipt()["inserted"] == 2
+    assert ingest(path, spool, "spool", now=NOW, write=False).receipt()["inserted"] == 2
     assert not path.exists()
     filled(path, [line(1)])
-    assert ingest(path, spool, "spool", write=False).receipt()["inserted"] == 1
+    assert ingest(path, spool, "spool", now=NOW, write=False).receipt()["inserted"] == 1
     assert len(stored(path)) == 1
 
 
@@ -174,7 +174,7 @@ def test_file_without_an_event_is_no_spool(tmp_path: Path) -> None:
     assert not is_spool(tmp_path / "none")
     assert is_spool(write_spool(tmp_path / "s.jsonl", [line(1)]))
     with pytest.raises(UnusableInput, match="has no line that is an event"):
-        ingest(tmp_path / "l.sqlite", write_spool(tmp_path / "t.jsonl", [{"a": 1}]), "spool")
+        ingest(tmp_path / "l.sqlite", write_spool(tmp_path / "t.jsonl", [{"a": 1}]), "spool", now=NOW)
     assert not (tmp_path / "l.sqlite").exists()
 
 

@@ -104,7 +104,7 @@ def test_filters_apply_before_the_cut(ledger: Path) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_search_of_a_scope_finds_no_event_of_another(ledger: Path, mode: str) -> None:
-    embed(ledger, hashing())
+    embed(ledger, hashing(), now=NOW)
     assert ids(ledger, "choir OR mill OR basil", mode=mode, vectors=hashing(), scope="garden") == ["e3"]
 
 
@@ -238,13 +238,13 @@ def test_search_without_a_table_of_vectors_uses_words(ledger: Path) -> None:
 
 
 def test_embed_skips_unchanged_texts(ledger: Path) -> None:
-    assert embed(ledger, hashing(), write=False).receipt()["embedded"] == 4
+    assert embed(ledger, hashing(), now=NOW, write=False).receipt()["embedded"] == 4
     assert embed(ledger, hashing(), now=NOW).embedded == 4
     with sqlite3.connect(ledger) as connection:
         connection.execute("UPDATE episodic_events SET search_text = 'new' WHERE event_id = 'e2'")
     done = embed(ledger, hashing(), now=NOW)
     assert (done.embedded, done.unchanged) == (1, 3)
-    assert embed(ledger, hashing(), scope="garden").unchanged == 1
+    assert embed(ledger, hashing(), now=NOW, scope="garden").unchanged == 1
 
 
 def test_embed_continues_where_it_was_killed(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_scope_without_a_name_is_not_every_scope(tmp_path: Path, scope: str) -> 
     before = stored(path)
     for run in (
         lambda: expire(path, scope=scope, now=NOW),
-        lambda: embed(path, hashing(), scope=scope),
+        lambda: embed(path, hashing(), now=NOW, scope=scope),
         lambda: found(path, "choir", scope=scope),
     ):
         with pytest.raises(UnusableInput, match="has no ASCII letter or digit"):
