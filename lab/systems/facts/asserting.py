@@ -15,6 +15,7 @@ from lab.systems.facts.model import (
     ACTIVE,
     INVALIDATED,
     INVALIDATION,
+    KINDS,
     RETRACTED,
     SCHEMA,
     SUPERSEDED,
@@ -34,11 +35,13 @@ from lab.systems.facts.model import (
 )
 from lab.systems.facts.predicates import LITERAL, PREDICATES, predicate_named
 from lab.systems.facts.rebuild import require_own_view, write_view
-from lab.systems.facts.sources import NO_LEDGER, QUARANTINED, Resolution, Sources, highest_tier, trouble
+from lab.systems.facts.sources import NO_LEDGER, QUARANTINED, UNSUPPORTED, Resolution, Sources, highest_tier, trouble
 from lab.systems.facts.store import Assertions
 from lab.systems.facts.view import View, holds, status_of
 from lab.systems.sidecar.ledger_times import stamp
 
+# What to do about a source that does not resolve.
+REMEDIES = {NO_LEDGER: "give --ledger", UNSUPPORTED: f"give obs:N, ep:ID, or a kind of {', '.join(KINDS)}"}
 ASSERTED = "openclaw-mem.graph.fact.assert.v0"
 
 
@@ -212,7 +215,7 @@ def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
     resolutions = sources.resolve(named)
     for one in resolutions:
         if not one.is_resolved:
-            remedy = "give --ledger" if one.reason == NO_LEDGER else "check --ledger and --root"
+            remedy = REMEDIES.get(one.reason, "check --ledger and --root")
             raise UnusableInput(f"dangling_source_ref: {one.source.token} does not resolve ({one.reason}); {remedy}")
         if one.reason == QUARANTINED:
             raise UnusableInput(

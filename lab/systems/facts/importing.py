@@ -50,6 +50,8 @@ def _json(given: Any, at: str) -> str:
         return json.dumps(given, ensure_ascii=False, allow_nan=False)
     except ValueError:
         raise UnusableInput(f"{at}: object: has a number that is too large, or none; give a finite one") from None
+    except RecursionError:
+        raise UnusableInput(f"{at}: object: is nested too deeply; give a flatter one") from None
 
 
 def _texts(raw: Any, at: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from lab.systems.sidecar.writeback_fields import trust_of
 OK, QUARANTINED = "ok", "quarantined"
 # There is nothing to look in, so that nothing is known of the source.
 NO_LEDGER = "sqlite_unavailable"
+UNSUPPORTED = "unsupported_kind"
 # What governs a row is no evidence: a use, a grade or a state changes it, and the source stays what it was.
 GOVERNED = frozenset(("importance", "lifecycle", "trust", "trust_tier", "trustTier"))
 _EPISODE = "SELECT ts_ms, scope, session_id, type, summary, payload_json FROM episodic_events WHERE event_id = ?"
@@ -67,7 +68,7 @@ class Sources:
 
     def _file(self, source: Source) -> Resolution:
         if source.kind not in KINDS:
-            return Resolution(source, "unsupported_kind")
+            return Resolution(source, UNSUPPORTED)
         try:
             path = self._root / Path(source.ref).expanduser()
             if not path.exists():

@@ -63,6 +63,28 @@ def test_object_with_a_number_out_of_range_is_refused(here: Place, value: str) -
     assert not here.facts.exists()
 
 
+@pytest.mark.parametrize("levels", [101, 960, 972, 20_000])
+def test_object_nested_in_more_than_100_levels_is_refused(here: Place, levels: int) -> None:
+    value = "[" * (levels - 1) + "{}" + "]" * (levels - 1)
+    with pytest.raises(UnusableInput, match="nested in more than 100 levels"):
+        here.add(claim(value, predicate="decision", type="json"))
+    assert here.add(claim("[" * 100 + "]" * 100, predicate="decision", type="json")) in here.view
+
+
+def test_line_of_claims_that_is_nested_too_deeply_is_named(here: Place) -> None:
+    path = here.root / "claims.jsonl"
+    for levels in range(940, 1000, 2):
+        nested = "[" * levels + "]" * levels
+        path.write_text(json.dumps(LINE | {"object": {"type": "json", "value": 0}}).replace("0}", f"{nested}}}"))
+        with pytest.raises(UnusableInput, match=r"claims.jsonl:1: .*nested"):
+            assert_facts(here.facts, claims_in(path), here.sources, now=NOW)
+
+
+def test_source_of_an_unknown_kind_is_refused_with_the_known_ones(here: Place) -> None:
+    with pytest.raises(UnusableInput, match=r"\(unsupported_kind\); give obs:N, ep:ID, or a kind of receipt, doc"):
+        here.add(claim(sources=("note:a.md",)))
+
+
 def test_view_can_be_read_by_whoever_may_read_the_assertions(here: Place) -> None:
     here.add(claim())
     here.facts.chmod(0o640)
