@@ -57,10 +57,14 @@ def test_observe_log_is_one_line_for_each_observation(tmp_path: Path) -> None:
     assert "basil." not in json.dumps(value)
 
 
-def test_observe_cut_log_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    """Cut anywhere after its second mark, a log is completed as if it had not been cut."""
+@pytest.mark.parametrize("count", [30, 90])
+def test_observe_cut_log_goes_on_to_the_same_bytes(tmp_path: Path, count: int) -> None:
+    """Cut anywhere after its second mark, a log is completed as if it had not been cut.
+
+    Of 90 turns the reflector replaces the file, of 30 it does not, so that what was cut must be removed.
+    """
     larger = ("--tokens", "800", "--buffer", "0.1")
-    source = write(tmp_path / "in", texts(90))
+    source = write(tmp_path / "in", texts(count))
     observe(source, tmp_path / "unbroken", *larger)
     expected = (tmp_path / "unbroken" / "basil.log").read_bytes()
     observe(write(tmp_path / "early", texts(20)), tmp_path / "logs", *larger)
