@@ -137,6 +137,9 @@ def test_malformed_lines_are_counted(tmp_path: Path) -> None:
             line(6, ts_ms=True),
             line(7, ts_ms=str(NOW_MS)),
             line(8, ts_ms=None, event_id=None),
+            # The first millisecond of the year 10000.
+            line(9, ts_ms=253_402_300_800_000),
+            line(10, ts_ms=253_402_300_799_999),
         ],
     )
     with spool.open("a") as file:
@@ -146,11 +149,12 @@ def test_malformed_lines_are_counted(tmp_path: Path) -> None:
         "unknown type": 1,
         "no summary": 1,
         "no session_id": 1,
-        "a ts_ms that is no time": 2,
+        "a ts_ms that is no time": 3,
         "not JSON": 1,
         "not a JSON object": 1,
     }
-    assert (done.without_time, [event.ts_ms for event in stored(tmp_path / "l.sqlite")][1:]) == (1, [NOW_MS, NOW_MS])
+    times = [event.ts_ms for event in stored(tmp_path / "l.sqlite")]
+    assert (done.without_time, times[1:]) == (1, [NOW_MS, NOW_MS, 253_402_300_799_999])
 
 
 def test_deeply_nested_payload_is_malformed(tmp_path: Path) -> None:

@@ -247,6 +247,21 @@ def test_embed_skips_unchanged_texts(ledger: Path) -> None:
     assert embed(ledger, hashing(), now=NOW, scope="garden").unchanged == 1
 
 
+def test_embed_leaves_out_a_text_that_changed_meanwhile(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changes(given: Vectors, texts: Sequence[str]) -> int:
+        with sqlite3.connect(ledger) as connection:
+            connection.execute("UPDATE episodic_events SET search_text = 'new' WHERE event_id = 'e2'")
+        return 0
+
+    monkeypatch.setattr(Vectors, "prepare", changes)
+    embed(ledger, hashing(), now=NOW)
+    with sqlite3.connect(ledger) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM episodic_event_embeddings").fetchone()
+    assert count == 3
+    monkeypatch.undo()
+    assert embed(ledger, hashing(), now=NOW).embedded == 1
+
+
 def test_embed_continues_where_it_was_killed(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "BATCH", 2)
     calls: list[int] = []
