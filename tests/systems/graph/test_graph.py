@@ -56,6 +56,22 @@ def test_marked_names_are_entities_of_their_type(text: str, expected: list[str])
     assert list(marked(text)) == expected
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["annika＠example.org", "annika﹫example.org", "annika@exämple.org", "annika@localhost", "annika@[10.0.0.1]"],
+)
+@pytest.mark.parametrize("form", ["project {}", "the gateway uses {}", "tool:{}", "#{} x", "[[{}]]", "repo {}: x"])
+def test_address_in_any_form_names_no_person(tmp_path: Path, form: str, address: str) -> None:
+    row = {"summary": form.format(address), "kind": "decision", "tool_name": address, "detail": {"scope": address}}
+    texts = ledger_texts(filled(tmp_path / "l.sqlite", [row]))
+    assert "annika" not in graph_bytes(build(texts, [fact("uses", "literal", address)])).decode()
+
+
+def test_person_of_an_address_is_one_whatever_the_sign() -> None:
+    plain, chinese = marked("annika@example.org annika＠example.org")
+    assert plain == chinese
+
+
 def test_persons_are_digests_whatever_names_them() -> None:
     (by_mail,) = marked("ask ann@example.org today")
     (by_handle,) = marked("ask @Ann")
