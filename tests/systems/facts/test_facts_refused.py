@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from lab.errors import UnusableInput
 from lab.systems.facts import store
 from lab.systems.facts.asserting import assert_facts
 from lab.systems.facts.importing import claims_in
+from lab.systems.facts.lint import lint
 from lab.systems.facts.rebuild import rebuild, view_path
 from tests.systems.facts.stores import NOW, Place, claim, place
 
@@ -111,6 +114,23 @@ def test_file_of_claims_is_no_file_of_assertions(here: Place, line: str, end: st
     with pytest.raises(UnusableInput, match=r"facts.jsonl:1: .*; it is no assertion: .* with lab facts import"):
         here.add(claim())
     assert here.facts.read_text() == line + end
+
+
+def test_complete_line_without_a_line_break_gets_one(here: Place) -> None:
+    here.add(claim())
+    here.facts.write_bytes(here.facts.read_bytes().rstrip(b"\n"))
+    here.add(claim("redis", predicate="uses"))
+    assert sorted(fact.predicate for fact in here.view) == ["status", "uses"]
+    assert here.facts.read_bytes().count(b"\n") == 2
+
+
+@pytest.mark.parametrize("column", ["ts", "kind", "summary"])
+def test_row_that_changed_makes_its_facts_stale(here: Place, column: str) -> None:
+    here.add(claim())
+    assert [issue.code for issue in lint(here.view, here.sources)] == []
+    with closing(sqlite3.connect(here.ledger)) as connection, connection:
+        connection.execute(f"UPDATE observations SET {column} = '2026-11-02T00:00:00Z' WHERE id = 1")
+    assert [issue.code for issue in lint(here.view, here.sources)] == ["stale_source"]
 
 
 def test_text_without_a_line_break_is_not_removed(here: Place) -> None:

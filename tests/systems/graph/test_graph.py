@@ -201,6 +201,19 @@ def test_neighbourhood_follows_the_strongest_edges_first() -> None:
     assert neighbourhood(graph, ["tool:none"]) == []
 
 
+def test_query_must_have_all_words_of_a_name_and_the_longest_comes_first() -> None:
+    graph = Graph([link("concept:clay pots", "tool:clay")])
+    assert graph.named("red clay pots") == ["concept:clay pots", "tool:clay"]
+    assert graph.named("pots and clay?") == ["concept:clay pots", "tool:clay"]
+    assert graph.named("clay") == ["tool:clay"]
+    assert graph.named("pots") == []
+
+
+@pytest.mark.parametrize(("length", "count"), [(60, 1), (61, 0)])
+def test_literal_that_is_longer_than_a_name_is_no_tool(length: int, count: int) -> None:
+    assert len(build([], [fact("uses", "literal", "x" * length)]).edges) == count
+
+
 def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
     here = place(tmp_path, ({"summary": "gateway uses `lancedb`", "detail": {"scope": "ops"}},))
     here.add(claim("redis", predicate="uses"))
@@ -216,6 +229,7 @@ def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
             json.dumps({"schema": "recall-lab.graph.v0", "entities": [], "edges": [{"evidence": []}]}),
             "edges.0.: has no field",
         ),
+        (graph_bytes(graph).decode().replace('"USES"', '"LIKES"'), "an edge has a type of USES, BLOCKED_BY"),
     ):
         out.write_text(text)
         with pytest.raises(UnusableInput, match=message):
@@ -233,6 +247,8 @@ def test_graph_has_the_facts_that_hold_at_its_time(tmp_path: Path) -> None:
 
     assert values(19) == {"concept:redis", "concept:basil"}
     assert values(20) == {"concept:valkey", "concept:basil"}
+    # A fact of another time is not left out because of its sources.
+    assert graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC), here.root).left_out == {}
     with closing(sqlite3.connect(here.ledger)) as connection, connection:
         connection.execute('UPDATE observations SET detail_json = \'{"trust": "quarantined"}\' WHERE id = 2')
     held = graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC)).graph
