@@ -15,6 +15,7 @@ from lab.errors import UnusableInput
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
 from lab.systems.episodes.embed import embed
+from lab.systems.episodes.events import Event
 from lab.systems.episodes.ingest import ingest, is_spool, recording_events
 from lab.systems.episodes.retention import expire
 from lab.systems.episodes.schema import open_episodes
@@ -104,6 +105,33 @@ def test_ingest_again_changes_nothing(tmp_path: Path) -> None:
     done = ingest(path, write_spool(tmp_path / "m.jsonl", [line(2), line(3)]), "spool", now=NOW)
     assert (done.receipt()["inserted"], done.receipt()["ingested_before"]) == (1, 1)
     assert stored(path)[:2] == before
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [({}, 1), ({"payload": {"text": "other"}}, 2), ({"session_id": "s2"}, 2), ({"type": "tool.call"}, 2)],
+)
+@pytest.mark.parametrize("readers", [0, 1])
+def test_event_of_two_sources_is_known_by_its_content(
+    tmp_path: Path, change: dict[str, Any], count: int, readers: int
+) -> None:
+    lines = [line(1, "choir", ts_ms=NOW_MS), line(2, "choir", ts_ms=NOW_MS, **change)]
+    lines[readers]["refs"] = {"source": "recording", "format": "lab", "key": "c/s/1"}
+    assert len(stored(filled(tmp_path / "l.sqlite", lines))) == count
+
+
+def test_transaction_that_was_broken_off_leaves_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1)])
+
+    def breaks(event: Event, *_: object) -> None:
+        if event.event_id == "e3":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("lab.systems.episodes.ingest._tally", breaks)
+    spool = write_spool(tmp_path / "m.jsonl", [line(2), line(3), line(4)])
+    with pytest.raises(KeyboardInterrupt):
+        ingest(path, spool, "spool", now=NOW)
+    assert [event.event_id for event in stored(path)] == ["e1"]
 
 
 def test_ingest_without_write_only_counts(tmp_path: Path) -> None:

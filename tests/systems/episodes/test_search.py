@@ -77,6 +77,18 @@ def test_chinese_query_is_searched_for_its_characters(tmp_path: Path) -> None:
     assert ids(ledger, "閘道器的逾時", upstream=True) == []
 
 
+def test_equal_ranks_of_two_lanes_are_ordered_by_number(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "厨房有燃气"), line(2, "basil in clay pots")])
+    result = found(path, "basil 厨房")
+    assert [(hit.event.event_id, hit.lanes) for hit in result.hits] == [("e1", ("cjk",)), ("e2", ("fts",))]
+
+
+def test_summary_of_a_session_has_at_most_280_characters(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(number, f"choir {number} " + "la " * 60) for number in range(3)])
+    (session,) = found(path, "choir").sessions
+    assert 270 < len(session.summary) <= 280
+
+
 def test_words_are_compared_by_their_stems(ledger: Path) -> None:
     assert ids(ledger, "When is the choir meeting?")[0] == "e1"
     assert ids(ledger, "meeting", upstream=True) == []
