@@ -16,6 +16,7 @@ from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure, UnusableInput
 from lab.systems.episodes import embed as embedding
 from lab.systems.episodes.embed import embed
+from lab.systems.episodes.events import RETENTION
 from lab.systems.episodes.lane import EpisodesLane
 from lab.systems.episodes.retention import expire
 from lab.systems.episodes.schema import open_episodes
@@ -322,6 +323,13 @@ def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
         ("fts",),
     )
     assert (candidate.text, candidate.detail, result.reason) == ("the choir sings three songs",) * 2 + (None,)
+
+
+@pytest.mark.parametrize("kind", RETENTION)
+def test_lane_trusts_no_result_of_a_tool(tmp_path: Path, kind: str) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "choir", type=kind)])
+    (candidate,) = EpisodesLane(path).search("choir", 1, scope=None, now_ms=NOW_MS).candidates
+    assert candidate.trust == ("untrusted" if kind == "tool.result" else "unknown")
 
 
 @pytest.mark.parametrize(
