@@ -84,6 +84,8 @@ def test_parse_line_of_another_line_is_none(line: str) -> None:
         ("要用哪一個網關？", None),
         ("thanks, got it", None),
         ("The token is ghp_abcdefghijklmnopqrstuvwxyz0123456789", None),
+        # Its grade alone would keep it.
+        ("We decided: never change the gate's password: hunter2", None),
         ("  \n ", None),
         ("", None),
     ],
