@@ -86,6 +86,13 @@ def test_observe_grown_recording_continues_its_log(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "basil.log").read_bytes() == (tmp_path / "at-once" / "basil.log").read_bytes()
 
 
+@pytest.mark.parametrize("count", [1, 90])
+def test_observe_log_can_be_read_by_its_owner_alone(tmp_path: Path, count: int) -> None:
+    # With 90 turns, the reflector writes the file again.
+    observe(write(tmp_path / "in", texts(count)), tmp_path / "logs")
+    assert (tmp_path / "logs" / "basil.log").stat().st_mode & 0o777 == 0o600
+
+
 def test_observe_edited_line_stays_as_it_is(tmp_path: Path) -> None:
     observe(write(tmp_path / "in", texts(20)), tmp_path / "logs")
     log = tmp_path / "logs" / "basil.log"
