@@ -88,7 +88,14 @@ def ingest(
 
     receipts = []
     for recording in recordings:
-        done = run(ledger, recording, _format_of(recording, format), write=write, announce=partial(_announce, "event"))
+        done = run(
+            ledger,
+            recording,
+            _format_of(recording, format),
+            now=datetime.now(UTC),
+            write=write,
+            announce=partial(_announce, "event"),
+        )
         receipts.append({"recording": str(recording), **done.receipt()})
     if as_json:
         emit_json({"ingests": receipts})
@@ -124,7 +131,8 @@ def embed(
     """
     from lab.systems.episodes.embed import embed as run
 
-    receipt = run(ledger, _vectors(embedder), scope=scope, write=write, announce=partial(_announce, "event")).receipt()
+    now, progress = datetime.now(UTC), partial(_announce, "event")
+    receipt = run(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress).receipt()
     if as_json:
         emit_json(receipt)
         return
@@ -238,7 +246,7 @@ def expire(
     """
     from lab.systems.episodes.retention import expire as run
 
-    now = at.replace(tzinfo=UTC) if at else None
+    now = at.replace(tzinfo=UTC) if at else datetime.now(UTC)
     receipt = run(ledger, days=_days(days or []), scope=scope, write=write, now=now)
     if as_json:
         emit_json(receipt)

@@ -65,6 +65,9 @@ class LedgerLane:
                     found = [one for one in found if one.ts_ms <= now_ms]
         except LabError as error:
             return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {error}")
+        except OSError as error:
+            # A folder that may not be entered, or a name that no file can have.
+            return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {self.path}: {error.strerror}")
         return Found(self.name, tuple(found), reason=reason)
 
     def _hits(

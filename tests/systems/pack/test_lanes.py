@@ -92,6 +92,12 @@ def test_ledger_lane_of_a_scope_without_a_name_finds_nothing(tmp_path: Path) -> 
     assert "has no ASCII letter or digit" in (found.reason or "")
 
 
+def test_ledger_lane_of_a_name_that_no_file_can_have_gives_a_reason(tmp_path: Path) -> None:
+    found = LedgerLane(tmp_path / ("a" * 300)).search("fair", 5, scope=None, now_ms=NOW_MS)
+    assert (found.candidates, found.searched) == ((), False)
+    assert "File name too long" in (found.reason or "")
+
+
 def test_ledger_lane_returns_nothing_that_was_written_later(tmp_path: Path) -> None:
     rows = [
         {"ts": "2026-11-23T11:59:59Z", "summary": "The fair opens at noon.", "detail": {"superseded_by": "obs:2"}},
