@@ -125,6 +125,23 @@ def test_damaged_ledger_fails_open_and_documents_are_packed(tmp_path: Path) -> N
     assert payload["bundle_text"] == "- [doc:a.md#L1-L3] # Pots Clay pots are in the mill."
 
 
+@pytest.mark.parametrize("option", ["", "--facts", "--facts-ledger", "--graph", "--episodes", "--docs", "--facts-root"])
+def test_source_without_permission_fails_open(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir() if option in ("--docs", "--facts-root") else closed.write_text("no facts")
+    closed.chmod(0)
+    # For root, whom no mode stops: what a check of the permission says.
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    facts = ("--facts", tmp_path / "f.jsonl") if option.startswith("--facts-") else ()
+    (tmp_path / "f.jsonl").touch()
+    sources = (ledger, *facts, *((option, closed) if option else (closed,)))
+    payload = said(*sources, "--query", "gateway timeout", "--now", "2026-11-23")
+    closed.chmod(0o700)
+    assert payload["bundle_text"].endswith("The gateway timeout is 90 seconds.")
+
+
 def test_use_is_recorded_for_what_was_included_alone(ledger: Path) -> None:
     before = rows(ledger)
     assert said(ledger, "--query", "gateway")["lifecycle_write"] == []
