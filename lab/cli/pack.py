@@ -251,12 +251,12 @@ def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_
 
 
 def _turns(tail: Path | None) -> list[str]:
-    """Return the turns of a file: a JSON list of texts, or lines."""
+    """Return the turns of a file: a JSON list of texts, or lines. A broken character is no reason to pack nothing."""
     if tail is None:
         return []
     from lab.files import read_text
 
-    text = read_text(tail)
+    text = read_text(tail, errors="replace")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

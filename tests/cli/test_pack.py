@@ -182,6 +182,13 @@ def test_tail_keeps_the_last_turns_within_their_tokens(ledger: Path, tmp_path: P
     assert said(ledger, "--query", "pots", "--tail", tail, "--budget-tokens", "60")["items"] == payload["items"]
 
 
+def test_tail_that_is_not_utf8_is_packed(ledger: Path, tmp_path: Path) -> None:
+    tail = tmp_path / "tail.txt"
+    tail.write_bytes(b"And the \xffpots?\n")
+    payload = said(ledger, "--query", "pots", "--tail", tail)
+    assert payload["bundle_text"].splitlines()[-1] == "- [tail:1] And the \ufffdpots?"
+
+
 def test_relations_of_an_exported_graph_are_packed(ledger: Path, tmp_path: Path) -> None:
     graph = tmp_path / "g.json"
     other = filled(tmp_path / "other.sqlite", [{"summary": "The gateway uses `redis`."}])
