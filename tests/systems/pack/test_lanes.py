@@ -89,7 +89,7 @@ def test_ledger_lane_of_a_scope_without_a_name_finds_nothing(tmp_path: Path) -> 
     lane = LedgerLane(filled(tmp_path / "l.sqlite", [{"summary": "The fair opens.", "detail": {"scope": "ops"}}]))
     found = lane.search("fair", 5, scope="專案", now_ms=NOW_MS)
     assert (found.candidates, found.searched) == ((), False)
-    assert "has no ASCII letter or digit" in (found.reason or "")
+    assert (found.reason or "").startswith("scope_unusable: --scope '專案': has no ASCII letter or digit")
 
 
 def test_ledger_lane_returns_nothing_that_was_written_later(tmp_path: Path) -> None:
