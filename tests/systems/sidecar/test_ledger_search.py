@@ -114,6 +114,17 @@ def test_archived_and_superseded_rows_are_left_out(tmp_path: Path) -> None:
     assert sorted(ids(path, "basil", include_archived=True)) == [2, 5, 6]
 
 
+def test_quarantined_rows_and_cycles_hide_no_row_but_upstream(tmp_path: Path) -> None:
+    def row(older: list[int], **detail: Any) -> dict[str, Any]:
+        return {"summary": "basil", "detail": {"provenance": {"supersedes": older}, **detail}}
+
+    quarantined = {"trust": "quarantined"}
+    rows = [row([2]), row([1, 3]), row([]), row([5], **quarantined), row([]), row([7]), row([])]
+    path = filled(tmp_path / "l.sqlite", rows)
+    assert sorted(ids(path, "basil")) == [1, 2, 4, 5, 6]
+    assert sorted(ids(path, "basil", upstream=True)) == [4, 6]
+
+
 def test_substrings_by_trigrams_equal_those_of_a_scan(tmp_path: Path) -> None:
     draw = random.Random(7)
     words = ["basil", "Basilica", "ASIL", "sil", "pots", "potsdam", "choir", "100_000", "a%b", "決定採用"]
