@@ -42,7 +42,10 @@ ASSERTED = "openclaw-mem.graph.fact.assert.v0"
 
 
 class Claim(NamedTuple):
-    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
+    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``.
+
+    ``at`` is its place, such as a file and a line, for messages.
+    """
 
     subject: str
     predicate: str
@@ -55,6 +58,7 @@ class Claim(NamedTuple):
     confidence: str = TIERS[1]
     supersedes: Sequence[str] = ()
     label: str | None = None
+    at: str | None = None
 
 
 class Asserted(NamedTuple):
@@ -90,10 +94,9 @@ def assert_facts(
 ) -> Asserted:
     """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
 
-    If its sources have changed since, it is renewed: appended with their digests as they are now. One that is
-    retracted stays so. If one claim is
-    refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
-    number of the claim if there are several, for what cannot be asserted.
+    If its sources have changed since, it is renewed: appended with their digests as they are now. One that is retracted
+    stays so. If one claim is refused, no fact is written. After a kill, the same call appends the rest. Raises
+    :class:`UnusableInput`, with the place of the claim if it has one, for what cannot be asserted.
     """
     new: list[Fact] = []
     before: list[str] = []
@@ -101,7 +104,7 @@ def assert_facts(
     retracted: list[str] = []
 
     def check(view: View) -> Sequence[Record]:
-        for number, claim in enumerate(claims, 1):
+        for claim in claims:
             try:
                 fact = fact_of(claim, sources, stamp(now), by)
                 if (known := view.get(fact.id)) is None:
@@ -118,7 +121,7 @@ def assert_facts(
                     renewed.append(replace(known, digests=fact.digests, created_at=fact.created_at, asserted_by=by))
                     view.add(renewed[-1])
             except UnusableInput as error:
-                raise UnusableInput(f"claim {number}: {error}" if len(claims) > 1 else str(error)) from None
+                raise UnusableInput(f"{claim.at}: {error}" if claim.at else str(error)) from None
         return [*new, *renewed]
 
     # All claims at once, so that the ledger is opened once.

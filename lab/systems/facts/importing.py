@@ -41,6 +41,7 @@ def _claim(row: dict[str, Any], at: str) -> Claim:
         text_or_none(row, "confidence_tier", at) or TIERS[1],
         () if supersedes is None else _texts(supersedes, f"{at}: supersedes"),
         None if label is None else expect(label, str, f"{at}: subject: label"),
+        at,
     )
 
 
