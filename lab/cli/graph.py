@@ -119,7 +119,7 @@ def export(
         emit_json({**receipt, "sha256": sha256_bytes(data), "writes_performed": write})
         return
     emit_folded(
-        f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {len(data)} bytes "
+        f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {counted(len(data), 'byte')} "
         f"{'written to' if write else 'for'} {out}."
     )
     if not write:
