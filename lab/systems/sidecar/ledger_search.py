@@ -174,7 +174,7 @@ def _trigrams(connection: sqlite3.Connection, query: str, depth: int) -> Ranked:
 
 def _substrings(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:
     """Return rows with any Chinese term, or with every ASCII term, by the number of matches, newest first."""
-    han, ascii_terms = han_terms(query), _terms(_ASCII, query)
+    han, ascii_terms = han_terms(query, single=not upstream), _terms(_ASCII, query)
     if not han and not ascii_terms:
         return []
     score = [("summary LIKE ?", f"%{term}%") for term in han]
@@ -301,10 +301,16 @@ def _terms(pattern: re.Pattern[str], text: str) -> list[str]:
     return list(terms.values())[:MOST_TERMS]
 
 
-def han_terms(text: str) -> list[str]:
-    """Return the runs of at least two Chinese characters, each followed by its pairs."""
+def han_terms(text: str, *, single: bool = True) -> list[str]:
+    """Return the runs of at least two Chinese characters, each followed by its pairs.
+
+    With ``single``, a text without such a run has its single characters, many of which are words.
+    """
     terms = []
-    for run in _HAN.findall(text):
+    runs = _HAN.findall(text)
+    for run in runs:
         if len(run) > 1:
             terms += [run, *(run[start : start + 2] for start in range(len(run) - 1) if len(run) > 2)]
+    if single and not terms:
+        terms = runs
     return list(dict.fromkeys(terms))[:MOST_TERMS]

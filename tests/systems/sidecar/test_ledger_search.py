@@ -100,6 +100,12 @@ def test_scope_without_a_name_is_refused(garden: Path, scope: str, upstream: boo
         ids(garden, "basil", scope=scope, upstream=upstream)
 
 
+def test_single_chinese_character_is_found_but_not_upstream(garden: Path) -> None:
+    [found] = ids(garden, "種")
+    assert ids(garden, "陶盆") == [found]
+    assert ids(garden, "種", upstream=True) == []
+
+
 def test_archived_and_superseded_rows_are_left_out(tmp_path: Path) -> None:
     rows = [
         {"summary": "basil one", "detail": {"lifecycle": {"state": "soft-archived"}}},
