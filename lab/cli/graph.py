@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli.facts_read import HERE
+from lab.cli.facts_read import HERE, folder
 from lab.cli.options import DRY_RUN, Write
 from lab.cli.output import Json, announce_folded, emit, emit_folded, emit_hanging, emit_json
 from lab.errors import CheckFailed, UnusableInput
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 Ledger = Annotated[Path | None, typer.Option(help="A ledger. The graph is made from its observations.")]
 Facts = Annotated[Path | None, typer.Option(help="A file of assertions. Only facts that hold now are used.")]
-Root = Annotated[Path, typer.Option(help="The base folder of relative source paths in --facts.")]
+Root = Annotated[
+    Path,
+    typer.Option(
+        help="The base folder of relative source paths in --facts.", callback=lambda root: folder(root, "--root")
+    ),
+]
 Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="Read an exported graph instead.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.facts_read import HERE
+from lab.cli.facts_read import HERE, folder
 from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table
 from lab.errors import LabError, UnusableInput
@@ -205,6 +205,7 @@ def _facts_lanes(facts: Path | None, ledger: Path | None, root: Path, ledgers: S
     if facts is None:
         return []
     _require_file(facts, f"--facts {facts}", "a file of lab facts")
+    folder(root, "--facts-root")
     if ledger is not None:
         _require_file(ledger, f"--facts-ledger {ledger}", "the SQLite file of a ledger")
     elif len(ledgers) > 1:

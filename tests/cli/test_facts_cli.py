@@ -114,6 +114,7 @@ def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
         (("invalidate", "none.jsonl", "fact_x", "--assertion", "a"), "there is no fact fact_x"),
         (("invalidate", "n", "x", "--assertion", "a", "--retract", "--at", "2026-11-01"), "give one of them"),
         (("timeline", "none.jsonl", "x", "--predicate", "uzes"), "did you mean uses?"),
+        (("current", "none.jsonl", "x", "--root", "none"), "--root none: no such folder"),
         (("assert", "none.jsonl", "x", "status", "y", *WHEN), "(sqlite_unavailable); give --ledger"),
     ],
 )

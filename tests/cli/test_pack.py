@@ -219,6 +219,8 @@ def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
         (("a/l.sqlite",), "Missing option '--query'"),
         (("a", "--query", "x"), "a: is a folder; give the SQLite file of a ledger"),
         (("--episodes", "a", "--query", "x"), "--episodes a: is a folder; give the SQLite file of a ledger"),
+        (("--facts", "turns.json", "--facts-root", "none", "--query", "x"), "--facts-root none: no such folder"),
+        (("--facts", "turns.json", "--facts-root", "turns.json", "--query", "x"), "is a file; give its folder"),
         (("--facts", "missing", "--query", "x"), "--facts missing: no such file; give a file of lab facts"),
         (("--docs", "missing", "--query", "x"), "--docs missing: no such folder"),
         (("--docs", "a/l.sqlite", "--query", "x"), "--docs a/l.sqlite: is a file; give its folder"),
