@@ -109,11 +109,12 @@ def export(
 ) -> None:
     """Write the graph as JSON: entities, and edges with evidence.
 
-    The same ledger and facts give the same bytes.
+    The same ledger and facts give the same bytes. Only a graph is replaced, no other file.
     """
     from lab.files import sha256_bytes, write_atomically
-    from lab.systems.graph.export import graph_bytes
+    from lab.systems.graph.export import graph_bytes, require_replaceable
 
+    require_replaceable(out)
     graph = _graph(ledger, facts, root, None)
     data = graph_bytes(graph)
     if write:
