@@ -281,11 +281,14 @@ def require_finite(path: Path, *, pipes: bool = False) -> None:
         raise UnusableInput(f"{path}: is {kind}, not a file; save its output to a file first")
 
 
-def read_text(path: Path) -> str:
-    """Return the UTF-8 text of a file. Raises :class:`UnusableInput` if it is missing, not a file, or not UTF-8."""
+def read_text(path: Path, *, errors: str = "strict") -> str:
+    """Return the UTF-8 text of a file. Raises :class:`UnusableInput` if it is missing, not a file, or not UTF-8.
+
+    With ``errors="replace"``, U+FFFD stands for what is not UTF-8.
+    """
     require_finite(path)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig", errors=errors)
     except FileNotFoundError:
         raise UnusableInput(f"{path}: no such file") from None
     except UnicodeDecodeError as error:

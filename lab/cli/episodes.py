@@ -18,7 +18,7 @@ from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_ta
 from lab.errors import UnusableInput
 from lab.formatting import counted, shortened
 from lab.progress import Passing
-from lab.set_registry import is_shipped, recordings_at
+from lab.set_registry import SHIPPED, is_shipped, recordings_at, shipped_name
 
 if TYPE_CHECKING:
     from lab.embedding.vectors import Vectors
@@ -103,7 +103,7 @@ def ingest(
     for receipt in receipts:
         verb = "inserted" if write else "to insert"
         before = f"{receipt['ingested_before']:,} ingested before"
-        emit(f"{receipt['recording']}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
+        emit(f"{_name(receipt['recording'])}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
         if receipt["inserted"]:
             emit_folded(f"By type: {_counts(receipt['by_type'])}")
         if receipt["payloads_dropped"]:
@@ -252,7 +252,9 @@ def expire(
         emit_json(receipt)
         return
     removed = {kind: count for kind, count in receipt["by_type"].items() if count}
-    emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}. {_counts(removed)}")
+    emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}.")
+    if removed:
+        emit_folded(f"By type: {_counts(removed)}")
     if not write:
         emit(DRY_RUN)
 
@@ -295,6 +297,12 @@ def _vectors(embedder: str) -> Vectors:
 
 def _announce(noun: str, count: int) -> None:
     announce(Passing(counted(count, noun)))
+
+
+def _name(path: str) -> str:
+    """Return recordings as they were given: a shipped set by its name."""
+    name = shipped_name(Path(path))
+    return path if name is None else f"{SHIPPED}{name}"
 
 
 def _counts(counts: dict[str, Any]) -> str:

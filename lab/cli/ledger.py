@@ -235,9 +235,10 @@ def archive(
         emit_json(receipt)
         return
     moved = "is now" if receipt["written"] else "would become"
-    emit(f"{log} ({counted(receipt['lines'], 'line')}, {receipt['bytes']} bytes) {moved} {receipt['archived']}")
+    size = f"{counted(receipt['lines'], 'line')}, {counted(receipt['bytes'], 'byte')}"
+    emit(f"{log} ({size}) {moved} {receipt['archived']}")
     if receipt["bytes_to_ingest"]:
-        emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']}. Ingest the archived log again.")
+        emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']:,}. Ingest the archived log again.")
     if not receipt["written"]:
         emit(DRY_RUN)
 

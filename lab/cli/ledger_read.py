@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from lab.systems.sidecar.ledger import Observation
     from lab.systems.sidecar.ledger_archive import Pointer
 
+# A fraction of a second, which a table has no room for.
+_FRACTION = re.compile(r"(?<=:\d\d)\.\d+")
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Profile = Annotated[str, typer.Option(help="seed, or upstream to behave like the public sidecar.")]
 
@@ -215,7 +218,7 @@ def _emit_rows(rows: list[Observation], marked: Sequence[int] = ()) -> None:
     cells = [
         [
             row.id,
-            row.ts,
+            _FRACTION.sub("", row.ts),
             row.kind or "-",
             row.tool_name or "-",
             label_of(row.detail),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.cli.facts_read import HERE
+from lab.cli.facts_read import HERE, folder
 from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table
 from lab.errors import LabError, UnusableInput
@@ -36,7 +36,8 @@ def pack(
         typer.Option(help="The prompt or question to pack for. - reads it from standard input."),
     ],
     ledgers: Annotated[
-        list[Path] | None, typer.Argument(metavar="LEDGER...", help="SQLite files of ledgers (lab ledger).")
+        list[Path] | None,
+        typer.Argument(metavar="LEDGER...", readable=False, help="SQLite files of ledgers (lab ledger)."),
     ] = None,
     budget_tokens: Annotated[
         int, typer.Option(min=0, max=1_000_000, help="Maximum number of tokens of the bundle, citations included.")
@@ -54,23 +55,32 @@ def pack(
         bool, typer.Option("--no-dissent", help="Reserve no slot for evidence that disagrees with the bundle.")
     ] = False,
     docs: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Also search the Markdown and text files of a folder.")
+        Path | None,
+        typer.Option(metavar="FOLDER", readable=False, help="Also search the Markdown and text files of a folder."),
     ] = None,
     episodes: Annotated[
-        Path | None, typer.Option(metavar="LEDGER", help="Also search the episodes in a ledger (lab episodes).")
+        Path | None,
+        typer.Option(metavar="LEDGER", readable=False, help="Also search the episodes in a ledger (lab episodes)."),
     ] = None,
     facts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also search the facts that hold now (lab facts).")
+        Path | None,
+        typer.Option(metavar="FILE", readable=False, help="Also search the facts that hold now (lab facts)."),
     ] = None,
     facts_ledger: Annotated[
         Path | None,
-        typer.Option(metavar="LEDGER", help="The ledger with the sources of --facts. [default: the only LEDGER]"),
+        typer.Option(
+            metavar="LEDGER",
+            readable=False,
+            help="The ledger with the sources of --facts. [default: the only LEDGER]",
+        ),
     ] = None,
     facts_root: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="The base folder of relative source paths in --facts.")
+        Path,
+        typer.Option(metavar="FOLDER", readable=False, help="The base folder of relative source paths in --facts."),
     ] = HERE,
     graph: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also search an exported graph (lab graph export).")
+        Path | None,
+        typer.Option(metavar="FILE", readable=False, help="Also search an exported graph (lab graph export)."),
     ] = None,
     rerank: Annotated[
         str | None,
@@ -195,6 +205,7 @@ def _facts_lanes(facts: Path | None, ledger: Path | None, root: Path, ledgers: S
     if facts is None:
         return []
     _require_file(facts, f"--facts {facts}", "a file of lab facts")
+    folder(root, "--facts-root")
     if ledger is not None:
         _require_file(ledger, f"--facts-ledger {ledger}", "the SQLite file of a ledger")
     elif len(ledgers) > 1:
@@ -241,12 +252,12 @@ def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_
 
 
 def _turns(tail: Path | None) -> list[str]:
-    """Return the turns of a file: a JSON list of texts, or lines."""
+    """Return the turns of a file: a JSON list of texts, or lines. A broken character is no reason to pack nothing."""
     if tail is None:
         return []
     from lab.files import read_text
 
-    text = read_text(tail)
+    text = read_text(tail, errors="replace")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

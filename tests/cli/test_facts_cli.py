@@ -73,6 +73,16 @@ def test_facts_import_writes_all_claims_once(here: Place, tmp_path: Path) -> Non
     assert "0 facts asserted, 3 before." in said(here, "import", claims, "--write")
 
 
+def test_facts_import_names_the_line_of_an_unsound_claim(here: Place, tmp_path: Path) -> None:
+    line = {"subject": "gateway", "object": "redis", "valid_from": "2026-11-01", "source_refs": ["obs:1"]}
+    claims = tmp_path / "claims.jsonl"
+    lines = [line | {"predicate": predicate, "assertion_ref": "note:r"} for predicate in ("uses", "likes")]
+    claims.write_text("\n" + "\n".join(map(json.dumps, lines)) + "\n")
+    done = facts(here, "import", claims, "--write")
+    assert (done.returncode, here.facts.exists()) == (2, False)
+    assert done.stderr.startswith(f"error: {claims}:3: unknown predicate 'likes'")
+
+
 def test_facts_lint_with_errors_exits_with_1(here: Place) -> None:
     facts(here, "assert", "gateway", "status", "live", *WHEN, "--write")
     here.facts.write_text(here.facts.read_text().replace('"status", "object"', '"likes", "object"'))
@@ -104,6 +114,7 @@ def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
         (("invalidate", "none.jsonl", "fact_x", "--assertion", "a"), "there is no fact fact_x"),
         (("invalidate", "n", "x", "--assertion", "a", "--retract", "--at", "2026-11-01"), "give one of them"),
         (("timeline", "none.jsonl", "x", "--predicate", "uzes"), "did you mean uses?"),
+        (("current", "none.jsonl", "x", "--root", "none"), "--root none: no such folder"),
         (("assert", "none.jsonl", "x", "status", "y", *WHEN), "(sqlite_unavailable); give --ledger"),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from lab.embedding.embedder import DOCUMENT, Role
+from lab.formatting import counted
 from lab.retrieval.faults import Faults
 from lab.systems.files.chunks import Entry
 from lab.systems.files.folder import Folder
@@ -57,8 +58,9 @@ class DocumentsLane:
     def search(self, query: str, limit: int, *, scope: str | None, now_ms: int) -> Found:
         """Return parts of documents, cited by path and lines. Documents belong to every scope."""
         files, skipped = self._files()
+        left_out = f"; {counted(skipped, 'file')} skipped" if skipped else ""
         if not files:
-            return Found(self.name, (), searched=False, reason=NO_DOCUMENTS)
+            return Found(self.name, (), searched=False, reason=f"{NO_DOCUMENTS}{left_out}")
         settings = read_settings({"chunking": {"tokens": CHUNK, "overlap": 0}}, self.name, RELEASE)
         with tempfile.TemporaryDirectory(prefix="recall-lab-") as scratch:
             folder = Folder(Path(scratch))
@@ -84,7 +86,7 @@ class DocumentsLane:
             )
             for hit in hits
         ]
-        return Found(self.name, found, reason=f"{WORDS_ONLY}; {skipped} files skipped" if skipped else WORDS_ONLY)
+        return Found(self.name, found, reason=f"{WORDS_ONLY}{left_out}")
 
     def _files(self) -> tuple[dict[str, str], int]:
         """Return the texts of the documents by path, and the number of files that cannot be read as such."""

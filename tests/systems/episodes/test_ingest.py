@@ -282,7 +282,7 @@ def test_damaged_index_is_named_with_the_remedy(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [line(1, "the choir meets")])
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE episodic_events_fts_data SET block = x'00ff00ff' WHERE id > 1")
-    with pytest.raises(UnusableInput, match="is damaged; remove both with") as raised:
+    with pytest.raises(UnusableInput, match=f"is damaged; remove both with sqlite3 {path} '") as raised:
         filled(path, [line(2)])
     with sqlite3.connect(path) as connection:
         connection.executescript(str(raised.value).split("'")[1])

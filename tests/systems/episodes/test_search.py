@@ -74,6 +74,7 @@ def test_chinese_query_is_searched_for_its_characters(tmp_path: Path) -> None:
     ledger = filled(tmp_path / "l.sqlite", lines)
     assert ids(ledger, "閘道器的逾時是多少？", scope="global") == ["e1", "e2"]
     assert ids(ledger, "gateway 閘道器", scope="x") == ["e4"]
+    assert ids(ledger, "閘", scope="global") == ["e1"]
     assert ids(ledger, "貓") == []
     assert ids(ledger, "閘道器的逾時", upstream=True) == []
 

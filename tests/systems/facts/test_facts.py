@@ -154,8 +154,9 @@ def test_fact_that_was_asserted_before_is_not_added_again(here: Place) -> None:
 
 
 def test_batch_with_an_unsound_claim_writes_nothing(here: Place) -> None:
-    with pytest.raises(UnusableInput, match="claim 2: single_value_interval_conflict"):
-        assert_facts(here.facts, [claim(), claim("retired")], here.sources, now=NOW, write=True)
+    second = claim("retired")._replace(at="c.jsonl:2")
+    with pytest.raises(UnusableInput, match=r"^c\.jsonl:2: single_value_interval_conflict"):
+        assert_facts(here.facts, [claim(), second], here.sources, now=NOW, write=True)
     assert not here.facts.exists()
 
 

@@ -100,6 +100,12 @@ def test_scope_without_a_name_is_refused(garden: Path, scope: str, upstream: boo
         ids(garden, "basil", scope=scope, upstream=upstream)
 
 
+def test_single_chinese_character_is_found_but_not_upstream(garden: Path) -> None:
+    [found] = ids(garden, "種")
+    assert ids(garden, "陶盆") == [found]
+    assert ids(garden, "種", upstream=True) == []
+
+
 def test_archived_and_superseded_rows_are_left_out(tmp_path: Path) -> None:
     rows = [
         {"summary": "basil one", "detail": {"lifecycle": {"state": "soft-archived"}}},
@@ -112,6 +118,17 @@ def test_archived_and_superseded_rows_are_left_out(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", rows)
     assert sorted(ids(path, "basil")) == [5, 6]
     assert sorted(ids(path, "basil", include_archived=True)) == [2, 5, 6]
+
+
+def test_quarantined_rows_and_cycles_hide_no_row_but_upstream(tmp_path: Path) -> None:
+    def row(older: list[int], **detail: Any) -> dict[str, Any]:
+        return {"summary": "basil", "detail": {"provenance": {"supersedes": older}, **detail}}
+
+    quarantined = {"trust": "quarantined"}
+    rows = [row([2]), row([1, 3]), row([]), row([5], **quarantined), row([]), row([7]), row([])]
+    path = filled(tmp_path / "l.sqlite", rows)
+    assert sorted(ids(path, "basil")) == [1, 2, 4, 5, 6]
+    assert sorted(ids(path, "basil", upstream=True)) == [4, 6]
 
 
 def test_substrings_by_trigrams_equal_those_of_a_scan(tmp_path: Path) -> None:
