@@ -21,8 +21,6 @@ from lab.systems.openclaw.recall.working_set import WHOLE, normal_line
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.utf16 import js_length
 
-SCOPING = ("tags", "given", "open")
-
 
 class Prompt(NamedTuple):
     """What the host passes before a turn.
