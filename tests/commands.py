@@ -68,3 +68,11 @@ def run_installed(*words: str | Path, cwd: Path | str = ".", **environment: str)
         timeout=300,
         check=False,
     )
+
+
+def lives(process: int) -> bool:
+    """Return whether a process is running; a zombie is not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
