@@ -20,7 +20,7 @@ from lab.replay.explain import explanation_of
 from lab.replay.loop import RecallCall, replay
 from lab.replay.plan import Plan, plan_of
 from lab.replay.receipts import block_hash
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import open_sources, play_of, prepare, prepared_sources, tools_of
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import table_of, write_table
@@ -167,8 +167,7 @@ def _recalls(run: RunDirectory, conversation: str) -> Recalls:
 def _conversation(job: Job) -> list[Missed]:
     """Return the missed memories of one conversation."""
     plan, recording, recalls = job
-    sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)
+    sources = prepared_sources(plan, [recording])
     play = play_of(plan, recording, tools_of(plan, recording, sources))
     infos = {info.name: info for info in plan.infos}
     calls: list[RecallCall] = []

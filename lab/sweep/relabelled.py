@@ -22,7 +22,7 @@ from lab.progress import Progress
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import open_sources, play_of, prepare, prepared_sources, tools_of
 from lab.retrieval.row import Row
 from lab.sweep.masks import Masks
 from lab.systems.kit import Rows
@@ -106,8 +106,7 @@ def total(parts: Sequence[Tally]) -> Tally:
 
 def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, assignments = job
-    sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)  # which finds all vectors in the cache
+    sources = prepared_sources(plan, [recording])  # which finds all vectors in the cache
     tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.request.store)).keeping)
     play = replace(play_of(plan, recording, tools), items_only=True)
     # A memory and its row are built once under each label.
