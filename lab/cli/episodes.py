@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,11 +12,10 @@ import typer
 
 from lab.cli import completion, options
 from lab.cli.ledger_read import Profile, is_upstream
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write, in_utc
+from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.errors import UnusableInput
 from lab.formatting import counted, shortened
-from lab.progress import Passing
 from lab.set_registry import SHIPPED, is_shipped, recordings_at, shipped_name
 
 if TYPE_CHECKING:
@@ -28,7 +26,10 @@ if TYPE_CHECKING:
 Ledger = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The SQLite file of the ledger.")]
 Scope = Annotated[str | None, typer.Option(help="Only events of this scope. [default: all]")]
 At = Annotated[
-    datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) at which ages are measured. [default: now]")
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%d"], callback=in_utc, help="The day (UTC) at which ages are measured. [default: now]"
+    ),
 ]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MOST_REPLAYED = 1_000_000
@@ -94,7 +95,7 @@ def ingest(
             _format_of(recording, format),
             now=datetime.now(UTC),
             write=write,
-            announce=partial(_announce, "event"),
+            announce=counting("event"),
         )
         receipts.append({"recording": str(recording), **done.receipt()})
     if as_json:
@@ -114,8 +115,7 @@ def ingest(
             emit_folded(f"Malformed lines, skipped: {_counts(receipt['malformed'])}")
         if receipt["without_time"]:
             emit_folded(f"Without a time, so given the time of this run: {receipt['without_time']:,}.")
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def embed(
@@ -131,7 +131,7 @@ def embed(
     """
     from lab.systems.episodes.embed import embed as run
 
-    now, progress = datetime.now(UTC), partial(_announce, "event")
+    now, progress = datetime.now(UTC), counting("event")
     receipt = run(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress).receipt()
     if as_json:
         emit_json(receipt)
@@ -140,8 +140,7 @@ def embed(
     emit_folded(
         f"{counted(receipt['embedded'], 'event')} {verb} by {receipt['model']}, {receipt['unchanged']:,} unchanged."
     )
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def search(
@@ -255,8 +254,7 @@ def expire(
     emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}.")
     if removed:
         emit_folded(f"By type: {_counts(removed)}")
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def _days(given: list[str]) -> dict[str, int | None]:
@@ -283,9 +281,7 @@ def _format_of(recording: Path, given: str | None) -> str:
         return "lab"
     if is_spool(recording):
         return SPOOL
-    if not recording.exists():
-        raise UnusableInput(f"{recording}: no such file or folder")
-    raise UnusableInput("missing option --format: lab recordings list shows the formats")
+    raise options.missing_format(recording)
 
 
 def _vectors(embedder: str) -> Vectors:
@@ -293,10 +289,6 @@ def _vectors(embedder: str) -> Vectors:
     from lab.embedding.vectors import Vectors
 
     return Vectors(embedder_named(embedder))
-
-
-def _announce(noun: str, count: int) -> None:
-    announce(Passing(counted(count, noun)))
 
 
 def _name(path: str) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli.facts_read import HERE, folder
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, announce_folded, emit, emit_folded, emit_hanging, emit_json
+from lab.cli.options import Write
+from lab.cli.output import Json, announce_folded, emit_folded, emit_hanging, emit_json, emit_unless_written
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
@@ -128,8 +128,7 @@ def export(
         f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {counted(len(data), 'byte')} "
         f"{'written to' if write else 'for'} {out}."
     )
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path | None) -> Graph:

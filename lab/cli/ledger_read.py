@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.cli.options import in_utc
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
 from lab.formatting import counted, shortened
@@ -69,25 +70,26 @@ def search(
     ] = "composite",
     now: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: today]"),
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            callback=in_utc,
+            help="The day (UTC) that ages are measured to. [default: today]",
+        ),
     ] = None,
     profile: Profile = "seed",
     as_json: Json = False,
 ) -> None:
     """Search a ledger by words."""
-    from datetime import UTC
-
     from lab.systems.sidecar.ledger import open_ledger
     from lab.systems.sidecar.ledger_search import search as run
 
     if by not in ("composite", "relevance"):
         raise UnusableInput(f"--by {by}: expected composite or relevance")
-    day = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
     with open_ledger(ledger) as connection:
         found = run(
             connection,
             query,
-            now=day,
+            now=now or datetime.now(UTC),
             limit=limit,
             scope=scope,
             include_archived=archived,

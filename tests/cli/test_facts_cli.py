@@ -54,7 +54,9 @@ def test_facts_from_assertion_to_pack(here: Place) -> None:
     assert "2 facts: 0 errors, 0 warnings." in said(here, "lint")
     assert "1) entity:gateway status = retired (status=active" in said(here, "pack", "gateway")
     assert "is what the assertions give (2 facts)" in run_here("facts", "rebuild", here.facts).stdout
-    ended = facts(here, "invalidate", events[1]["id"], "--source", "obs:1", "--assertion", "x", "--retract", "--write")
+    ended = facts(
+        here, "invalidate", events[1]["id"], "--source", "obs:1", "--assertion", "note:x", "--retract", "--write"
+    )
     assert f"{events[1]['id']}: retracted." in ended.stdout
     assert f"Nothing supersedes {old} any more." in ended.stdout
     assert "Left out: outside_interval 1." in said(here, "current", "gateway")
@@ -111,8 +113,8 @@ def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
     [
         (("current", "none.jsonl", "x"), "none.jsonl: no such file; make it with lab facts assert --write"),
         (("rebuild", "."), "cannot be read: Is a directory"),
-        (("invalidate", "none.jsonl", "fact_x", "--assertion", "a"), "there is no fact fact_x"),
-        (("invalidate", "n", "x", "--assertion", "a", "--retract", "--at", "2026-11-01"), "give one of them"),
+        (("invalidate", "none.jsonl", "fact_x", "--assertion", "note:a"), "there is no fact fact_x"),
+        (("invalidate", "n", "x", "--assertion", "note:a", "--retract", "--at", "2026-11-01"), "give one of them"),
         (("timeline", "none.jsonl", "x", "--predicate", "uzes"), "did you mean uses?"),
         (("current", "none.jsonl", "x", "--root", "none"), "--root none: no such folder"),
         (("assert", "none.jsonl", "x", "status", "y", *WHEN), "(sqlite_unavailable); give --ledger"),

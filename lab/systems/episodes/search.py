@@ -26,7 +26,7 @@ from lab.systems.episodes.events import Event
 from lab.systems.episodes.schema import EVENTS, FTS, STEMS, VECTORS, is_damaged_index
 from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
 from lab.systems.sidecar.ledger_rows import given_scope, storable
-from lab.systems.sidecar.ledger_schema import tables
+from lab.systems.sidecar.ledger_schema import require_segments, tables
 from lab.systems.sidecar.ledger_search import Ranked, first_valid, han_terms
 
 if TYPE_CHECKING:
@@ -204,6 +204,7 @@ def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]
         return [], "missing_index"
 
     def full_text(expression: str) -> Ranked:
+        require_segments(connection, table)
         return connection.execute(
             f"SELECT e.id, f.rank FROM {table} f JOIN {EVENTS} e ON e.id = f.rowid WHERE {table} MATCH :words "  # noqa: S608 - names of our own tables
             f"AND {_WHERE} ORDER BY f.rank, {_NEWEST} LIMIT :depth",

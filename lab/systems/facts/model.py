@@ -214,15 +214,12 @@ def source_of(text: str) -> Source:
 
 
 def reference_of(text: str) -> Reference:
-    """Return a reference from ``kind:ref``; without a kind it is a receipt.
-
-    Raises :class:`UnusableInput` for a blank one, and for one with a control character.
-    """
-    kind, colon, ref = _one_line(text.strip(), "the reference of the assertion").partition(":")
-    made = Reference(kind.strip().lower() or "receipt", ref.strip()) if colon else Reference("receipt", kind)
-    if not made.ref:
-        raise UnusableInput("the reference of the assertion is blank; name the receipt or note that records it")
-    return made
+    """Return a reference from ``kind:ref``; raise :class:`UnusableInput` for others, and for a control character."""
+    text = _one_line(text.strip(), "the reference of the assertion")
+    kind, _, ref = (part.strip() for part in text.partition(":"))
+    if not kind or not ref:
+        raise UnusableInput(f"assertion {text!r}: give KIND:REF, where it is recorded, such as note:review or obs:7")
+    return Reference(kind.lower(), ref)
 
 
 def object_of(kind: str, value: str) -> Object:

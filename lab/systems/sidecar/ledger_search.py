@@ -13,7 +13,7 @@ from lab.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_rows import given_scope, language, scope_name, storable
-from lab.systems.sidecar.ledger_schema import FTS, TRIGRAM, tables
+from lab.systems.sidecar.ledger_schema import FTS, TRIGRAM, require_segments, tables
 from lab.systems.sidecar.ledger_score import RRF, SOFT_ARCHIVED, Factors, factors, state_of
 from lab.systems.sidecar.writeback_fields import trust_of
 from lab.systems.supersession import superseded
@@ -158,6 +158,7 @@ def first_valid(full_text: Callable[[str], Ranked], queries: Iterable[str]) -> t
 
 def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:
     """Return rows by BM25, then by id."""
+    require_segments(connection, FTS)
     if upstream:
         cap = max(UPSTREAM_CAP, UPSTREAM_CAP_PER_RESULT * depth)
         rows = connection.execute(f"SELECT rowid, rank FROM {FTS} WHERE {FTS} MATCH ? LIMIT ?", (query, cap))  # noqa: S608 - names of our own tables; values are placeholders
@@ -168,6 +169,7 @@ def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream:
 
 def _trigrams(connection: sqlite3.Connection, query: str, depth: int) -> Ranked:
     """Return rows that contain the query, by BM25, newest first."""
+    require_segments(connection, TRIGRAM)
     ordered = f"SELECT rowid, rank FROM {TRIGRAM} WHERE {TRIGRAM} MATCH ? ORDER BY rank, rowid DESC LIMIT ?"  # noqa: S608 - names of our own tables; values are placeholders
     return connection.execute(ordered, (_phrase(query), depth)).fetchall()
 
@@ -186,6 +188,7 @@ def _substrings(connection: sqlite3.Connection, query: str, depth: int, upstream
     table = "observations"
     if not han and not upstream and TRIGRAM in tables(connection) and min(map(len, ascii_terms)) >= 3:
         # The trigram index finds the few rows that may match, so that SQLite need not read them all.
+        require_segments(connection, TRIGRAM)
         longest = f"%{max(ascii_terms, key=len)}%"
         index = f"SELECT rowid FROM {TRIGRAM} WHERE"  # noqa: S608 - names of our own tables; values are placeholders
         table = f"(SELECT * FROM observations WHERE id IN ({index} summary LIKE ? UNION {index} summary_en LIKE ?))"  # noqa: S608 - names of our own tables; values are placeholders

@@ -235,10 +235,11 @@ def test_lane_without_an_index_searches_chinese_text(tmp_path: Path) -> None:
     assert (lane.searched, len(lane.candidates)) == (False, 0)
 
 
-def test_search_with_a_damaged_index_gives_a_reason(ledger: Path) -> None:
+@pytest.mark.parametrize("damage", ["DELETE FROM {}", "UPDATE {} SET block = zeroblob(12) WHERE id = 10"])
+def test_search_with_a_damaged_index_gives_a_reason(ledger: Path, damage: str) -> None:
     embed(ledger, hashing(), now=NOW)
     with sqlite3.connect(ledger) as connection:
-        connection.execute("DELETE FROM lab_episodes_fts_data")
+        connection.execute(damage.format("lab_episodes_fts_data"))
     result = found(ledger, "basil", mode="hybrid", vectors=hashing())
     assert (result.lexical_status, result.vector_status, len(result.hits)) == ("damaged_index", "ok", 4)
     lane = EpisodesLane(ledger, "hybrid", hashing()).search("basil", 5, scope=None, now_ms=NOW_MS)

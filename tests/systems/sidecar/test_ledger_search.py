@@ -143,6 +143,28 @@ def test_substrings_by_trigrams_equal_those_of_a_scan(tmp_path: Path) -> None:
             assert scan, query
 
 
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [("observations_fts", "basil"), ("observations_fts_tri", "閘道器"), ("observations_fts_tri", "asi")],
+)
+@pytest.mark.parametrize("block", ["zeroblob(12)", "x''"])
+def test_search_table_without_its_root_is_reported(tmp_path: Path, table: str, query: str, block: str) -> None:
+    path = filled(tmp_path / "l.sqlite", [{"summary": "basil and 閘道器"}, {"summary": "mint"}])
+    assert ids(path, query) == [1]
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {table}_data SET block = {block} WHERE id = 10")
+    connection.close()
+    with pytest.raises(UnusableInput, match="the search tables are damaged; remove them"):
+        found(path, query)
+
+
+def test_search_table_without_words_is_not_damaged(tmp_path: Path) -> None:
+    # Two letters make no trigram.
+    path = filled(tmp_path / "l.sqlite", [{"summary": "ab"}])
+    assert ids(path, "閘道器") == ids(path, "asi") == []
+    assert ids(path, "ab") == [1]
+
+
 def row(**fields: Any) -> Observation:
     values = {"id": 1, "ts": "", "kind": None, "summary": "", "summary_en": None, "lang": None, "tool_name": None}
     return Observation(**{**values, "detail_json": None, **fields})
