@@ -173,7 +173,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise cannot_write(folder, error) from error
     try:
-        if not (_lock(handle) and _is_at(handle, folder)):
+        if lock(handle) is False or not _is_at(handle, folder):
             raise InUse(f"{folder}: another process is writing it; wait for it to end, or choose another folder")
         yield
     finally:
@@ -188,18 +188,18 @@ def _is_at(handle: int, folder: Path) -> bool:
         return False
 
 
-def _lock(handle: int) -> bool:
-    """Lock an open folder until it is closed; return False if another process holds it."""
+def lock(handle: int) -> bool | None:
+    """Lock an open file or folder until it is closed; return whether, or None where the file system has no locks."""
     try:
         import fcntl
     except ImportError:  # Windows
-        return True
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return True
+        return None
     return True
 
 
@@ -281,11 +281,14 @@ def require_finite(path: Path, *, pipes: bool = False) -> None:
         raise UnusableInput(f"{path}: is {kind}, not a file; save its output to a file first")
 
 
-def read_text(path: Path) -> str:
-    """Return the UTF-8 text of a file. Raises :class:`UnusableInput` if it is missing, not a file, or not UTF-8."""
+def read_text(path: Path, *, errors: str = "strict") -> str:
+    """Return the UTF-8 text of a file. Raises :class:`UnusableInput` if it is missing, not a file, or not UTF-8.
+
+    With ``errors="replace"``, U+FFFD stands for what is not UTF-8.
+    """
     require_finite(path)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig", errors=errors)
     except FileNotFoundError:
         raise UnusableInput(f"{path}: no such file") from None
     except UnicodeDecodeError as error:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def set_up() -> None:
@@ -39,6 +43,15 @@ def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def mapped(work: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
+    """Yield the result of each item in order, from worker processes if there are several items and ``jobs``."""
+    if jobs <= 1 or len(items) <= 1:
+        yield from map(work, items)
+        return
+    with worker_pool(min(jobs, len(items))) as pool:
+        yield from pool.map(work, items)
 
 
 def _begin() -> None:

@@ -49,8 +49,11 @@ def run_here(*words: str | Path, cwd: Path | str = ".", **environment: str) -> D
 @contextlib.contextmanager
 def without_charts() -> Iterator[None]:
     """Let reports be built without their charts, which take most of their time."""
+    # By its name pytest would find the function lab.report, unless the package was imported before.
+    from lab.report import build
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lab.report.build.drawings", lambda *_: {})
+        patch.setattr(build, "drawings", lambda *_: {})
         yield
 
 
@@ -68,3 +71,11 @@ def run_installed(*words: str | Path, cwd: Path | str = ".", **environment: str)
         timeout=300,
         check=False,
     )
+
+
+def lives(process: int) -> bool:
+    """Return whether a process is running; a zombie is not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -126,6 +126,18 @@ def resealed() -> Callable[..., Any]:
     return reseal
 
 
+@pytest.fixture(scope="session")
+def files_of() -> Callable[[Path], dict[str, bytes]]:
+    """Return the bytes of each file below a folder, by relative path."""
+
+    def read(folder: Path) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        }
+
+    return read
+
+
 class Browser:
     """A tab of a headless Chromium that is spoken to over a pipe: no driver and no port are needed.
 

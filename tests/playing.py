@@ -15,7 +15,7 @@ from lab.replay.loop import Answered, Play, RecallCall, Source, TurnWrites, repl
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.recall_points import RecallPoint, recall_points
 from lab.replay.receipts import Listed, listed
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import StoreRetriever, make_store
 from lab.retrieval.tokens import words_under
@@ -92,8 +92,7 @@ def shipped_answers(system: str, lab: dict[str, Any], **more: Any) -> list[Answe
         str(OPERATORS), "lab", (system,), embedder="hashing", conversation=("harbor-release",), hard_rules=2
     )
     plan = make_plan(request, made={system: arm})
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     recording = plan.recordings[0]
     return list(replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms, infos=plan.infos))
 

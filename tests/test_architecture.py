@@ -42,6 +42,14 @@ def test_files_have_at_most_400_lines() -> None:
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
+@pytest.mark.parametrize("package", ["episodes", "facts", "graph", "observations", "rerank"])
+def test_package_reads_no_clock_randomness_or_environment(package: str) -> None:
+    modules = sorted((ROOT / "lab" / "systems" / package).glob("*.py"))
+    reads = re.compile(r"\.(?:now|utcnow|today|time(?:_ns)?)\(|\bimport (?:random|uuid)\b|\b(?:environ|getenv)\b")
+    assert len(modules) > 2
+    assert [path.name for path in modules if reads.search(path.read_text("utf-8"))] == []
+
+
 def test_every_module_has_a_docstring() -> None:
     # An empty __init__.py only marks its folder.
     undocumented = [

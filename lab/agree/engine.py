@@ -22,6 +22,7 @@ from lab.retrieval.row import Row
 from lab.systems.contract import Detail, Explains
 from lab.systems.openclaw.agent_recall import agent_recall
 from lab.systems.openclaw.arms import FlowArm
+from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.memory import row_of
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.tools.recall import DEFAULT_LIMIT, MAX_LIMIT, clamp_limit
@@ -126,9 +127,7 @@ class Searches:
         query = event.query.strip()
         context = self._retriever.retrieve(query)
         limit = DEFAULT_LIMIT if event.limit is None else clamp_limit(event.limit)
-        memories = Memories(
-            context.view, context.rows, context.by_id, shared=context.shared, no_vector=context.no_vector
-        )
+        memories = Memories.of(context, Listing())
         recalled = agent_recall(event.query, self._arm.config, memories, limit=limit, scope=event.scope)
         scope = str(recalled.receipt["scope"])
         consulted = recalled.receipt.get("fallback", {}).get("consultedScopes", ())

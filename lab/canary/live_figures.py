@@ -31,7 +31,6 @@ ERRORS, CALLS, LATENCY, REPEAT = FIGURES = ("errors", "calls", "latency", "repea
 # Turns of a conversation that make one observation: neighbouring turns repeat alike, so they are no evidence apart.
 BLOCK, IDLE = 5, 30
 MOST_CONVERSATIONS, MOST_CALLS = 256, 512
-COUNTS = ("receipts", "answered", "skipped", "empty", "failed", "warnings", "failed_receipts", "second", "damaged")
 
 
 class Observation(NamedTuple):

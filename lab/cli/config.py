@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.cli.options import Profile
 from lab.cli.output import Json, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 
@@ -20,7 +21,6 @@ File = Annotated[
         help="A configuration (JSON, JSON5 or YAML), an openclaw.json with one in it, or - for standard input."
     ),
 ]
-Profile = Annotated[str, typer.Option(help="Engine profile: seed or upstream.")]
 HostVersion = Annotated[
     str | None,
     typer.Option(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,12 +12,11 @@ import typer
 
 from lab.cli import completion, options
 from lab.cli.ledger_read import Profile, is_upstream
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write, in_utc
+from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.errors import UnusableInput
 from lab.formatting import counted, shortened
-from lab.progress import Passing
-from lab.set_registry import is_shipped, recordings_at
+from lab.set_registry import SHIPPED, is_shipped, recordings_at, shipped_name
 
 if TYPE_CHECKING:
     from lab.embedding.vectors import Vectors
@@ -28,7 +26,10 @@ if TYPE_CHECKING:
 Ledger = Annotated[Path, typer.Option("--ledger", metavar="FILE", help="The SQLite file of the ledger.")]
 Scope = Annotated[str | None, typer.Option(help="Only events of this scope. [default: all]")]
 At = Annotated[
-    datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) at which ages are measured. [default: now]")
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%d"], callback=in_utc, help="The day (UTC) at which ages are measured. [default: now]"
+    ),
 ]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 MOST_REPLAYED = 1_000_000
@@ -88,7 +89,14 @@ def ingest(
 
     receipts = []
     for recording in recordings:
-        done = run(ledger, recording, _format_of(recording, format), write=write, announce=partial(_announce, "event"))
+        done = run(
+            ledger,
+            recording,
+            _format_of(recording, format),
+            now=datetime.now(UTC),
+            write=write,
+            announce=counting("event"),
+        )
         receipts.append({"recording": str(recording), **done.receipt()})
     if as_json:
         emit_json({"ingests": receipts})
@@ -96,7 +104,7 @@ def ingest(
     for receipt in receipts:
         verb = "inserted" if write else "to insert"
         before = f"{receipt['ingested_before']:,} ingested before"
-        emit(f"{receipt['recording']}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
+        emit(f"{_name(receipt['recording'])}: {counted(receipt['inserted'], 'event')} {verb}, {before}.")
         if receipt["inserted"]:
             emit_folded(f"By type: {_counts(receipt['by_type'])}")
         if receipt["payloads_dropped"]:
@@ -107,8 +115,7 @@ def ingest(
             emit_folded(f"Malformed lines, skipped: {_counts(receipt['malformed'])}")
         if receipt["without_time"]:
             emit_folded(f"Without a time, so given the time of this run: {receipt['without_time']:,}.")
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def embed(
@@ -124,7 +131,8 @@ def embed(
     """
     from lab.systems.episodes.embed import embed as run
 
-    receipt = run(ledger, _vectors(embedder), scope=scope, write=write, announce=partial(_announce, "event")).receipt()
+    now, progress = datetime.now(UTC), counting("event")
+    receipt = run(ledger, _vectors(embedder), now=now, scope=scope, write=write, announce=progress).receipt()
     if as_json:
         emit_json(receipt)
         return
@@ -132,8 +140,7 @@ def embed(
     emit_folded(
         f"{counted(receipt['embedded'], 'event')} {verb} by {receipt['model']}, {receipt['unchanged']:,} unchanged."
     )
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def search(
@@ -238,15 +245,16 @@ def expire(
     """
     from lab.systems.episodes.retention import expire as run
 
-    now = at.replace(tzinfo=UTC) if at else None
+    now = at.replace(tzinfo=UTC) if at else datetime.now(UTC)
     receipt = run(ledger, days=_days(days or []), scope=scope, write=write, now=now)
     if as_json:
         emit_json(receipt)
         return
     removed = {kind: count for kind, count in receipt["by_type"].items() if count}
-    emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}. {_counts(removed)}")
-    if not write:
-        emit(DRY_RUN)
+    emit_folded(f"{counted(receipt['removed'], 'event')} {'removed' if write else 'to remove'}.")
+    if removed:
+        emit_folded(f"By type: {_counts(removed)}")
+    emit_unless_written(write)
 
 
 def _days(given: list[str]) -> dict[str, int | None]:
@@ -273,9 +281,7 @@ def _format_of(recording: Path, given: str | None) -> str:
         return "lab"
     if is_spool(recording):
         return SPOOL
-    if not recording.exists():
-        raise UnusableInput(f"{recording}: no such file or folder")
-    raise UnusableInput("missing option --format: lab recordings list shows the formats")
+    raise options.missing_format(recording)
 
 
 def _vectors(embedder: str) -> Vectors:
@@ -285,8 +291,10 @@ def _vectors(embedder: str) -> Vectors:
     return Vectors(embedder_named(embedder))
 
 
-def _announce(noun: str, count: int) -> None:
-    announce(Passing(counted(count, noun)))
+def _name(path: str) -> str:
+    """Return recordings as they were given: a shipped set by its name."""
+    name = shipped_name(Path(path))
+    return path if name is None else f"{SHIPPED}{name}"
 
 
 def _counts(counts: dict[str, Any]) -> str:

@@ -10,8 +10,8 @@ import typer
 
 from lab.cli import facts_read
 from lab.cli.facts_read import HERE, Facts, Ledger, Root, Subject
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.errors import UnusableInput
 from lab.formatting import counted
 
@@ -95,8 +95,7 @@ def assert_(
         return
     if done.facts:
         _emit_asserted(done.facts[0])
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def _emit_asserted(fact: Fact) -> None:
@@ -136,8 +135,7 @@ def import_(
     renewed += f"; {len(done.retracted)} were retracted and stay so" if done.retracted else ""
     asserted = "asserted" if write else "to assert"
     emit(f"{counted(len(done.facts), 'fact')} {asserted}, {len(done.before)} before{renewed}.")
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def invalidate(
@@ -180,8 +178,7 @@ def invalidate(
     emit(f"{fact}: {receipt['status']}" + ("." if retract else f" at {receipt['at']}."))
     if receipt["restored"]:
         emit_folded(f"Nothing supersedes {', '.join(receipt['restored'])} any more.")
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def propose(
@@ -247,8 +244,8 @@ def rebuild(facts: Facts, write: Write = False, as_json: Json = False) -> None:
         emit_folded(f"Bytes of an incomplete last line, which the next assertion replaces: {receipt['cut_bytes']}.")
     if receipt["writes_performed"]:
         emit("It was rebuilt.")
-    elif receipt["status"] != "same":
-        emit(DRY_RUN)
+    else:
+        emit_unless_written(receipt["status"] == "same")
 
 
 def _times(fact: Fact) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.output import Json, announce_folded, emit, emit_json, emit_table
-from lab.errors import CheckFailed
+from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ Facts = Annotated[
 ]
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="A name, or a reference such as entity:gateway.")]
 Ledger = Annotated[Path | None, typer.Option(help="The ledger with the sources obs:N and ep:ID.")]
-Root = Annotated[Path, typer.Option(help="The base folder of relative source paths.")]
+Root = Annotated[
+    Path,
+    typer.Option(help="The base folder of relative source paths.", callback=lambda root: folder(root, "--root")),
+]
 AsOf = Annotated[
     str | None, typer.Option("--as-of", metavar="TIME", help="Show what held at this time (ISO 8601). [default: now]")
 ]
@@ -32,6 +35,16 @@ Stale = Annotated[
     bool, typer.Option("--include-stale", help="Include facts with changed, missing or quarantined sources.")
 ]
 HERE = Path()
+
+
+def folder(root: Path, option: str) -> Path:
+    """Return the folder of an option; raise :class:`UnusableInput` if there is none.
+
+    Otherwise the sources of all facts would seem to be gone.
+    """
+    if not root.is_dir():
+        raise UnusableInput(f"{option} {root}: {'is a file; give its folder' if root.is_file() else 'no such folder'}")
+    return root
 
 
 def add_to(facts: typer.Typer) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli.facts_read import HERE
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, announce_folded, emit, emit_folded, emit_hanging, emit_json
+from lab.cli.facts_read import HERE, folder
+from lab.cli.options import Write
+from lab.cli.output import Json, announce_folded, emit_folded, emit_hanging, emit_json, emit_unless_written
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 Ledger = Annotated[Path | None, typer.Option(help="A ledger. The graph is made from its observations.")]
 Facts = Annotated[Path | None, typer.Option(help="A file of assertions. Only facts that hold now are used.")]
-Root = Annotated[Path, typer.Option(help="The base folder of relative source paths in --facts.")]
+Root = Annotated[
+    Path,
+    typer.Option(
+        help="The base folder of relative source paths in --facts.", callback=lambda root: folder(root, "--root")
+    ),
+]
 Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="Read an exported graph instead.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
 
@@ -104,11 +109,12 @@ def export(
 ) -> None:
     """Write the graph as JSON: entities, and edges with evidence.
 
-    The same ledger and facts give the same bytes.
+    The same ledger and facts give the same bytes. Only a graph is replaced, no other file.
     """
     from lab.files import sha256_bytes, write_atomically
-    from lab.systems.graph.export import graph_bytes
+    from lab.systems.graph.export import graph_bytes, require_replaceable
 
+    require_replaceable(out)
     graph = _graph(ledger, facts, root, None)
     data = graph_bytes(graph)
     if write:
@@ -119,11 +125,10 @@ def export(
         emit_json({**receipt, "sha256": sha256_bytes(data), "writes_performed": write})
         return
     emit_folded(
-        f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {len(data)} bytes "
+        f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {counted(len(data), 'byte')} "
         f"{'written to' if write else 'for'} {out}."
     )
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path | None) -> Graph:

@@ -10,8 +10,18 @@ import typer
 
 from lab.cli import ledger_drift, ledger_life, ledger_read, ledger_writeback
 from lab.cli.ledger_read import Ledger, Profile, is_upstream
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.options import Write
+from lab.cli.output import (
+    Json,
+    announce,
+    counting,
+    emit,
+    emit_counts,
+    emit_folded,
+    emit_json,
+    emit_table,
+    emit_unless_written,
+)
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 from lab.progress import Passing
@@ -67,8 +77,7 @@ def capture(
     emit(f"Summaries with secrets replaced: {receipt['redacted']}. Cut at 200 characters: {receipt['cut']}.")
     if receipt["skipped"]:
         emit_folded(f"Sessions that could not be read: {', '.join(receipt['skipped'])}.")
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def ingest(
@@ -108,8 +117,7 @@ def ingest(
     elif receipts:
         for receipt in receipts:
             _emit_ingest(receipt)
-        if not write:
-            emit(DRY_RUN)
+        emit_unless_written(write)
     if unusable:
         # A ledger that cannot be used is said once, whatever the number of logs.
         raise UnusableInput("; ".join(dict.fromkeys(unusable)))
@@ -129,7 +137,7 @@ def _emit_ingest(receipt: dict[str, Any]) -> None:
     for reason, number in receipt["malformed"].items():
         lines = ", ".join(map(str, receipt["malformed_lines"][reason]))
         emit(f"Malformed, skipped: {number} {reason} (first: line {lines}).")
-    _emit_counts(
+    emit_counts(
         receipt,
         ("scorer_errors", "Ingested without a grade, because the scorer failed"),
         ("cut_tail_bytes", "Bytes of an incomplete last line, left for the next run"),
@@ -138,13 +146,6 @@ def _emit_ingest(receipt: dict[str, Any]) -> None:
         ("links_unread", "With supersedes or contradicts outside provenance, where nothing reads them"),
         ("clock_back", "With a time before that of the line above"),
     )
-
-
-def _emit_counts(receipt: dict[str, Any], *texts: tuple[str, str]) -> None:
-    """Print each count that is not 0, after its text."""
-    for name, text in texts:
-        if receipt[name]:
-            emit_folded(f"{text}: {receipt[name]}.")
 
 
 def grade(
@@ -169,7 +170,7 @@ def grade(
         _benchmark(cases, as_json)
         return
     if ledger is not None:
-        graded = run(ledger, write=write, announce=lambda rows: announce(Passing(counted(rows, "observation"))))
+        graded = run(ledger, write=write, announce=counting("observation"))
         receipt = graded.receipt()
         if as_json:
             emit_json(receipt)
@@ -179,14 +180,13 @@ def grade(
             f"{receipt['skipped_existing']:,} had an importance before."
         )
         emit(f"Labels: {_labels(receipt)}.")
-        _emit_counts(
+        emit_counts(
             receipt,
             ("scorer_errors", "Not graded, because the scorer failed"),
             ("unreadable", "Left alone, because the detail is not a JSON object"),
             ("changed_meanwhile", "Changed by another program meanwhile, and graded by the next run"),
         )
-        if not write:
-            emit(DRY_RUN)
+        emit_unless_written(write)
 
 
 def _benchmark(cases: Path, as_json: bool) -> None:
@@ -235,11 +235,11 @@ def archive(
         emit_json(receipt)
         return
     moved = "is now" if receipt["written"] else "would become"
-    emit(f"{log} ({counted(receipt['lines'], 'line')}, {receipt['bytes']} bytes) {moved} {receipt['archived']}")
+    size = f"{counted(receipt['lines'], 'line')}, {counted(receipt['bytes'], 'byte')}"
+    emit(f"{log} ({size}) {moved} {receipt['archived']}")
     if receipt["bytes_to_ingest"]:
-        emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']}. Ingest the archived log again.")
-    if not receipt["written"]:
-        emit(DRY_RUN)
+        emit_folded(f"Bytes appended meanwhile: {receipt['bytes_to_ingest']:,}. Ingest the archived log again.")
+    emit_unless_written(receipt["written"])
 
 
 def _labels(receipt: dict[str, Any]) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
-from lab.cli.ledger_read import Ids, Ledger
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.ledger_read import Ids, Ledger, is_upstream
+from lab.cli.options import Write, in_utc
+from lab.cli.output import Json, counting, emit, emit_counts, emit_folded, emit_json, emit_table, emit_unless_written
 from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted
-from lab.progress import Passing
 
 At = Annotated[
     datetime | None,
-    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], help="The time (UTC). [default: now]"),
+    typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], callback=in_utc, help="The time (UTC). [default: now]"),
 ]
 # Rows of a table that are printed; --json has all.
 SHOWN = 20
@@ -48,7 +47,7 @@ def lifecycle(
     """
     from lab.systems.sidecar.ledger_lifecycle import move
 
-    done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=_utc(at))
+    done = move(ledger, ids, to, reason=reason, actor=actor, write=write, now=at)
     if as_json:
         emit_json({"written": write, "transitions": done.receipts, "changed_meanwhile": done.changed_meanwhile})
     else:
@@ -60,8 +59,7 @@ def lifecycle(
             ],
             left=4,
         )
-        if not write:
-            emit(DRY_RUN)
+        emit_unless_written(write)
     if done.changed_meanwhile:
         ids_ = ", ".join(map(str, done.changed_meanwhile))
         raise CannotMeasure(f"{ledger}: another program changed {ids_} meanwhile; run the command again")
@@ -86,7 +84,7 @@ def used(
 
     if len(set(ids)) > MOST_REFS:
         raise UnusableInput(f"{len(set(ids))} observations at once; one context cites at most {MOST_REFS}")
-    receipt = use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=_utc(at))
+    receipt = use(ledger, [f"obs:{number}" for number in ids], included=not retrieved, write=write, now=at)
     if as_json:
         emit_json(receipt)
     else:
@@ -94,8 +92,7 @@ def used(
         emit(f"{counted(len(refreshed), 'observation')} {'refreshed' if write else 'to refresh'}.")
         if missing:
             emit_folded(f"Not in the ledger: {', '.join(missing)}.")
-        if not write:
-            emit(DRY_RUN)
+        emit_unless_written(write)
 
 
 def decay(
@@ -119,9 +116,7 @@ def decay(
     """
     from lab.systems.sidecar.ledger_use import decay as run
 
-    if profile not in ("seed", "upstream"):
-        raise UnusableInput(f"--profile {profile}: expected seed or upstream")
-    upstream = profile == "upstream"
+    upstream = is_upstream(profile)
     done = run(
         ledger,
         days={"P1": p1_days, "P2": p2_days},
@@ -129,8 +124,8 @@ def decay(
         scope=scope,
         upstream=upstream,
         write=write,
-        now=_utc(at),
-        announce=lambda rows: announce(Passing(f"{rows} observations")),
+        now=at,
+        announce=counting("observation"),
     )
     receipt = done.receipt()
     if as_json:
@@ -150,8 +145,7 @@ def decay(
         )
     if len(done.unused) > SHOWN:
         emit(f"… and {len(done.unused) - SHOWN} more; --json lists all.")
-    if not write:
-        emit(DRY_RUN)
+    emit_unless_written(write)
 
 
 def _show(receipt: dict[str, Any], write: bool) -> None:
@@ -163,14 +157,9 @@ def _show(receipt: dict[str, Any], write: bool) -> None:
         counts = ", ".join(f"{key} {count}" for key, count in receipt[f"by_{name}"].items() if count)
         if counts:
             emit_folded(f"By {name}: {counts}.")
-    for name, text in (
+    emit_counts(
+        receipt,
         ("without_time", "Left alone, because their time cannot be read"),
         ("unreadable", "Left alone, because their detail is no JSON object"),
         ("changed_meanwhile", "Changed by another program meanwhile; run the command again for these"),
-    ):
-        if receipt[name]:
-            emit(f"{text}: {receipt[name]}.")
-
-
-def _utc(at: datetime | None) -> datetime | None:
-    return at.replace(tzinfo=UTC) if at else None
+    )

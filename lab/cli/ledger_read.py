@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.cli.options import in_utc
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
 from lab.errors import UnusableInput
 from lab.formatting import counted, shortened
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from lab.systems.sidecar.ledger import Observation
     from lab.systems.sidecar.ledger_archive import Pointer
 
+# A fraction of a second, which a table has no room for.
+_FRACTION = re.compile(r"(?<=:\d\d)\.\d+")
 Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
 Profile = Annotated[str, typer.Option(help="seed, or upstream to behave like the public sidecar.")]
 
@@ -66,25 +70,26 @@ def search(
     ] = "composite",
     now: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="The day (UTC) that ages are measured to. [default: today]"),
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            callback=in_utc,
+            help="The day (UTC) that ages are measured to. [default: today]",
+        ),
     ] = None,
     profile: Profile = "seed",
     as_json: Json = False,
 ) -> None:
     """Search a ledger by words."""
-    from datetime import UTC
-
     from lab.systems.sidecar.ledger import open_ledger
     from lab.systems.sidecar.ledger_search import search as run
 
     if by not in ("composite", "relevance"):
         raise UnusableInput(f"--by {by}: expected composite or relevance")
-    day = now.replace(tzinfo=UTC) if now else datetime.now(UTC)
     with open_ledger(ledger) as connection:
         found = run(
             connection,
             query,
-            now=day,
+            now=now or datetime.now(UTC),
             limit=limit,
             scope=scope,
             include_archived=archived,
@@ -215,7 +220,7 @@ def _emit_rows(rows: list[Observation], marked: Sequence[int] = ()) -> None:
     cells = [
         [
             row.id,
-            row.ts,
+            _FRACTION.sub("", row.ts),
             row.kind or "-",
             row.tool_name or "-",
             label_of(row.detail),

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from lab.cli.ledger_read import Ledger, Profile
+from lab.cli.ledger_read import Ledger, Profile, is_upstream
 from lab.cli.memory_options import AllowGateway, Wait
-from lab.cli.options import DRY_RUN, Write
-from lab.cli.output import Json, announce_folded, emit, emit_folded, emit_json
-from lab.errors import UnusableInput
+from lab.cli.options import Write
+from lab.cli.output import Json, announce_folded, emit, emit_counts, emit_folded, emit_json, emit_unless_written
 from lab.files import dump_json, write_atomically
 from lab.formatting import counted
 
@@ -59,13 +58,11 @@ def writeback(
     from lab.systems.sidecar.writeback import Options, forced_fields
     from lab.systems.sidecar.writeback import writeback as run
 
-    if profile not in ("seed", "upstream"):
-        raise UnusableInput(f"--profile {profile}: expected seed or upstream")
     options = Options(
         limit=limit,
         batch=batch,
         forced=forced_fields(force, force_fields),
-        upstream=profile == "upstream",
+        upstream=is_upstream(profile),
         write=write,
         despite_gateway=despite_gateway,
         wait_seconds=wait,
@@ -96,17 +93,15 @@ def _show(receipt: dict[str, Any]) -> None:
     if receipt["overwritten"]:
         fields, memories = (receipt[name] for name in ("overwrittenFields", "overwritten"))
         emit(f"Overwritten: {counted(fields, 'field')} of {counted(memories, 'memory')}.")
-    for name, text in (
+    emit_counts(
+        receipt,
         ("withoutId", "Observations of memory_store without the id of a memory"),
         ("older", "Observations that are older than another of the same memory"),
         ("notInspected", "Older observations of memory_store that were not inspected (see --limit)"),
-    ):
-        if receipt[name]:
-            emit(f"{text}: {receipt[name]}.")
+    )
     if receipt["missing"]:
         more = ", …" if receipt["missing"] > SHOWN else ""
         emit_folded(f"Not in the table: {', '.join(receipt['missingIds'][:SHOWN])}{more}")
     unknown = receipt["unknown"]
     emit(f"Memories labelled unknown: {unknown['before']} before, {unknown['after']} after.")
-    if receipt["dryRun"]:
-        emit(DRY_RUN)
+    emit_unless_written(not receipt["dryRun"])

@@ -19,7 +19,6 @@ from lab.cli.memory_options import (
     Folder,
     Limit,
     OnlyCategory,
-    Profile,
     ScopeName,
     VectorLength,
     Wait,
@@ -30,6 +29,7 @@ from lab.cli.memory_options import (
     warn,
     with_places,
 )
+from lab.cli.options import Profile
 from lab.cli.output import Json, emit, emit_folded, emit_table
 from lab.errors import UnusableInput
 

@@ -21,7 +21,6 @@ from lab.cli.memory_options import (
     FileLimit,
     Folder,
     OnlyCategory,
-    Profile,
     ScopeName,
     Wait,
     finish,
@@ -32,6 +31,7 @@ from lab.cli.memory_options import (
     require_scope,
     warn,
 )
+from lab.cli.options import Profile
 from lab.cli.output import Json, emit, emit_folded
 from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted

@@ -16,7 +16,6 @@ from lab.cli.memory_options import (
     FileFormat,
     FileLimit,
     Folder,
-    Profile,
     ScopeName,
     VectorLength,
     Wait,
@@ -24,6 +23,7 @@ from lab.cli.memory_options import (
     opened,
     require_format,
 )
+from lab.cli.options import Profile
 from lab.cli.output import Json, announce, announce_folded, emit_folded
 from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted

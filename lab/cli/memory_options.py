@@ -42,7 +42,6 @@ Limit = Annotated[int, typer.Option(min=1, max=5000, help="Maximum number of mem
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="Configuration of the plugin, or an openclaw.json (JSON or YAML).")
 ]
-Profile = Annotated[str, typer.Option(help="Engine profile: seed or upstream.")]
 EmbedderName = Annotated[
     str | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,11 @@ from lab.set_registry import golden_at, is_shipped, recordings_at
 TAKES_RUNS = ("acceptance",)
 
 Write = Annotated[bool, typer.Option("--write", help="Do it. Without this option, only say what would be done.")]
-DRY_RUN = "Nothing was written; add --write to do it."
+
+
+def in_utc(time: datetime | None) -> datetime | None:
+    """Return a time that was given without a zone as one in UTC."""
+    return time.replace(tzinfo=UTC) if time else None
 
 
 def is_run(path: Path) -> bool:
@@ -38,9 +43,14 @@ def _format_of(context: typer.Context, value: str) -> str:
     takes_run = context.info_name in TAKES_RUNS and is_run(path)
     if value or context.resilient_parsing or is_shipped(path) or takes_run:
         return value or "lab"
+    raise missing_format(path)
+
+
+def missing_format(path: Path) -> UnusableInput:
+    """Return the error for recordings whose format was not given; it says so if there are none."""
     if not path.exists():
-        raise UnusableInput(f"{path}: no such file or folder")
-    raise UnusableInput("missing option --format: lab recordings list shows the formats")
+        return UnusableInput(f"{path}: no such file or folder")
+    return UnusableInput("missing option --format: lab recordings list shows the formats")
 
 
 Recordings = Annotated[

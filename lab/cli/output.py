@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from lab.formatting import CONTROL, visible, without_credentials
+from lab.formatting import CONTROL, counted, visible, without_credentials
 from lab.progress import Passing
 from lab.report.tables import folded, text_table, width
 
@@ -76,6 +76,19 @@ def emit_folded(text: str, indent: str = "") -> None:
     emit(folded(text, indent))
 
 
+def emit_unless_written(written: bool) -> None:
+    """Print that nothing was written, and how to do it, unless it was."""
+    if not written:
+        emit("Nothing was written; add --write to do it.")
+
+
+def emit_counts(receipt: Mapping[str, Any], *texts: tuple[str, str]) -> None:
+    """Print each count of a receipt that is not 0, after its text."""
+    for name, text in texts:
+        if receipt[name]:
+            emit_folded(f"{text}: {receipt[name]}.")
+
+
 def emit_hanging(text: str) -> None:
     """Print a line; on a narrower terminal its rest follows on lines with a deeper indent."""
     indent = " " * (len(text) - len(text.lstrip()))
@@ -118,6 +131,11 @@ def announce(text: str) -> None:
         end_progress()
         sys.stderr.write("\n".join(painted(folded(part), sys.stderr) for part in line.split("\n")) + "\n")
     sys.stderr.flush()
+
+
+def counting(noun: str) -> Callable[[int], None]:
+    """Return a function that announces a count with its noun, on a passing line."""
+    return lambda count: announce(Passing(counted(count, noun)))
 
 
 def end_progress() -> None:

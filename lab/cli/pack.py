@@ -48,7 +48,8 @@ def pack(
         typer.Option(help="The prompt or question to pack for. - reads it from standard input."),
     ],
     ledgers: Annotated[
-        list[Path] | None, typer.Argument(metavar="LEDGER...", help="SQLite files of ledgers (lab ledger).")
+        list[Path] | None,
+        typer.Argument(metavar="LEDGER...", readable=False, help="SQLite files of ledgers (lab ledger)."),
     ] = None,
     budget_tokens: Annotated[
         int, typer.Option(min=0, max=1_000_000, help="Maximum number of tokens of the bundle, citations included.")
@@ -66,23 +67,32 @@ def pack(
         bool, typer.Option("--no-dissent", help="Reserve no slot for evidence that disagrees with the bundle.")
     ] = False,
     docs: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Also search the Markdown and text files of a folder.")
+        Path | None,
+        typer.Option(metavar="FOLDER", readable=False, help="Also search the Markdown and text files of a folder."),
     ] = None,
     episodes: Annotated[
-        Path | None, typer.Option(metavar="LEDGER", help="Also search the episodes in a ledger (lab episodes).")
+        Path | None,
+        typer.Option(metavar="LEDGER", readable=False, help="Also search the episodes in a ledger (lab episodes)."),
     ] = None,
     facts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also search the facts that hold now (lab facts).")
+        Path | None,
+        typer.Option(metavar="FILE", readable=False, help="Also search the facts that hold now (lab facts)."),
     ] = None,
     facts_ledger: Annotated[
         Path | None,
-        typer.Option(metavar="LEDGER", help="The ledger with the sources of --facts. [default: the only LEDGER]"),
+        typer.Option(
+            metavar="LEDGER",
+            readable=False,
+            help="The ledger with the sources of --facts. [default: the only LEDGER]",
+        ),
     ] = None,
     facts_root: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="The base folder of relative source paths in --facts.")
+        Path,
+        typer.Option(metavar="FOLDER", readable=False, help="The base folder of relative source paths in --facts."),
     ] = HERE,
     graph: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also search an exported graph (lab graph export).")
+        Path | None,
+        typer.Option(metavar="FILE", readable=False, help="Also search an exported graph (lab graph export)."),
     ] = None,
     rerank: Annotated[
         str | None,
@@ -198,12 +208,12 @@ def _reranked(lanes: list[Lane], url: str | None, key_env: str | None, *, allow_
 
 
 def _turns(tail: Path | None) -> list[str]:
-    """Return the turns of a file: a JSON list of texts, or lines."""
+    """Return the turns of a file: a JSON list of texts, or lines. A broken character is no reason to pack nothing."""
     if tail is None:
         return []
     from lab.files import read_text
 
-    text = read_text(tail)
+    text = read_text(tail, errors="replace")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -75,7 +75,7 @@ class Table:
             view,
             self.store.rows,
             self.by_id,
-            self.listing,
+            listing=self.listing,
             no_vector=no_vector,
             write=self.write if writes else None,
         )

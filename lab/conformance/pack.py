@@ -116,7 +116,12 @@ def _turns(table: Scripted, config: EngineConfig, turns: Sequence[Value], no_vec
 def _turn(table: Scripted, config: EngineConfig, turn: Value, no_vector: str | None) -> Value:
     writes = config.working_set.enabled and config.working_set.persist
     memories = Memories(
-        table, table.rows, table.by_id, table.listing, no_vector=no_vector, write=table.write if writes else None
+        table,
+        table.rows,
+        table.by_id,
+        no_vector=no_vector,
+        listing=table.listing,
+        write=table.write if writes else None,
     )
     outcome = recall(Prompt(turn["prompt"], turn["now"]), config, memories, RecallState())
     others = []

@@ -48,7 +48,7 @@ def _compare(expected: Any, answer: Callable[[], Any]) -> Difference | None:
 def _answer(case: Value, call: Value, scripted: Scripted, table: InMemoryTable, no_vector: str | None) -> Value:
     params = call["params"]
     if call["tool"] == "memory_recall":
-        memories = Memories(scripted, scripted.rows, scripted.by_id, scripted.listing, no_vector=no_vector)
+        memories = Memories(scripted, scripted.rows, scripted.by_id, listing=scripted.listing, no_vector=no_vector)
         limit = clamp_limit(params["limit"]) if "limit" in params else DEFAULT_LIMIT
         recalled = memory_recall(
             params["query"], plugin_config(case["config"]), memories, limit=limit, scope=params.get("scope")

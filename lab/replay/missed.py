@@ -6,21 +6,21 @@ code as one turn (:mod:`lab.replay.explain`). What was missed is read from the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
-from lab.processes import worker_pool
+from lab.processes import mapped
 from lab.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.explain import explanation_of
 from lab.replay.loop import RecallCall, replay
 from lab.replay.plan import Plan, plan_of
 from lab.replay.receipts import block_hash
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import open_sources, play_of, prepare, prepared_sources, tools_of
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import table_of, write_table
@@ -124,7 +124,7 @@ def missed(
             present[arm][1] += len(found.injected.intersection(relevant))
             present[arm][2] += len(found.pinned.intersection(relevant) - found.injected)
     progress = Progress(len(todo))
-    for part in _each(todo, jobs):
+    for part in mapped(_conversation, todo, jobs):
         announce(progress.next("conversations"))
         rows += part
     return rows, {arm: _counts(arm, numbers, rows) for arm, numbers in present.items()}
@@ -164,19 +164,10 @@ def _recalls(run: RunDirectory, conversation: str) -> Recalls:
     }
 
 
-def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[list[Missed]]:
-    if jobs <= 1 or len(jobs_to_do) == 1:
-        yield from map(_conversation, jobs_to_do)
-        return
-    with worker_pool(min(jobs, len(jobs_to_do))) as pool:
-        yield from pool.map(_conversation, jobs_to_do)
-
-
 def _conversation(job: Job) -> list[Missed]:
     """Return the missed memories of one conversation."""
     plan, recording, recalls = job
-    sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)
+    sources = prepared_sources(plan, [recording])
     play = play_of(plan, recording, tools_of(plan, recording, sources))
     infos = {info.name: info for info in plan.infos}
     calls: list[RecallCall] = []

@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def scoping(self) -> str:
-        """How scopes are queried: one of :data:`lab.systems.openclaw.recall.turn.SCOPING`."""
+        """How scopes are queried: ``scoping`` of :class:`lab.systems.openclaw.recall.turn.Prompt`."""
         return SCOPES[self.request.scope]
 
     @property

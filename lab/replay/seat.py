@@ -57,7 +57,28 @@ class Given:
     present: Container[str]
 
 
-class Seat:
+class Guarded:
+    """Calls of a system that may raise anything; after the failure that ``broken`` it, None if none, it has no more."""
+
+    def __init__(self, system: object) -> None:
+        self.broken: Failure | None = None
+        self._foreign = is_foreign(system)
+
+    def _guarded(self, stage: str, call: Callable[[], T]) -> T | None:
+        if self.broken:
+            return None
+        try:
+            return call()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a system may raise anything, and may try to end the process
+            failure = failure_of(error, stage, foreign=self._foreign)
+            if stage != "close":
+                self.broken = failure
+            return None
+
+
+class Seat(Guarded):
     """An arm's system in one conversation, what it has ``written``, and the failure that ``broken`` it, if any.
 
     After an error outside of a recall the contents of the system are unknown, so every later recall of the conversation
@@ -65,12 +86,11 @@ class Seat:
     """
 
     def __init__(self, arm: Arm, info: ArmInfo, kit: Kit, given: Given, *, fed: bool) -> None:
+        super().__init__(arm)
         self.name, self.info, self.fed = arm.name, info, fed
         self.written: dict[str, Stored] = {}
         self._derived: dict[str, Stored] = {}
-        self.broken: Failure | None = None
         self._kit, self._given = kit, given
-        self._foreign = is_foreign(arm)
         # Systems of other packages are timed by the lab; their own timings are ignored.
         self._times_itself = type(getattr(arm, "base", arm)).__module__.startswith("lab.")
         self.system: MemorySystem | None = self._guarded("open", lambda: arm.open(kit))
@@ -195,19 +215,6 @@ class Seat:
         for identity in writes.deleted:
             if held.pop(identity, None) is None:
                 raise Broken("deleted_unknown")
-
-    def _guarded(self, stage: str, call: Callable[[], T]) -> T | None:
-        if self.broken:
-            return None
-        try:
-            return call()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a system may raise anything, and may try to end the process
-            failure = failure_of(error, stage, foreign=self._foreign)
-            if stage != "close":
-                self.broken = failure
-            return None
 
 
 def timed(call: Callable[[], T]) -> tuple[T, int]:

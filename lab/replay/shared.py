@@ -6,24 +6,21 @@ all later recalls fail too, because its contents are unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from lab.recordings.model import Memory
-from lab.replay.seat import Failure, failure_of, is_foreign, timed
+from lab.replay.seat import Failure, Guarded, failure_of, timed
 from lab.systems.contract import Ask, Candidates, Retriever, SharedRetrieval
 
-T = TypeVar("T")
 Retrieved = tuple[Candidates, int] | Failure
 
 
-class SharedSearch:
-    """The retriever of one key; ``broken`` is the failure after which it cannot be used, or None."""
+class SharedSearch(Guarded):
+    """The retriever of one key."""
 
     def __init__(self, system: SharedRetrieval) -> None:
-        self.broken: Failure | None = None
-        self._foreign = is_foreign(system)
+        super().__init__(system)
         # The last query, which all arms of this key share, and its result.
         self._ask: Ask | None = None
         self._retrieved: Retrieved = Failure("not_asked", "retrieve")
@@ -70,16 +67,3 @@ class SharedSearch:
         """Close the retriever; errors no longer affect results."""
         if self._retriever is not None:
             self._guarded("close", self._retriever.close)
-
-    def _guarded(self, stage: str, call: Callable[[], T]) -> T | None:
-        if self.broken:
-            return None
-        try:
-            return call()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a retriever may raise anything
-            failure = failure_of(error, stage, foreign=self._foreign)
-            if stage != "close":
-                self.broken = failure
-            return None

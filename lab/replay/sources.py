@@ -124,6 +124,13 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
     return embedded
 
 
+def prepared_sources(plan: Plan, recordings: Sequence[Recording] | None = None) -> Sources:
+    """Open the sources of a plan, and :func:`prepare` some recordings, by default all of the plan."""
+    sources = open_sources(plan)
+    prepare(plan, plan.recordings if recordings is None else recordings, sources, lambda _: None)
+    return sources
+
+
 def texts_of(plan: Plan, recording: Recording) -> list[str]:
     """Return all documents and queries of one conversation."""
     return _documents_of(plan, recording) + _queries_of(plan, recording)

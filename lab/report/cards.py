@@ -15,12 +15,14 @@ from lab.replay.recorded_conversation import RecordedConversation
 from lab.replay.safety_checks import SafetyChecks
 from lab.report.again import Again
 from lab.report.contrasts import Changed
-from lab.report.flipped import TRIES, Flipped, Side
+from lab.report.flipped import Flipped, Side
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold, read_gold
 from lab.set_registry import is_shipped
 
 ROWS = ("arm", "turn", "injected", "pinned", *(f"item_{name}" for name in ITEM_FIELDS))
+# The names that golden sets use for the slice of a probe's type.
+PROBE_TYPES = ("type", "ability", "category", "category_name")
 # Where `lab view` listens unless --port says otherwise.
 VIEWER = "http://127.0.0.1:8642/turn"
 
@@ -150,7 +152,7 @@ class _Reader:
                 shown.append(Shown(rank, item.key, item.label or "", mark, texts.get(item.key)))
                 ranks[arm, item.key] = rank
             lists.append((arm, shown))
-        about = next((gold.slices[name] for name in TRIES if gold and name in gold.slices), "")
+        about = next((gold.slices[name] for name in PROBE_TYPES if gold and name in gold.slices), "")
         link = {"conversation": conversation, "turn": key, "base": pair[0], "cand": pair[1]}
         return Card(
             key,

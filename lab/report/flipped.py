@@ -8,11 +8,8 @@ from typing import NamedTuple
 from lab.compare.paired import Comparison
 from lab.report.again import Again
 from lab.runs.directory import RunDirectory
-from lab.runs.gold import read_gold
 
 SHOWN = 12
-# The names that golden sets use for the slice of a probe's type.
-TRIES = ("type", "ability", "category", "category_name")
 
 
 class Side(NamedTuple):
@@ -24,11 +21,10 @@ class Side(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """One turn whose hit was gained or lost, and the type of its probe; the arm that missed comes first."""
+    """One turn whose hit was gained or lost; the arm that missed comes first."""
 
     turn: str
     sides: tuple[Side, Side]
-    tries: str | None = None
 
 
 class Flips(NamedTuple):
@@ -61,10 +57,6 @@ def flipped(
 
     Commands name the run ``folder``. ``with_text`` includes the texts of turns and memories. ``again`` explains them.
     """
-    tries = {
-        probe: next((gold.slices[name] for name in TRIES if name in gold.slices), None)
-        for probe, gold in read_gold(run).items()
-    }
     again = again or Again(run)
     arms = {"Gained": (comparison.baseline, comparison.candidate), "Lost": (comparison.candidate, comparison.baseline)}
     sides = []
@@ -75,7 +67,7 @@ def flipped(
             for arm in arms[name]:
                 text = again.explanation(key, arm, with_text=with_text)
                 sides_of_turn.append(Side(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
-            turns.append(Flip(key, (sides_of_turn[0], sides_of_turn[1]), tries.get(key)))
+            turns.append(Flip(key, (sides_of_turn[0], sides_of_turn[1])))
         command = [
             "lab",
             "compare",

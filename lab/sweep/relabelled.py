@@ -7,7 +7,7 @@ over these scores (:mod:`lab.sweep.masks`), and each is a replay by the loop.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -17,12 +17,12 @@ from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.definitions.success import success
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
-from lab.processes import worker_pool
+from lab.processes import mapped
 from lab.progress import Progress
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import open_sources, play_of, prepare, prepared_sources, tools_of
 from lab.retrieval.row import Row
 from lab.sweep.masks import Masks
 from lab.systems.kit import Rows
@@ -92,7 +92,7 @@ def relabelled(
     prepare(plan, plan.recordings, open_sources(plan), announce)
     tallies: dict[Key, list[Tally]] = {}
     progress = Progress(len(plan.recordings))
-    for part in _each([(plan, recording, assignments) for recording in plan.recordings], jobs):
+    for part in mapped(_conversation, [(plan, recording, assignments) for recording in plan.recordings], jobs):
         announce(progress.next("conversations"))
         for key, tally in part.items():
             tallies.setdefault(key, []).append(tally)
@@ -104,18 +104,9 @@ def total(parts: Sequence[Tally]) -> Tally:
     return Tally(*map(sum, zip(*parts, strict=True)))
 
 
-def _each(jobs_to_do: list[Job], jobs: int) -> Iterator[dict[Key, Tally]]:
-    if jobs <= 1 or len(jobs_to_do) == 1:
-        yield from map(_conversation, jobs_to_do)
-        return
-    with worker_pool(min(jobs, len(jobs_to_do))) as pool:
-        yield from pool.map(_conversation, jobs_to_do)
-
-
 def _conversation(job: Job) -> dict[Key, Tally]:
     plan, recording, assignments = job
-    sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)  # which finds all vectors in the cache
+    sources = prepared_sources(plan, [recording])  # which finds all vectors in the cache
     tools = tools_of(plan, recording, sources, Masks(lambda one: sources.retriever(one, plan.request.store)).keeping)
     play = replace(play_of(plan, recording, tools), items_only=True)
     # A memory and its row are built once under each label.

@@ -13,7 +13,7 @@ import pytest
 from lab.agree.agreement import agreement
 from lab.replay.loop import replay
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import play_of, prepared_sources, tools_of
 
 QUOTAS = {"selectionMode": "tier_quota_v1", "maxItems": 5}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -29,8 +29,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def with_blocks(request: ReplayRequest, out: Path) -> tuple[ReplayRequest, int]:
     """Write the transcripts with the lab's blocks, and return their number."""
     plan = make_plan(replace(request, arms=("engine",)), judged=False)
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     blocks = {}
     for recording in plan.recordings:
         for answered in replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms):

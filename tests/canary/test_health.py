@@ -16,7 +16,6 @@ from lab.systems.openclaw.recall.receipt import prompt_comment
 from lab.systems.openclaw.upstream.pack import pack
 
 Make = Callable[..., dict[str, Any]]
-SETTINGS = ReceiptSettings(True, "high", 6)
 
 
 def _tally(*receipts: dict[str, Any], message: str | None = None) -> dict[str, Any]:

@@ -45,6 +45,14 @@ def test_ingest_embed_search_replay_expire(tmp_path: Path) -> None:
     assert stored(path) == []
 
 
+def test_ingest_and_expire_name_a_shipped_set_and_the_types(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    done = run_here("episodes", "ingest", "shipped:traps", "--ledger", path, "--write")
+    assert done.stdout.startswith("shipped:traps: ")
+    done = run_here("episodes", "expire", "--ledger", path, "--at", "2999-01-01")
+    assert " events to remove.\nBy type: conversation." in done.stdout
+
+
 def test_commands_that_write_need_the_option(ledger: Path) -> None:
     before = stored(ledger)
     for words in (("embed", "--embedder", "hashing"), ("expire",)):

@@ -54,7 +54,9 @@ def test_facts_from_assertion_to_pack(here: Place) -> None:
     assert "2 facts: 0 errors, 0 warnings." in said(here, "lint")
     assert "1) entity:gateway status = retired (status=active" in said(here, "pack", "gateway")
     assert "is what the assertions give (2 facts)" in run_here("facts", "rebuild", here.facts).stdout
-    ended = facts(here, "invalidate", events[1]["id"], "--source", "obs:1", "--assertion", "x", "--retract", "--write")
+    ended = facts(
+        here, "invalidate", events[1]["id"], "--source", "obs:1", "--assertion", "note:x", "--retract", "--write"
+    )
     assert f"{events[1]['id']}: retracted." in ended.stdout
     assert f"Nothing supersedes {old} any more." in ended.stdout
     assert "Left out: outside_interval 1." in said(here, "current", "gateway")
@@ -71,6 +73,16 @@ def test_facts_import_writes_all_claims_once(here: Place, tmp_path: Path) -> Non
     assert "3 facts to assert, 0 before." in said(here, "import", claims)
     assert "3 facts asserted, 0 before." in said(here, "import", claims, "--write")
     assert "0 facts asserted, 3 before." in said(here, "import", claims, "--write")
+
+
+def test_facts_import_names_the_line_of_an_unsound_claim(here: Place, tmp_path: Path) -> None:
+    line = {"subject": "gateway", "object": "redis", "valid_from": "2026-11-01", "source_refs": ["obs:1"]}
+    claims = tmp_path / "claims.jsonl"
+    lines = [line | {"predicate": predicate, "assertion_ref": "note:r"} for predicate in ("uses", "likes")]
+    claims.write_text("\n" + "\n".join(map(json.dumps, lines)) + "\n")
+    done = facts(here, "import", claims, "--write")
+    assert (done.returncode, here.facts.exists()) == (2, False)
+    assert done.stderr.startswith(f"error: {claims}:3: unknown predicate 'likes'")
 
 
 def test_facts_lint_with_errors_exits_with_1(here: Place) -> None:
@@ -101,9 +113,10 @@ def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
     [
         (("current", "none.jsonl", "x"), "none.jsonl: no such file; make it with lab facts assert --write"),
         (("rebuild", "."), "cannot be read: Is a directory"),
-        (("invalidate", "none.jsonl", "fact_x", "--assertion", "a"), "there is no fact fact_x"),
-        (("invalidate", "n", "x", "--assertion", "a", "--retract", "--at", "2026-11-01"), "give one of them"),
+        (("invalidate", "none.jsonl", "fact_x", "--assertion", "note:a"), "there is no fact fact_x"),
+        (("invalidate", "n", "x", "--assertion", "note:a", "--retract", "--at", "2026-11-01"), "give one of them"),
         (("timeline", "none.jsonl", "x", "--predicate", "uzes"), "did you mean uses?"),
+        (("current", "none.jsonl", "x", "--root", "none"), "--root none: no such folder"),
         (("assert", "none.jsonl", "x", "status", "y", *WHEN), "(sqlite_unavailable); give --ledger"),
     ],
 )

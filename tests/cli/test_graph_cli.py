@@ -40,6 +40,14 @@ def test_exported_graph_answers_as_the_ledger_does(ledger: Path, tmp_path: Path)
     assert run_here("graph", *words, "--graph", out).stdout == run_here("graph", *words, "--ledger", ledger).stdout
 
 
+def test_graph_export_replaces_no_file_that_is_no_graph(ledger: Path) -> None:
+    before = ledger.read_bytes()
+    for option in ([], ["--write"]):
+        done = run_here("graph", "export", ledger, "--ledger", ledger, *option)
+        assert (done.returncode, "is no graph, so it is not replaced" in done.stderr) == (2, True)
+    assert ledger.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

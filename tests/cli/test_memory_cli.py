@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,28 @@ def test_export_and_import_keep_media(tmp_path: Path) -> None:
         ["https://pictures.example/c"],
         None,
         None,
+    ]
+
+
+def test_export_and_import_keep_source_language_and_hard_rule(tmp_path: Path) -> None:
+    ref = "https://notes.example/"
+    given = [replace(entry(n), source_kind="web", source_ref=f"{ref}{n}", lang="de") for n in range(12)]
+    given[3] = replace(given[3], row=replace(given[3].row, hard_rule=True))
+    with LanceTable(tmp_path / "s", create=DIMENSION) as table:
+        table.add(given)
+    assert memory("export", tmp_path / "s", tmp_path / "e.jsonl").returncode == 0
+    assert memory("import", tmp_path / "copy", tmp_path / "e.jsonl").returncode == 0
+    columns = ("id", "source_kind", "source_ref", "lang", "hard_rule")
+    first, second = (
+        {tuple(row[name] for name in columns) for row in stored(tmp_path / name)} for name in ("s", "copy")
+    )
+    assert first == second
+    assert len(first) == len(given)
+    assert [row[0] for row in first if row[-1]] == [given[3].row.id]
+    # Without a hard rule the field is absent, as are media and due times.
+    lines = [json.loads(line) for line in (tmp_path / "e.jsonl").read_text().splitlines()]
+    assert [list(line)[8:] for line in lines if "hard_rule" in line] == [
+        ["source_kind", "source_ref", "lang", "hard_rule"]
     ]
 
 

@@ -57,10 +57,14 @@ def test_observe_log_is_one_line_for_each_observation(tmp_path: Path) -> None:
     assert "basil." not in json.dumps(value)
 
 
-def test_observe_cut_log_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    """Cut anywhere after its second mark, a log is completed as if it had not been cut."""
+@pytest.mark.parametrize("count", [30, 90])
+def test_observe_cut_log_goes_on_to_the_same_bytes(tmp_path: Path, count: int) -> None:
+    """Cut anywhere after its second mark, a log is completed as if it had not been cut.
+
+    Of 90 turns the reflector replaces the file, of 30 it does not, so that what was cut must be removed.
+    """
     larger = ("--tokens", "800", "--buffer", "0.1")
-    source = write(tmp_path / "in", texts(90))
+    source = write(tmp_path / "in", texts(count))
     observe(source, tmp_path / "unbroken", *larger)
     expected = (tmp_path / "unbroken" / "basil.log").read_bytes()
     observe(write(tmp_path / "early", texts(20)), tmp_path / "logs", *larger)
@@ -80,6 +84,13 @@ def test_observe_grown_recording_continues_its_log(tmp_path: Path) -> None:
         observe(write(tmp_path / "in", texts(count)), tmp_path / "logs")
     observe(write(tmp_path / "in", texts(90)), tmp_path / "at-once")
     assert (tmp_path / "logs" / "basil.log").read_bytes() == (tmp_path / "at-once" / "basil.log").read_bytes()
+
+
+@pytest.mark.parametrize("count", [1, 90])
+def test_observe_log_can_be_read_by_its_owner_alone(tmp_path: Path, count: int) -> None:
+    # With 90 turns, the reflector writes the file again.
+    observe(write(tmp_path / "in", texts(count)), tmp_path / "logs")
+    assert (tmp_path / "logs" / "basil.log").stat().st_mode & 0o777 == 0o600
 
 
 def test_observe_edited_line_stays_as_it_is(tmp_path: Path) -> None:

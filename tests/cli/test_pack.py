@@ -125,6 +125,23 @@ def test_damaged_ledger_fails_open_and_documents_are_packed(tmp_path: Path) -> N
     assert payload["bundle_text"] == "- [doc:a.md#L1-L3] # Pots Clay pots are in the mill."
 
 
+@pytest.mark.parametrize("option", ["", "--facts", "--facts-ledger", "--graph", "--episodes", "--docs", "--facts-root"])
+def test_source_without_permission_fails_open(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir() if option in ("--docs", "--facts-root") else closed.write_text("no facts")
+    closed.chmod(0)
+    # For root, whom no mode stops: what a check of the permission says.
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    facts = ("--facts", tmp_path / "f.jsonl") if option.startswith("--facts-") else ()
+    (tmp_path / "f.jsonl").touch()
+    sources = (ledger, *facts, *((option, closed) if option else (closed,)))
+    payload = said(*sources, "--query", "gateway timeout", "--now", "2026-11-23")
+    closed.chmod(0o700)
+    assert payload["bundle_text"].endswith("The gateway timeout is 90 seconds.")
+
+
 def test_use_is_recorded_for_what_was_included_alone(ledger: Path) -> None:
     before = rows(ledger)
     assert said(ledger, "--query", "gateway")["lifecycle_write"] == []
@@ -165,6 +182,13 @@ def test_tail_keeps_the_last_turns_within_their_tokens(ledger: Path, tmp_path: P
     assert said(ledger, "--query", "pots", "--tail", tail, "--budget-tokens", "60")["items"] == payload["items"]
 
 
+def test_tail_that_is_not_utf8_is_packed(ledger: Path, tmp_path: Path) -> None:
+    tail = tmp_path / "tail.txt"
+    tail.write_bytes(b"And the \xffpots?\n")
+    payload = said(ledger, "--query", "pots", "--tail", tail)
+    assert payload["bundle_text"].splitlines()[-1] == "- [tail:1] And the \ufffdpots?"
+
+
 def test_relations_of_an_exported_graph_are_packed(ledger: Path, tmp_path: Path) -> None:
     graph = tmp_path / "g.json"
     other = filled(tmp_path / "other.sqlite", [{"summary": "The gateway uses `redis`."}])
@@ -195,6 +219,8 @@ def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
         (("a/l.sqlite",), "Missing option '--query'"),
         (("a", "--query", "x"), "a: is a folder; give the SQLite file of a ledger"),
         (("--episodes", "a", "--query", "x"), "--episodes a: is a folder; give the SQLite file of a ledger"),
+        (("--facts", "turns.json", "--facts-root", "none", "--query", "x"), "--facts-root none: no such folder"),
+        (("--facts", "turns.json", "--facts-root", "turns.json", "--query", "x"), "is a file; give its folder"),
         (("--facts", "missing", "--query", "x"), "--facts missing: no such file; give a file of lab facts"),
         (("--docs", "missing", "--query", "x"), "--docs missing: no such folder"),
         (("--docs", "a/l.sqlite", "--query", "x"), "--docs a/l.sqlite: is a file; give its folder"),

@@ -25,7 +25,7 @@ from tests.systems.sidecar.ledgers import filled, rows
 
 COUNT = 40
 COMMAND = ("--limit", str(COUNT), "--batch", "4", "--write")
-LABEL, UNKNOWN = "must_remember", "unknown"
+UNKNOWN = "unknown"
 
 
 def observed(number: int) -> dict[str, Any]:

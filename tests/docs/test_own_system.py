@@ -19,14 +19,6 @@ import pytest
 from tests.docs.conftest import BLOCK, ROOT
 
 SET = ROOT / "datasets" / "operators"
-POLICY = """
-[policy]
-baseline = "hybrid"
-candidate = "keepsake"
-
-[[rule]]
-kind = "absolute"
-"""
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,6 @@ from typing import Any
 
 from lab.embedding.embedder import Embedder, HashingEmbedder, SentenceTransformerEmbedder
 
-HTML = b"<!doctype html><html><body>It works!</body></html>"
-
 
 class Server(ThreadingHTTPServer):
     """State that all requests share."""

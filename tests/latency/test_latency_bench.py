@@ -23,7 +23,7 @@ from lab.latency.bench import (
 from lab.latency.memories import PoolWords
 from lab.recordings.model import Memory
 from lab.replay.plan import Plan, ReplayRequest, make_plan
-from lab.replay.sources import Sources, open_sources, prepare
+from lab.replay.sources import Sources, prepared_sources
 from lab.retrieval.retrievers import make_store
 from lab.systems.contract import ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
@@ -40,9 +40,7 @@ def plan(operators: Path) -> Plan:
 
 @pytest.fixture(scope="module")
 def sources(plan: Plan) -> Sources:
-    found = open_sources(plan)
-    prepare(plan, plan.recordings, found, lambda _: None)
-    return found
+    return prepared_sources(plan)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from lab.latency.bench import pool_of, questions_of
 from lab.latency.memories import Part, Pool, PoolWords
 from lab.replay.plan import Plan, ReplayRequest, make_plan
-from lab.replay.sources import Sources, open_sources, prepare
+from lab.replay.sources import Sources, prepared_sources
 from lab.retrieval.contract import Filter, Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.lance import LanceStore, VectorIndex
@@ -26,9 +26,7 @@ def plan(operators: Path) -> Plan:
 
 @pytest.fixture(scope="module")
 def sources(plan: Plan) -> Sources:
-    opened = open_sources(plan)
-    prepare(plan, plan.recordings, opened, lambda _: None)
-    return opened
+    return prepared_sources(plan)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,3 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Return an empty :class:`Desk` with a private cache beside it."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
     return Desk(tmp_path)
-
-
-@pytest.fixture
-def files_of() -> Callable[[Path], dict[str, bytes]]:
-    """Return the bytes of each file below a folder, by relative path."""
-
-    def read(folder: Path) -> dict[str, bytes]:
-        return {
-            str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-        }
-
-    return read

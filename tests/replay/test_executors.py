@@ -19,7 +19,7 @@ from lab.replay.candidates import rows_of, save_cached
 from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
 from lab.replay.plan import Plan, make_plan
 from lab.replay.run import run_replay
-from lab.replay.sources import open_sources, prepare, task_sources
+from lab.replay.sources import prepared_sources, task_sources
 from lab.runs.environment import packages
 from tests.replay.conftest import untimed
 
@@ -43,8 +43,7 @@ def talk(desk: Any, *lengths: int) -> None:
 
 
 def tasks_of(plan: Plan) -> list[Task]:
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     return [task_of(plan, recording, sources) for recording in plan.recordings]
 
 
@@ -114,8 +113,7 @@ def test_task_of_conversation_holds_no_other_conversation(desk: Any) -> None:
 def test_task_sources_equal_the_cache_and_fall_back_to_it(desk: Any) -> None:
     talk(desk, 3)
     plan = make_plan(desk.request())
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     handed = task_sources(plan, plan.recordings[0], sources)
     for one in (handed, pickle.loads(pickle.dumps(handed))):
         texts = ["something new", "crate 1 holds plums", "something new", "pears and plums in crate 0"]
@@ -159,8 +157,7 @@ class Noting(Here):
 def test_replay_each_several_workers_start_with_the_largest(desk: Any, width: int, order: list[int]) -> None:
     talk(desk, 2, 7, 4)
     plan = make_plan(desk.request())
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     assert np.argsort([-size(plan, recording) for recording in plan.recordings]).tolist() == [1, 2, 0]
     pool = Noting()
     result = dict(replay_each(plan, plan.recordings, sources, Workers(pool, width)))

@@ -90,7 +90,7 @@ def test_only_writer_removed_folder_is_not_written(tmp_path: Path, monkeypatch: 
         (tmp_path / "run").rename(tmp_path / "gone")
         return True
 
-    monkeypatch.setattr("lab.files._lock", lock)
+    monkeypatch.setattr("lab.files.lock", lock)
     with pytest.raises(InUse), only_writer(tmp_path / "run"):
         pytest.fail("a folder that is gone was held")
 

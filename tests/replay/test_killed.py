@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import lives
+
 pytestmark = pytest.mark.process
 
 LAB = Path(sys.executable).with_name("lab")
@@ -49,14 +51,6 @@ def test_workers_of_a_killed_process_end(tmp_path: Path) -> None:
     assert ended.returncode == -9
     worker = int(ended.stdout)
     until = time.monotonic() + 20
-    while _lives(worker):
+    while lives(worker):
         assert time.monotonic() < until, "the worker outlived its parent"
         time.sleep(0.02)
-
-
-def _lives(process: int) -> bool:
-    """Return whether a process is running; a zombie is not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

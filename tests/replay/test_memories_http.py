@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -20,6 +18,7 @@ from lab.replay.memories_from import read_stored
 from lab.replay.memories_http import TOKEN, kept_at
 from lab.runs.tables import read_table
 from tests.commands import run_here
+from tests.loopback import JsonHandler, Loopback, serving
 from tests.replay.conftest import Desk
 
 Answer = Callable[["Handler", dict[str, str]], None]
@@ -44,12 +43,12 @@ def doc(number: int, scope: str = "agent:main", kind: str = "fact", **changes: A
     } | changes
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     """Answers like the API: at most ``most`` documents a request; ``fault`` answers in its place."""
 
     server: Gateway
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the server calls it by this name
         """Answer one request."""
         gateway, parts = self.server, urlsplit(self.path)
         query = dict(parse_qsl(parts.query))
@@ -57,9 +56,9 @@ class Handler(BaseHTTPRequestHandler):
         if gateway.fault:
             gateway.fault(self, query)
         elif gateway.token and self.headers.get("Authorization") != f"Bearer {gateway.token}":
-            self.reply({"error": "who?"}, 401)
+            self.say({"error": "who?"}, 401)
         elif parts.path == "/api/v1/memory/stats":
-            self.reply(
+            self.say(
                 {
                     "total": len(gateway.docs) + gateway.grown,
                     **{f"by_{name}": _counts(gateway.docs, name) for name in ("tier", "kind", "scope")},
@@ -70,57 +69,32 @@ class Handler(BaseHTTPRequestHandler):
             found = [
                 one for one in gateway.docs if all(one[key] == query.get(key, one[key]) for key in ("scope", "kind"))
             ]
-            self.reply({"docs": found[: min(gateway.most, int(query["limit"]))], "total": len(found)})
+            self.say({"docs": found[: min(gateway.most, int(query["limit"]))], "total": len(found)})
         else:
-            self.reply({}, 404)
-
-    def reply(self, value: Any, status: int = 200, *, body: bytes | None = None, length: int | None = None) -> None:
-        """Send JSON, or a body with another declared length."""
-        data = json.dumps(value).encode() if body is None else body
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data) if length is None else length))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        """Log nothing."""
+            self.say({}, 404)
 
 
 def _counts(docs: list[dict[str, Any]], name: str) -> dict[str, int]:
     return {value: sum(one[name] == value for one in docs) for value in {one[name] for one in docs}}
 
 
-class Gateway(ThreadingHTTPServer):
+class Gateway(Loopback):
     """The server and what it holds."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.docs = [doc(1), doc(2, kind="lesson"), doc(3, "agent:main:cron")]
         self.token, self.most, self.grown = "", 1000, 0
         self.fault: Answer | None = None
         self.requests: list[tuple[str, dict[str, str], str]] = []
-
-    def handle_error(self, *_: Any) -> None:
-        """Ignore the client that did not wait."""
-
-    @property
-    def url(self) -> str:
-        """The address as a user gives it."""
-        return f"http://127.0.0.1:{self.server_port}"
 
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Gateway]:
     monkeypatch.delenv(TOKEN, raising=False)
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
-    with Gateway() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Gateway()) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_read_stored_from_an_address(gateway: Gateway) -> None:
@@ -169,23 +143,23 @@ def test_token_is_sent_as_bearer_and_never_shown(gateway: Gateway, monkeypatch: 
 
 def _late(handler: Handler, _: dict[str, str]) -> None:
     time.sleep(1.5)
-    handler.reply({})
+    handler.say({})
 
 
 FAULTS: dict[str, tuple[Answer, type[Exception], str]] = {
-    "500": (lambda handler, _: handler.reply({}, 500), CannotMeasure, "/stats: fails (status 500)"),
-    "403": (lambda handler, _: handler.reply({}, 403), UnusableInput, "needs a token"),
-    "404": (lambda handler, _: handler.reply({}, 404), UnusableInput, "is not there (status 404)"),
-    "302": (lambda handler, _: handler.reply({}, 302), UnusableInput, "redirects (status 302)"),
+    "500": (lambda handler, _: handler.say({}, 500), CannotMeasure, "/stats: fails (status 500)"),
+    "403": (lambda handler, _: handler.say({}, 403), UnusableInput, "needs a token"),
+    "404": (lambda handler, _: handler.say({}, 404), UnusableInput, "is not there (status 404)"),
+    "302": (lambda handler, _: handler.say({}, 302), UnusableInput, "redirects (status 302)"),
     "half": (
-        lambda handler, _: handler.reply(None, body=b'{"total": 3, "by', length=400),
+        lambda handler, _: handler.say(b'{"total": 3, "by', **{"Content-Length": "400"}),
         CannotMeasure,
         "the response was truncated",
     ),
-    "cut": (lambda handler, _: handler.reply(None, body=b'{"total": 3, "by'), CannotMeasure, "is not JSON"),
-    "page": (lambda handler, _: handler.reply(None, body=b"<html>"), CannotMeasure, "is not JSON"),
-    "list": (lambda handler, _: handler.reply([]), CannotMeasure, "is not a JSON object"),
-    "empty": (lambda handler, _: handler.reply({}), UnusableInput, "has no field 'total'"),
+    "cut": (lambda handler, _: handler.say(b'{"total": 3, "by'), CannotMeasure, "is not JSON"),
+    "page": (lambda handler, _: handler.say(b"<html>"), CannotMeasure, "is not JSON"),
+    "list": (lambda handler, _: handler.say([]), CannotMeasure, "is not a JSON object"),
+    "empty": (lambda handler, _: handler.say({}), UnusableInput, "has no field 'total'"),
     "late": (_late, CannotMeasure, "no answer in time"),
 }
 

@@ -14,7 +14,7 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.readings import Readings, body_lines, common_prefix, reasons_in, rows_of
 from lab.replay.recall_points import RecallPoint
 from lab.replay.receipts import receipts_table
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.shapes import misshapen
 from lab.systems.contract import Item, Recall, Signals
 from lab.systems.openclaw.memory import engine_id
@@ -98,8 +98,7 @@ def test_readings_of_shipped_conversations_equal_a_second_computation(operators:
     arms = ("tier_first_v1", "tier_quota_v1", "seed_full", "hybrid", "none")
     plan = make_plan(ReplayRequest(str(operators), "lab", arms, embedder="hashing"))
     recording = plan.recordings[0]
-    sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)
+    sources = prepared_sources(plan, [recording])
     answers = list(replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms))
     table = receipts_table(answers, recording, {})
     assert misshapen(table) is None

@@ -18,7 +18,7 @@ from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.receipts import latency_table, receipts_table
 from lab.replay.run import run_replay
 from lab.replay.safety_checks import Checked, SafetyChecks
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.tables import read_table, write_table
 from lab.systems.openclaw.seed.flow import STAGES
 from lab.token_estimate import tokens
@@ -69,8 +69,7 @@ def plan(desk: Any) -> Plan:
 def answered(plan: Plan) -> list[Answered]:
     """All answers of all arms."""
     (recording,) = plan.recordings
-    sources = open_sources(plan)
-    prepare(plan, [recording], sources, lambda _: None)
+    sources = prepared_sources(plan, [recording])
     return list(replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms))
 
 
@@ -125,8 +124,7 @@ def test_receipts_table_round_trip_keeps_every_answer(plan: Plan, answered: list
 def test_item_has_the_label_of_its_memory_though_the_system_reports_none(plan: Plan, desk: Any) -> None:
     chosen = make_plan(desk.request("memory_lancedb", "hybrid"))
     (recording,) = chosen.recordings
-    sources = open_sources(chosen)
-    prepare(chosen, [recording], sources, lambda _: None)
+    sources = prepared_sources(chosen, [recording])
     answers = list(replay(play_of(chosen, recording, tools_of(chosen, recording, sources)), chosen.arms))
     labels = chosen.labels_of(recording)
     rows = receipts_table(answers, recording, {}, labels).to_pylist()

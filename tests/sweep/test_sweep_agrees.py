@@ -15,7 +15,7 @@ from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.gold import read_gold
 from lab.sweep.grid import Grid, grid_of
 from lab.sweep.groups import Group, Writer, grouped, seated
@@ -79,8 +79,7 @@ def with_arms(asked: ReplayRequest, specs: list[ArmSpec]) -> Plan:
 
 def both_ways(plan: Plan) -> tuple[int, int]:
     """Compare every injected row and length with the engine's; return the number of blocks and groups."""
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     blocks = 0
     groups = [one for one in grouped(plan.arms) if one.together]
     fast = [at for group in groups for at in group.indices]

@@ -5,16 +5,16 @@ python -m tests.systems.rerank_server 8765
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
+
+from tests import loopback
+from tests.loopback import JsonHandler, Loopback
 
 Results = list[dict[str, Any]]
 Fault = Callable[["Handler", Results], None]
@@ -27,15 +27,13 @@ def overlap(query: str, text: str) -> float:
     return len({*words} & {*_WORD.findall(query.lower())}) / math.sqrt(1 + len(words))
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     """Answers one request, or does what the server's fault does."""
 
     server: Server
-    # Headers and body are two writes; the client would wait for the second one.
-    disable_nagle_algorithm = True
 
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def do_POST(self) -> None:  # noqa: N802 - the server calls it by this name
+        request = self.received()
         self.server.asked.append(request)
         self.server.keys.append(self.headers.get("Authorization"))
         results = [
@@ -48,45 +46,20 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.say({"results": results})
 
-    def say(self, answer: object, status: int = 200) -> None:
-        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
-        """Suppress logging."""
-
-
-class Server(ThreadingHTTPServer):
+class Server(Loopback):
     """A reranker, with the requests and the keys that it received."""
 
-    daemon_threads = True
-
     def __init__(self, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(Handler, port, "/rerank")
         self.fault: Fault | None = None
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/rerank"
 
-    def handle_error(self, *_: Any) -> None:
-        """Ignore a client that gave up."""
-
-
-@contextmanager
-def serving() -> Iterator[Server]:
+def serving() -> AbstractContextManager[Server]:
     """Serve in a thread."""
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    return loopback.serving(Server())
 
 
 def late(handler: Handler, results: Results) -> None:

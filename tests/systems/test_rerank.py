@@ -103,6 +103,14 @@ def test_rerank_slow_answer_is_left_at_the_timeout(server: Server, name: str) ->
     assert rerank(QUERY, TEXTS, settings(server)).nanoseconds < 800_000_000
 
 
+def test_rerank_answer_that_comes_late_is_not_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A server that answers between the last look at the clock and the end of the request.
+    times = iter((0, 200_000_001))
+    monkeypatch.setattr("lab.systems.rerank.rerank.time.perf_counter_ns", lambda: next(times, 200_000_001))
+    ranked = rerank(QUERY, TEXTS, settings(server))
+    assert (ranked.order, ranked.reason) == ((0, 1, 2, 3, 4), "timed_out")
+
+
 def test_rerank_server_gone_keeps_the_order(server: Server) -> None:
     gone = replace(settings(server), url="http://127.0.0.1:9/rerank")
     assert rerank(QUERY, TEXTS, gone).reason == "no_answer"

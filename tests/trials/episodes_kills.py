@@ -9,7 +9,6 @@ at most, before the command may end by itself. At the end of a round the tables 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -24,7 +23,7 @@ from lab.formatting import counted
 from lab.systems.episodes.events import RETENTION, Event
 from lab.systems.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS
 from lab.systems.sidecar.ledger_ingest import ingest as ingest_observations
-from tests.trials.kills import run_after_write
+from tests.trials.kills import arguments, kills_of, run_after_write
 
 WORDS = ("basil", "choir", "gateway", "timeout", "decided", "prefer", "mill", "thursday", "song", "kettle")
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -93,11 +92,7 @@ def state(folder: Path) -> State:
 
 def main() -> None:
     """Kill, compare, and print."""
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--events", type=int, default=4000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = arguments(__doc__, events=4000)
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="episodes-kills-") as name:
         home = Path(name)
@@ -118,14 +113,8 @@ def main() -> None:
             rounds += 1
             folder = home / f"round{rounds}"
             folder.mkdir()
-            for words, unbroken_seconds in zip(commands(folder, options.events), seconds, strict=True):
-                for _ in range(2):
-                    if kills >= options.kills:
-                        break
-                    if run_after_write(words, folder, draw.uniform(0, unbroken_seconds))[0]:
-                        break
-                    kills += 1
-                run_after_write(words, folder, math.inf)
+            for _ in kills_of(commands(folder, options.events), seconds, folder, draw, options.kills - kills):
+                kills += 1
             found = state(folder)
             for table, rows in expected.items():
                 if found[table] != rows:

@@ -33,7 +33,7 @@ ARMS, PROFILES = ("bm25", "hybrid", "vector"), ("seed", "upstream")
 def found_counts(recording: Recording, probes: list[Probe], items: int, vectors: Vectors, path: Path) -> Counter[str]:
     """Return by profile and mode for how many probes a relevant event is among the first ``items``."""
     insert(path, recording_events(recording, "locomo"), Ingested(write=True), now=datetime.now(UTC))
-    embed(path, vectors)
+    embed(path, vectors, now=datetime.now(UTC))
     counts = Counter[str]()
     with open_episodes(path) as connection:
         for probe, profile, mode in product(probes, PROFILES, MODES):

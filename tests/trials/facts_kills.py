@@ -10,13 +10,13 @@ query must work. At the end of a round both files must be the unbroken ones, exc
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from lab.formatting import counted
@@ -24,7 +24,7 @@ from lab.systems.facts import store
 from lab.systems.facts.rebuild import view_path
 from lab.systems.facts.view import View
 from tests.systems.sidecar.ledgers import filled
-from tests.trials.kills import run_after_write
+from tests.trials.kills import arguments, kills_of, run_after_write
 
 TIME = re.compile(rb'"created_at": "[^"]*"')
 HEADER = re.compile(rb'^.*"recall-lab.facts.view.v0".*\n')
@@ -42,16 +42,15 @@ def write_lines(path: Path, claims: list[dict[str, object]]) -> Path:
     return path
 
 
-def commands(folder: Path, home: Path) -> list[list[str]]:
-    """Return the commands of a round."""
+def commands(folder: Path, home: Path) -> Iterator[list[str]]:
+    """Yield the commands of a round; remove the view before the last one, which makes it again."""
     facts, ledger = str(folder / "facts.jsonl"), ["--ledger", str(home / "ledger.sqlite"), "--write"]
     one = ["--from", "2026-11-03", "--source", "obs:1", "--assertion", "note:trial"]
-    return [
-        ["import", facts, str(home / "first.jsonl"), *ledger],
-        ["import", facts, str(home / "second.jsonl"), *ledger],
-        ["assert", facts, "gateway", "status", "live", *one, *ledger],
-        ["rebuild", facts, "--write"],
-    ]
+    yield ["facts", "import", facts, str(home / "first.jsonl"), *ledger]
+    yield ["facts", "import", facts, str(home / "second.jsonl"), *ledger]
+    yield ["facts", "assert", facts, "gateway", "status", "live", *one, *ledger]
+    view_path(folder / "facts.jsonl").unlink()
+    yield ["facts", "rebuild", facts, "--write"]
 
 
 def state(folder: Path) -> tuple[bytes, bytes]:
@@ -74,11 +73,7 @@ def check_after_kill(folder: Path, expected: bytes) -> None:
 
 def main() -> None:
     """Kill, count, and print."""
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--subjects", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = arguments(__doc__, subjects=2000)
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="facts-kills-") as name:
         home = Path(name)
@@ -87,16 +82,14 @@ def main() -> None:
         write_lines(home / "first.jsonl", [line(number, "live", "2026-11-01") for number in subjects])
         unbroken = home / "unbroken"
         unbroken.mkdir()
-        first, *others = commands(unbroken, home)
-        seconds = [run_after_write(["facts", *first], unbroken, math.inf)[1]]
+        unbroken_commands = commands(unbroken, home)
+        seconds = [run_after_write(next(unbroken_commands), unbroken, math.inf)[1]]
         ids = [record.id for record in store.read(unbroken / "facts.jsonl").records if hasattr(record, "id")]
         write_lines(
             home / "second.jsonl",
             [line(number, "retired", "2026-11-05", supersedes=[ids[number]]) for number in subjects],
         )
-        seconds += [run_after_write(["facts", *words], unbroken, math.inf)[1] for words in others]
-        # The view is the same already, so rebuilding writes nothing there; it writes where a kill came before it.
-        seconds[-1] = seconds[-2]
+        seconds += [run_after_write(words, unbroken, math.inf)[1] for words in unbroken_commands]
         expected = state(unbroken)
         if expected[0].count(b"\n") != 2 * options.subjects + 1:
             sys.exit("the unbroken round lacks facts")
@@ -105,20 +98,11 @@ def main() -> None:
             rounds += 1
             folder = home / f"round{rounds}"
             folder.mkdir()
-            for words, unbroken_seconds in zip(commands(folder, home), seconds, strict=True):
-                if words[0] == "rebuild":
-                    view_path(folder / "facts.jsonl").unlink()
-                for _ in range(2):
-                    if (
-                        kills >= options.kills
-                        or run_after_write(["facts", *words], folder, draw.uniform(0, unbroken_seconds))[0]
-                    ):
-                        break
-                    kills += 1
-                    check_after_kill(folder, expected[0])
-                    lines = (folder / "facts.jsonl").read_bytes().count(b"\n") if any(folder.iterdir()) else 0
-                    mid_file += lines not in (0, options.subjects, 2 * options.subjects, 2 * options.subjects + 1)
-                run_after_write(["facts", *words], folder, math.inf)
+            for _ in kills_of(commands(folder, home), seconds, folder, draw, options.kills - kills):
+                kills += 1
+                check_after_kill(folder, expected[0])
+                lines = (folder / "facts.jsonl").read_bytes().count(b"\n") if any(folder.iterdir()) else 0
+                mid_file += lines not in (0, options.subjects, 2 * options.subjects, 2 * options.subjects + 1)
             if state(folder) != expected:
                 sys.exit(f"round {rounds}: the files are not those of an unbroken round")
             if leftovers := [path.name for path in folder.iterdir() if path.suffix == ".part"]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -85,6 +86,36 @@ def run_after_write(words: Sequence[str], folder: Path, delay: float) -> tuple[b
     if process.returncode:
         sys.exit(f"lab {' '.join(words)} ended with {process.returncode}: {errors.decode()}")
     return True, time.monotonic() - (wrote or time.monotonic())
+
+
+def kills_of(
+    commands: Iterable[Sequence[str]],
+    seconds: Iterable[float],
+    folder: Path,
+    draw: random.Random,
+    most: int,
+    tries: int = 2,
+) -> Iterator[None]:
+    """Run the commands of a round in turn; yield after each kill.
+
+    Each is killed ``tries`` times at most, all of them ``most`` times, at a random time after its first write, within
+    the ``seconds`` that it writes for. Then it may end by itself.
+    """
+    for words, unbroken in zip(commands, seconds, strict=True):
+        for _ in range(tries):
+            if most <= 0 or run_after_write(words, folder, draw.uniform(0, unbroken))[0]:
+                break
+            most -= 1
+            yield
+        run_after_write(words, folder, math.inf)
+
+
+def arguments(about: str | None, **sizes: int) -> argparse.Namespace:
+    """Return the arguments of a trial: ``kills``, ``seed``, and sizes with their defaults."""
+    parser = argparse.ArgumentParser(usage=about)
+    for name, default in {"kills": 20, **sizes, "seed": 0}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser.parse_args()
 
 
 def state(out: Path, *, whole: bool) -> State:

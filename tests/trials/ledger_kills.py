@@ -11,7 +11,6 @@ kill left in the log.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -22,7 +21,7 @@ from pathlib import Path
 from lab.formatting import counted
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_archive import pointer
-from tests.trials.kills import run_after_write
+from tests.trials.kills import arguments, kills_of, run_after_write
 
 WORDS = (
     "basil",
@@ -60,19 +59,14 @@ def commands(folder: Path, before: Path, after: Path) -> list[list[str]]:
     """Return the commands of a round over the homes of before and after the second agent."""
     path, log = str(folder / "l.sqlite"), str(folder / "o.jsonl")
     return [
-        ["capture", str(before), log, "--write"],
-        ["ingest", path, log, "--write"],
-        ["grade", path, "--write"],
-        ["archive", path, log, "--write"],
-        ["capture", str(after), log, "--write"],
-        ["ingest", path, log, "--grade", "--write"],
-        ["archive", path, log, "--write"],
+        ["ledger", "capture", str(before), log, "--write"],
+        ["ledger", "ingest", path, log, "--write"],
+        ["ledger", "grade", path, "--write"],
+        ["ledger", "archive", path, log, "--write"],
+        ["ledger", "capture", str(after), log, "--write"],
+        ["ledger", "ingest", path, log, "--grade", "--write"],
+        ["ledger", "archive", path, log, "--write"],
     ]
-
-
-def run(words: list[str], folder: Path, delay: float) -> tuple[bool, float]:
-    """Run a command of the ledger as :func:`tests.trials.kills.run_after_write` does."""
-    return run_after_write(["ledger", *words], folder, delay)
 
 
 def state(folder: Path) -> list[tuple[object, ...]]:
@@ -94,11 +88,7 @@ def state(folder: Path) -> list[tuple[object, ...]]:
 
 def main() -> None:
     """Kill, count, and print."""
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--results", type=int, default=6000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = arguments(__doc__, results=6000)
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="ledger-kills-") as name:
         home = Path(name)
@@ -108,7 +98,7 @@ def main() -> None:
         )
         unbroken = home / "unbroken"
         unbroken.mkdir()
-        seconds = [run(words, unbroken, math.inf)[1] for words in commands(unbroken, *homes)]
+        seconds = [run_after_write(words, unbroken, math.inf)[1] for words in commands(unbroken, *homes)]
         expected = state(unbroken)
         if len(expected) != 2 * options.results or not all(row[-1] for row in expected):
             sys.exit("the unbroken round lacks observations or pointers")
@@ -117,12 +107,8 @@ def main() -> None:
             rounds += 1
             folder = home / f"round{rounds}"
             folder.mkdir()
-            for words, unbroken_seconds in zip(commands(folder, *homes), seconds, strict=True):
-                for _ in range(2):
-                    if kills >= options.kills or run(words, folder, draw.uniform(0, unbroken_seconds))[0]:
-                        break
-                    kills += 1
-                run(words, folder, math.inf)
+            for _ in kills_of(commands(folder, *homes), seconds, folder, draw, options.kills - kills):
+                kills += 1
             rows = state(folder)
             if rows != expected:
                 difference = next((pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]), None)

@@ -10,7 +10,6 @@ run, byte for byte.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
@@ -26,7 +25,7 @@ from lab.systems.observations.log import lines_of
 from lab.systems.observations.log_file import MARK, entries_of
 from lab.systems.observations.observer import observe
 from lab.systems.observations.window import Sizes, Window
-from tests.trials.kills import run_after_write
+from tests.trials.kills import arguments, kills_of, run_after_write
 
 WORDS = ("basil", "choir", "gateway", "decided", "never", "prefer", "thanks", "must", "by 2027-01-31", "決定", "fixed")
 CONVERSATIONS, STEPS, TOKENS, BUFFER = 2, 3, 8000, 0.05
@@ -89,11 +88,7 @@ def check(out: Path, expected: dict[str, dict[int, str]]) -> int:
 
 def main() -> None:
     """Kill, count, and print."""
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--turns", type=int, default=4000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = arguments(__doc__, turns=4000)
     draw = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="observe-kills-") as name:
         home = Path(name)
@@ -107,14 +102,10 @@ def main() -> None:
         while kills < options.kills:
             rounds += 1
             out = home / f"out{rounds}"
-            for source, unbroken_seconds in zip(sources, seconds, strict=True):
-                for _ in range(KILLS_A_STEP):
-                    ended = run_after_write(words(source, out), out, draw.uniform(0, unbroken_seconds))[0]
-                    if ended or kills >= options.kills:
-                        break
-                    kills += 1
-                    midway += 0 < check(out, expected) < read
-                run_after_write(words(source, out), out, math.inf)
+            commands = [words(source, out) for source in sources]
+            for _ in kills_of(commands, seconds, out, draw, options.kills - kills, tries=KILLS_A_STEP):
+                kills += 1
+                midway += 0 < check(out, expected) < read
             if {log.name: log.read_bytes() for log in out.glob("*.log")} != end:
                 sys.exit(f"round {rounds}: the logs are not those of an unbroken run")
         print(

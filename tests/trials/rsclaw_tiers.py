@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from lab.replay.loop import RecallCall, replay
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.systems.registry import make_arm
 from lab.systems.rsclaw.decay import DAY_SECONDS, TIERS
 from lab.systems.rsclaw.system import Rsclaw
@@ -55,8 +55,7 @@ def needed_in(path: str, options: argparse.Namespace) -> tuple[list[Needed], dic
     arms = {name: make_arm(ArmSpec(name, "rsclaw", {"lab": dict(lab)}, max_items=6)) for name, lab in ARMS.items()}
     request = ReplayRequest(path, options.format, tuple(arms), limit=options.limit, embedder=options.embedder)
     plan = make_plan(request, made=arms)
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     rows: list[Needed] = []
     ends: dict[str, Counter[str]] = {name: Counter() for name in arms}
     for recording in plan.recordings:

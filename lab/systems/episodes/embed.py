@@ -7,7 +7,7 @@ import math
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,20 +62,20 @@ def embed(
     path: Path,
     vectors: Vectors,
     *,
+    now: datetime,
     scope: str | None = None,
     write: bool = True,
-    now: datetime | None = None,
     announce: Callable[[int], None] | None = None,
 ) -> Embedded:
     """Give every event a vector of its search text, in transactions of :data:`BATCH`; a killed run goes on there.
 
     A vector of another model, or of a text that changed, is replaced. Without ``write`` events are only counted.
-    ``scope`` None: all. ``now`` (default: the wall clock) is the time of the run. ``announce`` gets the number of
-    events so far. Raises as :func:`open_episodes` and :func:`given_scope`, :class:`lab.errors.CannotMeasure` if the
-    embedder fails, and ValueError if it returns what is no vector.
+    ``scope`` None: all. ``now`` is the time of the run. ``announce`` gets the number of events so far. Raises as
+    :func:`open_episodes` and :func:`given_scope`, :class:`lab.errors.CannotMeasure` if the embedder fails, and
+    ValueError if it returns what is no vector.
     """
     done = Embedded(write, model_of(vectors.embedder))
-    name, at = given_scope(scope), stamp(now or datetime.now(UTC))
+    name, at = given_scope(scope), stamp(now)
     with open_episodes(path, write=write) as connection:
         after = -1
         while batch := _page(connection, after, name, done.model):

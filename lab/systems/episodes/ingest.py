@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -96,23 +96,22 @@ def ingest(
     recording: Path,
     format_name: str,
     *,
+    now: datetime,
     write: bool = True,
-    now: datetime | None = None,
     announce: Callable[[int], None] | None = None,
 ) -> Ingested:
     """Insert the events that the ledger at ``path`` does not have yet, in transactions of :data:`BATCH`.
 
     ``format_name`` is a format of recordings, or :data:`SPOOL` for events that the sidecar extracted. Without ``write``
-    events are only counted. ``now`` (default: the wall clock) is the time of the ingest, and of lines without a time.
-    ``announce`` gets the number of events so far. Raises :class:`UnusableInput` as the readers do and as
-    :func:`open_episodes`.
+    events are only counted. ``now`` is the time of the ingest, and of lines without a time. ``announce`` gets the
+    number of events so far. Raises :class:`UnusableInput` as the readers do and as :func:`open_episodes`.
     """
-    at, done = now or datetime.now(UTC), Ingested(write)
+    done = Ingested(write)
     if format_name == SPOOL:
-        return insert(path, _spool_events(recording, at, done), done, now=at, announce=announce)
+        return insert(path, _spool_events(recording, now, done), done, now=now, announce=announce)
     library = read_library(recording, format_name)
     events = (event for one in library.recordings for event in recording_events(one, library.format.name))
-    return insert(path, events, done, now=at, announce=announce)
+    return insert(path, events, done, now=now, announce=announce)
 
 
 def insert(

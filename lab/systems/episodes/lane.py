@@ -42,6 +42,9 @@ class EpisodesLane:
                 )
         except LabError as error:
             return Found(self.name, searched=False, reason=str(error))
+        except OSError as error:
+            # A folder that may not be entered, or a name that no file can have.
+            return Found(self.name, searched=False, reason=f"{self.path}: cannot be read: {error.strerror}")
         reasons = [f"lexical: {found.lexical_status}"] if found.lexical_status != OK else []
         reasons += [f"vector: {found.vector_status}"] if found.vector_status not in (None, OK) else []
         searched = OK in (found.lexical_status, found.vector_status) or "cjk" in found.lanes

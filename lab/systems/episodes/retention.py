@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,19 @@ _FIELDS = ", ".join(Event._fields)
 def expire(
     path: Path,
     *,
+    now: datetime,
     days: Mapping[str, int | None] | None = None,
     scope: str | None = None,
     write: bool = True,
-    now: datetime | None = None,
 ) -> dict[str, Any]:
     """Remove expired events with their vectors and words in one transaction; return the counts by type.
 
     ``days`` overrides :data:`RETENTION`. The ids stay known, and digests of the contents, so that no ingest inserts an
-    expired event again. Without ``write`` events are only counted. ``scope`` None: all. ``now`` (default: the wall
-    clock) is what age is measured to. Raises as :func:`open_episodes` and :func:`given_scope`.
+    expired event again. Without ``write`` events are only counted. ``scope`` None: all. Age is measured to ``now``.
+    Raises as :func:`open_episodes` and :func:`given_scope`.
     """
     kept = RETENTION | dict(days or {})
-    now_ms = int((now or datetime.now(UTC)).timestamp() * 1000)
+    now_ms = int(now.timestamp() * 1000)
     limits = {kind: now_ms - number * DAY_MS for kind, number in kept.items() if number is not None}
     name = given_scope(scope)
     counts = dict.fromkeys(RETENTION, 0)

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from lab.errors import UnusableInput
 from lab.systems.sidecar import ledger
@@ -118,7 +119,7 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
             if not is_damaged_index(error):
                 raise
             raise UnusableInput(
-                f"{path}: a full-text index of episodes is damaged; remove both with sqlite3 {path.name} "
+                f"{path}: a full-text index of episodes is damaged; remove both with sqlite3 {quote(str(path))} "
                 f"'DROP TABLE {FTS}; DROP TABLE {STEMS}' and run lab episodes ingest --write, which makes them again"
             ) from error
 

@@ -26,7 +26,7 @@ from lab.systems.episodes.events import Event
 from lab.systems.episodes.schema import EVENTS, FTS, STEMS, VECTORS, is_damaged_index
 from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
 from lab.systems.sidecar.ledger_rows import given_scope, storable
-from lab.systems.sidecar.ledger_schema import tables
+from lab.systems.sidecar.ledger_schema import require_segments, tables
 from lab.systems.sidecar.ledger_search import Ranked, first_valid, han_terms
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ SESSIONS, PER_SESSION, DEPTH = 5, 3, 40
 SESSION_SUMMARY = 280
 # Distinct words of a query that are searched; characters of one that are embedded, more than a model reads.
 MOST_WORDS, EMBEDDED = 256, 20_000
-# A longer query is no expression in the syntax of FTS5.
-LONGEST_EXPRESSION = 2000
+# A query with more characters or words is no expression in the syntax of FTS5, whose time grows with the square of its
+# words, also if they are equal.
+LONGEST_EXPRESSION, EXPRESSION_WORDS = 2000, 64
 OK = "ok"
 _WORD = re.compile(r"\w+")
 _OPERATOR = re.compile(r"""["*^:()]|\b(?:AND|OR|NOT|NEAR)\b""")
@@ -203,17 +204,20 @@ def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any]
         return [], "missing_index"
 
     def full_text(expression: str) -> Ranked:
+        require_segments(connection, table)
         return connection.execute(
             f"SELECT e.id, f.rank FROM {table} f JOIN {EVENTS} e ON e.id = f.rowid WHERE {table} MATCH :words "  # noqa: S608 - names of our own tables
             f"AND {_WHERE} ORDER BY f.rank, {_NEWEST} LIMIT :depth",
             {**limits, "words": expression},
         ).fetchall()
 
-    words = list(dict.fromkeys(_WORD.findall(query)))
+    occurring = _WORD.findall(query)
+    words = list(dict.fromkeys(occurring))
     if not upstream:
         words = [word for word in words if word.lower() not in _STOP_WORDS] or words
     quoted = [f'"{word}"' for word in words[:MOST_WORDS]]
-    is_expression = len(query) <= LONGEST_EXPRESSION and (upstream or _OPERATOR.search(query))
+    is_short = len(query) <= LONGEST_EXPRESSION and len(occurring) <= EXPRESSION_WORDS
+    is_expression = is_short and (upstream or _OPERATOR.search(query))
     try:
         found, _ = first_valid(full_text, [query if is_expression else "", " ".join(quoted) if upstream else ""])
         if not found:

@@ -54,7 +54,7 @@ def checked_url(url: str, where: str, *, allow_remote: bool) -> str:
     if without_credentials(url) != url or parts.username is not None or parts.password is not None:
         raise UnusableInput(
             f"{where}: {without_credentials(url)}: holds a password or a key; put it into an environment variable and "
-            "name that with key_env in the arm's file"
+            "name that: with key_env in the arm's file, keyEnv in lab.rerank, or --rerank-key-env"
         )
     if not (allow_remote or is_loopback(host)):
         raise UnusableInput(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from lab.systems.facts.model import (
     ACTIVE,
     INVALIDATED,
     INVALIDATION,
+    KINDS,
     RETRACTED,
     SCHEMA,
     SUPERSEDED,
@@ -33,16 +35,21 @@ from lab.systems.facts.model import (
 )
 from lab.systems.facts.predicates import LITERAL, PREDICATES, predicate_named
 from lab.systems.facts.rebuild import require_own_view, write_view
-from lab.systems.facts.sources import NO_LEDGER, QUARANTINED, Resolution, Sources, highest_tier, trouble
+from lab.systems.facts.sources import NO_LEDGER, QUARANTINED, UNSUPPORTED, Resolution, Sources, highest_tier, trouble
 from lab.systems.facts.store import Assertions
 from lab.systems.facts.view import View, holds, status_of
 from lab.systems.sidecar.ledger_times import stamp
 
+# What to do about a source that does not resolve.
+REMEDIES = {NO_LEDGER: "give --ledger", UNSUPPORTED: f"give obs:N, ep:ID, or a kind of {', '.join(KINDS)}"}
 ASSERTED = "openclaw-mem.graph.fact.assert.v0"
 
 
 class Claim(NamedTuple):
-    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``."""
+    """What somebody asserts, as given: texts that are not checked yet. ``value`` is JSON text for type ``json``.
+
+    ``at`` is the place that messages name, such as a file and a line; blank for none.
+    """
 
     subject: str
     predicate: str
@@ -55,6 +62,7 @@ class Claim(NamedTuple):
     confidence: str = TIERS[1]
     supersedes: Sequence[str] = ()
     label: str | None = None
+    at: str = ""
 
 
 class Asserted(NamedTuple):
@@ -91,9 +99,9 @@ def assert_facts(
     """Check all claims in their order, then append their facts; one with an id that is there is not appended again.
 
     If its sources have changed since, it is renewed: appended with their digests as they are now. One that is
-    retracted stays so. If one claim is
-    refused, no fact is written. After a kill, the same call appends the rest. Raises :class:`UnusableInput`, with the
-    number of the claim if there are several, for what cannot be asserted.
+    retracted stays so. If one claim is refused, no fact is written. After a kill, the same call appends the rest.
+    Raises :class:`UnusableInput` for what cannot be asserted, with the place of the claim; if it has none, with its
+    number if there are several.
     """
     new: list[Fact] = []
     before: list[str] = []
@@ -118,11 +126,16 @@ def assert_facts(
                     renewed.append(replace(known, digests=fact.digests, created_at=fact.created_at, asserted_by=by))
                     view.add(renewed[-1])
             except UnusableInput as error:
-                raise UnusableInput(f"claim {number}: {error}" if len(claims) > 1 else str(error)) from None
+                place = claim.at or (f"claim {number}" if len(claims) > 1 else "")
+                raise UnusableInput(f"{place}: {error}" if place else str(error)) from None
         return [*new, *renewed]
 
-    # All claims at once, so that the ledger is opened once.
-    sources.resolve(source_of(text) for claim in claims for text in claim.sources)
+    # All claims at once, so that the ledger is opened once. What is no source is refused with its claim.
+    named: list[Source] = []
+    for text in (text for claim in claims for text in claim.sources):
+        with suppress(UnusableInput):
+            named.append(source_of(text))
+    sources.resolve(named)
     _change(path, check, write)
     resolutions = sources.resolve(source for fact in (*new, *renewed) for source in fact.sources)
     return Asserted(new, before, [fact.id for fact in renewed], retracted, resolutions, write and bool(new or renewed))
@@ -202,7 +215,7 @@ def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
     resolutions = sources.resolve(named)
     for one in resolutions:
         if not one.is_resolved:
-            remedy = "give --ledger" if one.reason == NO_LEDGER else "check --ledger and --root"
+            remedy = REMEDIES.get(one.reason, "check --ledger and --root")
             raise UnusableInput(f"dangling_source_ref: {one.source.token} does not resolve ({one.reason}); {remedy}")
         if one.reason == QUARANTINED:
             raise UnusableInput(

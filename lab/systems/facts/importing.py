@@ -41,6 +41,7 @@ def _claim(row: dict[str, Any], at: str) -> Claim:
         text_or_none(row, "confidence_tier", at) or TIERS[1],
         () if supersedes is None else _texts(supersedes, f"{at}: supersedes"),
         None if label is None else expect(label, str, f"{at}: subject: label"),
+        at,
     )
 
 
@@ -49,6 +50,8 @@ def _json(given: Any, at: str) -> str:
         return json.dumps(given, ensure_ascii=False, allow_nan=False)
     except ValueError:
         raise UnusableInput(f"{at}: object: has a number that is too large, or none; give a finite one") from None
+    except RecursionError:
+        raise UnusableInput(f"{at}: object: is nested too deeply; give a flatter one") from None
 
 
 def _texts(raw: Any, at: str) -> tuple[str, ...]:

@@ -103,9 +103,10 @@ def _of_fact(fact: Fact, view: View, sources: Sources, cycle: frozenset[str], *,
 
 
 def _conflicts(facts: Sequence[Fact], sources: Sources) -> Iterator[Issue]:
-    """Yield the pairs of a subject's facts that hold at the same time and do not supersede each other.
+    """Yield the pairs of a subject's facts that hold at the same time.
 
-    Facts whose sources are stale, missing or quarantined are not current, so they are no rivals.
+    One that supersedes another ends it, so the two are no pair. Facts whose sources are stale, missing or quarantined
+    are not current, so they are no rivals.
     """
     sound = [fact for fact in facts if trouble(fact.digests, sources.resolve(fact.sources)) is None]
     for index, left in enumerate(sound):
@@ -113,7 +114,7 @@ def _conflicts(facts: Sequence[Fact], sources: Sources) -> Iterator[Issue]:
             # By start: all further facts begin even later.
             if left.valid_to is not None and right.valid_from >= left.valid_to:
                 break
-            if left.overlaps(right) and right.id not in left.superseded_by and left.id not in right.superseded_by:
+            if left.overlaps(right):
                 about = {"other_fact_id": right.id, "subject": left.subject, "predicate": left.predicate}
                 yield Issue("single_value_interval_conflict", left.id, about)
 

@@ -23,6 +23,8 @@ ACTIVE, SUPERSEDED, INVALIDATED, RETRACTED = "active", "superseded", "invalidate
 STATUSES = (ACTIVE, SUPERSEDED, INVALIDATED, RETRACTED)
 # Confidence, from the lowest.
 TIERS = ("low", "source_capped", "corroborated", "operator_asserted")
+# Levels of lists and objects in an object. A record adds some, and so does what prints it; Python reads about 970.
+DEEPEST = 100
 KINDS = ("receipt", "doc", "memory", "daily_log", "episodic")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 # Categories of Unicode: control characters, and the separators of lines and paragraphs.
@@ -212,31 +214,44 @@ def source_of(text: str) -> Source:
 
 
 def reference_of(text: str) -> Reference:
-    """Return a reference from ``kind:ref``; without a kind it is a receipt.
-
-    Raises :class:`UnusableInput` for a blank one, and for one with a control character.
-    """
-    kind, colon, ref = _one_line(text.strip(), "the reference of the assertion").partition(":")
-    made = Reference(kind.strip().lower() or "receipt", ref.strip()) if colon else Reference("receipt", kind)
-    if not made.ref:
-        raise UnusableInput("the reference of the assertion is blank; name the receipt or note that records it")
-    return made
+    """Return a reference from ``kind:ref``; raise :class:`UnusableInput` for others, and for a control character."""
+    text = _one_line(text.strip(), "the reference of the assertion")
+    kind, _, ref = (part.strip() for part in text.partition(":"))
+    if not kind or not ref:
+        raise UnusableInput(f"assertion {text!r}: give KIND:REF, where it is recorded, such as note:review or obs:7")
+    return Reference(kind.lower(), ref)
 
 
 def object_of(kind: str, value: str) -> Object:
     """Return an object of a type from text.
 
-    Raises :class:`UnusableInput` for a blank text, and for JSON that cannot be read or has a number out of range.
+    Raises :class:`UnusableInput` for a blank text, and for JSON that cannot be read, is nested too deeply or has a
+    number out of range.
     """
     if kind == JSON:
         try:
-            return Object(kind, json.loads(value, parse_constant=_refuse_constant, parse_float=_finite))
-        except (ValueError, RecursionError):
+            read = json.loads(value, parse_constant=_refuse_constant, parse_float=_finite)
+            if not _is_deeper(read, DEEPEST):
+                return Object(kind, read)
+        except ValueError:
             raise UnusableInput("the object is not JSON; quote texts, or use --type literal") from None
+        except RecursionError:
+            # Deeper than Python reads.
+            pass
+        raise UnusableInput(f"the object is nested in more than {DEEPEST} levels; give a flatter one")
     value = value.strip()
     if not value:
         raise UnusableInput("the object is blank")
     return Object(kind, entity(value) if kind == ENTITY else value)
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Return whether lists and objects are nested in more than some levels."""
+    if not isinstance(value, list | dict):
+        return False
+    return not levels or any(
+        _is_deeper(one, levels - 1) for one in (value.values() if isinstance(value, dict) else value)
+    )
 
 
 def _refuse_constant(name: str) -> Any:

@@ -52,7 +52,7 @@ def pack(
                 "maxItems": most,
             },
             "bundle_text": text,
-            "items": [_item(fact, status, text_of(fact, status, upstream=upstream)) for fact, status in included],
+            "items": [_item(fact, text_of(fact, status, upstream=upstream)) for fact, status in included],
             "notes": {"how_to_use": [HOW_TO_USE]},
         },
         "items": [fact_json(fact, status) for fact, status in included],
@@ -89,7 +89,7 @@ def _shown(text: str, *, upstream: bool) -> str:
     return one_line(text) if upstream else escape(one_line(text), quote=False)
 
 
-def _item(fact: Fact, status: str, text: str) -> dict[str, Any]:
+def _item(fact: Fact, text: str) -> dict[str, Any]:
     return {
         "recordRef": fact.id,
         "layer": "L2",

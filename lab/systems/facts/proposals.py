@@ -83,7 +83,10 @@ def measure(corpus: Path, golden: Path, *, most: int = MOST) -> dict[str, Any]:
     for number, row in read_json_lines(golden):
         at = f"{golden}:{number}"
         subject, predicate = (expect(row.get(name), str, f"{at}: {name}") for name in ("subject", "predicate"))
-        expected.add((entity(subject), predicate_named(predicate), str(row.get("object", "")).strip()))
+        try:
+            expected.add((entity(subject), predicate_named(predicate), str(row.get("object", "")).strip()))
+        except UnusableInput as error:
+            raise UnusableInput(f"{at}: {error}") from None
     both = len(proposed & expected)
     return {
         "kind": MEASURED,

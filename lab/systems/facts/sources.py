@@ -18,6 +18,7 @@ from lab.systems.sidecar.writeback_fields import trust_of
 OK, QUARANTINED = "ok", "quarantined"
 # No ledger was given, so the source cannot be checked.
 NO_LEDGER = "sqlite_unavailable"
+UNSUPPORTED = "unsupported_kind"
 # Metadata of a row is not evidence: a use, a grade or a state changes it, but not the source.
 GOVERNED = frozenset(("importance", "lifecycle", "trust", "trust_tier", "trustTier"))
 _EPISODE = "SELECT ts_ms, scope, session_id, type, summary, payload_json FROM episodic_events WHERE event_id = ?"
@@ -67,7 +68,7 @@ class Sources:
 
     def _file(self, source: Source) -> Resolution:
         if source.kind not in KINDS:
-            return Resolution(source, "unsupported_kind")
+            return Resolution(source, UNSUPPORTED)
         try:
             path = self._root / Path(source.ref).expanduser()
             if not path.exists():

@@ -48,6 +48,15 @@ def graph_bytes(graph: Graph) -> bytes:
     return dump_json({"schema": SCHEMA, "entities": entities, "edges": [edge_json(edge) for edge in graph.edges]})
 
 
+def require_replaceable(path: Path) -> None:
+    """Raise :class:`UnusableInput` for a file that an export must not replace: any but an empty one or a graph."""
+    if path.exists() and path.stat().st_size:
+        try:
+            read_graph(path)
+        except UnusableInput:
+            raise UnusableInput(f"{path}: is no graph, so it is not replaced; give the export another name") from None
+
+
 def edge_json(edge: Edge) -> dict[str, Any]:
     """Return an edge as JSON."""
     return {**edge._asdict(), "evidence": list(edge.evidence)}

@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lab.retrieval.stop_words import ENGLISH
-from lab.systems.episodes.events import EMAIL
 from lab.systems.graph.model import BLOCKED_BY, CONCEPT, DECIDES, EVALUATES, PERSON, PROJECT, REPO, TOOL, TYPES, USES
 from lab.systems.pack.words import one_line
 
 # All repetitions are bounded, so that the time to search a text grows with its length only.
 # A version such as redis@7.2.1 and the account in Git's addresses are not persons.
 _NO_PERSON = r"git@|[\w.+-]{1,64}@\d{1,9}(?:\.\d{1,9}){1,2}(?![\w-]|\.\w)"
-_PERSON = rf"(?:(?<![\w.+-])(?!{_NO_PERSON}){EMAIL}|(?<![\w/])@\w[\w-]*)"
-# An address is one name: its first part alone would name a person.
-_NAME = rf"(?:{_PERSON}|(?<!@)[^\W_](?:[\w./+-]{{0,200}}\w)?)"
+# The sign @, also as Chinese texts write it, and an address of any script with it.
+_AT = "[@\uff20\ufe6b]"
+_ADDRESS = rf"(?<![\w.+-])[\w.+-]{{1,64}}{_AT}[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,8}}"
+_PERSON = rf"(?:(?!{_NO_PERSON}){_ADDRESS}|(?<![\w/]){_AT}\w[\w-]*)"
+# An address is one name: its first part alone would name a person, also where no dot makes it an address of e-mail.
+_NO_ACCOUNT = rf"(?![\w./+-]{{1,264}}{_AT}(?!\d))"
+_NAME = rf"(?:{_PERSON}|(?<!{_AT}){_NO_ACCOUNT}[^\W_](?:[\w./+-]{{0,200}}\w)?)"
 _FLAGS = re.IGNORECASE
 # The forms that mark an entity, in the order in which they are tried at a place.
 _MARKED = re.compile(
@@ -26,7 +29,7 @@ _MARKED = re.compile(
     r"|\b(?:github|gitlab)\.com[/:](?P<repo>[\w.-]+/[\w-]+(?:\.[\w-]+)*)"
     rf"|(?P<person>{_PERSON})"
     r"|\[\[(?P<page>[^\]\[|#\n]{1,60})[^\]\[\n]*\]\]"
-    r"|(?<![\w&/])#(?P<tag>[^\W\d]\w{1,40})"
+    rf"|(?<![\w&/])#{_NO_ACCOUNT}(?P<tag>[^\W\d]\w{{1,40}})"
     r"|`(?P<code>[^\W\d][\w.-]{1,40})`"
     rf"|\b(?P<word>project|repo|repository|tool)\s+(?P<called>{_NAME})",
     _FLAGS,
@@ -52,6 +55,7 @@ _NO_NAMES = frozenset(ENGLISH) | frozenset(
     ("we", "it", "they", "she", "he", "you", "one", "project", "repo", "repository", "tool", "still", "now", "which")
 )
 _IS_PERSON = re.compile(_PERSON, _FLAGS)
+_IS_ADDRESS = re.compile(rf"\w{_AT}(?![\d\s]|$)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？;\n]+")
 
 
@@ -103,8 +107,13 @@ def relations(sentence: str) -> Iterator[Relation]:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text may be the name of an entity; the replacement of a secret may not."""
-    return "redacted" not in text.lower()
+    """Return whether a text may be the name of an entity.
+
+    The replacement of a secret may not, and neither may an account at a machine, ``ann@host``.
+    """
+    if "redacted" in text.lower():
+        return False
+    return _IS_ADDRESS.search(text) is None or _IS_PERSON.search(plain(text)) is not None
 
 
 def reference(kind: str, name: str) -> str:

@@ -63,10 +63,10 @@ def parse_line(line: str) -> Observation | None:
         return None
     sources = tuple(map(_unescaped, match["sources"].split(" ")))
     try:
-        at, due = _read(match["at"]), match["due"] and _read(match["due"])
+        at, due = _read(match["at"]), None if match["due"] is None else _read(match["due"])
     except ValueError:
         return None
-    return Observation(sources[0], at, _LABEL_OF[match["level"]], match["text"], sources, due or None)
+    return Observation(sources[0], at, _LABEL_OF[match["level"]], match["text"], sources, due)
 
 
 def folded(text: str) -> str:

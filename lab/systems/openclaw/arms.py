@@ -348,17 +348,8 @@ class FlowSystem(_Engine):
         docs = self._docs
         if docs is not None and "docs_missing" in ask.faults:
             docs = DocsLane(docs.settings, None)
-        memories = Memories(
-            candidates.view,
-            candidates.rows,
-            candidates.by_id,
-            self._listing,
-            candidates.shared,
-            candidates.no_vector,
-            docs,
-            None if self.arm.shares and ask.probe else self._derived.write,
-            candidates.gone,
-        )
+        write = None if self.arm.shares and ask.probe else self._derived.write
+        memories = Memories.of(candidates, self._listing, docs, write)
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = self.turn = recall(prompt, self.config, memories, self._state)
         if turn.error is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lab.embedding.embedder import DOCUMENT, Role
+from lab.formatting import counted
 from lab.retrieval.faults import Faults
 from lab.systems.files.chunks import Entry
 from lab.systems.files.folder import Folder
@@ -59,8 +60,9 @@ class DocumentsLane:
         """Return parts of documents, cited by path and lines. Documents belong to every scope."""
         if self._index is None:
             self._index = self._built()
+        left_out = f"; {counted(self._skipped, 'file')} skipped" if self._skipped else ""
         if not self._index.chunks:
-            return Found(self.name, (), searched=False, reason=NO_DOCUMENTS)
+            return Found(self.name, (), searched=False, reason=f"{NO_DOCUMENTS}{left_out}")
         hits = candidates(self._index, query, limit, now_ms, _BY_WORDS).candidates[:limit]
         found = [
             Candidate(
@@ -76,8 +78,7 @@ class DocumentsLane:
             )
             for hit in hits
         ]
-        skipped = f"; {self._skipped} files skipped" if self._skipped else ""
-        return Found(self.name, found, reason=WORDS_ONLY + skipped)
+        return Found(self.name, found, reason=f"{WORDS_ONLY}{left_out}")
 
     def close(self) -> None:
         """Close the index."""

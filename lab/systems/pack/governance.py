@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from lab.systems import supersession
 from lab.systems.pack.candidate import Candidate
 from lab.systems.pack.settings import OFF, Settings
 from lab.systems.plans import is_past, is_plan
@@ -48,27 +49,5 @@ def exclusions(candidates: Sequence[Candidate], settings: Settings, now_ms: int)
 
 
 def superseded(candidates: Sequence[Candidate]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the refs that other candidates supersede, and those in a cycle, which stay: their order is unknown.
-
-    What a member of a cycle supersedes outside of it is superseded.
-    """
-    refs = {one.ref for one in candidates}
-    replaces = {one.ref: [ref for ref in one.supersedes if ref in refs] for one in candidates}
-    reach = {ref: _reachable(ref, replaces) for ref in refs if replaces[ref]}
-    cyclic = frozenset(ref for ref, others in reach.items() if ref in others)
-    gone = {
-        old for new, others in reach.items() for old in others if old != new and new not in reach.get(old, frozenset())
-    }
-    return frozenset(gone), cyclic - gone
-
-
-def _reachable(start: str, replaces: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """Return everything that a candidate supersedes, through others as well; itself only in a cycle."""
-    seen: set[str] = set()
-    waiting = list(replaces[start])
-    while waiting:
-        ref = waiting.pop()
-        if ref not in seen:
-            seen.add(ref)
-            waiting += replaces.get(ref, ())
-    return frozenset(seen)
+    """Return the refs that other candidates supersede, and those in a cycle, which stay."""
+    return supersession.superseded({one.ref: one.supersedes for one in candidates})

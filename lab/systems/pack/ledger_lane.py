@@ -27,6 +27,7 @@ from lab.systems.sidecar.writeback_fields import trust_of
 
 # Why the lane returns less, or nothing.
 NO_VECTORS, NO_TABLES, UNREADABLE = "no_vectors_words_only", "no_search_tables_substrings_only", "ledger_unreadable"
+UNUSABLE_SCOPE = "scope_unusable"
 # Fields of a detail that govern a memory and are no part of its record.
 GOVERNING = frozenset(("importance", "lifecycle", "provenance", "trust", "trust_tier", "scope", "classification"))
 _redact = redactor(upstream=False)
@@ -56,6 +57,10 @@ class LedgerLane:
         The sidecar's profile also returns observations written after ``now_ms``.
         """
         try:
+            given_scope(scope)
+        except LabError as error:
+            return Found(self.name, (), searched=False, reason=f"{UNUSABLE_SCOPE}: {error}")
+        try:
             with ledger.open_ledger(self.path) as connection:
                 reason = NO_VECTORS if FTS in tables(connection) else NO_TABLES
                 hits = self._hits(connection, query, limit, scope, datetime.fromtimestamp(now_ms / 1000, UTC))
@@ -65,6 +70,9 @@ class LedgerLane:
                     found = [one for one in found if one.ts_ms <= now_ms]
         except LabError as error:
             return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {error}")
+        except OSError as error:
+            # A folder that may not be entered, or a name that no file can have.
+            return Found(self.name, (), searched=False, reason=f"{UNREADABLE}: {self.path}: {error.strerror}")
         return Found(self.name, tuple(found), reason=reason)
 
     def _hits(

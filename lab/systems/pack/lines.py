@@ -13,6 +13,7 @@ from lab.token_estimate import tokens
 
 # Reasons of a candidate, as a trace names them.
 MAX_ITEMS, OVER_BUDGET, EVENT_CAPPED = "max_items_reached", "budget_tokens_exceeded", "quota_event_capped"
+DUPLICATE = "duplicate_text"
 # The kind of a turn of the tail.
 RECENT_TURN = "recent_turn"
 WITHIN = ("within_item_limit", "within_budget")

@@ -16,6 +16,7 @@ from lab.systems.pack.layers import L0, L1, L2, Layers, layers_of
 from lab.systems.pack.lines import (
     ABSTRACT_FITS,
     DISSENT,
+    DUPLICATE,
     EVENT_CAPPED,
     MAX_ITEMS,
     NEEDS_DETAIL,
@@ -30,7 +31,7 @@ from lab.systems.pack.lines import (
 from lab.systems.pack.order import merged, ordered, quota_hits
 from lab.systems.pack.settings import Settings
 from lab.systems.pack.tail import ProtectedTail, protected_tail
-from lab.systems.pack.words import identifiers, stems
+from lab.systems.pack.words import identifiers, one_line, stems
 from lab.systems.sidecar.ledger_rows import storable
 from lab.token_estimate import tokens
 
@@ -189,6 +190,7 @@ class _Walk:
             last = None
         lines: list[Line] = []
         decisions: list[Decision] = []
+        texts = {_folded(last.candidate)} if last else set()
         details = 0
         slots -= last is not None
         if not settings.is_upstream:
@@ -204,6 +206,8 @@ class _Walk:
                 # It keeps that reason, whether it takes a free slot or not.
                 reason = EVENT_CAPPED if is_full or settings.is_upstream else None
                 said = said if reason else (*said, EVENT_CAPPED)
+            if not reason and not settings.is_upstream and _folded(one) in texts:
+                reason = DUPLICATE
             if reason:
                 # The sidecar names the reason of its trust policy twice.
                 reasons = (*said, reason)
@@ -216,6 +220,7 @@ class _Walk:
                 elif room.takes(line := Line(one, layer, text)):
                     details += layer == L2
                     lines.append(line)
+                    texts.add(_folded(one))
                     decisions.append(Decision(one, True, (*said, *WITHIN, *why), layer, capped))
                     break
             else:
@@ -290,6 +295,11 @@ class _Walk:
             yield L1, layers.overview, ()
         if layers.is_long or len(layers.abstract) < len(layers.overview):
             yield L0, layers.abstract, (ABSTRACT_FITS,)
+
+
+def _folded(one: Candidate) -> str:
+    """Return the text of a candidate as duplicates are compared: without case, each run of white space as one blank."""
+    return one_line(one.text.casefold())
 
 
 def _distinct(reasons: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -51,13 +52,15 @@ class Sources:
 
         ``names`` says how the user gives each of :data:`KEYS`, such as ``--facts``; "" for what needs no name.
         """
-        for key, path in self._files():
+        for key, path in self.files():
             if not path.is_file():
                 wrong = "is a folder" if path.is_dir() else "no such file"
                 raise UnusableInput(f"{names[key]} {path}: {wrong}; give {_KINDS.get(key, _A_LEDGER)}".lstrip())
-        if self.documents is not None and not self.documents.is_dir():
-            wrong = "is a file; give its folder" if self.documents.is_file() else "no such folder"
-            raise UnusableInput(f"{names['documents']} {self.documents}: {wrong}")
+        for key, folder in (("documents", self.documents), ("factsRoot", self.facts_root)):
+            # Without the folder of their sources, the evidence of all facts would seem to be gone.
+            if folder is not None and not folder.is_dir():
+                wrong = "is a file; give its folder" if folder.is_file() else "no such folder"
+                raise UnusableInput(f"{names[key]} {folder}: {wrong}")
         if len({path.stem for path in self.ledgers}) < len(self.ledgers):
             raise UnusableInput("two ledgers have one name, so that their citations would be the same; rename one")
         if self.facts and not self.facts_ledger and len(self.ledgers) > 1:
@@ -90,19 +93,20 @@ class Sources:
 
     def digests(self) -> dict[str, str]:
         """Return the sha256 of every file by its key and name, and one of a folder of documents."""
-        found = {f"{key}:{path.name}": sha256_file(path) for key, path in self._files()}
+        found = {f"{key}:{path.name}": sha256_file(path) for key, path in self.files()}
         if self.documents:
             found[f"documents:{self.documents.name}"] = digest(read_documents(self.documents)[0])
         return found
 
     def describe(self) -> dict[str, object]:
         """Return a configuration that :func:`read_sources` reads back as these sources."""
-        config: dict[str, object] = {key: str(path) for key, path in self._files() if key != "ledgers"}
+        config: dict[str, object] = {key: str(path) for key, path in self.files() if key != "ledgers"}
         config |= {"ledgers": [str(path) for path in self.ledgers]} if self.ledgers else {}
         config |= {"documents": str(self.documents)} if self.documents else {}
         return config | ({"factsRoot": str(self.facts_root)} if self.facts_root != Path() else {})
 
-    def _files(self) -> Iterator[tuple[str, Path]]:
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """Yield every file with its key."""
         yield from (("ledgers", path) for path in self.ledgers)
         for key, path in zip(_KINDS, (self.episodes, self.facts, self.facts_ledger, self.graph), strict=True):
             if path is not None:
@@ -116,18 +120,23 @@ def read_sources(config: Mapping[str, Any] | None, where: str) -> Sources:
     """
     part = Reader((config or {}).get("sources", {}), f"{where}: sources", KEYS)
 
-    def path(key: str) -> Path | None:
+    def path_of(key: str) -> Path | None:
         value = part.get(key)
         if value is not None and (not isinstance(value, str) or not value):
             raise part.wrong(key, "a path")
         return None if value is None else Path(value)
 
-    return Sources(
+    sources = Sources(
         tuple(Path(value) for value in part.texts("ledgers", ())),
-        path("episodes"),
-        path("facts"),
-        path("factsLedger"),
-        path("factsRoot") or Path(),
-        path("graph"),
-        path("documents"),
+        path_of("episodes"),
+        path_of("facts"),
+        path_of("factsLedger"),
+        path_of("factsRoot") or Path(),
+        path_of("graph"),
+        path_of("documents"),
     ).checked({key: f"{where}: sources: {key}:" for key in KEYS})
+    # A prompt has to be packed without such a source; a replay without it would measure something else.
+    for key, path in sources.files():
+        if not os.access(path, os.R_OK):
+            raise UnusableInput(f"{where}: sources: {key}: {path}: may not be read; change its permissions")
+    return sources

@@ -32,7 +32,7 @@ from lab.systems.kit import Kit
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.pack.candidate import Lane
 from lab.systems.pack.governance import IS_SUPERSEDED, TRUST_REASONS
-from lab.systems.pack.lines import MAX_ITEMS, OVER_BUDGET, Decision
+from lab.systems.pack.lines import DUPLICATE, MAX_ITEMS, OVER_BUDGET, Decision
 from lab.systems.pack.memories_lane import Memories, MemoriesLane
 from lab.systems.pack.packer import Pack, gather, pack
 from lab.systems.pack.settings import Settings, describe, read_settings
@@ -48,6 +48,7 @@ MOST_ITEMS = 100
 CAUSES = {
     MAX_ITEMS: "slot",
     OVER_BUDGET: "budget",
+    DUPLICATE: "merged",
     IS_SUPERSEDED: "superseded",
     **dict.fromkeys(TRUST_REASONS.values(), "trust"),
 }

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
@@ -151,7 +152,7 @@ def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Excepti
         return UnusableInput(f"{path}: is not an SQLite file; give the SQLite file of a ledger")
     if extended == sqlite3.SQLITE_CORRUPT_VTAB or code == sqlite3.SQLITE_CONSTRAINT:
         return UnusableInput(
-            f"{path}: the search tables are damaged; remove them with sqlite3 {path.name} "
+            f"{path}: the search tables are damaged; remove them with sqlite3 {quote(str(path))} "
             f"'DROP TABLE {ledger_schema.FTS}; DROP TABLE {ledger_schema.TRIGRAM}' and run "
             "lab ledger ingest --write, which makes them again"
         )
@@ -159,7 +160,7 @@ def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Excepti
     if code == sqlite3.SQLITE_CORRUPT or isinstance(error, UnicodeDecodeError):
         return UnusableInput(
             f"{path}: the database is damaged; restore a copy, or save what is readable with "
-            f"sqlite3 {path.name} .recover | sqlite3 recovered.sqlite"
+            f"sqlite3 {quote(str(path))} .recover | sqlite3 recovered.sqlite"
         )
     if code == sqlite3.SQLITE_FULL:
         return CannotWrite(f"cannot write {path}: the disk is full; the ledger is as before this batch{GO_ON}")

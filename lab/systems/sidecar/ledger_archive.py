@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
@@ -55,7 +56,10 @@ def archive(path: Path, log: Path, *, folder: Path | None = None, write: bool = 
             source = source_of(connection, file, log)
         left = log.stat().st_size - source.position
         if not source.digest or left:
-            raise UnusableInput(f"{log}: {left} bytes are not ingested; run: lab ledger ingest {path} {log} --write")
+            raise UnusableInput(
+                f"{log}: {left} bytes are not ingested; run: lab ledger ingest {quote(str(path))} "
+                f"{quote(str(log))} --write"
+            )
         target = (folder or log.parent / FOLDER).resolve() / f"{log.stem}-{source.digest[:12]}{log.suffix}"
         if target.exists() and sha256_file(target) != source.digest:
             raise UnusableInput(f"{target}: exists and is another file; choose a new folder with --to")

@@ -17,10 +17,12 @@ from lab.files import cannot_write, only_writer, require_finite
 from lab.recordings.openclaw.database import read_database
 from lab.recordings.openclaw.entries import Entry, parse_file
 from lab.recordings.openclaw.folders import find
+from lab.recordings.openclaw.sqlite import MAGIC
 from lab.recordings.openclaw.transcript import ZSTD
 from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack
 from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.sidecar.ledger_archive import archived_logs
+from lab.systems.sidecar.ledger_ingest import is_observation
 from lab.systems.sidecar.ledger_lines import read_lines
 from lab.systems.sidecar.ledger_times import moment, stamp
 
@@ -69,16 +71,35 @@ def capture(
     ``archive`` is the folder of the rotated logs (default: ``archive`` beside the log).
     ``messages`` adds texts of users and assistants as notes. Secrets are replaced and summaries are cut before anything
     is written. A line that a killed process left incomplete is ended, so that ingest counts it as malformed, and
-    captured again. Raises :class:`UnusableInput` if there is no session, :class:`lab.errors.CannotWrite` if the disk is
-    full.
+    captured again. Raises :class:`UnusableInput` if there is no session, or if the file to append to is no log;
+    :class:`lab.errors.CannotWrite` if the disk is full.
     """
     require_finite(log)
+    if log.exists():
+        _require_log(log)
     done = Captured(write)
     with only_writer(log.parent) if write else nullcontext():
         _collect(sessions, [log, *archived_logs(log, archive)], messages, done)
         if write and done.lines:
             _append(log, b"".join(done.lines))
     return done
+
+
+def _require_log(log: Path) -> None:
+    """Raise :class:`UnusableInput` for another file, such as a ledger. One malformed line alone is what a kill left."""
+    is_other, malformed = False, 0
+    with log.open("rb") as file:
+        if file.read(len(MAGIC)) == MAGIC:
+            raise UnusableInput(f"{log}: is an SQLite database; name the log to append to (JSON Lines)")
+        for line in read_lines(file, hashlib.sha256()):
+            if line.observation is None:
+                malformed += bool(line.problem)
+            elif is_observation(line.observation):
+                return
+            else:
+                is_other = True
+    if is_other or malformed > 1:
+        raise UnusableInput(f"{log}: no line is an observation; name the log to append to (JSON Lines)")
 
 
 def _collect(sessions: Path, logs: list[Path], messages: bool, done: Captured) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -155,10 +155,15 @@ def _require_observation(file: BinaryIO, log: Path) -> None:
         )
 
 
+def is_observation(value: Mapping[str, Any]) -> bool:
+    """Return whether the object of a line has what an observation needs (LD-3)."""
+    return any(value.get(name) is not None for name in TELLING)
+
+
 def _observed(lines: Iterable[Line]) -> Iterator[Line]:
     """Yield lines; those with an object that is no observation are malformed."""
     for line in lines:
-        if line.observation is None or any(line.observation.get(name) is not None for name in TELLING):
+        if line.observation is None or is_observation(line.observation):
             yield line
         else:
             yield line._replace(observation=None, problem="without a summary or tool_name")

@@ -8,6 +8,7 @@ came from; the sidecar does not read them.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -18,6 +19,8 @@ COLUMNS = ("id", "ts", "kind", "summary", "summary_en", "lang", "tool_name", "de
 NEWEST_VERSION = 3
 FTS = "observations_fts"
 TRIGRAM = "observations_fts_tri"
+# A number in a record of FTS5: 7 bits a byte.
+_NUMBER = re.compile(rb"[\x80-\xff]*[\x00-\x7f]")
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS observations (
@@ -96,6 +99,22 @@ def tables(connection: sqlite3.Connection) -> set[str]:
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )
     return {name for (name,) in rows}
+
+
+def require_segments(connection: sqlite3.Connection, table: str) -> None:
+    """Raise SQLite's error for a damaged table if an FTS5 table has words, and no list of segments that hold them.
+
+    FTS5 reads a list of zeros as that of an empty table, and finds nothing without an error.
+    """
+    found = connection.execute(f"SELECT id, block FROM {table}_data WHERE id IN (1, 10)")  # noqa: S608 - names of our own tables
+    blocks = {number: block for number, block in found if isinstance(block, bytes)}
+    # Record 1 has the number of rows, then of words in each column. Record 10 has the numbers of levels and of segments
+    # after 4 bytes.
+    words, segments = _NUMBER.sub(b"", blocks.get(1, b""), count=1), blocks.get(10, b"")[4:6]
+    if any(words) and not any(segments):
+        error = sqlite3.DatabaseError(f"{table} has no segments")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT_VTAB
+        raise error
 
 
 def index(connection: sqlite3.Connection, first: int, last: int) -> None:

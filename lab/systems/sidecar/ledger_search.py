@@ -13,8 +13,10 @@ from lab.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_rows import given_scope, language, scope_name, storable
-from lab.systems.sidecar.ledger_schema import FTS, TRIGRAM, tables
+from lab.systems.sidecar.ledger_schema import FTS, TRIGRAM, require_segments, tables
 from lab.systems.sidecar.ledger_score import RRF, SOFT_ARCHIVED, Factors, factors, state_of
+from lab.systems.sidecar.writeback_fields import trust_of
+from lab.systems.supersession import superseded
 
 RECEIPT = "recall-lab.ledger.search.v1"
 # The composite score looks at this many times as many results as are returned.
@@ -26,6 +28,7 @@ DEEPER, DEEPEST = 8, 50_000
 # A best BM25 below this calls for substrings, if there are too few results.
 WEAK = 0.25
 MOST_TERMS = 16
+QUARANTINED = "quarantined"
 
 _HAN = re.compile("[\u3400-\u9fff]+")
 _ASCII = re.compile("[A-Za-z0-9_]+")
@@ -87,7 +90,7 @@ def search(
         fused = _fused(list(lanes.values()), depth)
         rows = {row.id: row for row in ledger.get(connection, (number for number, _ in fused))}
         found_rows = [rows[number] for number, _ in fused if number in rows]
-        kept = kept_of(found_rows, scope, include_archived, keep_superseded)
+        kept = kept_of(found_rows, scope, include_archived, keep_superseded, upstream=upstream)
         complete = all(len(found) < depth for found in lanes.values())
         if upstream or complete or len(kept) >= wanted or depth >= DEEPEST:
             break
@@ -155,6 +158,7 @@ def first_valid(full_text: Callable[[str], Ranked], queries: Iterable[str]) -> t
 
 def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:
     """Return rows by BM25, then by id."""
+    require_segments(connection, FTS)
     if upstream:
         cap = max(UPSTREAM_CAP, UPSTREAM_CAP_PER_RESULT * depth)
         rows = connection.execute(f"SELECT rowid, rank FROM {FTS} WHERE {FTS} MATCH ? LIMIT ?", (query, cap))  # noqa: S608 - names of our own tables; values are placeholders
@@ -165,13 +169,14 @@ def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream:
 
 def _trigrams(connection: sqlite3.Connection, query: str, depth: int) -> Ranked:
     """Return rows that contain the query, by BM25, newest first."""
+    require_segments(connection, TRIGRAM)
     ordered = f"SELECT rowid, rank FROM {TRIGRAM} WHERE {TRIGRAM} MATCH ? ORDER BY rank, rowid DESC LIMIT ?"  # noqa: S608 - names of our own tables; values are placeholders
     return connection.execute(ordered, (_phrase(query), depth)).fetchall()
 
 
 def _substrings(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:
     """Return rows with any Chinese term, or with every ASCII term, by the number of matches, newest first."""
-    han, ascii_terms = han_terms(query), _terms(_ASCII, query)
+    han, ascii_terms = han_terms(query, single=not upstream), _terms(_ASCII, query)
     if not han and not ascii_terms:
         return []
     score = [("summary LIKE ?", f"%{term}%") for term in han]
@@ -183,6 +188,7 @@ def _substrings(connection: sqlite3.Connection, query: str, depth: int, upstream
     table = "observations"
     if not han and not upstream and TRIGRAM in tables(connection) and min(map(len, ascii_terms)) >= 3:
         # The trigram index finds the few rows that may match, so that SQLite need not read them all.
+        require_segments(connection, TRIGRAM)
         longest = f"%{max(ascii_terms, key=len)}%"
         index = f"SELECT rowid FROM {TRIGRAM} WHERE"  # noqa: S608 - names of our own tables; values are placeholders
         table = f"(SELECT * FROM observations WHERE id IN ({index} summary LIKE ? UNION {index} summary_en LIKE ?))"  # noqa: S608 - names of our own tables; values are placeholders
@@ -212,21 +218,36 @@ def _fused(lanes: list[Ranked], depth: int) -> Ranked:
 
 
 def kept_of(
-    rows: list[Observation], scope: str | None, include_archived: bool, keep_superseded: bool
+    rows: list[Observation],
+    scope: str | None,
+    include_archived: bool,
+    keep_superseded: bool,
+    *,
+    upstream: bool = False,
 ) -> list[Observation]:
     """Return the rows of a scope, by its compared name, that are neither superseded nor soft-archived."""
     details = {row.id: row.detail for row in rows}
-    superseded = {number for detail in details.values() for number in references(detail, "supersedes")}
+    gone = frozenset() if keep_superseded else _superseded(details, upstream)
     return [
         row
         for row in rows
-        if (scope is None or scope_name(details[row.id].get("scope")) == scope)
-        and (
-            keep_superseded
-            or not (row.id in superseded or details[row.id].get("superseded_by") or details[row.id].get("supersededBy"))
-        )
+        if row.id not in gone
+        and (scope is None or scope_name(details[row.id].get("scope")) == scope)
         and (include_archived or state_of(details[row.id]) != SOFT_ARCHIVED)
     ]
+
+
+def _superseded(details: Mapping[int, Mapping[str, Any]], upstream: bool) -> frozenset[int]:
+    """Return the rows that another one of them supersedes, and those that say so of themselves.
+
+    A quarantined row supersedes nothing, and rows that supersede each other in a cycle stay, but for ``upstream``.
+    """
+    named = {number: references(detail, "supersedes") for number, detail in details.items()}
+    said = {number for number, detail in details.items() if detail.get("superseded_by") or detail.get("supersededBy")}
+    if upstream:
+        return frozenset(said).union(*named.values())
+    trusted = {number: [] if trust_of(details[number]) == QUARANTINED else olds for number, olds in named.items()}
+    return superseded(trusted)[0] | said
 
 
 def references(detail: Mapping[str, Any], name: str) -> list[int]:
@@ -283,10 +304,16 @@ def _terms(pattern: re.Pattern[str], text: str) -> list[str]:
     return list(terms.values())[:MOST_TERMS]
 
 
-def han_terms(text: str) -> list[str]:
-    """Return the runs of at least two Chinese characters, each followed by its pairs."""
+def han_terms(text: str, *, single: bool = True) -> list[str]:
+    """Return the runs of at least two Chinese characters, each followed by its pairs.
+
+    With ``single``, a text without such a run has its single characters, many of which are words.
+    """
     terms = []
-    for run in _HAN.findall(text):
+    runs = _HAN.findall(text)
+    for run in runs:
         if len(run) > 1:
             terms += [run, *(run[start : start + 2] for start in range(len(run) - 1) if len(run) > 2)]
+    if single and not terms:
+        terms = runs
     return list(dict.fromkeys(terms))[:MOST_TERMS]

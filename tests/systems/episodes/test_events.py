@@ -88,10 +88,12 @@ def test_event_normalizes_its_scope() -> None:
 
 def test_payload_loses_keys_of_output() -> None:
     made = event(
-        type="tool.result", payload={"stdout": "a", "raw_log": "b", "code": 0, "in": {"stderr": "c", "k": "v"}}
+        type="tool.result",
+        payload={"stdout": "a", "raw_log": "b", "code": 0, "in": {"stderr": "c", "k": "v"}}
+        | {"command_output": "d", "tool_output": {"e": "f"}},
     )
     assert json.loads(made.payload_json or "") == {
-        "_redacted_output_fields": 2,
+        "_redacted_output_fields": 4,
         "code": 0,
         "in": {"_redacted_output_fields": 1, "k": "v"},
     }

@@ -15,6 +15,7 @@ from lab.errors import UnusableInput
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
 from lab.systems.episodes.embed import embed
+from lab.systems.episodes.events import Event
 from lab.systems.episodes.ingest import ingest, is_spool, recording_events
 from lab.systems.episodes.retention import expire
 from lab.systems.episodes.schema import open_episodes
@@ -106,13 +107,40 @@ def test_ingest_again_changes_nothing(tmp_path: Path) -> None:
     assert stored(path)[:2] == before
 
 
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [({}, 1), ({"payload": {"text": "other"}}, 2), ({"session_id": "s2"}, 2), ({"type": "tool.call"}, 2)],
+)
+@pytest.mark.parametrize("readers", [0, 1])
+def test_event_of_two_sources_is_known_by_its_content(
+    tmp_path: Path, change: dict[str, Any], count: int, readers: int
+) -> None:
+    lines = [line(1, "choir", ts_ms=NOW_MS), line(2, "choir", ts_ms=NOW_MS, **change)]
+    lines[readers]["refs"] = {"source": "recording", "format": "lab", "key": "c/s/1"}
+    assert len(stored(filled(tmp_path / "l.sqlite", lines))) == count
+
+
+def test_transaction_that_was_broken_off_leaves_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1)])
+
+    def breaks(event: Event, *_: object) -> None:
+        if event.event_id == "e3":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("lab.systems.episodes.ingest._tally", breaks)
+    spool = write_spool(tmp_path / "m.jsonl", [line(2), line(3), line(4)])
+    with pytest.raises(KeyboardInterrupt):
+        ingest(path, spool, "spool", now=NOW)
+    assert [event.event_id for event in stored(path)] == ["e1"]
+
+
 def test_ingest_without_write_only_counts(tmp_path: Path) -> None:
     spool = write_spool(tmp_path / "s.jsonl", [line(1), line(2)])
     path = tmp_path / "l.sqlite"
-    assert ingest(path, spool, "spool", write=False).receipt()["inserted"] == 2
+    assert ingest(path, spool, "spool", now=NOW, write=False).receipt()["inserted"] == 2
     assert not path.exists()
     filled(path, [line(1)])
-    assert ingest(path, spool, "spool", write=False).receipt()["inserted"] == 1
+    assert ingest(path, spool, "spool", now=NOW, write=False).receipt()["inserted"] == 1
     assert len(stored(path)) == 1
 
 
@@ -137,6 +165,9 @@ def test_malformed_lines_are_counted(tmp_path: Path) -> None:
             line(6, ts_ms=True),
             line(7, ts_ms=str(NOW_MS)),
             line(8, ts_ms=None, event_id=None),
+            # The first millisecond of the year 10000.
+            line(9, ts_ms=253_402_300_800_000),
+            line(10, ts_ms=253_402_300_799_999),
         ],
     )
     with spool.open("a") as file:
@@ -146,11 +177,12 @@ def test_malformed_lines_are_counted(tmp_path: Path) -> None:
         "unknown type": 1,
         "no summary": 1,
         "no session_id": 1,
-        "a ts_ms that is no time": 2,
+        "a ts_ms that is no time": 3,
         "not JSON": 1,
         "not a JSON object": 1,
     }
-    assert (done.without_time, [event.ts_ms for event in stored(tmp_path / "l.sqlite")][1:]) == (1, [NOW_MS, NOW_MS])
+    times = [event.ts_ms for event in stored(tmp_path / "l.sqlite")]
+    assert (done.without_time, times[1:]) == (1, [NOW_MS, NOW_MS, 253_402_300_799_999])
 
 
 def test_deeply_nested_payload_is_malformed(tmp_path: Path) -> None:
@@ -174,7 +206,7 @@ def test_file_without_an_event_is_no_spool(tmp_path: Path) -> None:
     assert not is_spool(tmp_path / "none")
     assert is_spool(write_spool(tmp_path / "s.jsonl", [line(1)]))
     with pytest.raises(UnusableInput, match="has no line that is an event"):
-        ingest(tmp_path / "l.sqlite", write_spool(tmp_path / "t.jsonl", [{"a": 1}]), "spool")
+        ingest(tmp_path / "l.sqlite", write_spool(tmp_path / "t.jsonl", [{"a": 1}]), "spool", now=NOW)
     assert not (tmp_path / "l.sqlite").exists()
 
 
@@ -250,7 +282,7 @@ def test_damaged_index_is_named_with_the_remedy(tmp_path: Path) -> None:
     path = filled(tmp_path / "l.sqlite", [line(1, "the choir meets")])
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE episodic_events_fts_data SET block = x'00ff00ff' WHERE id > 1")
-    with pytest.raises(UnusableInput, match="is damaged; remove both with") as raised:
+    with pytest.raises(UnusableInput, match=f"is damaged; remove both with sqlite3 {path} '") as raised:
         filled(path, [line(2)])
     with sqlite3.connect(path) as connection:
         connection.executescript(str(raised.value).split("'")[1])

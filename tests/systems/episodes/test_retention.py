@@ -39,7 +39,7 @@ def test_expired_event_is_not_ingested_again(tmp_path: Path) -> None:
     assert expire(path, now=NOW)["removed"] == 1
     done = ingest(path, path.with_suffix(".jsonl"), "spool", now=NOW)
     assert (done.inserted.total(), done.already) == (0, 2)
-    assert ingest(path, path.with_suffix(".jsonl"), "spool", write=False).inserted.total() == 0
+    assert ingest(path, path.with_suffix(".jsonl"), "spool", now=NOW, write=False).inserted.total() == 0
 
 
 @pytest.mark.parametrize("spool_first", [True, False])

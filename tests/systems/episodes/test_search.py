@@ -16,6 +16,7 @@ from lab.embedding.vectors import Vectors
 from lab.errors import CannotMeasure, UnusableInput
 from lab.systems.episodes import embed as embedding
 from lab.systems.episodes.embed import embed
+from lab.systems.episodes.events import RETENTION
 from lab.systems.episodes.lane import EpisodesLane
 from lab.systems.episodes.retention import expire
 from lab.systems.episodes.schema import open_episodes
@@ -56,6 +57,13 @@ def test_query_is_an_expression_or_any_of_its_words(ledger: Path, query: str, ex
     assert ids(ledger, query)[:1] == expected
 
 
+@pytest.mark.parametrize("upstream", [False, True])
+def test_expression_of_more_than_64_words_is_searched_by_words(ledger: Path, upstream: bool) -> None:
+    longest = "choir choir" + " NOT mill" * 31
+    assert ids(ledger, longest, upstream=upstream) == ["e2"]
+    assert set(ids(ledger, f"choir {longest}", upstream=upstream)) == {"e1", "e2", "e4"}
+
+
 def test_chinese_query_is_searched_for_its_characters(tmp_path: Path) -> None:
     lines = [
         line(1, "閘道器的逾時是九十秒"),
@@ -66,8 +74,21 @@ def test_chinese_query_is_searched_for_its_characters(tmp_path: Path) -> None:
     ledger = filled(tmp_path / "l.sqlite", lines)
     assert ids(ledger, "閘道器的逾時是多少？", scope="global") == ["e1", "e2"]
     assert ids(ledger, "gateway 閘道器", scope="x") == ["e4"]
+    assert ids(ledger, "閘", scope="global") == ["e1"]
     assert ids(ledger, "貓") == []
     assert ids(ledger, "閘道器的逾時", upstream=True) == []
+
+
+def test_equal_ranks_of_two_lanes_are_ordered_by_number(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "厨房有燃气"), line(2, "basil in clay pots")])
+    result = found(path, "basil 厨房")
+    assert [(hit.event.event_id, hit.lanes) for hit in result.hits] == [("e1", ("cjk",)), ("e2", ("fts",))]
+
+
+def test_summary_of_a_session_has_at_most_280_characters(tmp_path: Path) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(number, f"choir {number} " + "la " * 60) for number in range(3)])
+    (session,) = found(path, "choir").sessions
+    assert 270 < len(session.summary) <= 280
 
 
 def test_words_are_compared_by_their_stems(ledger: Path) -> None:
@@ -97,7 +118,7 @@ def test_filters_apply_before_the_cut(ledger: Path) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_search_of_a_scope_finds_no_event_of_another(ledger: Path, mode: str) -> None:
-    embed(ledger, hashing())
+    embed(ledger, hashing(), now=NOW)
     assert ids(ledger, "choir OR mill OR basil", mode=mode, vectors=hashing(), scope="garden") == ["e3"]
 
 
@@ -214,10 +235,11 @@ def test_lane_without_an_index_searches_chinese_text(tmp_path: Path) -> None:
     assert (lane.searched, len(lane.candidates)) == (False, 0)
 
 
-def test_search_with_a_damaged_index_gives_a_reason(ledger: Path) -> None:
+@pytest.mark.parametrize("damage", ["DELETE FROM {}", "UPDATE {} SET block = zeroblob(12) WHERE id = 10"])
+def test_search_with_a_damaged_index_gives_a_reason(ledger: Path, damage: str) -> None:
     embed(ledger, hashing(), now=NOW)
     with sqlite3.connect(ledger) as connection:
-        connection.execute("DELETE FROM lab_episodes_fts_data")
+        connection.execute(damage.format("lab_episodes_fts_data"))
     result = found(ledger, "basil", mode="hybrid", vectors=hashing())
     assert (result.lexical_status, result.vector_status, len(result.hits)) == ("damaged_index", "ok", 4)
     lane = EpisodesLane(ledger, "hybrid", hashing()).search("basil", 5, scope=None, now_ms=NOW_MS)
@@ -231,13 +253,28 @@ def test_search_without_a_table_of_vectors_uses_words(ledger: Path) -> None:
 
 
 def test_embed_skips_unchanged_texts(ledger: Path) -> None:
-    assert embed(ledger, hashing(), write=False).receipt()["embedded"] == 4
+    assert embed(ledger, hashing(), now=NOW, write=False).receipt()["embedded"] == 4
     assert embed(ledger, hashing(), now=NOW).embedded == 4
     with sqlite3.connect(ledger) as connection:
         connection.execute("UPDATE episodic_events SET search_text = 'new' WHERE event_id = 'e2'")
     done = embed(ledger, hashing(), now=NOW)
     assert (done.embedded, done.unchanged) == (1, 3)
-    assert embed(ledger, hashing(), scope="garden").unchanged == 1
+    assert embed(ledger, hashing(), now=NOW, scope="garden").unchanged == 1
+
+
+def test_embed_leaves_out_a_text_that_changed_meanwhile(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changes(given: Vectors, texts: Sequence[str]) -> int:
+        with sqlite3.connect(ledger) as connection:
+            connection.execute("UPDATE episodic_events SET search_text = 'new' WHERE event_id = 'e2'")
+        return 0
+
+    monkeypatch.setattr(Vectors, "prepare", changes)
+    embed(ledger, hashing(), now=NOW)
+    with sqlite3.connect(ledger) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM episodic_event_embeddings").fetchone()
+    assert count == 3
+    monkeypatch.undo()
+    assert embed(ledger, hashing(), now=NOW).embedded == 1
 
 
 def test_embed_continues_where_it_was_killed(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +297,7 @@ def test_scope_without_a_name_is_not_every_scope(tmp_path: Path, scope: str) -> 
     before = stored(path)
     for run in (
         lambda: expire(path, scope=scope, now=NOW),
-        lambda: embed(path, hashing(), scope=scope),
+        lambda: embed(path, hashing(), now=NOW, scope=scope),
         lambda: found(path, "choir", scope=scope),
     ):
         with pytest.raises(UnusableInput, match="has no ASCII letter or digit"):
@@ -288,6 +325,13 @@ def test_lane_returns_candidates_with_their_evidence(ledger: Path) -> None:
         ("fts",),
     )
     assert (candidate.text, candidate.detail, result.reason) == ("the choir sings three songs",) * 2 + (None,)
+
+
+@pytest.mark.parametrize("kind", RETENTION)
+def test_lane_trusts_no_result_of_a_tool(tmp_path: Path, kind: str) -> None:
+    path = filled(tmp_path / "l.sqlite", [line(1, "choir", type=kind)])
+    (candidate,) = EpisodesLane(path).search("choir", 1, scope=None, now_ms=NOW_MS).candidates
+    assert candidate.trust == ("untrusted" if kind == "tool.result" else "unknown")
 
 
 @pytest.mark.parametrize(
@@ -339,6 +383,7 @@ def test_lane_never_raises(ledger: Path, tmp_path: Path) -> None:
         (EpisodesLane(text), "is not an SQLite file"),
         (EpisodesLane(tmp_path / "none"), "no such file"),
         (EpisodesLane(empty), "has no episodes"),
+        (EpisodesLane(tmp_path / ("a" * 300)), "cannot be read: File name too long"),
     ):
         result = lane.search("choir", 5, scope=None, now_ms=NOW_MS)
         assert (result.searched, len(result.candidates)) == (False, 0)

@@ -15,19 +15,12 @@ import pytest
 
 from lab.systems.external.process import ProcessChannel, environment
 from lab.systems.external.protocol import HostFailed
+from tests.commands import lives
 from tests.systems.external.hosting import FAULTY, answers_of, faulty, reasons
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def lives(process: int) -> bool:
-    """Whether a process is running; a zombie is not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def started(file: Path) -> list[int]:

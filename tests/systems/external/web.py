@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
+
+from tests import loopback
+from tests.loopback import JsonHandler, Loopback
 
 HELLO = {"protocol": 1, "name": "web", "version": "1", "writes": False, "cutoff": 6, "probes": "same"}
 Fault = Callable[["Handler", dict[str, Any]], None]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(JsonHandler):
     """Answers one request, or does what the server's fault does at the second recall."""
 
     server: Server
 
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def do_POST(self) -> None:  # noqa: N802 - the server calls it by this name
+        request = self.received()
         server = self.server
         server.asked.append(request)
         server.keys.append(self.headers.get("Authorization"))
@@ -49,25 +50,12 @@ class Handler(BaseHTTPRequestHandler):
             del self.server.kept[request["instance"]]
         return {"id": request["id"], "ok": True, "result": result}
 
-    def say(self, answer: object, status: int = 200, **headers: str) -> None:
-        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
-        """Suppress logging."""
-
-
-class Server(ThreadingHTTPServer):
+class Server(Loopback):
     """A host with the memories of each instance, what it was asked, and the keys that it was shown."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler, path="/memory")
         self.fault: Fault | None = None
         self.always = False
         # With a name, only in the conversation of that name.
@@ -78,24 +66,10 @@ class Server(ThreadingHTTPServer):
         self.keys: list[str | None] = []
         self.kept: dict[str, dict[str, str]] = {}
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/memory"
 
-    def handle_error(self, *_: Any) -> None:
-        """Ignore a client that gave up."""
-
-
-@contextmanager
-def serving() -> Iterator[Server]:
+def serving() -> AbstractContextManager[Server]:
     """Serve in a thread."""
-    own = Server()
-    thread = threading.Thread(target=own.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield own
-    own.shutdown()
-    thread.join()
-    own.server_close()
+    return loopback.serving(Server())
 
 
 def silent(handler: Handler, request: dict[str, Any]) -> None:

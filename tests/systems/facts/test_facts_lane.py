@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import UnusableInput
+from lab.systems.facts.asserting import assert_facts
 from lab.systems.facts.importing import claims_in
 from lab.systems.facts.lane import FactsLane
 from lab.systems.facts.proposals import measure, propose, triples
@@ -43,6 +44,29 @@ def test_lane_knows_only_what_was_asserted_by_then(tmp_path: Path) -> None:
     assert [one.ref for one in lane.search("gateway", 5, scope=None, now_ms=before).candidates] == [old.id]
     assert len(lane.search("gateway", 5, scope=None, now_ms=LATER).candidates) == 2
     assert lane.search("gateway", 5, scope=None, now_ms=0).candidates == []
+
+
+def test_lane_knows_a_renewal_only_from_then_on(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    made = here.add(claim(sources=("doc:a.md",)))
+    (here.root / "a.md").write_text("edited\n")
+    again, renewed = claim(sources=("doc:a.md",)), NOW + timedelta(days=2)
+    assert assert_facts(here.facts, [again], here.sources, now=renewed, write=True).renewed == [made.id]
+    lane = FactsLane(here.facts, here.ledger, here.root)
+    found = [
+        lane.search("gateway", 5, scope=None, now_ms=int((NOW + timedelta(days=days)).timestamp() * 1000)).candidates
+        for days in (1, 2)
+    ]
+    assert [[one.ref for one in candidates] for candidates in found] == [[], [made.id]]
+
+
+def test_lane_trusts_a_fact_as_its_confidence(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    trust = {"low": "untrusted", "source_capped": "unknown", "corroborated": "trusted", "operator_asserted": "trusted"}
+    for confidence in trust:
+        here.add(claim(confidence, predicate="uses", confidence=confidence))
+    found = FactsLane(here.facts, here.ledger, here.root).search("gateway", 5, scope=None, now_ms=LATER)
+    assert {one.text.split()[3]: one.trust for one in found.candidates} == trust
 
 
 def test_lane_without_a_ledger_says_that_sources_were_not_checked(tmp_path: Path) -> None:
@@ -139,14 +163,20 @@ def test_proposals_are_measured_against_golden_triples(tmp_path: Path) -> None:
     ]
     rows = [{"subject": a, "predicate": b, "object": c} for a, b, c in expected]
     golden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert measure(corpus, golden, most=1)["counts"]["proposed"] == 1
     result = measure(corpus, golden)
     assert result["counts"] == {
         "golden": 3, "proposed": 4, "truePositive": 2, "falsePositive": 2, "falseNegative": 1,
     }  # fmt: skip
     assert (result["precision"], result["recall"]) == (0.5, pytest.approx(2 / 3))
-    golden.write_text('{"subject": "a"}\n')
-    with pytest.raises(UnusableInput, match=r"g.jsonl:1: predicate: expected a string, found null"):
-        measure(corpus, golden)
+    for line, message in (
+        ('{"subject": "a"}', "predicate: expected a string, found null"),
+        ('{"subject": "a", "predicate": "usees"}', "unknown predicate 'usees'; did you mean uses"),
+        ('{"subject": " ", "predicate": "uses"}', "the name of an entity is blank"),
+    ):
+        golden.write_text(f"\n{line}\n")
+        with pytest.raises(UnusableInput, match=rf"g.jsonl:2: {message}"):
+            measure(corpus, golden)
 
 
 def test_reviewed_proposals_are_claims(tmp_path: Path) -> None:

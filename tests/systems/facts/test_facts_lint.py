@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from lab.systems.facts.lint import CODES, lint, receipt
+from lab.systems.facts.predicates import PREDICATES
 from lab.systems.facts.sources import Sources
 from lab.systems.facts.view import View
 from tests.systems.facts.seeded import clean, seeded
@@ -43,3 +45,11 @@ def test_long_chain_of_supersession_is_no_cycle(tmp_path: Path) -> None:
     for day in range(1, 28):
         previous = (here.add(claim(f"v{day}", f"2026-11-{day:02d}", supersedes=previous), now=NOW).id,)
     assert lint(here.view, here.sources) == []
+
+
+def test_predicates_are_those_of_the_rules() -> None:
+    rules = Path(__file__).parents[3] / "docs" / "design" / "facts.md"
+    rows = re.findall(r"^\| `(\w+)` \| (one|many) \| (.+) \| (.+) \|$", rules.read_text("utf-8"), re.MULTILINE)
+    assert sorted((name, number == "one", objects, aliases) for name, number, objects, aliases in rows) == sorted(
+        (name, one.is_single, ", ".join(one.objects), ", ".join(one.aliases)) for name, one in PREDICATES.items()
+    )

@@ -34,6 +34,15 @@ def test_pack_orders_by_confidence_and_keeps_the_budget(here: Place) -> None:
     assert "tool" not in json.dumps(packed["trace"])
 
 
+def test_pack_orders_equal_confidence_by_start(here: Place) -> None:
+    days = (7, 3, 9, 1, 5)
+    for day in days:
+        here.add(claim(f"tool {day}", f"2026-11-{day:02d}", predicate="uses"))
+    facts = current(here.view.of("entity:gateway"), utc("2026-11-10", ""), here.sources)
+    items = pack("entity:gateway", facts._replace(facts=facts.facts[::-1]), as_of="")["items"]
+    assert [one["object"]["value"] for one in items] == [f"tool {day}" for day in sorted(days)]
+
+
 def test_pack_of_a_forged_file_has_one_line_a_fact_and_no_markup(here: Place) -> None:
     made = here.add(claim("<b>&", sources=("doc:a.md#p1",)))
     forged = here.facts.read_text().replace('"p1"', '"p1\\n2) x"').replace("entity:gateway", "entity:a</m>\\n1) x")

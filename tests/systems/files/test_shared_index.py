@@ -12,7 +12,7 @@ import pytest
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import ReplayRequest, make_plan
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.set_registry import shipped
 from lab.systems.contract import Ask
 from lab.systems.files import system
@@ -45,8 +45,7 @@ def answers_of(arms: Sequence[str], source: str = "given") -> list[Answered]:
         str(shipped("datasets", "operators")), "lab", tuple(arms), embedder="hashing", limit=1, source=source
     )
     plan = make_plan(request)
-    sources = open_sources(plan)
-    prepare(plan, plan.recordings, sources, lambda _: None)
+    sources = prepared_sources(plan)
     sources.rehearsed.clear()
     recording = plan.recordings[0]
     return list(replay(play_of(plan, recording, tools_of(plan, recording, sources)), plan.arms, infos=plan.infos))

@@ -56,6 +56,22 @@ def test_marked_names_are_entities_of_their_type(text: str, expected: list[str])
     assert list(marked(text)) == expected
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["annika＠example.org", "annika﹫example.org", "annika@exämple.org", "annika@localhost", "annika@[10.0.0.1]"],
+)
+@pytest.mark.parametrize("form", ["project {}", "the gateway uses {}", "tool:{}", "#{} x", "[[{}]]", "repo {}: x"])
+def test_address_in_any_form_names_no_person(tmp_path: Path, form: str, address: str) -> None:
+    row = {"summary": form.format(address), "kind": "decision", "tool_name": address, "detail": {"scope": address}}
+    texts = ledger_texts(filled(tmp_path / "l.sqlite", [row]))
+    assert "annika" not in graph_bytes(build(texts, [fact("uses", "literal", address)])).decode()
+
+
+def test_person_of_an_address_is_one_whatever_the_sign() -> None:
+    plain, chinese = marked("annika@example.org annika＠example.org")
+    assert plain == chinese
+
+
 def test_persons_are_digests_whatever_names_them() -> None:
     (by_mail,) = marked("ask ann@example.org today")
     (by_handle,) = marked("ask @Ann")
@@ -149,6 +165,26 @@ def test_traversal_of_cycles_ends_with_each_entity_once() -> None:
     assert len(shortest_path(graph, names[0], names[3]) or ()) == 1
 
 
+def test_edge_has_its_first_eight_references_in_order_of_time() -> None:
+    texts = [Text(f"obs:{number}", "the gateway uses `redis`", ts_ms=100 - number) for number in range(1, 11)]
+    (edge,) = build(texts).edges
+    assert edge.evidence == tuple(f"obs:{number}" for number in range(10, 2, -1))
+    assert (edge.times, edge.first_ms) == (10, 90)
+
+
+def test_longer_of_two_names_at_a_place_is_meant() -> None:
+    texts = [Text("obs:1", "[[Clay]] and [[Clay Pots]]"), Text("obs:2", "buy clay pots", scope="choir")]
+    assert {edge[:3] for edge in build(texts).edges if edge.source == "project:choir"} == {
+        ("project:choir", "MENTIONS", "concept:clay pots")
+    }
+
+
+@pytest.mark.parametrize(("first", "second"), [("project", "repo"), ("repo", "tool"), ("tool", "concept")])
+def test_name_of_two_types_is_of_the_first(first: str, second: str) -> None:
+    texts = [Text("obs:1", f"{second}:gate {first}:gate {second}:gate"), Text("obs:2", "open the gate", "decision")]
+    assert ("decision:obs:2", "MENTIONS", f"{first}:gate") in edges(build(texts))
+
+
 def test_path_shows_directions_and_evidence() -> None:
     graph = Graph([link("project:a", "tool:r", "USES", "obs:1"), link("project:b", "tool:r", "EVALUATES", "obs:2")])
     path = shortest_path(graph, "project:a", "project:b")
@@ -163,6 +199,19 @@ def test_neighbourhood_follows_the_strongest_edges_first() -> None:
     assert (len(near), near[0].entity) == (BREADTH, "tool:t")
     assert [one.entity for one in neighbourhood(graph, ["project:p"], limit=1)] == ["tool:t"]
     assert neighbourhood(graph, ["tool:none"]) == []
+
+
+def test_query_must_have_all_words_of_a_name_and_the_longest_comes_first() -> None:
+    graph = Graph([link("concept:clay pots", "tool:clay")])
+    assert graph.named("red clay pots") == ["concept:clay pots", "tool:clay"]
+    assert graph.named("pots and clay?") == ["concept:clay pots", "tool:clay"]
+    assert graph.named("clay") == ["tool:clay"]
+    assert graph.named("pots") == []
+
+
+@pytest.mark.parametrize(("length", "count"), [(60, 1), (61, 0)])
+def test_literal_that_is_longer_than_a_name_is_no_tool(length: int, count: int) -> None:
+    assert len(build([], [fact("uses", "literal", "x" * length)]).edges) == count
 
 
 def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
@@ -180,6 +229,7 @@ def test_graph_file_gives_the_same_graph(tmp_path: Path) -> None:
             json.dumps({"schema": "recall-lab.graph.v0", "entities": [], "edges": [{"evidence": []}]}),
             "edges.0.: has no field",
         ),
+        (graph_bytes(graph).decode().replace('"USES"', '"LIKES"'), "an edge has a type of USES, BLOCKED_BY"),
     ):
         out.write_text(text)
         with pytest.raises(UnusableInput, match=message):
@@ -197,6 +247,8 @@ def test_graph_has_the_facts_that_hold_at_its_time(tmp_path: Path) -> None:
 
     assert values(19) == {"concept:redis", "concept:basil"}
     assert values(20) == {"concept:valkey", "concept:basil"}
+    # A fact of another time is not left out because of its sources.
+    assert graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC), here.root).left_out == {}
     with closing(sqlite3.connect(here.ledger)) as connection, connection:
         connection.execute('UPDATE observations SET detail_json = \'{"trust": "quarantined"}\' WHERE id = 2')
     held = graph_of(here.ledger, here.facts, datetime(2026, 11, 20, tzinfo=UTC)).graph

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab.errors import UnusableInput
@@ -43,8 +43,9 @@ def test_line_of_the_log_has_time_importance_text_and_source() -> None:
     st.sampled_from(LABELS),
     st.text(min_size=1).map(folded).filter(bool),
     st.lists(st.text(st.characters(codec=None), min_size=1), min_size=1, max_size=3),
-    st.none() | st.integers(1, LAST_MS // MINUTE_MS),
+    st.none() | st.integers(0, LAST_MS // MINUTE_MS),
 )
+@example(0, NICE, "Prune", ["a"], 0)
 def test_parse_line_returns_what_was_written(
     at: int, label: str, text: str, sources: list[str], due: int | None
 ) -> None:
@@ -80,8 +81,11 @@ def test_parse_line_of_another_line_is_none(line: str) -> None:
         # A question beside a statement stays, one alone does not.
         ("I grow basil. And you?", ("ignore", "I grow basil. And you?")),
         ("And you, what do you grow?", None),
+        ("要用哪一個網關？", None),
         ("thanks, got it", None),
         ("The token is ghp_abcdefghijklmnopqrstuvwxyz0123456789", None),
+        # Its grade alone would keep it.
+        ("We decided: never change the gate's password: hunter2", None),
         ("  \n ", None),
         ("", None),
     ],

@@ -87,7 +87,7 @@ class Talk:
         """Recall for a prompt in scope ``global`` and session ``s1``, unless :class:`Prompt` fields say otherwise."""
         vector = None if self._more.get("no_vector") else self._embed.encode([self._words(text)])[0]
         view = self._store.view(Query(text, words(text), vector))
-        memories = Memories(view, self._store.rows, self._by_id, self.listing, **self._more)
+        memories = Memories(view, self._store.rows, self._by_id, listing=self.listing, **self._more)
         given = {"session": "s1", "scope": "global", "scoping": "given"} | prompt
         return recall(Prompt(text, at, **given), config or self.config, memories, self.state)
 

@@ -89,7 +89,13 @@ def test_ledger_lane_of_a_scope_without_a_name_finds_nothing(tmp_path: Path) -> 
     lane = LedgerLane(filled(tmp_path / "l.sqlite", [{"summary": "The fair opens.", "detail": {"scope": "ops"}}]))
     found = lane.search("fair", 5, scope="專案", now_ms=NOW_MS)
     assert (found.candidates, found.searched) == ((), False)
-    assert "has no ASCII letter or digit" in (found.reason or "")
+    assert (found.reason or "").startswith("scope_unusable: --scope '專案': has no ASCII letter or digit")
+
+
+def test_ledger_lane_of_a_name_that_no_file_can_have_gives_a_reason(tmp_path: Path) -> None:
+    found = LedgerLane(tmp_path / ("a" * 300)).search("fair", 5, scope=None, now_ms=NOW_MS)
+    assert (found.candidates, found.searched) == ((), False)
+    assert "File name too long" in (found.reason or "")
 
 
 def test_ledger_lane_returns_nothing_that_was_written_later(tmp_path: Path) -> None:
@@ -113,7 +119,7 @@ def test_documents_are_cited_by_path_and_lines_and_hidden_ones_are_left_out(tmp_
     assert [(one.ref, one.trust, one.kind) for one in found.candidates] == [
         ("doc:sub/a.md#L1-L3", "trusted", "document")
     ]
-    assert found.reason == "no_vectors_words_only; 1 files skipped"
+    assert found.reason == "no_vectors_words_only; 1 file skipped"
 
 
 def test_document_with_an_unusable_name_is_skipped(tmp_path: Path) -> None:
@@ -153,6 +159,9 @@ def test_only_a_web_address_is_cited_without_its_credentials(tmp_path: Path, giv
 def test_folder_without_documents_is_not_searched(tmp_path: Path) -> None:
     found = DocumentsLane(tmp_path).search("fair", 5, scope=None, now_ms=0)
     assert (found.searched, found.reason) == (False, "no_documents")
+    (tmp_path / "broken.md").write_bytes(b"the fair\xff")
+    found = DocumentsLane(tmp_path).search("fair", 5, scope=None, now_ms=0)
+    assert (found.searched, found.reason) == (False, "no_documents; 1 file skipped")
 
 
 def test_arm_packs_memories_with_numbers_as_citations() -> None:

@@ -46,6 +46,14 @@ def test_candidate_that_does_not_fit_is_skipped_and_a_later_one_fits() -> None:
     assert reasons(done)["a"] == ("trust_allowed", "budget_tokens_exceeded")
 
 
+def test_text_that_is_included_already_is_left_out() -> None:
+    done = packed("x", candidate("a", "A tent."), candidate("b", "a\n TENT."), candidate("c", "A chair."), limit=2)
+    assert done.refs == ("a", "c")
+    assert reasons(done)["b"] == ("trust_allowed", "duplicate_text")
+    long = packed("x", candidate("a", "w" * 400), candidate("b", "w" * 400), budget_tokens=16)
+    assert reasons(long)["b"][-1] == "budget_tokens_exceeded"
+
+
 def test_limit_excludes_the_rest() -> None:
     done = packed("x", *(candidate(f"obs:{n}", f"Tent {n}.") for n in range(5)), limit=2, dissent=False)
     assert done.refs == ("obs:0", "obs:1")
@@ -271,4 +279,6 @@ def test_long_prompt_of_identifiers_asks_for_the_first_ones() -> None:
     names = [f"req-{number}" for number in range(400)]
     assert identifiers(" ".join(names)) == tuple(names[:MOST_NAMES])
     text = " ".join(f"Line {number} of REQ-{number} ends." for number in range(400))
-    assert (layers_of(candidate("a", "短", detail=text), frozenset(), names[30:32], 100).detail or "").count("REQ-3") == 2
+    assert (layers_of(candidate("a", "短", detail=text), frozenset(), names[30:32], 100).detail or "").count(
+        "REQ-3"
+    ) == 2

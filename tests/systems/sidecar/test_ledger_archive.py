@@ -202,6 +202,15 @@ def test_capture_of_real_sessions_keeps_the_memory_and_its_id(shared: Any, tmp_p
     assert "tool_call" not in {item["tool_name"] for item in observations(log)}
 
 
+@pytest.mark.parametrize("data", [b"SQLite format 3\0", b"# Notes\n\nfirst\n", b'{"id": "fact_1"}\n'])
+def test_capture_appends_to_no_file_that_is_no_log(tmp_path: Path, data: bytes) -> None:
+    log = tmp_path / "l.sqlite"
+    log.write_bytes(data)
+    with pytest.raises(UnusableInput, match="name the log to append to"):
+        capture(tmp_path, log)
+    assert log.read_bytes() == data
+
+
 def test_capture_of_no_session_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("{}\n")
     with pytest.raises(UnusableInput, match="has no session of OpenClaw that can be read"):

@@ -249,13 +249,13 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_ledger_is_named_with_the_remedy(tmp_path: Path) -> None:
-    path = filled(tmp_path / "l.sqlite", [{"summary": f"row {number} of many"} for number in range(2000)])
+    path = filled(tmp_path / "my l.sqlite", [{"summary": f"row {number} of many"} for number in range(2000)])
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     data = bytearray(path.read_bytes())
     data[4096 * 2 : 4096 * 60] = b"\xaa" * (4096 * 58)
     path.write_bytes(data)
-    with pytest.raises(UnusableInput, match=r"damaged; restore a copy.*\.recover"):
+    with pytest.raises(UnusableInput, match=r"damaged; restore a copy.* sqlite3 '/.*/my l\.sqlite' \.recover"):
         rows(path)
 
 

@@ -100,6 +100,12 @@ def test_scope_without_a_name_is_refused(garden: Path, scope: str, upstream: boo
         ids(garden, "basil", scope=scope, upstream=upstream)
 
 
+def test_single_chinese_character_is_found_but_not_upstream(garden: Path) -> None:
+    [found] = ids(garden, "種")
+    assert ids(garden, "陶盆") == [found]
+    assert ids(garden, "種", upstream=True) == []
+
+
 def test_archived_and_superseded_rows_are_left_out(tmp_path: Path) -> None:
     rows = [
         {"summary": "basil one", "detail": {"lifecycle": {"state": "soft-archived"}}},
@@ -114,6 +120,17 @@ def test_archived_and_superseded_rows_are_left_out(tmp_path: Path) -> None:
     assert sorted(ids(path, "basil", include_archived=True)) == [2, 5, 6]
 
 
+def test_quarantined_rows_and_cycles_hide_no_row_but_upstream(tmp_path: Path) -> None:
+    def row(older: list[int], **detail: Any) -> dict[str, Any]:
+        return {"summary": "basil", "detail": {"provenance": {"supersedes": older}, **detail}}
+
+    quarantined = {"trust": "quarantined"}
+    rows = [row([2]), row([1, 3]), row([]), row([5], **quarantined), row([]), row([7]), row([])]
+    path = filled(tmp_path / "l.sqlite", rows)
+    assert sorted(ids(path, "basil")) == [1, 2, 4, 5, 6]
+    assert sorted(ids(path, "basil", upstream=True)) == [4, 6]
+
+
 def test_substrings_by_trigrams_equal_those_of_a_scan(tmp_path: Path) -> None:
     draw = random.Random(7)
     words = ["basil", "Basilica", "ASIL", "sil", "pots", "potsdam", "choir", "100_000", "a%b", "決定採用"]
@@ -124,6 +141,28 @@ def test_substrings_by_trigrams_equal_those_of_a_scan(tmp_path: Path) -> None:
             scan = ledger_search._substrings(connection, query, 1000, True)
             assert ledger_search._substrings(connection, query, 1000, False) == scan, query
             assert scan, query
+
+
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [("observations_fts", "basil"), ("observations_fts_tri", "閘道器"), ("observations_fts_tri", "asi")],
+)
+@pytest.mark.parametrize("block", ["zeroblob(12)", "x''"])
+def test_search_table_without_its_root_is_reported(tmp_path: Path, table: str, query: str, block: str) -> None:
+    path = filled(tmp_path / "l.sqlite", [{"summary": "basil and 閘道器"}, {"summary": "mint"}])
+    assert ids(path, query) == [1]
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {table}_data SET block = {block} WHERE id = 10")
+    connection.close()
+    with pytest.raises(UnusableInput, match="the search tables are damaged; remove them"):
+        found(path, query)
+
+
+def test_search_table_without_words_is_not_damaged(tmp_path: Path) -> None:
+    # Two letters make no trigram.
+    path = filled(tmp_path / "l.sqlite", [{"summary": "ab"}])
+    assert ids(path, "閘道器") == ids(path, "asi") == []
+    assert ids(path, "ab") == [1]
 
 
 def row(**fields: Any) -> Observation:

@@ -109,15 +109,7 @@ class Many(ManySystem):
 
         framer, known, arrange = self._framer, self._known, self._arrange
         assert arrange is not None  # noqa: S101 - otherwise there is no group
-        memories = Memories(
-            candidates.view,
-            candidates.rows,
-            candidates.by_id,
-            self._listing,
-            candidates.shared,
-            candidates.no_vector,
-            gone=candidates.gone,
-        )
+        memories = Memories.of(candidates, self._listing)
         whole = framer.frame(ask, memories)
         history = self._history(ask) if framer.repeats else None
         count = len(self._knobs.strict)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lab.recordings.model import GLOBAL
-from lab.retrieval.contract import View
+from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.lane import DocsLane
@@ -15,13 +15,11 @@ from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.budget import Packed, Slot
 from lab.systems.openclaw.recall.history import History
-from lab.systems.openclaw.recall.retrieve import Shared, Tiers
+from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import barred, scope_plan
 from lab.systems.openclaw.recall.working_set import WHOLE, normal_line
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.utf16 import js_length
-
-SCOPING = ("tags", "given", "open")
 
 
 class Prompt(NamedTuple):
@@ -41,28 +39,24 @@ class Prompt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Memories:
-    """The store as the flow sees it for one prompt.
+class Memories(QueryContext):
+    """The store as the flow sees it for one prompt. ``write`` stores a Working Set row, None if none is stored."""
 
-    ``no_vector`` is the reason why there is no query vector, None if there is one. ``write`` stores a Working Set row,
-    None if none is stored. ``gone`` are the ids of forgotten rows: they keep their numbers among ``rows``, and no
-    search returns them.
-    """
-
-    view: View
-    rows: Sequence[Row]
-    by_id: Mapping[str, Row]
     listing: Listing = field(default_factory=Listing)
-    shared: Shared = field(default_factory=dict)
-    no_vector: str | None = None
     docs: DocsLane | None = None
     write: Callable[[Row], None] | None = None
-    gone: frozenset[str] = frozenset()
 
-    @property
-    def present(self) -> Sequence[Row]:
-        """The rows that are not forgotten."""
-        return [row for row in self.rows if row.id not in self.gone] if self.gone else self.rows
+    @classmethod
+    def of(
+        cls,
+        store: QueryContext,
+        listing: Listing,
+        docs: DocsLane | None = None,
+        write: Callable[[Row], None] | None = None,
+    ) -> Memories:
+        """Return the content of a store at a query, with what a flow needs besides."""
+        content = (store.view, store.rows, store.by_id, store.shared, store.no_vector, store.gone)
+        return cls(*content, listing, docs, write)
 
 
 @dataclass(slots=True)

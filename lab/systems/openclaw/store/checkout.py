@@ -110,13 +110,8 @@ def contents_of_tag(place: Path) -> Contents:
 @contextmanager
 def _locked(folder: Path, wait: float) -> Iterator[list[str]]:
     """Hold the lock of the folder, which is made if need be; yield a list for notes."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except FileExistsError:
-        raise UnusableInput(f"{folder}: exists and is not a folder") from None
-    except OSError as error:
-        raise cannot_write(folder, error) from error
     lock = WriterLock(folder)
+    lock.make_folder()
     lock.acquire("lab store checkout", wait)
     try:
         taken = f"{folder}: took over the lock of {lock.taken_from}, which ended without releasing it"

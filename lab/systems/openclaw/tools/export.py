@@ -39,7 +39,7 @@ def memory_export(
     """Write memories to a file, atomically; the same table always gives the same bytes.
 
     Missing folders are created. Profile ``seed`` leaves stored Working Sets out, because an import would refuse their
-    ids and the engine builds them again. It also writes what memories ``carried``, by id: media and due times (E-99).
+    ids and the engine builds them again. It also writes what memories ``carried``: values of the lab's columns.
     """
     started = context.now_ms()
     kind, of_scope, only = format_of(str(path), file_format), admin_scope(scope), admin_category(category)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import InUse, UnusableInput
-from lab.files import alive, cannot_write
+from lab.files import alive, cannot_write, lock
 
 LOCK_NAME = ".lab-memory.lock"
 POLL_SECONDS = 0.05
@@ -29,6 +29,16 @@ class WriterLock:
         self.path = folder / LOCK_NAME
         self.taken_from: str | None = None
         self._handle: int | None = None
+
+    def make_folder(self) -> None:
+        """Make the folder if it is missing, private. Raises :class:`UnusableInput` if it is a file."""
+        folder = self.path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except FileExistsError:
+            raise UnusableInput(f"{folder}: exists and is not a folder") from None
+        except OSError as error:
+            raise cannot_write(folder, error) from error
 
     def acquire(self, what: str, wait_seconds: float = 0.0) -> None:
         """Take the lock, and write into the file who holds it: ``what`` is the command.
@@ -97,17 +107,8 @@ def holder(folder: Path) -> str | None:
 
 def _lock(handle: int, path: Path) -> bool:
     """Lock an open file until it is closed; return False if another process holds it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return _is_free(_read(handle), path)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return _is_free(_read(handle), path)
-    return True
+    locked = lock(handle)
+    return _is_free(_read(handle), path) if locked is None else locked
 
 
 def _is_free(about: dict[str, Any], path: Path) -> bool:

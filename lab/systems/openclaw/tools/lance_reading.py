@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.files import cannot_write
 from lab.recordings.media import read_refs
-from lab.recordings.model import GLOBAL, MEDIA
+from lab.recordings.model import GLOBAL
 from lab.retrieval.lance import quoted
 from lab.retrieval.quiet import quiet_lance
 from lab.retrieval.row import Row
-from lab.systems.openclaw.tools.lance_schema import BOOTSTRAP, TABLE, VECTOR, row_of, rows_of
+from lab.systems.openclaw.tools.lance_schema import ADDED, BOOTSTRAP, TABLE, VECTOR, row_of, rows_of
 from lab.systems.openclaw.tools.table import Near
-from lab.systems.plans import FIELD as DUE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,19 +69,22 @@ class LanceReader:
         return self._read(self._contents)
 
     def carried(self) -> dict[str, dict[str, Any]]:
-        """Return by id what rows carry for an export: files and kind of media (E-99), and due times of plans (PL-3).
+        """Return by id the values of the lab's columns, for an export (E-88); values that say nothing are left out.
 
-        A row without has no entry. Raises :class:`UnusableInput` if the files of a row are no list.
+        Raises :class:`UnusableInput` if the files of a row are no list.
         """
-        names = [name for name in (*MEDIA, DUE) if name in self.columns]
+        names = [name for name in ADDED if name in self.columns]
         if not names:
             return {}
-        where = " OR ".join(f"{name} IS NOT NULL" for name in names)
-        found = self.ask(lambda table: table.search().where(where).select(["id", *names]).to_arrow().to_pylist())
+        found = self.ask(lambda table: table.search().select(["id", *names]).to_arrow().to_pylist())
         for row in found:
             refs = read_refs(row.get("media_refs"), f"{self.folder}: memory {row['id']}")
             row |= {"media_refs": list(refs)} if "media_refs" in row else {}
-        return {row["id"]: {name: row[name] for name in names if row[name] not in (None, "", [])} for row in found}
+        # A hard rule that is not set says nothing; a due time of 0 does.
+        return {
+            row["id"]: {name: row[name] for name in names if row[name] is not False and row[name] not in (None, "", [])}
+            for row in found
+        }
 
     def nearest(self, vector: Sequence[float], limit: int, scope: str | None = None) -> Sequence[Near]:
         """Return the rows nearest to a vector, in one scope or in all (None); exact, ties in table order."""

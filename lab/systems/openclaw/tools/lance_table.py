@@ -243,12 +243,7 @@ class LanceTable(LanceReader):
         self.close()
 
     def _take_lock(self, folder: Path, what: str) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except FileExistsError:
-            raise UnusableInput(f"{folder}: exists and is not a folder") from None
-        except OSError as error:
-            raise cannot_write(folder, error) from error
+        self._lock.make_folder()
         # Loading the library takes seconds, which others should not have to wait for.
         import_lancedb()
         self._lock.acquire(what, self.settings.wait_seconds)

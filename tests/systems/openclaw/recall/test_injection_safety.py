@@ -240,7 +240,7 @@ def test_hostile_memories_pass_through_lancedb_unchanged(kit: Any, table: tuple[
     listing.add(retriever.store.rows)
     for prompt in prompts:
         found = retriever.retrieve(prompt)
-        memories = Memories(found.view, found.rows, found.by_id, listing)
+        memories = Memories.of(found, listing)
         for budget in ({}, {"enabled": False}):
             config = kit.flow(working_set={"enabled": True}, budget=budget)
             turn = recall(Prompt(prompt, kit.NOW, "s", scoping="open"), config, memories, state)
