@@ -17,12 +17,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from lab.errors import CannotMeasure
 from lab.files import read_json
 from lab.recordings import beam
 from lab.recordings.model import Recording
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, plan_of
-from lab.replay.sources import open_sources, play_of, prepare, tools_of
+from lab.replay.sources import Sources, play_of, prepared_sources, tools_of
 from lab.retrieval.plain_words import words
 from lab.runs.directory import RunDirectory, open_run
 from tests.trials.pack_table import ARMS, BUDGETS
@@ -64,17 +65,19 @@ def main() -> None:
 def judged(run: RunDirectory, answers: Answers) -> Iterator[Seen]:
     """Yield every probe of a run at every budget, but for those whose answer has no word of a relevant memory."""
     plan = plan_of(run)
-    prepare(plan, plan.recordings, open_sources(plan), print)
+    sources = prepared_sources(plan)
     for recording in plan.recordings:
-        yield from _conversation(plan, recording, answers)
+        yield from _conversation(plan, recording, sources, answers)
 
 
-def _conversation(plan: Plan, recording: Recording, answers: Answers) -> Iterator[Seen]:
-    play = play_of(plan, recording, tools_of(plan, recording, open_sources(plan)))
+def _conversation(plan: Plan, recording: Recording, sources: Sources, answers: Answers) -> Iterator[Seen]:
+    play = play_of(plan, recording, tools_of(plan, recording, sources))
     texts = {memory.key: memory.text for memory in recording.memories}
     with closing(replay(play, plan.arms)) as recalls:
         for recall in recalls:
             probe = recall.point.probe
+            if recall.failure:
+                raise CannotMeasure(f"{recall.point.key}: {recall.arm} failed: {recall.failure}")
             if probe is None or probe.id not in answers:
                 continue
             relevant = {word for key in probe.grades for word in words(texts[key])}
