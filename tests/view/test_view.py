@@ -91,13 +91,6 @@ def test_hit_rates_and_marks_equal_the_measures(index: Index, walked: RunDirecto
     assert sum(one.gained + one.lost for one in tallies) == sum(one.matching for one in tallies)
 
 
-def test_conversations_show_hits_as_the_summary_does(client: Any, index: Index) -> None:
-    pair = index.pair(None, None)
-    shares = [one.hits[arm] for one in index.tallies(pair, index.where(pair, "flipped")) for arm in pair.arms]
-    page = client.get("/conversations").text
-    assert [f"<td>{share:.3f}</td>" in page for share in shares if share is not None] == [True] * len(shares)
-
-
 def test_every_page_links_to_the_next(client: Any, index: Index, walked: RunDirectory) -> None:
     """From the list, by its links alone, to an explanation."""
     home = client.get("/")

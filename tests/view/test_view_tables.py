@@ -72,6 +72,14 @@ def test_summary_shows_the_means_of_the_scores(live: Live, walked: RunDirectory)
     assert (counts["gained"], counts["lost"]) == (str(len(found.gained)), str(len(found.lost)))
 
 
+def test_conversations_show_hits_as_the_summary_does(live: Live, walked: RunDirectory, client_of: MakeClient) -> None:
+    index = live.now().index
+    pair = index.pair(None, None)
+    shares = [one.hits[arm] for one in index.tallies(pair, index.where(pair, "flipped")) for arm in pair.arms]
+    page = client_of(walked).get("/conversations").text
+    assert [f"<td>{share:.3f}</td>" in page for share in shares if share is not None] == [True] * len(shares)
+
+
 def test_probe_values_equal_the_scores(live: Live, table: ProbeTable, walked: RunDirectory) -> None:
     state = live.now()
     pair = state.index.pair(None, None)
