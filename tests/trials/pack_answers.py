@@ -29,7 +29,6 @@ from lab.runs.directory import RunDirectory, open_run
 from tests.trials.pack_table import ARMS, BUDGETS
 
 Answers = dict[str, str]
-IDEAL = ("answer", "ideal_answer", "ideal_summary")
 
 
 class Seen(NamedTuple):

@@ -155,7 +155,9 @@ class PackSystem(MemorySystem):
         when: dict[str, Any] = {"scope": ask.scope, "now_ms": ask.now_ms}
         founds = timer.stage("retrieve", lambda: [lane.search(ask.text, depth, **when)])
         if self._lanes:
-            founds += timer.stage("sources", lambda: gather(self._lanes, ask.text, settings, **when))
+            # A file may have the turn itself, and answers to it with the same time.
+            earlier = when | {"now_ms": ask.now_ms - 1}
+            founds += timer.stage("sources", lambda: gather(self._lanes, ask.text, settings, **earlier))
         done = timer.stage("pack", lambda: pack(ask.text, founds, settings, tail=tail, **when))
         self._last = done
         items, injected = self._items(done, lane)

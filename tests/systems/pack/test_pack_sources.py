@@ -18,8 +18,12 @@ NOW_MS = int(NOW.timestamp() * 1000)
 
 @pytest.fixture
 def sources(tmp_path: Path) -> dict[str, object]:
-    """A ledger with one observation before and one after the recall, and a folder with one document."""
-    rows = [{"summary": "The fair needs a permit."}, {"ts": "2027-01-01T00:00:00Z", "summary": "The fair is over."}]
+    """A ledger with observations before, at and after the recall, and a folder with one document."""
+    rows = [
+        {"summary": "The fair needs a permit."},
+        {"ts": NOW.isoformat(), "summary": "The fair?"},
+        {"ts": "2027-01-01T00:00:00Z", "summary": "The fair is over."},
+    ]
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "plan.md").write_text("# Fair\nThe fair has nine stalls.\n")
@@ -32,7 +36,7 @@ def arm(sources: object) -> object:
 
 def test_arm_packs_sources_beside_memories(sources: dict[str, object]) -> None:
     first = Memory("c/s/0#0", "The fair opens at nine.", "The fair opens at nine.", 1, NOW_MS)
-    turns = [Turn(f"c/s/{n}", n, "c/s", "user", text, NOW_MS + n) for n, text in enumerate(("Hello.", "The fair?"))]
+    turns = [Turn(f"c/s/{n}", n, "c/s", "user", text, NOW_MS) for n, text in enumerate(("Hello.", "The fair?"))]
     last = played(Recording("c", tuple(turns), (first,)), [arm(sources)])[-1]
     refs = {line.partition("]")[0] for line in last.recall.context.splitlines()}
     assert refs == {"- [mem:1", "- [obs:1", "- [doc:plan.md#L1-L2"}
