@@ -119,5 +119,10 @@ def size_of_buffer(buffer: Sequence[Entry]) -> int:
 
 def _text(log: Sequence[Observation], buffer: Sequence[Entry]) -> str:
     lines = [LOG_HEAD, *(f"- {escape(observation.statement)}" for observation in log)] if log else []
-    lines += [BUFFER_HEAD, *(f"- {escape(entry.text)}" for entry in buffer)] if buffer else []
+    lines += [BUFFER_HEAD, *(f"- {_indented(escape(entry.text))}" for entry in buffer)] if buffer else []
     return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    """Return a text whose further lines are indented, so that none can pass for a heading or a line of the log."""
+    return "\n  ".join(text.splitlines())
