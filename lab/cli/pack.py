@@ -127,9 +127,9 @@ def pack(
 ) -> None:
     """Pack a small bundle with citations for a query.
 
-    The bundle stays within the budget. Most items are overviews. An item whose overview does not fit is cut to its
-    abstract. Part of a raw record is used only if it alone has a number or name of the query. Without --use no ledger
-    is changed. --rerank keeps its answers in the cache.
+    The bundle stays within the budget. Most items are whole texts. One that does not fit, or would take over half of
+    the budget, is cut to its abstract. Part of a raw record is used only if it alone has a number or name of the query.
+    Without --use no ledger is changed. --rerank keeps its answers in the cache.
     """
     import time
     from datetime import UTC
