@@ -1,5 +1,17 @@
-"""Entry point of ``python -m lab``, the same command as ``lab``."""
+"""Entry point of the command ``lab``, and of ``python -m lab``."""
 
-from lab.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run a command. An interrupt while its modules are imported ends it as one that comes later does."""
+    try:
+        from lab.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted; run the same command again to continue\n")
+        sys.exit(130)
+    run()
+
+
+if __name__ == "__main__":
+    main()

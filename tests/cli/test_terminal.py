@@ -111,3 +111,18 @@ def test_long_error_is_folded_and_its_command_is_not(tmp_path: Path) -> None:
     assert max(map(len, lines[:-1])) <= 40
     assert lines[-1].startswith("  lab replay --arm hybrid")
     assert lines[-1].count("--arm hybrid") == 8
+
+
+def test_interrupt_during_imports_ends_without_traceback() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'lab.cli.main':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from lab.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted; run the same command again to continue\n")
