@@ -11,16 +11,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.api import replay
 from lab.league.table import measured
+from lab.replay.plan import plan_of
 from lab.report.style import Words, save, slide, styled
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
+from lab.token_estimate import tokens
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +45,8 @@ SETS: dict[str, dict[str, Any]] = {
     "BEAM": {"folder": "beam", "format": "beam"},
     "RealMem": {"folder": "realmem", "format": "realmem"},
 }
+# The plainest packing: what ``hybrid`` ranks, whole, skipping what does not fit, with no frame around it.
+SKIPPING, WIDEST = "hybrid_skipping", "hybrid@32768"
 CONTRADICTION = "contradiction_resolution"
 COLUMNS = ("arm", "probe", "is_recall_turn", "tokens", "injected", "item_key", "prefix_tokens")
 
@@ -58,19 +64,17 @@ class Figures(NamedTuple):
     set: str
     arm: str
     budget: int
-    gold: float
-    low: float | None
-    high: float | None
-    whole: float
-    cost: float | None
-    tokens: float
-    items: float
-    stale: float | None
-    misled: float | None
-    misled_alone: float | None
-    both: float | None
-    one_side: float | None
-    prefix: float | None
+    gold: float = 0.0
+    whole: float = 0.0
+    cost: float | None = None
+    tokens: float = 0.0
+    items: float = 0.0
+    stale: float | None = None
+    misled: float | None = None
+    misled_alone: float | None = None
+    both: float | None = None
+    one_side: float | None = None
+    prefix: float | None = None
 
 
 def main() -> None:
@@ -79,15 +83,15 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--set", action="append", choices=list(SETS))
-    parser.add_argument("--arm", action="append", choices=list(ARMS))
+    parser.add_argument("--arm", action="append", choices=[*ARMS, SKIPPING])
     parser.add_argument("--chart", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     figures = [
         one
         for name in given.set or SETS
-        for arm in given.arm or ARMS
-        for one in measure(name, arm, given.data, given.out, given.jobs)
+        for arm in given.arm or (*ARMS, SKIPPING)
+        for one in (skipping if arm == SKIPPING else measure)(name, arm, given.data, given.out, given.jobs)
     ]
     (given.out / "pack.json").write_text(json.dumps([one._asdict() for one in figures], indent=1) + "\n", "utf-8")
     print("\n".join([*gold_table(figures), "", *harm_table(figures)]))
@@ -97,18 +101,51 @@ def main() -> None:
 
 def measure(name: str, arm: str, data: Path, out: Path, jobs: int) -> Iterator[Figures]:
     """Replay a set through an arm at all budgets, and yield its figures."""
-    options = dict(SETS[name])
-    folder = options.pop("folder", None)
-    recordings = options.pop("recordings", None) or data / folder
-    texts = _arm_texts(arm, ARMS[arm], out / name)
-    run = replay(recordings, arms=texts, out=out / name / arm, jobs=jobs, announce=print, **options).directory
+    run = _replayed(name, _arm_texts(arm, ARMS[arm], out / name), data, out / name / arm, jobs)
     blocks = list(_blocks(run))
     budgets: dict[str, int | None] = {f"{arm}@{budget}": budget for budget in BUDGETS}
     for row in measured(name, arm, run, budgets):
         part = row.row
         assert part.budget is not None
         own = [block for block in blocks if block["arm"] == f"{arm}@{part.budget}"]
-        yield _figures(part.set, arm, part.budget, part.cells, own)
+        yield _figures(part.set, arm, part.budget, own)._replace(
+            gold=part.cells["hit"].mean,
+            whole=part.cells["whole"].mean,
+            items=part.cells["items"].mean,
+            stale=part.cells["StaleRecall"].mean if "StaleRecall" in part.cells else None,
+        )
+
+
+def skipping(name: str, arm: str, data: Path, out: Path, jobs: int) -> Iterator[Figures]:
+    """Yield the figures of :data:`SKIPPING`, as far as they follow from its memories alone."""
+    run = _replayed(name, [WIDEST], data, out / name / arm, jobs)
+    texts = {memory.key: memory.text for recording in plan_of(run).recordings for memory in recording.memories}
+    for budget in BUDGETS:
+        blocks = list(_blocks(run, partial(_fitting, texts, budget)))
+        judged = [block for block in blocks if block["relevant"]]
+        gold = _share([bool(block["found"]) for block in judged])
+        assert gold is not None
+        items = fmean(block["items"] for block in judged)
+        yield _figures(name, arm, budget, blocks)._replace(gold=gold, whole=gold, items=items, prefix=None)
+
+
+def _fitting(texts: Mapping[str, str], budget: int, row: Mapping[str, Any]) -> tuple[list[str], int]:
+    """Return the memories of a row that fit into a budget, in order, one a line, and the tokens of their lines."""
+    kept: list[str] = []
+    block, size = "", 0
+    for key in row["item_key"]:
+        longer = f"{block}\n- {texts[key]}".lstrip()
+        if (more := tokens(longer)) <= budget:
+            block, size = longer, more
+            kept.append(key)
+    return kept, size
+
+
+def _replayed(name: str, arms: Sequence[str], data: Path, out: Path, jobs: int) -> RunDirectory:
+    options = dict(SETS[name])
+    folder = options.pop("folder", None)
+    recordings = options.pop("recordings", None) or data / folder
+    return replay(recordings, arms=arms, out=out, jobs=jobs, announce=print, **options).directory
 
 
 def _arm_texts(arm: str, config: dict[str, Any] | None, out: Path) -> list[str]:
@@ -121,16 +158,28 @@ def _arm_texts(arm: str, config: dict[str, Any] | None, out: Path) -> list[str]:
     return [f"{arm}@{budget}{suffix}" for budget in BUDGETS]
 
 
-def _blocks(run: RunDirectory) -> Iterator[dict[str, Any]]:
-    """Yield what is injected at every recall, with the keys of relevant memories in it."""
+def _injected(row: Mapping[str, Any]) -> tuple[list[str], int]:
+    return row["item_key"][: row["injected"]], row["tokens"]
+
+
+def _blocks(
+    run: RunDirectory, packed: Callable[[Mapping[str, Any]], tuple[list[str], int]] = _injected
+) -> Iterator[dict[str, Any]]:
+    """Yield what is injected at every recall, with the keys of relevant memories in it.
+
+    ``packed`` returns the keys of the memories in the block of a row of receipts, and its tokens.
+    """
     gold = read_gold(run)
     for conversation in run.conversations:
         for row in read_table(run.check(run.receipts(conversation)), COLUMNS).to_pylist():
             judged = gold.get(row["probe"])
-            keys = set(row["item_key"][: row["injected"]])
-            grades = {key for key, grade in judged.grades.items() if grade > 0} if judged else set()
+            listed, size = packed(row)
+            keys = set(listed)
+            grades = _relevant(judged)
             yield {
-                **{key: row[key] for key in ("arm", "tokens", "prefix_tokens", "is_recall_turn")},
+                **{key: row[key] for key in ("arm", "prefix_tokens", "is_recall_turn")},
+                "tokens": size,
+                "items": len(listed),
                 "relevant": grades,
                 "found": keys & grades,
                 "ability": judged.slices.get("ability", "") if judged else "",
@@ -138,31 +187,29 @@ def _blocks(run: RunDirectory) -> Iterator[dict[str, Any]]:
             }
 
 
-def _figures(name: str, arm: str, budget: int, cells: Mapping[str, Any], blocks: Sequence[dict[str, Any]]) -> Figures:
+def _relevant(judged: Any) -> set[str]:
+    return {key for key, grade in judged.grades.items() if grade > 0} if judged else set()
+
+
+def _figures(name: str, arm: str, budget: int, blocks: Sequence[dict[str, Any]]) -> Figures:
+    """Return what follows from the blocks alone; gold, whole texts, items and stale memories do not."""
     judged = [block for block in blocks if block["relevant"]]
     found = sum(len(block["found"]) for block in judged)
     sides = [block for block in judged if block["ability"] == CONTRADICTION and len(block["relevant"]) > 1]
-    judged_harm = [block for block in blocks if block["misled"] is not None]
+    harmed = [block for block in blocks if block["misled"] is not None]
     turns = [block for block in blocks if block["is_recall_turn"] and block["prefix_tokens"] is not None]
     spent = sum(block["tokens"] for block in turns)
-    hit = cells["hit"]
     return Figures(
         name,
         arm,
         budget,
-        hit.mean,
-        hit.low,
-        hit.high,
-        cells["whole"].mean,
-        sum(block["tokens"] for block in judged) / found if found else None,
-        math.fsum(block["tokens"] for block in judged) / len(judged),
-        cells["items"].mean,
-        cells["StaleRecall"].mean if "StaleRecall" in cells else None,
-        _share([block["misled"] for block in judged_harm]),
-        _share([block["misled"] and not block["found"] for block in judged_harm]),
-        _share([block["found"] == block["relevant"] for block in sides]),
-        _share([bool(block["found"]) and block["found"] != block["relevant"] for block in sides]),
-        sum(block["prefix_tokens"] for block in turns) / spent if spent else None,
+        cost=sum(block["tokens"] for block in judged) / found if found else None,
+        tokens=math.fsum(block["tokens"] for block in judged) / len(judged),
+        misled=_share([block["misled"] for block in harmed]),
+        misled_alone=_share([block["misled"] and not block["found"] for block in harmed]),
+        both=_share([block["found"] == block["relevant"] for block in sides]),
+        one_side=_share([bool(block["found"]) and block["found"] != block["relevant"] for block in sides]),
+        prefix=sum(block["prefix_tokens"] for block in turns) / spent if spent else None,
     )
 
 
@@ -212,11 +259,10 @@ def chart(figures: Sequence[Figures]) -> Figure:
     rows = _rows(figures)
     sets = list(dict.fromkeys(one.set for one in figures))
     panels = [(name, harm) for name, harm in PANELS if (name, "pack") in rows]
-    columns = max(len(sets) + 1, len(panels))
+    columns = max(len(sets) + 2, len(panels))
     figure, grid = slide(2, columns, _words(figures, sets))
-    lines = [(name, "gold", name) for name in sets] + [
-        (sets[0], "prefix", f"{sets[0]}: same start\nas the block before")
-    ]
+    lines = [(name, "gold", name) for name in sets]
+    lines += [(name, "prefix", f"{name}: same start\nas the block before") for name in sets[:2]]
     for panel, (name, value, title) in zip(grid[0], lines, strict=False):
         for arm in ("hybrid", "recommended", "pack"):
             line = rows.get((name, arm), [])
@@ -224,6 +270,9 @@ def chart(figures: Sequence[Figures]) -> Figure:
             panel.plot(range(len(line)), [getattr(one, value) for one in line], "-o", label=arm, **style)
             if value == "gold":
                 panel.plot(range(len(line)), [one.whole for one in line], ":", **style)
+        if value == "gold":
+            plain = rows.get((name, SKIPPING), [])
+            panel.plot(range(len(plain)), [one.gold for one in plain], "--", color="#56B4E9", linewidth=2.5)
         panel.set_ylim(0, 1)
         _label(panel, title)
     for panel, (name, value) in zip(grid[1], panels, strict=False):
@@ -254,6 +303,7 @@ INKS = {"hybrid": "#0072B2", "recommended": "#999999", "pack_no_dissent": "#F0B4
 PANELS = (
     ("operators", "stale"),
     ("operators", "misled"),
+    ("BEAM", "misled"),
     ("BEAM", "misled_alone"),
     ("BEAM", "one_side"),
     ("LoCoMo", "cost"),
@@ -261,8 +311,8 @@ PANELS = (
 HARMS = {
     "stale": "a superseded memory",
     "misled": "a misleading memory",
-    "misled_alone": "only a misleading memory",
-    "one_side": "one side of a contradiction",
+    "misled_alone": "a misleading one alone",
+    "one_side": "one side of two",
     "cost": "tokens per relevant memory",
 }
 
@@ -271,20 +321,20 @@ def _words(figures: Sequence[Figures], sets: Sequence[str]) -> Words:
     at = {(one.set, one.arm, one.budget): one for one in figures}
     pairs = [(at[name, "pack", 512], at[name, "hybrid", 512]) for name in sets]
     gains = [100 * (pack.gold - recall.gold) for pack, recall in pairs]
-    whole = [100 * (pack.whole - recall.whole) for pack, recall in pairs]
+    harms = [
+        (100 * (pack.misled - recall.misled), pack.set)
+        for pack, recall in pairs
+        if pack.misled is not None and recall.misled is not None
+    ]
+    harm = ", ".join(f"{change:+.0f} on {name}" for change, name in harms)
+    plain = [100 * (at[name, "pack", 512].gold - at[name, SKIPPING, 512].gold) for name in sets]
     return Words(
-        f"Packs hold a relevant memory {min(gains):.0f} to {max(gains):.0f} points more often than recall (512 tokens)"
-        f"; its whole text: {_more_or_less(whole, sets)}",
-        "Above: share of probes with a relevant memory in the block; dotted: with its whole text; right: share of the "
-        "block that a prompt cache can reuse. Below: harms and cost (no bar: 0); lower is better.",
+        f"At 512 tokens packs beat recall by {min(gains):.0f} to {max(gains):.0f} points, and recall that skips what "
+        f"does not fit by {min(plain):+.0f} to {max(plain):+.0f}{harm and f'; misleading memories {harm}'}",
+        "Above: share of probes with a relevant memory in the block (dotted: its whole text; dashed: hybrid that skips "
+        "what does not fit); right: share that a prompt cache can reuse. Below: harms and cost; lower is better.",
         f"tests/trials/pack_table.py; sets: {', '.join(sets)}.",
     )
-
-
-def _more_or_less(gains: Sequence[float], sets: Sequence[str]) -> str:
-    """Return the largest and the smallest gain with their sets, in words."""
-    worst, best = min(zip(gains, sets, strict=True)), max(zip(gains, sets, strict=True))
-    return f"{best[0]:+.0f} on {best[1]}, {worst[0]:+.0f} on {worst[1]}"
 
 
 if __name__ == "__main__":
