@@ -46,6 +46,8 @@ MEMORY = "memory"
 MOST_QUERY = 4_000
 # Why a pack is less than was requested.
 BLANK, QUERY_CUT, NO_BUDGET = "query_blank", f"query_cut_to_{MOST_QUERY}_characters", "budget_zero"
+# So many candidates are shortened at once if they do not fit; the others only after all whole texts had their turn.
+FIRST = 10
 # How many dissenting candidates are tried.
 TRIES = 3
 
@@ -196,7 +198,9 @@ class _Walk:
         if not settings.is_upstream:
             # Events above their quota take what the others leave.
             candidates = sorted(candidates, key=lambda one: one.ref in self._capped)
-        for one in candidates:
+        # It grows: whatever follows the first candidates is shortened only after all whole texts had their turn.
+        queue = [(one, settings.is_upstream or at < FIRST) for at, one in enumerate(candidates)]
+        for one, may_shorten in queue:
             if last is not None and one.ref == last.candidate.ref:
                 continue
             said = self._said(one)
@@ -215,6 +219,9 @@ class _Walk:
                 continue
             capped = False
             for layer, text, why in self._choices(one):
+                if layer == L0 and not may_shorten:
+                    queue.append((one, True))
+                    break
                 if layer == L2 and details >= settings.most_details:
                     capped = True
                 elif room.takes(line := Line(one, layer, text)):

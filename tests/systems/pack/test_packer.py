@@ -6,7 +6,7 @@ import pytest
 
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.pack.layers import DETAIL, layers_of
-from lab.systems.pack.packer import MOST_QUERY, gather, pack
+from lab.systems.pack.packer import FIRST, MOST_QUERY, gather, pack
 from lab.systems.pack.settings import Settings, Tail
 from lab.systems.pack.trace import trace
 from lab.systems.pack.words import MOST_NAMES, identifiers, stems
@@ -71,6 +71,17 @@ def test_text_of_over_half_the_budget_leaves_room_for_others() -> None:
     assert [line.layer for line in done.lines] == ["L0", "L1"]
     assert reasons(done)["a"][-1] == "overview_over_budget"
     assert [line.layer for line in packed("choir", *texts, budget_tokens=250, overview_share=1.0).lines] == ["L1", "L0"]
+
+
+def test_abstracts_beyond_the_first_candidates_come_after_whole_texts() -> None:
+    first = [candidate(f"n{number}", f"Note {number} of the choir.") for number in range(FIRST)]
+    late, last = candidate("late", LONG), candidate("last", "The choir is in the mill.")
+    done = packed("choir", *first, late, last, limit=FIRST + 1, budget_tokens=250)
+    assert done.refs[-1] == "last"
+    assert reasons(done)["late"][-1] == "max_items_reached"
+    roomy = packed("choir", *first, late, last, limit=99, budget_tokens=250)
+    assert [(line.candidate.ref, line.layer) for line in roomy.lines[-2:]] == [("late", "L0"), ("last", "L1")]
+    assert packed("choir", *first[1:], late, last, limit=FIRST, budget_tokens=250).refs[-1] == "late"
 
 
 def test_rest_of_the_budget_goes_to_whole_texts_in_order() -> None:
