@@ -45,7 +45,7 @@ def drawn(draw: random.Random, asserted: Sequence[Fact]) -> Claim:
         value,
         draw.choice((f"2026-11-{since:02d}", f"2026-11-{since:02d}T12:30:15.5+08:00")),
         draw.choice(SOURCES),
-        draw.choice(("obs:1", "note:a:b", "plain")),
+        draw.choice(("obs:1", "note:a:b", "note:c")),
         kind,
         None if until is None else f"2026-11-{until:02d}",
         draw.choice(TIERS),
