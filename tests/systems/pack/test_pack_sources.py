@@ -63,10 +63,29 @@ def test_arm_names_its_sources_and_their_content(sources: dict[str, object]) -> 
         ({"facts": 3}, "mine.json: sources: facts: expected a path, found 3"),
         ({"graph": "no"}, "mine.json: sources: graph: no: no such file; give a file of lab graph export"),
         ({"documents": "no"}, "mine.json: sources: documents: no: no such folder"),
+        ({"ledgers": ["a/l.db", "b/l.db"]}, "mine.json: sources: ledgers: two ledgers have one name"),
+        ({"ledgers": ["a/l.db", "a/m.db"], "facts": "text"}, "mine.json: sources: facts: with several ledgers: name "),
+        ({"ledgers": ["text"]}, "mine.json: sources: ledgers: text: is not an SQLite file"),
+        ({"episodes": "text"}, "mine.json: sources: episodes: text: is not an SQLite file"),
+        ({"facts": "text"}, "mine.json: sources: facts: text cannot be read"),
+        ({"facts": "empty", "factsLedger": "text"}, "mine.json: sources: factsLedger: text: is not an SQLite file"),
+        ({"factsRoot": "a"}, "mine.json: sources: factsRoot: needs facts"),
+        ({"graph": "text"}, "mine.json: sources: graph: text cannot be read as a graph"),
+        ({"documents": "none"}, "mine.json: sources: documents: none: no documents (.md, .markdown, .txt)"),
+        ({"documents": "a" * 300}, "mine.json: sources: documents: " + "a" * 300 + ": no such folder"),
         ([], "mine.json: sources: expected an object, found a list"),
     ],
 )
-def test_unusable_source_is_refused(sources: object, message: str) -> None:
+def test_unusable_source_is_refused(
+    sources: object, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("none").mkdir()
+    Path("empty").touch()
+    Path("text").write_text("{}\n")
+    for name in ("a/l.db", "b/l.db", "a/m.db"):
+        Path(name).parent.mkdir(exist_ok=True)
+        filled(Path(name), [{"summary": "The fair."}])
     with pytest.raises(UnusableInput) as raised:
         arm(sources)
     assert str(raised.value).startswith(message)
