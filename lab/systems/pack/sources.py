@@ -98,6 +98,11 @@ class Sources:
     def digests(self) -> dict[str, str]:
         """Return the sha256 of every file by its key and name, and one of a folder of documents."""
         found = {f"{key}:{path.name}": sha256_file(path) for key, path in self.files()}
+        for key, path in self.files():
+            # What another program wrote to a ledger may still be in the log beside it.
+            log = Path(f"{path}-wal")
+            if log.is_file() and log.stat().st_size:
+                found[f"{key}:{log.name}"] = sha256_file(log)
         if self.documents:
             found[f"documents:{self.documents.name}"] = digest(read_documents(self.documents)[0])
         return found

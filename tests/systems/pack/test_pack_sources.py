@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,14 @@ def test_arm_names_its_sources_and_their_content(sources: dict[str, object]) -> 
     after = arm(sources).describe()
     assert [before.inputs[name] == after.inputs[name] for name in sorted(before.inputs)] == [False, True]
     assert arm({}).describe().inputs == {}
+
+
+def test_arm_pins_what_a_ledger_has_in_its_log(sources: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "l.sqlite-wal").write_bytes(b"")
+    before = arm({"documents": sources["documents"]}).sources
+    assert set(replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()) == {"ledgers:l.sqlite", "documents:notes"}
+    (tmp_path / "l.sqlite-wal").write_bytes(b"rows")
+    assert "ledgers:l.sqlite-wal" in replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()
 
 
 @pytest.mark.parametrize(
