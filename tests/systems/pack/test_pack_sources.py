@@ -9,6 +9,9 @@ import pytest
 
 from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
+from lab.replay.loop import RecallCall
+from lab.systems.contract import Detail
+from lab.systems.pack.system import PackSystem
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 from tests.playing import keys_of, played
@@ -61,6 +64,26 @@ def test_arm_pins_what_a_ledger_has_in_its_log(sources: dict[str, object], tmp_p
     assert set(replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()) == {"ledgers:l.sqlite", "documents:notes"}
     (tmp_path / "l.sqlite-wal").write_bytes(b"rows")
     assert "ledgers:l.sqlite-wal" in replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()
+
+
+def test_explanation_of_a_memory_ignores_a_source_with_its_key(tmp_path: Path) -> None:
+    replaced = {"provenance": {"supersedes": ["obs:1"]}}
+    # What is untrusted is decided last.
+    old = {"summary": "The fair is on.", "detail": {"trust_tier": "untrusted"}}
+    rows = [old, {"summary": "The fair is off.", "detail": replaced}]
+    ledger = filled(tmp_path / "l.sqlite", rows)
+    texts = ("The fair opens at nine.", "The fair has a gate.")
+    known = tuple(Memory(f"obs:{n}", text, text, 1, NOW_MS) for n, text in enumerate(texts, 1))
+    turns = [Turn(f"c/s/{n}", n, "c/s", "user", text, NOW_MS) for n, text in enumerate(("Hello.", "The fair?"))]
+    arms = [make_arm(ArmSpec("mine", "pack", {"sources": {"ledgers": [str(ledger)]}, "limit": 1}))]
+    calls: list[RecallCall] = []
+    last = played(Recording("c", tuple(turns), known), arms, on_recall=calls.append)[-1]
+    refs = [[ref, *said[-1:]] for ref, _, *said in last.recall.receipt["candidates"]]
+    assert (["mem:1", "max_items_reached"] in refs, refs[-1]) == (True, ["obs:1", "superseded"])
+    system = calls[-1].system
+    assert isinstance(system, PackSystem)
+    explained = system.explain(calls[-1].ask, None, last.recall, ["obs:1", "obs:2"], Detail())
+    assert explained.causes == {"obs:1": "slot"}
 
 
 @pytest.mark.parametrize(
