@@ -11,6 +11,8 @@ from lab.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall
 from lab.systems.contract import Detail
+from lab.systems.pack.documents_lane import read_documents
+from lab.systems.pack.sources import KEYS, Sources
 from lab.systems.pack.system import PackSystem
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
@@ -64,6 +66,20 @@ def test_arm_pins_what_a_ledger_has_in_its_log(sources: dict[str, object], tmp_p
     assert set(replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()) == {"ledgers:l.sqlite", "documents:notes"}
     (tmp_path / "l.sqlite-wal").write_bytes(b"rows")
     assert "ledgers:l.sqlite-wal" in replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()
+
+
+def test_source_in_a_closed_folder_is_left_to_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = Path.stat
+
+    def stat(path: Path, **options: bool) -> object:
+        if path.parent.name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return looked(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    path = tmp_path / "closed" / "x"
+    assert Sources((path,), documents=path).checked(dict.fromkeys(KEYS, "")).documents == path
+    assert read_documents(path) == ({}, 0)
 
 
 def test_explanation_of_a_memory_ignores_a_source_with_its_key(tmp_path: Path) -> None:
