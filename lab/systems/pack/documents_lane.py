@@ -103,7 +103,12 @@ def read_documents(folder: Path) -> tuple[dict[str, str], int]:
     texts: dict[str, str] = {}
     skipped = 0
     root = folder.resolve()
-    for path in sorted(root.rglob("*")):
+    try:
+        paths = sorted(root.rglob("*"))
+    except OSError:
+        # Its folder may not be entered.
+        return {}, 0
+    for path in paths:
         inside = path.relative_to(root)
         if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in inside.parts):
             continue

@@ -192,7 +192,8 @@ class _Walk:
             last = None
         lines: list[Line] = []
         decisions: list[Decision] = []
-        texts = {_folded(last.candidate)} if last else set()
+        # A turn of the tail is a text of the bundle, too.
+        texts = {_folded(line.candidate.text) for line in (*reserved.lines, *((last,) if last else ()))}
         details = 0
         slots -= last is not None
         if not settings.is_upstream:
@@ -210,28 +211,30 @@ class _Walk:
                 # It keeps that reason, whether it takes a free slot or not.
                 reason = EVENT_CAPPED if is_full or settings.is_upstream else None
                 said = said if reason else (*said, EVENT_CAPPED)
-            if not reason and not settings.is_upstream and _folded(one) in texts:
-                reason = DUPLICATE
             if reason:
                 # The sidecar names the reason of its trust policy twice.
                 reasons = (*said, reason)
                 decisions.append(Decision(one, False, reasons if settings.is_upstream else _distinct(reasons)))
                 continue
-            capped = False
+            capped, why_not, own = False, OVER_BUDGET, _folded(one.text)
             for layer, text, why in self._choices(one):
                 if layer == L0 and not may_shorten:
                     queue.append((one, True))
                     break
+                # Equal texts may have different raw records.
+                key = f"{own}\n{_folded(text)}" if layer == L2 else own
                 if layer == L2 and details >= settings.most_details:
                     capped = True
+                elif key in texts and not settings.is_upstream:
+                    why_not = DUPLICATE
                 elif room.takes(line := Line(one, layer, text)):
                     details += layer == L2
                     lines.append(line)
-                    texts.add(_folded(one))
+                    texts |= {own, key}
                     decisions.append(Decision(one, True, (*said, *WITHIN, *why), layer, capped))
                     break
             else:
-                decisions.append(Decision(one, False, (*said, OVER_BUDGET), l2_cap=capped))
+                decisions.append(Decision(one, False, (*said, why_not), l2_cap=capped))
         if not settings.is_upstream:
             self._fill(room, lines, decisions)
         if last is not None:
@@ -265,11 +268,11 @@ class _Walk:
         included = [line.candidate for line in lines]
         if slots < 2 or is_balanced(included, self._terms):
             return lines, decisions, None
-        refs = {one.ref for one in included}
+        texts = {_folded(one.text) for one in included}
         others = [
             one
             for one in candidates
-            if one.ref not in refs and one.ref not in self._out and one.ref not in self._capped
+            if one.ref not in self._out and one.ref not in self._capped and _folded(one.text) not in texts
         ]
         for dissent in dissents(included, others, self._terms)[:TRIES]:
             line = self._dissenting(dissent)
@@ -304,9 +307,9 @@ class _Walk:
             yield L0, layers.abstract, (ABSTRACT_FITS,)
 
 
-def _folded(one: Candidate) -> str:
-    """Return the text of a candidate as duplicates are compared: without case, each run of white space as one blank."""
-    return one_line(one.text.casefold())
+def _folded(text: str) -> str:
+    """Return a text as duplicates are compared: without case, each run of white space as one blank."""
+    return one_line(text.casefold())
 
 
 def _distinct(reasons: tuple[str, ...]) -> tuple[str, ...]:

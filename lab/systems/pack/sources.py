@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from lab.systems.facts.lane import FactsLane
 from lab.systems.files.settings import Reader
 from lab.systems.graph.lane import GraphLane
 from lab.systems.pack.candidate import Lane
-from lab.systems.pack.documents_lane import DocumentsLane, read_documents
-from lab.systems.pack.ledger_lane import LedgerLane
+from lab.systems.pack.documents_lane import SUFFIXES, DocumentsLane, read_documents
+from lab.systems.pack.ledger_lane import UNREADABLE, LedgerLane
 
 # What a source is, as a message says what to give.
 _A_LEDGER = "the SQLite file of a ledger"
@@ -28,6 +28,7 @@ _KINDS = {
     "graph": "a file of lab graph export",
 }
 KEYS = ("ledgers", *_KINDS, "factsRoot", "documents")
+_MISSING, _FILE, _FOLDER, _HIDDEN = "missing", "file", "folder", "hidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +51,25 @@ class Sources:
     def checked(self, names: Mapping[str, str]) -> Sources:
         """Return these sources. Raises :class:`UnusableInput` for one that does not exist.
 
-        ``names`` says how the user gives each of :data:`KEYS`, such as ``--facts``; "" for what needs no name.
+        One in a folder that may not be entered is left to its lane. ``names`` says how the user gives each of
+        :data:`KEYS`, such as ``--facts``; "" for what needs no name.
         """
         for key, path in self.files():
-            if not path.is_file():
-                wrong = "is a folder" if path.is_dir() else "no such file"
+            if (kind := _kind(path)) not in (_FILE, _HIDDEN):
+                wrong = "is a folder" if kind == _FOLDER else "no such file"
                 raise UnusableInput(f"{names[key]} {path}: {wrong}; give {_KINDS.get(key, _A_LEDGER)}".lstrip())
         for key, folder in (("documents", self.documents), ("factsRoot", self.facts_root)):
             # Without the folder of their sources, the evidence of all facts would seem to be gone.
-            if folder is not None and not folder.is_dir():
-                wrong = "is a file; give its folder" if folder.is_file() else "no such folder"
+            if folder is not None and (kind := _kind(folder)) not in (_FOLDER, _HIDDEN):
+                wrong = "is a file; give its folder" if kind == _FILE else "no such folder"
                 raise UnusableInput(f"{names[key]} {folder}: {wrong}")
         if len({path.stem for path in self.ledgers}) < len(self.ledgers):
-            raise UnusableInput("two ledgers have one name, so that their citations would be the same; rename one")
+            same = "two ledgers have one name, so that their citations would be the same; rename one"
+            raise UnusableInput(f"{names['ledgers']} {same}".lstrip())
         if self.facts and not self.facts_ledger and len(self.ledgers) > 1:
+            other = names["factsLedger"].rpartition(" ")[2].rstrip(":")
             raise UnusableInput(
-                f"{names['facts']} with several ledgers: name the one that has their sources by {names['factsLedger']}"
+                f"{names['facts']} with several ledgers: name the one that has their sources by {other}"
             )
         return self
 
@@ -94,6 +98,11 @@ class Sources:
     def digests(self) -> dict[str, str]:
         """Return the sha256 of every file by its key and name, and one of a folder of documents."""
         found = {f"{key}:{path.name}": sha256_file(path) for key, path in self.files()}
+        for key, path in self.files():
+            # What another program wrote to a ledger may still be in the log beside it.
+            log = Path(f"{path}-wal")
+            if log.is_file() and log.stat().st_size:
+                found[f"{key}:{log.name}"] = sha256_file(log)
         if self.documents:
             found[f"documents:{self.documents.name}"] = digest(read_documents(self.documents)[0])
         return found
@@ -116,7 +125,8 @@ class Sources:
 def read_sources(config: Mapping[str, Any] | None, where: str) -> Sources:
     """Return the sources of an arm's configuration, with paths relative to the current folder.
 
-    Raises :class:`UnusableInput` for an unknown key, a value of another type, or a path that does not exist.
+    Raises :class:`UnusableInput` for an unknown key, a value of another type, and a source that does not exist or
+    cannot be searched.
     """
     part = Reader((config or {}).get("sources", {}), f"{where}: sources", KEYS)
 
@@ -135,8 +145,36 @@ def read_sources(config: Mapping[str, Any] | None, where: str) -> Sources:
         path_of("graph"),
         path_of("documents"),
     ).checked({key: f"{where}: sources: {key}:" for key in KEYS})
-    # A prompt has to be packed without such a source; a replay without it would measure something else.
-    for key, path in sources.files():
-        if not os.access(path, os.R_OK):
-            raise UnusableInput(f"{where}: sources: {key}: {path}: may not be read; change its permissions")
+    if not sources.facts and (alone := next((key for key in ("factsLedger", "factsRoot") if part.get(key)), None)):
+        raise UnusableInput(f"{where}: sources: {alone}: needs facts; give a file of lab facts, or leave it out")
+    _require_searchable(sources, f"{where}: sources")
     return sources
+
+
+def _require_searchable(sources: Sources, where: str) -> None:
+    """Raise :class:`UnusableInput` for a source that cannot be searched.
+
+    A prompt has to be packed without such a source; a replay without it would measure something else.
+    """
+    with ExitStack() as stack:
+        lanes: list[tuple[str, Lane]] = [("ledgers", lane) for lane in sources.ledger_lanes()]
+        lanes += [("factsLedger", LedgerLane(sources.facts_ledger))] if sources.facts_ledger else []
+        lanes += [(lane.name, lane) for lane in replace(sources, documents=None).other_lanes(stack)]
+        for key, lane in lanes:
+            found = lane.search("memory", 1, scope=None, now_ms=0)
+            if not found.searched:
+                raise UnusableInput(f"{where}: {key}: {(found.reason or '').removeprefix(f'{UNREADABLE}: ')}")
+    folder = sources.documents
+    if folder and not read_documents(folder)[0]:
+        raise UnusableInput(f"{where}: documents: {folder}: no documents ({', '.join(SUFFIXES)}) that can be read")
+
+
+def _kind(path: Path) -> str:
+    """Return whether a path is a file or a folder, does not exist, or is in a folder that may not be entered."""
+    try:
+        mode = path.stat().st_mode
+    except PermissionError:
+        return _HIDDEN
+    except (OSError, ValueError):
+        return _MISSING
+    return _FILE if stat.S_ISREG(mode) else _FOLDER if stat.S_ISDIR(mode) else _MISSING

@@ -197,7 +197,9 @@ class PackSystem(MemorySystem):
     ) -> Explained:
         """Explain each memory by the reasons of the trace."""
         assert self._last is not None  # noqa: S101 - it explains its last recall
-        decisions = {one.candidate.sources[:1]: one for one in self._last.decisions}
+        # A source may have a record of the same key.
+        memories = [one for one in self._last.decisions if one.candidate.ref in self._memories.by_ref]
+        decisions = {one.candidate.sources[:1]: one for one in memories}
         injected = {item.id for item in recall.items[: recall.injected]}
         reasons: dict[str, str] = {}
         causes: dict[str, str] = {}

@@ -96,6 +96,11 @@ def test_excluded_candidate_is_never_dissent() -> None:
     assert among(NO._replace(kind="plan", due_ms=-1)).dissent is None
 
 
+def test_text_that_is_included_already_is_no_dissent() -> None:
+    done = among(candidate("twin", FILL[0].text, contradicts=("yes",)))
+    assert (done.dissent, done.refs) == (None, ("yes", "f0", "f1", "f2"))
+
+
 def test_dissent_is_an_abstract_unless_its_overview_is_shorter() -> None:
     long = candidate("no", f"{NO.text} {' '.join(one.text for one in FILL[:3])}")
     assert among(long).bundle_text.endswith(f"- [no, unlike yes] {NO.text} …")

@@ -54,6 +54,20 @@ def test_text_that_is_included_already_is_left_out() -> None:
     assert reasons(long)["b"][-1] == "budget_tokens_exceeded"
 
 
+def test_equal_texts_with_different_raw_records_are_packed() -> None:
+    first = candidate("a", "The gateway restarted.", detail="exit code E1041")
+    done = packed("what was E1042", first, first._replace(ref="b", detail="exit code E1042"), first._replace(ref="c"))
+    assert [(line.candidate.ref, line.layer) for line in done.lines] == [("a", "L1"), ("b", "L2")]
+    assert reasons(done)["c"] == ("trust_allowed", "duplicate_text")
+    same = packed("what was E1041", first, first._replace(ref="b"), most_details=1)
+    assert (same.refs, reasons(same)["b"][-1]) == (("a",), "duplicate_text")
+
+
+def test_text_of_the_tail_is_not_packed_again() -> None:
+    done = packed("fair", candidate("a", "The Fair."), turns=["The fair."], tail=Tail(4, 50))
+    assert (done.refs, reasons(done)["a"][-1]) == (("tail:1",), "duplicate_text")
+
+
 def test_limit_excludes_the_rest() -> None:
     done = packed("x", *(candidate(f"obs:{n}", f"Tent {n}.") for n in range(5)), limit=2, dissent=False)
     assert done.refs == ("obs:0", "obs:1")
