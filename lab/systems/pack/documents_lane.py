@@ -46,7 +46,7 @@ class _NoVectors:
 class DocumentsLane:
     """The documents below a folder. Links that lead out of it and hidden files are left out.
 
-    The folder is read at the first search, so that all searches of a replay see the same documents.
+    The folder is read at the first search, so that all searches of a conversation see the same documents.
     """
 
     name = "documents"

@@ -96,6 +96,11 @@ def test_excluded_candidate_is_never_dissent() -> None:
     assert among(NO._replace(kind="plan", due_ms=-1)).dissent is None
 
 
+def test_dissent_stands_after_less_relevant_items() -> None:
+    done = packed(QUERY, YES, FILL[0], NO, FILL[1]._replace(kind="preference"), limit=3)
+    assert done.refs == ("yes", "f1", "no")
+
+
 def test_text_that_is_included_already_is_no_dissent() -> None:
     done = among(candidate("twin", FILL[0].text, contradicts=("yes",)))
     assert (done.dissent, done.refs) == (None, ("yes", "f0", "f1", "f2"))

@@ -12,7 +12,7 @@ from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall
 from lab.systems.contract import Detail
 from lab.systems.pack.documents_lane import read_documents
-from lab.systems.pack.sources import KEYS, Sources
+from lab.systems.pack.sources import KEYS, Sources, read_sources
 from lab.systems.pack.system import PackSystem
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
@@ -66,6 +66,14 @@ def test_arm_pins_what_a_ledger_has_in_its_log(sources: dict[str, object], tmp_p
     assert set(replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()) == {"ledgers:l.sqlite", "documents:notes"}
     (tmp_path / "l.sqlite-wal").write_bytes(b"rows")
     assert "ledgers:l.sqlite-wal" in replace(before, ledgers=(tmp_path / "l.sqlite",)).digests()
+
+
+def test_sources_are_read_back_as_described(tmp_path: Path) -> None:
+    ledgers = [filled(tmp_path / name, [{"summary": "The fair."}]) for name in ("l.db", "m.db")]
+    (tmp_path / "facts").touch()
+    sources = Sources(tuple(ledgers), facts=tmp_path / "facts", facts_ledger=ledgers[1], facts_root=tmp_path)
+    assert read_sources({"sources": sources.describe()}, "mine.json") == sources
+    assert [lane.name for lane in sources.ledger_lanes()] == ["ledger l", "ledger m"]
 
 
 def test_source_in_a_closed_folder_is_left_to_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.pack.layers import DETAIL, layers_of
 from lab.systems.pack.packer import FIRST, MOST_QUERY, gather, pack
 from lab.systems.pack.settings import Settings, Tail
+from lab.systems.pack.packer import MOST_QUERY, gather, pack
+from lab.systems.pack.settings import Settings, Tail, describe, read_settings
 from lab.systems.pack.trace import trace
 from lab.systems.pack.words import MOST_NAMES, identifiers, stems
 from lab.token_estimate import tokens
@@ -52,6 +54,24 @@ def test_text_that_is_included_already_is_left_out() -> None:
     assert reasons(done)["b"] == ("trust_allowed", "duplicate_text")
     long = packed("x", candidate("a", "w" * 400), candidate("b", "w" * 400), budget_tokens=16)
     assert reasons(long)["b"][-1] == "budget_tokens_exceeded"
+
+
+def test_upstream_packs_equal_texts() -> None:
+    same = candidate("a", "A tent."), candidate("b", "A tent.")
+    assert packed("x", *same, profile="upstream", dissent=False, most_details=0).refs == ("a", "b")
+
+
+def test_share_of_an_overview_is_read_and_described() -> None:
+    settings = read_settings({"overviewShare": 0.25, "budgetTokens": 40}, "mine.json")
+    assert (settings.overview_tokens, describe(settings)["overviewShare"]) == (32, 0.25)
+
+
+def test_long_text_is_its_own_raw_record() -> None:
+    first = "The gateway timeout of the old gateway is long, "
+    first += "as all who have ever waited for it on a cold morning know well. "
+    text = first + "Chairs stand in rows. " * 30 + "E1042 came at noon."
+    (line,) = packed("gateway timeout old long E1042", candidate("a", text), budget_tokens=100).lines
+    assert (line.layer, "E1042" in line.text) == ("L2", True)
 
 
 def test_equal_texts_with_different_raw_records_are_packed() -> None:
@@ -103,6 +123,7 @@ def test_rest_of_the_budget_goes_to_whole_texts_in_order() -> None:
     done = packed("choir", first, second, budget_tokens=300)
     assert [(line.layer, line.text == LONG) for line in done.lines] == [("L1", True), ("L0", False)]
     assert reasons(done)["a"][-1] == "within_budget"
+    assert [one.layer for one in done.decisions] == ["L1", "L0"]
     assert tokens(done.bundle_text) <= 300
 
 
