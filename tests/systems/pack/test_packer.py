@@ -7,8 +7,6 @@ import pytest
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.pack.layers import DETAIL, layers_of
 from lab.systems.pack.packer import FIRST, MOST_QUERY, gather, pack
-from lab.systems.pack.settings import Settings, Tail
-from lab.systems.pack.packer import MOST_QUERY, gather, pack
 from lab.systems.pack.settings import Settings, Tail, describe, read_settings
 from lab.systems.pack.trace import trace
 from lab.systems.pack.words import MOST_NAMES, identifiers, stems
