@@ -131,6 +131,17 @@ def test_document_with_an_unusable_name_is_skipped(tmp_path: Path) -> None:
     assert found.reason == "no_vectors_words_only; 2 files skipped"
 
 
+def test_link_out_of_the_folder_of_documents_is_not_followed(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out.md"
+    inside.mkdir()
+    outside.write_text("The fair is private.\n")
+    (inside / "a.md").write_text("The fair opens at nine.\n")
+    (inside / "link.md").symlink_to(outside)
+    (inside / "own.md").symlink_to(inside / "a.md")
+    found = DocumentsLane(inside).search("fair", 5, scope=None, now_ms=0)
+    assert sorted(one.ref for one in found.candidates) == ["doc:a.md#L1", "doc:own.md#L1"]
+
+
 def test_document_is_cited_by_the_lines_that_an_editor_counts(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes("Fair\x0cat\u2028nine.\r\nSecond.\nThird.\n".encode())
     (found,) = DocumentsLane(tmp_path).search("fair", 5, scope=None, now_ms=0).candidates

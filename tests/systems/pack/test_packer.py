@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lab.systems.pack.candidate import Candidate, Found
-from lab.systems.pack.layers import DETAIL, layers_of
+from lab.systems.pack.layers import DETAIL, READ, layers_of
 from lab.systems.pack.packer import FIRST, MOST_QUERY, gather, pack
-from lab.systems.pack.settings import Settings, Tail, describe, read_settings
+from lab.systems.pack.settings import ABSTRACT, Settings, Tail, describe, read_settings
 from lab.systems.pack.trace import trace
 from lab.systems.pack.words import MOST_NAMES, identifiers, stems
 from lab.token_estimate import tokens
@@ -114,6 +114,18 @@ def test_abstracts_beyond_the_first_candidates_come_after_whole_texts() -> None:
     roomy = packed("choir", *first, late, last, limit=99, budget_tokens=250)
     assert [(line.candidate.ref, line.layer) for line in roomy.lines[-2:]] == [("late", "L0"), ("last", "L1")]
     assert packed("choir", *first[1:], late, last, limit=FIRST, budget_tokens=250).refs[-1] == "late"
+
+
+def test_text_longer_than_what_is_read_is_never_packed_whole() -> None:
+    text = "The choir sings at noon. " + "la " * READ
+    (line,) = packed("choir", candidate("a", text), budget_tokens=1_000_000, overview_share=1.0).lines
+    assert (line.layer, tokens(line.text) <= ABSTRACT) == ("L0", True)
+
+
+def test_long_text_gives_its_own_raw_record_for_a_name_that_its_abstract_lacks() -> None:
+    text = f"The choir sings. {'The choir walks along the river. ' * 12}It was paid by invoice INV-77."
+    (line,) = packed("choir choir INV-77 river", candidate("a", text, abstract="Choir."), budget_tokens=120).lines
+    assert (line.layer, "INV-77" in line.text) == ("L2", True)
 
 
 def test_rest_of_the_budget_goes_to_whole_texts_in_order() -> None:
