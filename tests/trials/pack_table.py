@@ -326,13 +326,13 @@ def _words(figures: Sequence[Figures], sets: Sequence[str]) -> Words:
         for pack, recall in pairs
         if pack.misled is not None and recall.misled is not None
     ]
-    harm = ", ".join(f"{change:+.0f} on {name}" for change, name in harms)
-    plain = [100 * (at[name, "pack", 512].gold - at[name, SKIPPING, 512].gold) for name in sets]
+    harm = ", ".join(f"{change:+.0f} {name}" for change, name in harms)
+    plain = [round(100 * (at[name, "pack", 512].gold - at[name, SKIPPING, 512].gold)) for name in sets]
     return Words(
-        f"At 512 tokens packs beat recall by {min(gains):.0f} to {max(gains):.0f} points, and recall that skips what "
-        f"does not fit by {min(plain):+.0f} to {max(plain):+.0f}{harm and f'; misleading memories {harm}'}",
-        "Above: share of probes with a relevant memory in the block (dotted: its whole text; dashed: hybrid that skips "
-        "what does not fit); right: share that a prompt cache can reuse. Below: harms and cost; lower is better.",
+        f"Packs beat recall by {min(gains):.0f} to {max(gains):.0f} points at 512 tokens, recall that skips by "
+        f"{min(plain)} to {max(plain)}{harm and f'; misleading: {harm}'}",
+        "Above: probes with a relevant memory in the block (dotted: whole; dashed: hybrid that skips what does not "
+        "fit), and what a cache can reuse. Below: harms and cost, lower is better.",
         f"tests/trials/pack_table.py; sets: {', '.join(sets)}.",
     )
 
