@@ -30,14 +30,18 @@ WORDS = ("wombatmemory", "quokkaturn")
 
 
 def test_help_is_fast(installed: Lab, tmp_path: Path) -> None:
-    spent = []
-    for _ in range(3):
+    spent, least = [], []
+    for _ in range(5):
         started = time.perf_counter()
         done = installed("--help", cwd=tmp_path)
         spent.append(time.perf_counter() - started)
         assert (done.returncode, done.stderr) == (0, "")
+        # A ratio in turns holds on a busy machine as well: it is 3 to 4, and pandas alone would add as much again.
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import typer, rich.console"], check=True)
+        least.append(time.perf_counter() - started)
     assert "replay" in done.stdout
-    assert min(spent) < 1
+    assert min(spent) < 8 * min(least)
 
 
 @pytest.mark.parametrize("module", ["lab", "lab.cli.main"])
