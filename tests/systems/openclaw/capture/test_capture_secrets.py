@@ -190,6 +190,6 @@ def test_near_misses_are_no_false_alarms() -> None:
     ],
 )
 def test_holds_secret_takes_time_in_proportion_to_hostile_texts(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     holds_secret(piece * (48_000 // len(piece)))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -107,6 +107,6 @@ def test_exact_hit_ignores_case_and_accepts_any_text(query: str, text: str, rank
 def test_exact_hit_of_a_long_query_is_not_quadratic(filler: str) -> None:
     """Pasted keys, rows of dashes, broken pages: with quadratic time they would take minutes."""
     query = filler * (100_000 // len(filler)) + "?"
-    started = time.perf_counter()
+    started = time.process_time()
     exact_hit(query, query[::-1], 1)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10

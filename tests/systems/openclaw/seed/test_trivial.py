@@ -67,7 +67,7 @@ def test_profiles_skip_different_prompts(kit: Any, prompt: str) -> None:
 
 @pytest.mark.parametrize("piece", ["哈", "好啊", "謝謝", "ok ", "haha", "k", "早上好", "\u2600", "!", "/", "HEARTBEAT"])
 def test_is_trivial_takes_linear_time(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for prompt in (piece * (39 // len(piece)) + "x", piece * (100_000 // len(piece)) + "x"):
         is_trivial(prompt, max_chars=40)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
