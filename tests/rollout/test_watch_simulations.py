@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,14 @@ SEEDS = range(40)
 
 @pytest.fixture(scope="module")
 def traffic(tmp_path_factory: pytest.TempPathFactory) -> simulations.Traffic:
+    """Return the traffic of a replay with drawn times: those that a busy machine measures would decide the test."""
     folder: Path = tmp_path_factory.mktemp("watch")
-    return simulations.traffic_of(folder, conversations=4)
+    measured, draw = simulations.traffic_of(folder, conversations=4), random.Random(0)
+    sessions = [
+        [turn._replace(milliseconds=draw.lognormvariate(math.log(50), 0.4)) for turn in session]
+        for session in measured.sessions
+    ]
+    return measured._replace(sessions=sessions)
 
 
 @pytest.mark.parametrize("figure", simulations.WITHIN)
