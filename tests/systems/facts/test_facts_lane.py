@@ -171,7 +171,7 @@ def test_proposals_are_measured_against_golden_triples(tmp_path: Path) -> None:
     assert (result["precision"], result["recall"]) == (0.5, pytest.approx(2 / 3))
     for line, message in (
         ('{"subject": "a"}', "predicate: expected a string, found null"),
-        ('{"subject": "a", "predicate": "usees"}', "unknown predicate 'usees'; did you mean uses"),
+        ('{"subject": "a", "predicate": "usesq"}', "unknown predicate 'usesq'; did you mean uses"),
         ('{"subject": " ", "predicate": "uses"}', "the name of an entity is blank"),
     ):
         golden.write_text(f"\n{line}\n")

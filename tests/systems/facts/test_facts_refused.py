@@ -46,7 +46,7 @@ def test_line_of_claims_with_a_wrong_shape_is_named(tmp_path: Path, change: dict
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"predicate": "usees"}, "unknown predicate 'usees'; did you mean uses"),
+        ({"predicate": "usesq"}, "unknown predicate 'usesq'; did you mean uses"),
         ({"source_refs": ["obs:1", "nothing"]}, "source 'nothing': give obs:N"),
         ({"source_refs": ["obs:9"]}, "dangling_source_ref: receipt:obs:9 does not resolve"),
     ],
