@@ -53,13 +53,14 @@ def layers_of(candidate: Candidate, terms: frozenset[str], names: Sequence[str],
     return Layers(abstract, overview, is_long, detail)
 
 
-def abstract_of(text: str, terms: frozenset[str], most: int = ABSTRACT) -> str:
-    """Return a text on one line of at most ``most`` tokens: whole, or the sentences with the most stems of the query.
+def abstract_of(text: str, terms: frozenset[str]) -> str:
+    """Return a text on one line of at most :data:`ABSTRACT` tokens.
 
-    Sentences stay in order, and gaps are marked by an ellipsis. Without a stem in common, it is the first sentences.
+    It is whole, or has the sentences with the most stems of the query. Sentences stay in order, and gaps are marked by
+    an ellipsis. Without a stem in common, it is the first sentences.
     """
     line = one_line(text[:READ])
-    if tokens(line) <= most:
+    if tokens(line) <= ABSTRACT:
         return line
     parts = sentences(text[:READ])
     ranked = sorted(range(len(parts)), key=lambda at: (-len(parts[at].stems & terms), at))
@@ -68,10 +69,10 @@ def abstract_of(text: str, terms: frozenset[str], most: int = ABSTRACT) -> str:
         # A sentence with no word of the query adds nothing to one that has some.
         if chosen and not parts[at].stems & terms and parts[chosen[0]].stems & terms:
             break
-        if tokens(_joined(parts, sorted([*chosen, at]))) <= most:
+        if tokens(_joined(parts, sorted([*chosen, at]))) <= ABSTRACT:
             chosen.append(at)
         elif not chosen:
-            return shortened(_from_first_term(parts[at], terms, most // 2), most)
+            return shortened(_from_first_term(parts[at], terms, ABSTRACT // 2), ABSTRACT)
     return _joined(parts, sorted(chosen))
 
 

@@ -41,7 +41,7 @@ class Settings:
     """What a pack may hold.
 
     ``quotas`` None: there are none. ``most_details`` is the largest number of raw records, ``overview_share`` the
-    largest share of the budget that one overview may have.
+    largest share of the budget that one overview may take before the other candidates had their turn.
     """
 
     profile: str = SEED
