@@ -2,9 +2,12 @@
 
 import sys
 
+from lab.streams import steady
+
 
 def main() -> None:
     """Run a command. An interrupt while its modules are imported ends it as one that comes later does."""
+    steady()
     try:
         from lab.cli.main import main as run
     except KeyboardInterrupt:

@@ -59,15 +59,36 @@ from lab.cli import (
     view,
 )
 from lab.cli.examples import add_examples
-from lab.cli.output import OutputClosed, complain, end_progress
+from lab.cli.output import announce, complain, end_progress
 from lab.cli.sections import SectionedHelp
 from lab.errors import LabError, UnusableInput, describe_unexpected
 from lab.files import DISK_FULL
 from lab.processes import set_up
+from lab.streams import failure
 
 INTERRUPTED = 130
 # Errors that mean the path itself is unusable: no permission, or an invalid name.
 UNUSABLE_PATH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
+# Commands that return if what they check is sound: their exit code is a verdict, as that of a gate.
+CHECKS = (
+    "doctor",
+    "diff",
+    "conformance",
+    "baseline list",
+    "cache verify",
+    "canary recover",
+    "config check",
+    "facts lint",
+    "gate self-test",
+    "golden lint",
+    "graph path",
+    "ledger drift",
+    "ledger grade",
+    "receipts audit",
+    "recordings validate",
+    "store index",
+    "store list",
+)
 
 app = typer.Typer(
     name="lab",
@@ -186,10 +207,6 @@ def main() -> None:
         show = getattr(error, "show", None)
         show() if show else complain(error.format_message())
         sys.exit(error.exit_code)
-    except (OutputClosed, BrokenPipeError):
-        # Python flushes the buffer at exit, which would fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except Exception as error:
@@ -198,4 +215,21 @@ def main() -> None:
         sys.exit(LabError.exit_code)
     if code == INTERRUPTED:
         complain("interrupted; run the same command again to continue")
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(_exit_code(code))
+
+
+def _exit_code(code: object) -> int:
+    """Return the exit code of a command that returned, or that gave a verdict with its own code.
+
+    A stdout that takes no more leaves a verdict as it is. A command without one has then lost what it was run for.
+    """
+    error = failure()
+    if error is None:
+        return code if isinstance(code, int) else 0
+    lost = f"stdout: cannot write any more: {error.strerror}; what was printed is incomplete"
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    if isinstance(code, int) or any(" ".join(words[:count]) in CHECKS for count in (1, 2)):
+        announce(f"warning: {lost}; the exit code is that of the verdict")
+        return code if isinstance(code, int) else 0
+    complain(lost)
+    return LabError.exit_code

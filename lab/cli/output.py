@@ -40,10 +40,6 @@ _passing: list[str] = []
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-class OutputClosed(Exception):
-    """The reader of stdout closed the pipe."""
-
-
 def escape_controls(text: str) -> str:
     """Return ``text`` with everything that could control a terminal or a CI log as a visible escape.
 
@@ -54,21 +50,27 @@ def escape_controls(text: str) -> str:
 
 
 def emit_json(value: Any) -> None:
-    """Print one JSON object. It starts with a brace, so a CI log cannot take it for a command."""
-    _write(visible(json.dumps(value, ensure_ascii=False)))
+    """Print one JSON object. It starts with a brace, so a CI log cannot take it for a command.
+
+    Where the encoding of stdout lacks one of its characters, all that are not ASCII are escaped, so that none is lost.
+    """
+    text = visible(json.dumps(value, ensure_ascii=False))
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = visible(json.dumps(value))
+    write(text)
 
 
 def emit(text: str = "") -> None:
     """Print a line, escaped by :func:`escape_controls`."""
-    _write(painted(escape_controls(text), sys.stdout))
+    write(painted(escape_controls(text), sys.stdout))
 
 
-def _write(text: str) -> None:
+def write(text: str) -> None:
+    """Print a line as it is."""
     end_progress()
-    try:
-        sys.stdout.write(text + "\n")
-    except BrokenPipeError:
-        raise OutputClosed from None
+    sys.stdout.write(text + "\n")
 
 
 def emit_folded(text: str, indent: str = "") -> None:

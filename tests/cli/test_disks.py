@@ -213,4 +213,6 @@ def test_stdout_on_full_disk_is_an_error(place: Path, lab: Callable[..., object]
             check=False,
         )
     assert ended.returncode == 4
-    assert ended.stderr == b"error: cannot write any more: No space left on device\n"
+    assert ended.stderr == (
+        b"error: stdout: cannot write any more: No space left on device; what was printed is incomplete\n"
+    )
