@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,11 +14,16 @@ from lab.cli.options import Profile
 from lab.cli.output import Json, emit_folded, emit_json, emit_table
 from lab.errors import CheckFailed, UnusableInput
 
+if TYPE_CHECKING:
+    from lab.config_resolve import Resolved
+
 STDIN = "-"
 File = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        help="A configuration (JSON, JSON5 or YAML), an openclaw.json with one in it, or - for standard input."
+        help="A configuration (JSON, JSON5 or YAML), an openclaw.json with one in it, the folder of a host, or - for "
+        "standard input. [default: OPENCLAW_CONFIG_PATH, or openclaw.json in OPENCLAW_STATE_DIR or ~/.openclaw]",
+        show_default=False,
     ),
 ]
 HostVersion = Annotated[
@@ -40,7 +45,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="config")
 
 
-def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
+def show(file: File = None, profile: Profile = "seed", as_json: Json = False) -> None:
     """Show every value of a resolved configuration and its source."""
     from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import describe, explain_config, resolve, shown
@@ -61,7 +66,7 @@ def show(file: File, profile: Profile = "seed", as_json: Json = False) -> None:
     _emit_missing(missing(raw))
 
 
-def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
+def check(file: File = None, profile: Profile = "seed", host: HostVersion = None, as_json: Json = False) -> None:
     """List everything that is wrong in a configuration.
 
     A complete openclaw.json is checked like its host does. An error is a setting
@@ -69,20 +74,24 @@ def check(file: File, profile: Profile = "seed", host: HostVersion = None, as_js
     accepts but that has no effect. A note is a value that the plugin changes
     silently. Features that the lab does not have are listed as "not implemented
     here". Only the sections meta and plugins are checked. Any other file is
-    checked for the lab only, unless --host is given.
+    checked for the lab only, unless --host is given. Files that $include names
+    and variables in ${NAME} are resolved as the host does.
     """
     from lab.replay.config_notes import config_note
     from lab.systems.openclaw.config.file import embedder_of, locate
     from lab.systems.openclaw.config.resolve import check_config, require_profile
-    from lab.systems.openclaw.upstream.host import check_host, host_of
+    from lab.systems.openclaw.upstream.host import check_host, host_of, with_unset
 
-    value, where = _parsed(file)
+    resolved, where = _resolved(file)
+    value = resolved.value
     checked_host = host_of(value, host)
     if checked_host is None:
+        resolved.require_set(())
         report, by = check_config(locate(value, where), profile, where=where), f"under profile {profile}"
     else:
         require_profile(profile)
         report, by = check_host(value, checked_host, where=where), f"that host {checked_host.version} refuses"
+        report = with_unset(report, resolved, where)
         if not report.problems:
             locate(value, where)
     embedder = config_note(embedder_of(value))
@@ -129,22 +138,26 @@ def _emit_missing(missing: Sequence[str]) -> None:
             emit_folded(f"{why}: {', '.join(paths)}")
 
 
-def _read(file: str) -> tuple[Any, str]:
+def _read(file: str | None) -> tuple[Any, str]:
     """Return the engine's configuration from a file or standard input, and the name for messages."""
-    from lab.systems.openclaw.config.file import locate
+    from lab.systems.openclaw.config.file import locate, read_keys
 
-    value, where = _parsed(file)
-    return locate(value, where), where
+    resolved, where = _resolved(file)
+    resolved.require_set(*read_keys(resolved.value))
+    return locate(resolved.value, where), where
 
 
-def _parsed(file: str) -> tuple[Any, str]:
-    """Return the complete value of a file or standard input, and the name for messages."""
+def _resolved(file: str | None) -> tuple[Resolved, str]:
+    """Return the configuration in a file or in standard input, as its host uses it, and the name for messages."""
+    from lab.config_env import config_named
+    from lab.config_resolve import resolve_config, resolve_value
     from lab.config_text import parse_config
-    from lab.files import read_text
 
     if file != STDIN:
-        return parse_config(read_text(Path(file)), file), file
+        named = config_named(None if file is None else Path(file))
+        return resolve_config(named), str(named)
     try:
-        return parse_config(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin"), "stdin"
+        value = parse_config(sys.stdin.buffer.read().decode("utf-8-sig"), "stdin")
     except UnicodeDecodeError as error:
         raise UnusableInput(f"stdin: not UTF-8 text (byte {error.start})") from None
+    return resolve_value(value, Path("stdin")), "stdin"

@@ -11,7 +11,8 @@ import lab
 # Packages and files that receipts depend on.
 RECEIPT_SOURCES = (
     *("columns.py", "files.py", "processes.py", "shape.py", "set_registry.py", "draw.py", "utf16.py"),
-    *("config_text.py", "haystack_keys.py", "token_estimate.py"),
+    *("config_text.py", "config_edit.py", "config_env.py", "config_resolve.py"),
+    *("haystack_keys.py", "token_estimate.py"),
     *("embedding", "golden", "recordings", "replay", "retrieval", "runs", "systems"),
 )
 # Files of these packages that only read, migrate or remove finished runs. No replay imports them; a test checks it.

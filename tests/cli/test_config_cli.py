@@ -167,3 +167,48 @@ def test_check_of_a_file_of_comments_says_that_it_sets_nothing(lab: Lab, tmp_pat
         0,
         "note: mine.yaml: sets nothing, so every setting has its default\nok\n",
     )
+
+
+def test_check_resolves_includes_and_variables(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = {
+        "slots": {"memory": "openclaw-mem-engine"},
+        "entries": {
+            "openclaw-mem-engine": {
+                "enabled": True,
+                "hooks": {"allowConversationAccess": True},
+                "config": {
+                    "embedding": {"apiKey": "${LAB_TEST_KEY}"},
+                    "autoRecall": {"selectionMode": "${LAB_TEST_MODE}"},
+                },
+            }
+        },
+    }
+    (tmp_path / "openclaw.json").write_text('{"plugins": {"$include": "part.json"}}')
+    (tmp_path / "part.json").write_text(json.dumps(part))
+    unset = lab("config", "check", "openclaw.json", cwd=tmp_path)
+    assert (unset.returncode, unset.stdout, unset.stderr.count("\n")) == (2, "", 1)
+    at = "plugins.entries.openclaw-mem-engine.config"
+    named = f"not set: LAB_TEST_KEY ({at}.embedding.apiKey), LAB_TEST_MODE ({at}.autoRecall.selectionMode)"
+    assert f"openclaw.json: {named}" in unset.stderr
+    monkeypatch.setenv("LAB_TEST_MODE", "tier_quota_v1")
+    warned = lab("config", "check", "openclaw.json", cwd=tmp_path)
+    assert warned.returncode == 0
+    assert "warning: openclaw.json: not set: LAB_TEST_KEY" in warned.stdout
+    shown = lab("config", "show", "openclaw.json", cwd=tmp_path)
+    assert "tier_quota_v1" in shown.stdout
+    monkeypatch.setenv("LAB_TEST_KEY", "sk-never-shown")
+    monkeypatch.setenv("OPENCLAW_CONFIG_PATH", str(tmp_path / "openclaw.json"))
+    found = lab("config", "check")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "warning" not in found.stdout
+    assert "sk-never" not in found.stdout + shown.stdout + warned.stdout
+
+
+def test_check_of_a_missing_include_is_one_line(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "openclaw.json").write_text('{"plugins": {"$include": "gone.json"}}')
+    done = lab("config", "check", "openclaw.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        "",
+        "error: openclaw.json: plugins: $include 'gone.json': gone.json: no such file\n",
+    )

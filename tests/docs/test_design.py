@@ -15,9 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DESIGN = ROOT / "docs" / "design"
 SOURCES = (".py", ".toml", ".md", ".j2", ".yml")
 # Prefixes of the rules of each page of docs/design: the engine, rsclaw, auto_recall, the host's own memory, external
-# systems, the league, the ledger, writeback, retention, indexes and versions of a store, canaries, hosts, packs,
+# systems, the league, the ledger, writeback, retention, indexes and versions of a store, canaries, hosts and their
+# configurations, packs,
 # episodes, temporal facts, graphs, observations, plans, and rerankers.
-ENGINE = ("E", "RS", "AR", "HB", "EX", "LG", "LD", "WB", "RT", "IX", "CN", "IN")
+ENGINE = ("E", "RS", "AR", "HB", "EX", "LG", "LD", "WB", "RT", "IX", "CN", "IN", "HC")
 PREFIXES = (*ENGINE, "PK", "EP", "TF", "GR", "OB", "PL", "RR")
 RULE = re.compile(rf"\b(?:{'|'.join(PREFIXES)})-[1-9]\d*\b")
 CAPABILITY = re.compile(r"(?<![\w.-])00[0-4]-\d{2,3}(?![\w-])")

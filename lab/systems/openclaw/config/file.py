@@ -2,7 +2,8 @@
 
 Accepted are the plugin's configuration itself; a whole openclaw.json; its ``plugins`` or ``plugins.entries``; and the
 plugin's entry, ``{"enabled": …, "config": {…}}``, with or without its name. OpenClaw reads its file as JSON5, so
-comments, trailing commas and unquoted keys are accepted. YAML is read as well (:mod:`lab.config_text`).
+comments, trailing commas and unquoted keys are accepted. YAML is read as well (:mod:`lab.config_text`). Included files
+and variables are resolved as the host does (:mod:`lab.config_resolve`).
 """
 
 from __future__ import annotations
@@ -11,23 +12,38 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.config_text import parse_config
+from lab.config_env import Keys
+from lab.config_resolve import resolve_config
 from lab.errors import UnusableInput
-from lab.files import read_text
 from lab.shape import json_type
 from lab.systems.openclaw.config.table import PLUGIN
 
 ENTRY = "openclaw-mem-engine"
 # The plugin's default model.
 EMBEDDER = "text-embedding-3-small"
+# The plugins whose configurations the lab reads, and what else it reads of a host's file.
+PLUGIN_IDS = (ENTRY, "memory-lancedb", "memory-core", "openclaw-auto-recall")
+_READ: tuple[Keys, ...] = (
+    *(("plugins", key) for key in ("enabled", "allow", "deny", "slots")),
+    *(("plugins", "entries", name) for name in PLUGIN_IDS),
+    *(("memory",), ("agents", "defaults", "memorySearch")),
+)
 
 
 def read_value(path: Path) -> Any:
     """Return the value of a JSON, JSON5 or YAML file, including everything around the plugin's configuration.
 
-    Raise :class:`UnusableInput` if the file is missing or none of these.
+    It is what the host uses: with what the file includes and with its variables. Raise :class:`UnusableInput` if the
+    file is missing or none of these, or if a value that the lab reads names variables that are not set.
     """
-    return parse_config(read_text(path), str(path))
+    resolved = resolve_config(path)
+    resolved.require_set(*read_keys(resolved.value))
+    return resolved.value
+
+
+def read_keys(value: object) -> tuple[Keys, ...]:
+    """Return the keys of a file below which the lab reads: all, but for a host's file, which has more."""
+    return _READ if isinstance(value, Mapping) and "plugins" in value else ((),)
 
 
 def embedder_of(value: object) -> str | None:

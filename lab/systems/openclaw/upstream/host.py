@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from lab.config_resolve import Resolved
 from lab.errors import UnusableInput
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.config.knob import UPSTREAM, Section
@@ -27,7 +28,6 @@ from lab.systems.openclaw.select.outcome import TierCount
 from lab.systems.openclaw.upstream.host_schema import (
     ENGINE,
     ENTRY_OF,
-    INCLUDE,
     KNOWN_HOSTS,
     META_OF,
     NEWEST,
@@ -114,10 +114,26 @@ def check_host(value: object, host: Host, *, where: str = "config") -> Checked:
     if not checked.problems:
         warnings += _silent(config, resolve(config, UPSTREAM))
     notes = tuple(f"{note}: the host accepts it, and the plugin changes it silently" for note in checked.notes)
-    if INCLUDE in str(value):
-        notes += (f"{where}: {INCLUDE} names another file, which is not read: paste its content here to check it",)
     texts = (*(f"{where}: {warning}" for warning in warnings), *checked.warnings, *ignored)
     return Checked((), texts, notes, checked.missing)
+
+
+def with_unset(checked: Checked, resolved: Resolved, where: str) -> Checked:
+    """Return a check with a warning of the variables that are not set, which a host leaves as they are written.
+
+    Raises :class:`UnusableInput`, which names all of them, if the host refuses a value for this.
+    """
+    if not resolved.unset:
+        return checked
+    named = [f"{where}: {'.'.join(each.path)}:" for each in resolved.unset]
+    sentence = f"{where}: {resolved.unset_sentence()}"
+    if any(problem.startswith(name) for problem in checked.problems for name in named):
+        raise UnusableInput(sentence)
+    if checked.problems:
+        return checked
+    return checked._replace(
+        warnings=(f"{sentence}; the host starts without and uses the text as it is", *checked.warnings)
+    )
 
 
 def _parts(value: object) -> _Parts:

@@ -20,7 +20,6 @@ OLDER, NEWEST = KNOWN_HOSTS = ("2026.6.11", "2026.9.6")
 # Matches any key.
 ANY_KEY = "*"
 # The host replaces this key by another file's content before validating.
-INCLUDE = "$include"
 # The largest JavaScript date, in milliseconds.
 LAST_TIME_MS = 8.64e15
 _FLAG, _TEXT, _TEXTS = Knob("flag"), Knob("text"), Knob("texts")
@@ -98,8 +97,6 @@ def refusals(section: Section, raw: object, path: str) -> Iterator[tuple[str, st
     known = sorted(key for key, entry in section.keys.items() if not entry.only_seed)
     for key, value in raw.items():
         at, entry = f"{path}.{key}" if path else str(key), section.keys.get(key, section.keys.get(ANY_KEY))
-        if key == INCLUDE:
-            continue
         if entry is None or entry.only_seed:
             is_lab_key = key == LAB_KEY and section is ENGINE
             owner = (

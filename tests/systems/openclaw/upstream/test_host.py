@@ -198,12 +198,6 @@ def test_check_host_of_a_value_the_plugin_clamps_is_a_note() -> None:
     assert not result.warnings
 
 
-def test_check_host_of_an_include_says_that_it_is_not_read() -> None:
-    result = checked(with_value("config", {"$include": "./engine.json5"}))
-    assert not result.problems
-    assert "$include names another file, which is not read" in result.notes[0]
-
-
 @pytest.mark.parametrize(
     ("value", "option", "expected"),
     [
