@@ -38,9 +38,9 @@ def observe(
 
     Each log has one line per observation. The same command continues after a kill, or when a recording has grown.
     """
+    from lab.file_names import file_name
     from lab.files import only_writer, remove_leftovers, sha256_file
     from lab.recordings.readers import read_library
-    from lab.runs.directory import file_name
     from lab.systems.baselines.long_context import ROLES
     from lab.systems.observations.log_file import entries_of, keep_log
     from lab.systems.observations.recorded import observer_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.errors import UnusableInput
+from lab.file_names import file_name
 from lab.replay.plan import ReplayRequest, with_options
-from lab.runs.directory import file_name
 from lab.systems.budget import LEAST, MOST, named_budget, with_budget
 from lab.systems.contract import Arm
 from lab.systems.registry import make_arm, parse_arms, systems

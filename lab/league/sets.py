@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
+from lab.file_names import file_name
 from lab.recordings.readers import FORMATS
 from lab.replay.plan import ReplayRequest
-from lab.runs.directory import file_name
 from lab.set_registry import SHIPPED, golden_at, is_shipped, recordings_at
 
 # Options of one set, with the type of their value.

@@ -22,6 +22,7 @@ from shlex import join
 from typing import Any, NamedTuple
 
 from lab.errors import CannotMeasure, UnusableInput
+from lab.file_names import file_name
 from lab.files import (
     cannot_write,
     digest,
@@ -32,7 +33,7 @@ from lab.files import (
     sha256_file,
     write_atomically,
 )
-from lab.runs.directory import RunDirectory, file_name, open_run
+from lab.runs.directory import RunDirectory, open_run
 from lab.shape import field
 
 KIND, VERSION = "lab.baseline", 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.errors import UnusableInput
+from lab.file_names import file_name
 from lab.files import read_json
-from lab.runs.directory import RunDirectory, file_name, open_run
+from lab.runs.directory import RunDirectory, open_run
 from lab.shape import field
 
 BEGUN, RESULT, PAGE, KIND = "begun.json", "nightly.json", "nightly.html", "lab.nightly.v1"

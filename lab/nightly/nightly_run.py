@@ -22,6 +22,7 @@ from typing import Any
 from lab import __version__
 from lab.compare.changes import Changes, changes
 from lab.errors import CannotMeasure, CannotWrite, LabError, OtherArguments, UnusableInput
+from lab.file_names import file_name
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import Announce, counted, silent
 from lab.gate.line import AGAIN, ERROR, GRAVITY, PASS, SET, Line
@@ -40,7 +41,7 @@ from lab.progress import each_once
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.code import code_key
-from lab.runs.directory import RunDirectory, file_name, open_run
+from lab.runs.directory import RunDirectory, open_run
 from lab.runs.environment import packages
 from lab.runs.gold import read_gold
 from lab.runs.trial import trial_of

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.errors import LabError, UnusableInput
+from lab.file_names import file_name
 from lab.files import read_json
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE
 from lab.nightly.nightly_folder import KIND, PAGE, RESULT
 from lab.nightly.trend import Point, Series, history, moved_between, read_store, step_record
-from lab.runs.directory import RunDirectory, file_name, open_run
+from lab.runs.directory import RunDirectory, open_run
 
 # What a page shows of a long history: the last nightly runs.
 SHOWN = 60

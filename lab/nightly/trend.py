@@ -15,9 +15,10 @@ from lab.columns import numbers, strings
 from lab.compare.statistics import clustered
 from lab.compare.steps import Step, steps
 from lab.errors import CannotMeasure, UnusableInput
+from lab.file_names import file_name
 from lab.files import digest, remove_leftovers
 from lab.measures.score import headlines
-from lab.runs.directory import RunDirectory, file_name
+from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
 from lab.runs.scores import Scores
 from lab.runs.tables import read_table, write_table

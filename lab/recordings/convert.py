@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
+from lab.file_names import file_names
 from lab.files import atomic_folder, folder_matches, write_atomically
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
@@ -83,7 +84,7 @@ def convert(
 
 def _files(library: Library, folder_name: str) -> dict[str, bytes]:
     """Return the content of every file to write, by its path below the output folder."""
-    names = _file_names([recording.conversation for recording in library.recordings])
+    names = file_names(recording.conversation for recording in library.recordings)
     recordings = {
         f"{names[recording.conversation]}.jsonl": recording_lines(recording) for recording in library.recordings
     }
@@ -112,21 +113,6 @@ def _folder(library: Library, prefix: str, files: dict[str, bytes]) -> dict[str,
         SUMS: sums({name: sha256(data).hexdigest() for name, data in files.items()}),
     }
     return {f"{prefix}/{name}": data for name, data in (files | extra).items()}
-
-
-def _file_names(conversations: list[str]) -> dict[str, str]:
-    """Return a unique, portable file name for each conversation."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for conversation in conversations:
-        plain = re.sub(r"[^\w.-]+", "_", conversation).lstrip(".") or "conversation"
-        name, number = plain, 1
-        while name.casefold() in taken:
-            number += 1
-            name = f"{plain}-{number}"
-        taken.add(name.casefold())
-        names[conversation] = name
-    return names
 
 
 def _check(library: Library, folder: Path, folder_name: str) -> None:

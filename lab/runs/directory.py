@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from lab.columns import codes_of
 from lab.errors import Altered, Incomplete, NotARun, UnusableInput
+from lab.file_names import file_name
 from lab.files import digest, read_json, read_json_lines, sha256_file
 from lab.formatting import counted
 from lab.runs.manifest import NO_HAYSTACK, Manifest, Shard, read_manifest
@@ -24,8 +24,6 @@ from lab.systems.contract import ArmInfo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Bytes of a file name before its ending; most file systems allow 255 in all.
-MAX_NAME = 180
 MANIFEST, GOLDEN, FAILURES, DIGESTS = "manifest.json", "golden.jsonl", "failures.jsonl", "digests"
 RECEIPTS, LATENCY, WRITES = "receipts", "latency", "writes"
 # What other packages write into a run.
@@ -313,20 +311,3 @@ def open_run(path: Path, *, allow_failed: bool = False) -> RunDirectory:
         inside = f"; it is a league, whose runs are runs/SET/ARM, such as {runs[0]}" if runs else ""
         raise NotARun(f"{path}: is not a run directory (it has no {MANIFEST}){inside}")
     return RunDirectory(path, read_manifest(path / MANIFEST), allow_failed=allow_failed)
-
-
-def file_name(conversation: str) -> str:
-    """Return a conversation id as a file name.
-
-    Letters and digits of any script, blanks, ``-`` and ``_`` stay; all else is percent-escaped, so that two ids never
-    share a name. A name too long for a file system is cut and ends in a hash of the id.
-    """
-    name = "".join(
-        character
-        if character.isalnum() or character in " -_"
-        else quote(character.encode("utf-8", "surrogatepass"), safe="")
-        for character in conversation
-    ).replace(".", "%2E")
-    if len(name.encode()) > MAX_NAME:
-        name = f"{name[:40]}-{digest(conversation)[:24]}"
-    return name.replace(" ", "%20") if name.strip(" ") != name else name

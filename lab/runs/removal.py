@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from lab.file_names import file_name
 from lab.files import cannot_write, leftovers
-from lab.runs.directory import DIGESTS, MANIFEST, REPORT, REPORT_DATA, VERDICT, RunDirectory, file_name
+from lab.runs.directory import DIGESTS, MANIFEST, REPORT, REPORT_DATA, VERDICT, RunDirectory
 
 FILES = (
     *("golden.jsonl", "failures.jsonl", "scores.parquet", "saturation.parquet", "scale.parquet", "missed.parquet"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lab import __version__
 from lab.columns import numbers, numbers_of
 from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, describe_unexpected
+from lab.file_names import file_name
 from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import free_of_credentials
 from lab.processes import worker_pool
@@ -27,7 +28,6 @@ from lab.replay.config_notes import other_embedders
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan, with_options
 from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
-from lab.runs.directory import file_name
 from lab.runs.environment import made_on
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, write_table

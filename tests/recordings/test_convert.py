@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from lab.errors import UnusableInput
+from lab.file_names import file_name, file_names
 from lab.golden.model import Judgement, Probe
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
@@ -287,7 +289,7 @@ def test_convert_colliding_file_names_are_numbered(tmp_path: Path) -> None:
         (tmp_path / f"{at}.jsonl").write_bytes(recording_lines(Recording(name, (turn,), ())))
     convert(tmp_path, "lab", tmp_path / "out")
     names = {path.name for path in (tmp_path / "out" / "datasets" / "lab").glob("*.jsonl")}
-    assert names == {"ADA.jsonl", "Ada-2.jsonl", "a_da.jsonl"}
+    assert names == {"ADA.jsonl", "Ada-2.jsonl", "a%3Ada.jsonl"}
 
 
 def test_convert_invalid_name_reports_the_source_file(sample: Sample, tmp_path: Path) -> None:
@@ -296,6 +298,59 @@ def test_convert_invalid_name_reports_the_source_file(sample: Sample, tmp_path: 
     with pytest.raises(UnusableInput) as caught:
         convert(history, "aider", tmp_path / "out")
     assert str(caught.value).startswith(
-        f"{history}: datasets/aider/a_b.jsonl:1: conversation 'a#b' is blank or contains"
+        f"{history}: datasets/aider/a%23b.jsonl:1: conversation 'a#b' is blank or contains"
     )
     assert not (tmp_path / "out").exists()
+
+
+ODD = [
+    "a" * 300,
+    "a" * 300 + "b",
+    "深" * 300,
+    "agent:main:telegram:group:-100:topic:7",
+    "../../etc",
+    ".hidden.",
+    "CON",
+    "con",
+    "Lpt1",
+    "a b ",
+    "a\\b",
+    "A%42",
+    "a\ud83d",
+    "é",
+    "e\u0301",
+]
+
+
+def test_convert_odd_ids_get_portable_names_and_come_back(tmp_path: Path) -> None:
+    recordings = [
+        Recording(name, (Turn(f"{name}/s/1", 0, "s", "user", "x", 1000),), ())
+        for name in ODD
+        if not set(name) & {"/", "\ud83d"}
+    ]
+    for at, recording in enumerate(recordings):
+        (tmp_path / f"{at}.jsonl").write_bytes(recording_lines(recording))
+    out = tmp_path / "out"
+    convert(tmp_path, "lab", out)
+    again = read_library(out / "datasets" / "lab", "lab").recordings
+    assert {recording.conversation: recording for recording in again} == {
+        recording.conversation: recording for recording in recordings
+    }
+
+
+def test_file_names_are_unique_and_portable() -> None:
+    names = file_names(ODD)
+    assert list(names) == ODD
+    assert len({name.casefold() for name in names.values()}) == len(ODD)
+    for name in names.values():
+        assert len(name.encode()) <= 200
+        assert not set(name) & set('/\\\x00\n:*?"<>|.')
+        assert name == name.strip()
+        assert not PureWindowsPath(f"{name}.jsonl").is_reserved()
+
+
+@pytest.mark.parametrize("name", ["CON", "nul", "Com1", "aux", "LPT9", "com²"])
+def test_file_name_of_a_device_is_escaped_and_restored(name: str) -> None:
+    assert file_name(name) != name
+    assert unquote(file_name(name)) == name
+    assert file_name(f"{name}x") == f"{name}x"
