@@ -155,18 +155,24 @@ def without_arrow_times(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Times:
-    """Reader of the times of one source, which counts those that are odd."""
+    """Reader of the times of one source, which counts those that are odd.
 
-    def __init__(self, unit: int = MILLISECONDS, *, now: int | None = None) -> None:
-        self._unit = unit
+    ``unit`` is what the source declares, ``first`` and ``last`` are the times that its model can hold, and ``now`` is
+    the wall clock.
+    """
+
+    def __init__(
+        self, unit: int = MILLISECONDS, *, first: int = FIRST_MS, last: int = LAST_MS, now: int | None = None
+    ) -> None:
+        self._unit, self._first, self._last = unit, first, last
         self._tomorrow = (now_ms() if now is None else now) + DAY_MS
         self._units: Counter[int] = Counter()
         self._early = self._late = 0
 
     def read(self, value: object) -> int | None:
-        """Return a time as :func:`epoch_ms` does, and count it if it is odd."""
+        """Return a time as :func:`epoch_ms` does, and count it if it is odd; None beyond the limits."""
         read = read_time(value, self._unit)
-        if read is None:
+        if read is None or not self._first <= read.ms <= self._last:
             return None
         if read.unit not in (None, self._unit):
             self._units[read.unit or 0] += 1

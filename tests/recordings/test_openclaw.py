@@ -203,7 +203,7 @@ def test_confirmed_store_is_a_memory_from_the_next_turn(read: Read) -> None:
         ),
     )
     assert recording.notes == (
-        f"{ID}: calls of memory_store that stored nothing: 1",
+        f"{ID}: calls of memory_store that stored nothing (failed): 1",
         f"{ID}: calls of memory_store without a result, which count as not stored: 1",
         f"{ID}: calls of memory_store without a text: 1",
     )
@@ -240,7 +240,10 @@ def test_times_increase_and_fall_back_to_message_time(read: Read) -> None:
     recording = read(log.lines)
     two = APRIL_2 + 10000
     assert [turn.time_ms for turn in recording.turns] == [5, two, two + 1, two + 2]
-    assert recording.notes == (f"{ID}: entries without a time, which get the time of the previous turn: 1",)
+    assert recording.notes == (
+        f"{ID}: entries without a time, which get the time of the previous turn: 1",
+        f"{ID}: times before 2000: 1",
+    )
 
 
 def test_topic_file_is_a_separate_conversation(read: Read) -> None:

@@ -1,5 +1,7 @@
 """Convert the active branch of a transcript to turns, and count the skipped entries (E-63).
 
+The effects of memory tools on abandoned branches happened all the same: they are read in the order of the log (TE-3).
+
 A replay contains the messages of people and the replies to them. A compaction changes only what the model sees, so it
 removes no turn. A ``reset`` begins a new session, ``<id>#2``. The host's messages are not turns: heartbeats and the
 replies to them, the commands that the host answers, and its notices.
@@ -12,9 +14,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -23,8 +24,10 @@ from lab.recordings.events import Event, ToolUse
 from lab.recordings.injected import read_blocks
 from lab.recordings.model import Turn
 from lab.recordings.openclaw.entries import LEAF, Entry
+from lab.recordings.openclaw.entries import text_of as _text
 from lab.recordings.openclaw.tool_uses import ToolUses
 from lab.recordings.openclaw.tools import NESTED, NO_TIME_FROM, MemoryTools, ResultTime
+from lab.times import Times
 
 # Entry types without conversation content.
 SILENT = ("model_change", "thinking_level_change", "custom", "label", "session_info", LEAF)
@@ -51,6 +54,9 @@ class Branch:
         self._resets = 0
         self._clock = -1
         self._for_host = False
+        self._abandoned = False
+        self._times = Times(first=0, last=NO_TIME_FROM - 1)
+        self._read: dict[int, int | None] = {}
         self._removed: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
 
@@ -58,19 +64,37 @@ class Branch:
     def _session(self) -> str:
         return f"{self.conversation}#{self._resets + 1}" if self._resets else self.conversation
 
-    def walk(self, entries: Sequence[Entry]) -> None:
-        """Convert the entries, which must be in order."""
-        messages = [index for index, entry in enumerate(entries) if _role(entry) in ("user", "assistant")]
-        follows = dict(pairwise(messages))
-        for index, entry in enumerate(entries):
-            following = entries[follows[index]] if index in follows else None
-            self._take(entry, following)
+    def walk(self, entries: Sequence[Entry], parents: Sequence[int], active: Collection[int]) -> None:
+        """Convert the entries of a log, in order.
+
+        ``parents`` has the position of each entry's parent, and ``active`` the lines of the active branch.
+        """
+        on_branch = [entry for entry in entries if entry.line in active]
+        messages = [entry for entry in on_branch if _role(entry) in ("user", "assistant")]
+        follows = {entry.line: following for entry, following in pairwise(messages)}
+        for_host: list[bool] = []
+        for entry, parent in zip(entries, parents, strict=True):
+            self._for_host = parent >= 0 and for_host[parent]
+            if entry.line in active:
+                self._take(entry, follows.get(entry.line))
+            elif _role(entry) is not None:
+                self._take_abandoned(entry)
+            for_host.append(self._for_host)
         self._attach_tool_events()
+
+    def _take_abandoned(self, entry: Entry) -> None:
+        """Take what the memory tools did at a message of an abandoned branch, and nothing else of it."""
+        kept = self.messages, self.passed, self._removed, self._noted, self.tool_uses
+        self.passed, self._removed, self._noted, self.tool_uses = Counter(), Counter(), Counter(), ToolUses()
+        self._abandoned = True
+        self._take_message(entry, None)
+        self._abandoned = False
+        self.messages, self.passed, self._removed, self._noted, self.tool_uses = kept
 
     def notes(self) -> list[str]:
         """Return one note per kind of removed text, skipped entry and memory-tool call."""
         pieces = ", ".join(f"{name} {count}" for name, count in sorted(self._removed.items()))
-        counts = Counter(self._noted) + Counter(self.tools.counts())
+        counts = Counter(self._noted) + Counter(self.tools.counts()) + Counter(self._times.counts())
         return [
             *([f"removed from user messages: {pieces}"] if pieces else []),
             *(f"{what}: {count}" for what, count in sorted(counts.items())),
@@ -163,6 +187,8 @@ class Branch:
         self.tool_uses.take_calls(content, self._key(entry), self._result_time(entry))
 
     def _say(self, entry: Entry, role: str, text: str, events: tuple[Event, ...] = ()) -> None:
+        if self._abandoned:
+            return
         self._clock = max(self._clock + 1, self._time(entry))
         key, seq = self._key(entry), len(self.turns)
         self.turns.append(Turn(key, seq, self._session, role, text, self._clock, speaker=role, events=events))
@@ -189,23 +215,21 @@ class Branch:
     def _result_time(self, entry: Entry) -> ResultTime:
         """Return when a result arrived: before the next turn and no earlier than the previous one."""
         time_ms = max(self._clock, self._time(entry, note=False))
-        return ResultTime(len(self.turns), time_ms, self._for_host)
+        return ResultTime(len(self.turns), time_ms, self._for_host, self._abandoned)
 
     def _time(self, entry: Entry, *, note: bool = True) -> int:
         """Return the time of an entry in epoch milliseconds, or the previous turn's time if it has none."""
-        message = entry.value.get("message")
-        for recorded in (entry.value.get("timestamp"), message.get("timestamp") if isinstance(message, dict) else None):
-            if isinstance(recorded, str):
-                try:
-                    parsed = datetime.fromisoformat(recorded)
-                    recorded = round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
-                except (ValueError, OverflowError):
-                    continue
-            if isinstance(recorded, int | float) and not isinstance(recorded, bool) and 0 <= recorded < NO_TIME_FROM:
-                return int(recorded)
-        if note:
+        if entry.line not in self._read:
+            message = entry.value.get("message")
+            recorded = [part.get("timestamp") for part in (entry.value, message) if isinstance(part, dict)]
+            self._read[entry.line] = next(
+                (ms for value in recorded if (ms := self._times.read(value)) is not None),
+                None,
+            )
+        time_ms = self._read[entry.line]
+        if time_ms is None and note:
             self._noted["entries without a time, which get the time of the previous turn"] += 1
-        return max(self._clock, 0)
+        return max(self._clock, 0) if time_ms is None else time_ms
 
 
 def _role(entry: Entry) -> str | None:
@@ -224,11 +248,3 @@ def _is_command(text: str, following: Entry | None) -> bool:
         return bool(message.get("model") == HOST_MODEL)
     # No answer was recorded, so only the commands that every host answers are certain.
     return match[0].rstrip(":").lower() in HOST_COMMANDS
-
-
-def _text(content: Any) -> str:
-    """Return the text of a message, whose content is a string or a list of parts."""
-    if isinstance(content, str):
-        return content
-    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    return "\n".join(part for part in parts if isinstance(part, str))

@@ -54,6 +54,14 @@ class Transcript(NamedTuple):
         return notes
 
 
+def text_of(content: Any) -> str:
+    """Return the text of a message, whose content is a string or a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
 def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
     """Parse numbered lines of JSON. A line that is not an object with a ``type`` is spoilt; blank lines are ignored."""
     entries: list[Entry] = []
@@ -87,12 +95,12 @@ def parse_file(data: bytes) -> Transcript:
     return parse(enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1))
 
 
-def active_branch(entries: list[Entry], leaf: str | None = None) -> tuple[list[Entry], int]:
-    """Return the entries of the active branch, root first, and the number of entries whose parent is missing.
+def parents_of(entries: list[Entry]) -> tuple[list[int], int]:
+    """Return the position of each entry's parent (-1: none), and the number of entries whose parent is missing.
 
-    The branch ends at the entry with the id ``leaf``, else at the last entry. The parent of a ``leaf`` entry is the
-    entry that it selects. Parents come before their children, because a log is append-only. The previous entry replaces
-    a missing parent, whose line was spoilt; it is also the parent in files of version 1, which have no parent ids.
+    The parent of a ``leaf`` entry is the entry that it selects. Parents come before their children, because a log is
+    append-only. The previous entry replaces a missing parent, whose line was spoilt; it is also the parent in files of
+    version 1, which have no parent ids.
     """
     positions: dict[str, int] = {}
     parents: list[int] = []
@@ -109,6 +117,16 @@ def active_branch(entries: list[Entry], leaf: str | None = None) -> tuple[list[E
             lost += 1
         parents.append(before)
         positions[str(entry.value.get("id", entry.id))] = position
+    return parents, lost
+
+
+def active_branch(entries: list[Entry], leaf: str | None = None) -> tuple[list[Entry], int]:
+    """Return the entries of the active branch, root first, and the number of entries whose parent is missing.
+
+    The branch ends at the entry with the id ``leaf``, else at the last entry; see :func:`parents_of`.
+    """
+    parents, lost = parents_of(entries)
+    positions = {str(entry.value.get("id", entry.id)): position for position, entry in enumerate(entries)}
     branch: list[Entry] = []
     position = len(entries) - 1 if leaf is None else positions.get(leaf, len(entries) - 1)
     while position >= 0:

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from lab.recordings.events import ToolUse
-from lab.recordings.openclaw.tools import ResultTime, calls_in
+from lab.recordings.openclaw.calls import answered_by, calls_in
+from lab.recordings.openclaw.tools import ResultTime
 
 # Characters of a text that are kept. A cut text ends after a word, because half a secret is not recognised as one.
 KEPT = 4000
@@ -37,8 +38,7 @@ class ToolUses:
         """Add a ``toolResult`` message, whose content has the text."""
         is_error = message.get("isError") is True
         use = ToolUse(f"{key}#result", _name(message.get("toolName")), arrival.time_ms, _cut(text), True, is_error)
-        identity = message.get("toolCallId")
-        self._add(use, arrival, identity if isinstance(identity, str) else None)
+        self._add(use, arrival, answered_by(message))
 
     def take_nested_result(self, details: dict[str, Any], text: str, key: str, arrival: ResultTime) -> None:
         """Add the result of a call through tool search, whose content has the text."""

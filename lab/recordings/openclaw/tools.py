@@ -4,25 +4,38 @@ A direct call is a ``toolCall`` part that a ``toolResult`` message answers. With
 ``tool_call`` and carries ``{id, args}``; its effect is recorded twice, in a message of role ``custom`` and in the
 wrapper's result. The first of the two counts, and the second is ignored.
 
-The tools of rsclaw (``memory_add`` and others) are read likewise, as those of the engine with the same effect.
+The tools of rsclaw and mem0 (``memory_add`` and others) are read likewise, as those of the engine with the same effect.
+Calls of other tools of memory plugins are counted by name, because they are not replayed (TE-2).
 
-Only confirmed calls have an effect: an error, or a result with another ``action``, stores and deletes nothing (E-38).
+Only confirmed calls have an effect (E-38): see :mod:`lab.recordings.openclaw.outcomes`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import GLOBAL, LABELS, Memory
+from lab.recordings.openclaw.calls import answered_by, arguments_of, calls_in, is_of_memory_plugin, label_of, texts_of
+from lab.recordings.openclaw.entries import text_of
+from lab.recordings.openclaw.outcomes import (
+    DELETED,
+    LISTED,
+    STORED,
+    UNKNOWN,
+    Outcome,
+    object_in,
+    outcome_of,
+    quoted_in,
+    row_in,
+)
+from lab.times import epoch_ms
 from lab.utf16 import has_lone_surrogate
 
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"
-WRAPPER = "tool_call"
 # The tools of rsclaw: those that do what a tool of the engine does, and those without a counterpart.
 PIN, UNPIN, SEARCH = "memory_pin", "memory_unpin", "memory_search"
 ALIASES = {"memory_add": STORE, "memory_put": STORE, "memory_delete": FORGET}
@@ -41,18 +54,23 @@ class Call(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a tool call: whether it failed, and its details."""
+    """The result of a tool call: whether it failed, its details, and its text."""
 
     failed: bool
     details: dict[str, Any]
+    text: str = ""
 
 
 class ResultTime(NamedTuple):
-    """The time of a result: the seq of the turn that follows, and epoch ms; whether the host had sent the message."""
+    """The time of a result: the seq of the turn that follows, and epoch ms; whether the host had sent the message.
+
+    ``abandoned``: the result is on an abandoned branch, so its effect happened, but no turn of the recording asked.
+    """
 
     seq: int
     time_ms: int
     for_host: bool = False
+    abandoned: bool = False
 
 
 class MemoryTools:
@@ -68,6 +86,8 @@ class MemoryTools:
         self._abandoned: Counter[str] = Counter()
         self._rows: dict[str, int] = {}
         self._texts: dict[str, str] = {}
+        # Ids of calls of tools that are not replayed.
+        self._unread: set[str] = set()
         # Confirmed effects and recalls, each with the seq of the turn that follows.
         self.events: list[tuple[int, ToolEvent]] = []
 
@@ -79,9 +99,13 @@ class MemoryTools:
     def take_calls(self, content: Any, key: str) -> None:
         """Register the calls of a reply; the memories that they create get the keys ``<key>#<ordinal>``."""
         ordinal = 0
-        for tool, identity, arguments in _calls_of(content):
-            text = arguments.get("text") if isinstance(arguments, dict) else None
-            if tool == STORE and not (isinstance(text, str) and text.strip()):
+        for tool, identity, arguments in calls_in(content):
+            tool = ALIASES.get(tool, tool) if isinstance(tool, str) else ""
+            if tool not in TOOLS:
+                self._leave(tool, identity)
+                continue
+            arguments = arguments_of(arguments) if isinstance(arguments, dict) else arguments
+            if tool == STORE and isinstance(arguments, dict) and not texts_of(arguments):
                 self._counts[f"calls of {STORE} without a text"] += 1
             elif not isinstance(identity, str) or not isinstance(arguments, dict):
                 self._counts[f"calls of {tool} without an id or arguments"] += 1
@@ -99,31 +123,35 @@ class MemoryTools:
 
     def take_result(self, message: dict[str, Any], arrival: ResultTime) -> None:
         """Process a ``toolResult`` message."""
-        identity = message.get("toolCallId")
+        identity = answered_by(message)
         call = self._waiting.pop(identity, None) if isinstance(identity, str) else None
         if call is None or not isinstance(identity, str):
             return
         self._answered[identity] = "result"
-        details = _dict(message.get("details"))
-        # The wrapper's result contains the tool's result.
-        inner = details.get("result")
-        if isinstance(inner, dict) and "tool" in details:
-            details = _dict(inner.get("details"))
-        self._act(call, Result(message.get("isError") is True, details), arrival)
+        details, text = _dict(message.get("details")), text_of(message.get("content"))
+        # The wrapper's result contains the tool's result, in its details and as JSON in its text.
+        for wrapper in (details, object_in(text)):
+            inner = wrapper.get("result")
+            if isinstance(inner, dict) and "tool" in wrapper:
+                details, text = _dict(inner.get("details")), text_of(inner.get("content"))
+                break
+        self._act(call, Result(message.get("isError") is True, details, text), arrival)
 
     def take_nested_result(self, details: dict[str, Any], key: str, arrival: ResultTime) -> None:
         """Process the effect of a call through tool search; ``key`` is the key of its entry."""
         tool = details.get("toolName")
-        tool = ALIASES.get(tool, tool) if isinstance(tool, str) else None
-        if tool not in TOOLS:
-            return
+        tool = ALIASES.get(tool, tool) if isinstance(tool, str) else ""
         identity, parent = details.get("toolCallId"), details.get("parentToolCallId")
+        if tool not in TOOLS:
+            if parent not in self._unread and identity not in self._unread:
+                self._leave(tool, identity)
+            return
         names = [name for name in (parent, identity) if isinstance(name, str)]
         if isinstance(identity, str) and self._answered.get(identity) == "nested":
             return
         if isinstance(identity, str) and isinstance(parent, str):
             self._effects.setdefault(parent, []).append(identity)
-        call = Call(tool, f"{key}#0", _arguments(details.get("input")))
+        call = Call(tool, f"{key}#0", arguments_of(details.get("input")))
         for name in names:
             if name in self._waiting and self._waiting[name].tool == tool:
                 call = self._waiting.pop(name)
@@ -135,7 +163,8 @@ class MemoryTools:
         if isinstance(identity, str):
             self._answered[identity] = "nested"
         result = _dict(details.get("result"))
-        self._act(call, Result(details.get("isError") is True, _dict(result.get("details"))), arrival)
+        failed, text = details.get("isError") is True, text_of(result.get("content"))
+        self._act(call, Result(failed, _dict(result.get("details")), text), arrival)
 
     def counts(self) -> dict[str, int]:
         """Return the number of calls and memories in each category that the notes report."""
@@ -148,56 +177,85 @@ class MemoryTools:
         }
         return dict(self._counts) | open_calls
 
+    def _leave(self, tool: str, identity: Any) -> None:
+        """Count a call of a tool that is not replayed, if it is one of a memory plugin."""
+        if is_of_memory_plugin(tool):
+            self._counts[f"calls of {tool[:60]}, which are not replayed"] += 1
+            if isinstance(identity, str):
+                self._unread.add(identity)
+
+    def _decide(self, what: str, tool: str, result: Result) -> Outcome:
+        """Return what a call did, and count it if it did nothing or if that is unknown (TE-1)."""
+        outcome = outcome_of(what, failed=result.failed, details=result.details, text=result.text)
+        did = {"store": "stored", "forget": "deleted"}[what]
+        if outcome.kind == UNKNOWN:
+            self._counts[f"calls of {tool} whose results say nothing, which count as not {did}"] += 1
+        elif outcome.kind == LISTED:
+            self._counts[f"calls of {tool} that listed candidates and deleted nothing"] += 1
+        elif outcome.kind not in (STORED, DELETED):
+            self._counts[f"calls of {tool} that {did} nothing ({outcome.kind})"] += 1
+        return outcome
+
     def _act(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
         {STORE: self._store, FORGET: self._forget, RECALL: self._recall}.get(call.tool, self._other)(
             call, tool_result, arrival
         )
 
     def _store(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
-        details, text = tool_result.details, call.arguments.get("text")
-        if tool_result.failed or details.get("error") or details.get("action", "created") != "created":
-            self._counts[f"calls of {STORE} that stored nothing"] += 1
+        texts = texts_of(call.arguments)
+        outcome = self._decide("store", STORE, tool_result)
+        if outcome.kind != STORED:
             return
-        if not isinstance(text, str) or not text.strip():
+        if not texts:
             self._counts[f"calls of {STORE} without a text"] += 1
             return
-        row = details.get("id")
-        if isinstance(row, str) and row:
-            if row in self._rows:
-                self._counts[f"results of {STORE} for a memory that was already stored"] += 1
-                return
-            self._rows[row] = len(self._stored)
+        details = outcome.details
+        row = details.get("id") or row_in(outcome.text)
+        row = row if isinstance(row, str) and row not in texts else ""
+        self._end(details.get("supersededId"), arrival)
+        if row and row in self._rows:
+            self._counts[f"results of {STORE} for a memory that was already stored"] += 1
+            return
         # The result overrides the arguments: the tool may have changed the values.
         label = details.get("importance_label")
-        memory = Memory(
-            call.key,
-            text,
-            text,
-            visible_from=arrival.seq,
-            created_at=arrival.time_ms,
-            category=_word(details.get("category"))
-            or _word(call.arguments.get("category"))
-            or _word(call.arguments.get("kind"))
-            or "other",
-            scope=_word(details.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
-            label=label if label in LABELS else _label(call.arguments.get("importance")),
-        )
-        self._stored.append(memory)
-        shown = RecordedMemory(text, _id(row) or memory.key, memory.category, memory.label or "", memory.scope)
-        self._record(arrival, STORE, (shown,))
+        for number, text in enumerate(texts):
+            if row and not number:
+                self._rows[row] = len(self._stored)
+            memory = Memory(
+                f"{call.key}-{number + 1}" if number else call.key,
+                text,
+                text,
+                visible_from=arrival.seq,
+                created_at=arrival.time_ms,
+                category=_word(details.get("category"))
+                or _word(call.arguments.get("category"))
+                or _word(call.arguments.get("kind"))
+                or "other",
+                scope=_word(details.get("scope")) or _word(call.arguments.get("scope")) or GLOBAL,
+                label=label if label in LABELS else label_of(call.arguments.get("importance")),
+            )
+            self._stored.append(memory)
+            named = _id(row) if not number else ""
+            shown = RecordedMemory(text, named or memory.key, memory.category, memory.label or "", memory.scope)
+            self._record(arrival, STORE, (shown,))
+
+    def _end(self, row: Any, arrival: ResultTime) -> None:
+        """End the memory that a new one supersedes, if it was stored here."""
+        index = self._index_of(row) if isinstance(row, str) else None
+        if index is not None and self._stored[index].visible_until is None:
+            self._stored[index] = replace(self._stored[index], visible_until=arrival.seq)
+            self._counts["memories superseded by later ones, which later turns cannot recall"] += 1
 
     def _forget(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
-        details = tool_result.details
-        self._learn(details.get("candidates"))
+        self._learn(tool_result.details.get("candidates"))
         named = call.arguments.get("memoryId")
-        # Hosts may trim the details of a result; without details, a result that is not an error counts as a success.
-        trimmed = not details or details.get("deleted") is True
-        action = details.get("action", "deleted" if trimmed and isinstance(named, str) else None)
-        row = details.get("id", named)
-        if action == "candidates" and not tool_result.failed and not details.get("error"):
-            self._counts[f"calls of {FORGET} that listed candidates and deleted nothing"] += 1
-        elif tool_result.failed or details.get("error") or action != "deleted" or not isinstance(row, str):
-            self._counts[f"calls of {FORGET} that deleted nothing"] += 1
+        outcome = self._decide("forget", FORGET, tool_result)
+        row = outcome.details.get("id", named)
+        row = row if isinstance(row, str) and row else self._row_of(outcome.text)
+        if outcome.kind != DELETED:
+            return
+        if row is None:
+            self._counts[f"calls of {FORGET} that do not say which memory was deleted"] += 1
         elif (index := self._index_of(row)) is None:
             self._counts[f"calls of {FORGET} for memories that were stored elsewhere"] += 1
             self._record(arrival, FORGET, (RecordedMemory(self._texts.get(row, ""), _id(row)),))
@@ -243,6 +301,11 @@ class MemoryTools:
         self._record(arrival, call.tool, shown, query=query, scope=scope or None, limit=call.arguments.get("top_k"))
 
     def _record(self, arrival: ResultTime, tool: str, memories: tuple[RecordedMemory, ...], **recall: Any) -> None:
+        if arrival.abandoned:
+            if tool not in (STORE, FORGET):
+                # What was searched for on an abandoned branch was asked by no turn.
+                return
+            self._counts["effects of memory tools on abandoned branches, which happened all the same"] += 1
         event = ToolEvent(tool, arrival.time_ms, memories, for_host=arrival.for_host, **recall)
         self.events.append((arrival.seq, event))
 
@@ -252,9 +315,23 @@ class MemoryTools:
             if isinstance(row, dict) and isinstance(row.get("id"), str) and isinstance(row.get("text"), str):
                 self._texts[row["id"]] = row["text"]
 
+    def _row_of(self, text: str) -> str | None:
+        """Return the id, or else the key, of the only memory that a result quotes."""
+        if row := row_in(text):
+            return row
+        live = [memory for memory in self._stored if memory.visible_until is None]
+        for quote, is_cut in quoted_in(text):
+            same = [memory for memory in live if memory.text == quote or (is_cut and memory.text.startswith(quote))]
+            if len(same) == 1:
+                index = self._stored.index(same[0])
+                return next((row for row, at in self._rows.items() if at == index), same[0].key)
+        return None
+
     def _index_of(self, row: str) -> int | None:
         if row in self._rows:
             return self._rows[row]
+        if (keyed := next((at for at, memory in enumerate(self._stored) if memory.key == row), None)) is not None:
+            return keyed
         known = set(self._rows.values())
         unnamed = [
             index
@@ -262,32 +339,6 @@ class MemoryTools:
             if index not in known and memory.visible_until is None and memory.text == self._texts.get(row)
         ]
         return unnamed[0] if unnamed else None
-
-
-def _calls_of(content: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the tool, call id and arguments of each memory-tool call in a reply."""
-    for tool, identity, arguments in calls_in(content):
-        tool = ALIASES.get(tool, tool) if isinstance(tool, str) else None
-        if tool in TOOLS:
-            yield tool, identity, _arguments(arguments) if isinstance(arguments, dict) else arguments
-
-
-def calls_in(content: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the tool, call id and arguments of each tool call in a reply; one through tool search is unwrapped."""
-    for part in content if isinstance(content, list) else ():
-        if not isinstance(part, dict) or part.get("type") != "toolCall":
-            continue
-        tool, arguments = part.get("name"), part.get("arguments")
-        if tool == WRAPPER and isinstance(arguments, dict):
-            # The id may be qualified: openclaw:openclaw-mem-engine:memory_store.
-            tool, arguments = str(arguments.get("id", "")).rpartition(":")[2], arguments.get("args")
-        yield tool, part.get("id"), arguments
-
-
-def _arguments(given: Any) -> dict[str, Any]:
-    """Return the arguments of a call; rsclaw names a memory by ``id``."""
-    arguments = _dict(given)
-    return arguments if "memoryId" in arguments or "id" not in arguments else {**arguments, "memoryId": arguments["id"]}
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -305,7 +356,7 @@ def _shown(row: dict[str, Any]) -> RecordedMemory:
         _text(row.get("trust_tier")),
         _number(row.get("score")),
         _number(row.get("distance")),
-        _whole(row.get("createdAt")),
+        _time(row.get("createdAt")),
     )
 
 
@@ -325,22 +376,16 @@ def _number(value: Any) -> float | None:
 
 
 def _whole(value: Any) -> int | None:
-    """Return a whole number from 0 that could be a count or a time."""
+    """Return a whole number from 0 that could be a count."""
     number = _number(value)
     return int(number) if number is not None and 0 <= number < NO_TIME_FROM else None
+
+
+def _time(value: Any) -> int | None:
+    time_ms = epoch_ms(value)
+    return time_ms if time_ms is not None and 0 <= time_ms < NO_TIME_FROM else None
 
 
 def _word(value: Any) -> str | None:
     """Return a name trimmed and in lower case, as the engine does, or None if it is blank or not a string."""
     return value.strip().lower() or None if isinstance(value, str) else None
-
-
-def _label(importance: Any) -> str:
-    """Return the label that ``memory_store`` derives from a score (E-2); ``unknown`` without a valid score."""
-    try:
-        score = float(importance.strip() or 0) if isinstance(importance, str) else importance
-    except ValueError:
-        return "unknown"
-    if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) < float("inf"):
-        return "unknown"
-    return "must_remember" if score >= 0.8 else "nice_to_have" if score >= 0.5 else "ignore"

@@ -12,7 +12,7 @@ from lab.errors import UnusableInput
 from lab.recordings.model import Recording, in_birth_order
 from lab.recordings.openclaw.branch import Branch
 from lab.recordings.openclaw.copies import Session
-from lab.recordings.openclaw.entries import Entry, Transcript, active_branch, parse_file
+from lab.recordings.openclaw.entries import Entry, Transcript, active_branch, parents_of, parse_file
 from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack
 
 VERSIONS = (1, 2, 3, 4)
@@ -65,10 +65,11 @@ def session_of(
     branch, lost = active
     conversation = re.sub(r"[/#]", "_", name.strip()) or "session"
     walker = Branch(conversation)
-    walker.walk(branch)
-    headers = [entry for entry in transcript.entries if entry.value["type"] == "session"]
     on_branch = {entry.line for entry in branch}
-    away = [entry for entry in transcript.entries if entry.line not in on_branch and entry.value["type"] != "session"]
+    entries = [entry for entry in transcript.entries if entry.value["type"] != "session"]
+    walker.walk(entries, parents_of(entries)[0], on_branch)
+    headers = [entry for entry in transcript.entries if entry.value["type"] == "session"]
+    away = [entry for entry in entries if entry.line not in on_branch]
     left_messages = sum(entry.value["type"] == "message" for entry in away)
     notes = [
         *extra_notes,
@@ -87,9 +88,9 @@ def session_of(
         in_birth_order(walker.tools.memories),
         notes=tuple(f"{conversation}: {note}" for note in notes),
     )
-    entries = len(transcript.entries) + len(transcript.spoilt)
-    ids = frozenset(entry.mark for entry in transcript.entries if entry.value["type"] != "session")
-    return Session(recording, ids, +passed, walker.messages, entries)
+    lines = len(transcript.entries) + len(transcript.spoilt)
+    ids = frozenset(entry.mark for entry in entries)
+    return Session(recording, ids, +passed, walker.messages, lines)
 
 
 def _conversation(path: Path, header: dict[str, Any]) -> str:

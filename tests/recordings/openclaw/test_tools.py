@@ -68,7 +68,12 @@ def test_effect_that_failed_stores_nothing(read: Read, new_log: Any) -> None:
     log.calls("memory_store", "c9", {"text": "x"})
     log.answers("c9", "memory_store", {"action": "duplicate"})
     recording = read(log)
-    assert (recording.memories, notes(recording)) == ((), ["calls of memory_store that stored nothing: 3"])
+    assert recording.memories == ()
+    assert notes(recording) == [
+        "calls of memory_store that stored nothing (duplicate): 1",
+        "calls of memory_store that stored nothing (failed): 1",
+        "calls of memory_store that stored nothing (refused): 1",
+    ]
 
 
 def test_repeated_call_id_is_another_call(read: Read, new_log: Any) -> None:
@@ -116,7 +121,8 @@ def test_forget_that_deletes_nothing_is_counted(read: Read, new_log: Any) -> Non
     assert spans(recording) == [("The gate sticks", 1, None)]
     assert notes(recording) == [
         "calls of memory_forget for memories that were stored elsewhere: 1",
-        "calls of memory_forget that deleted nothing: 2",
+        "calls of memory_forget that deleted nothing (failed): 1",
+        "calls of memory_forget that deleted nothing (refused): 1",
         "calls of memory_forget that listed candidates and deleted nothing: 1",
         "calls of memory_forget without a result, which count as not deleted: 1",
     ]
