@@ -13,7 +13,7 @@ WRAPPER = "tool_call"
 _CALLS = ("toolCall", "toolUse", "functionCall")
 _ANSWERS = ("toolCallId", "toolUseId", "tool_call_id", "tool_use_id", "callId", "call_id")
 # Names of tools of memory plugins: memory_update, mem0_delete, mcp__openmemory__add_memories, remember.
-_OF_PLUGIN = re.compile(r"memor(?:y|ies)|(?:^|[\W_])(?:mem\d?|ltm|remember|forget|recall|memori[sz]e)(?:[\W_]|$)")
+_OF_PLUGIN = re.compile(r"memory|memories|(?:^|[\W_])(?:mem\d?|ltm|remember|forget|recall|memori[sz]e)(?:[\W_]|$)")
 
 
 def is_of_memory_plugin(tool: str) -> bool:

@@ -18,13 +18,14 @@ UNKNOWN = "unknown"
 
 # The words of each outcome. The first kind that a head matches decides: what denies comes before what affirms.
 _DUPLICATE = (
-    r"duplicat(?:e|es|ed)?\b|deduplicated|already (?:exist|stored|saved|known|remember|record|in memory|have|there)"
+    r"\b(?:de)?duplicate[sd]?\b|already (?:exist|stored|saved|known|remember|record|in memory|have|there)"
     r"|(?:exists|known) already|similar \w+ (?:already )?exists|\bunchanged\b|重复|重複|已存在|已经存在|已有"
 )
 _REFUSED = (
     r"refus|reject|\bnot (?:allowed|permitted|available|stored|saved|remembered|deleted|forgotten|enabled|accepted)"
-    r"|forbidden|denied|blocked|prohibit|disallow|read[- ]?only|disabled|\bheld\b|skipp|filtered|ignored|declined"
-    r"|nothing (?:was |to |new )?(?:stor|sav|remember|add|chang)|\bno (?:new )?(?:memor(?:y|ies)|facts?)\b"
+    r"|forbidden|denied|blocked|prohibit|disallow|read[- ]?only|disabled|\bheld\b|skipped|skipping|filtered|ignored"
+    r"|declined"
+    r"|nothing (?:was |to |new )?(?:stored?|saved?|remember|add|change)|\bno (?:new )?(?:memory|memories|facts?)\b"
     r"|requires? (?:approval|confirm)|pending|queued|awaiting|too (?:long|short|large|many)|exceeds|\bmust \w"
     r"|missing|invalid|\bprovide\b|^pass \W?\w+\W? |\bno (?:\w+ )?provided|quota|limit reached"
     r"|拒绝|拒絕|不允许|不允許|禁止|跳过|跳過|忽略|未存储|未保存"
@@ -43,9 +44,10 @@ _DELETED = (
     r"\b(?:deleted(?: all)?|forgotten|forgot|removed|erased|purged|dropped|archived|done|ok(?:ay)?"
     r"|success(?:ful(?:ly)?)?)\b|[✓✅]|已删除|已刪除|已忘记|已移除|成功"
 )
-_LISTED = r"candidates?\b|specify|re-?run|which (?:one|of)|multiple (?:match|memor)|be more specific|ambiguous|多个"
+_LISTED = r"candidates?\b|specify|re-?run|which (?:one|of)|multiple (?:match|memories)|be more specific|ambiguous|多个"
 _MISSING = (
-    r"\bno (?:matching |such |relevant )?memor|not found|nothing (?:to |was )?(?:found|forget|delet|match|remov)"
+    r"\bno (?:matching |such |relevant )?(?:memory|memories)\b|not found"
+    r"|nothing (?:to |was )?(?:found|forget|forgotten|deleted?|match|removed?)"
     r"|does(?: not|n't) exist|no (?:match|result)|未找到|没有找到|不存在"
 )
 _RULES: dict[str, tuple[tuple[str, re.Pattern[str]], ...]] = {
