@@ -16,7 +16,7 @@ from lab.files import dump_json
 from lab.formatting import Announce, silent
 from lab.progress import Progress
 from lab.recordings.model import Recording
-from lab.replay.config_notes import embedder_notes
+from lab.replay.config_notes import config_notes
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
@@ -116,7 +116,7 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     # The configuration is what is checked, so that it is the operator's own is no reason.
     asked = to_json(replace(request, arms=(), config=None))
     result = Rollback(
-        recall_turns=plan.recall_turns, trial=trial_of_replay(resolved, asked), notes=embedder_notes(resolved)
+        recall_turns=plan.recall_turns, trial=trial_of_replay(resolved, asked), notes=config_notes(resolved)
     )
     progress = Progress(len(plan.recordings))
     for recording in plan.recordings:

@@ -39,7 +39,7 @@ def ablate(
     """
     from lab.compare.ablation import ablation, measures_shown
     from lab.measures.score import score_and_write, summarise
-    from lab.replay.config_notes import embedder_notes
+    from lab.replay.config_notes import config_notes
     from lab.replay.run import run_replay
     from lab.report.figures import save
     from lab.report.figures_ablation import ablation_figure
@@ -58,7 +58,7 @@ def ablate(
     files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")
     reasons = trial(run.manifest)
     resolved = run.manifest.resolved
-    notes = embedder_notes(resolved)
+    notes = config_notes(resolved)
     if as_json:
         emit_json(
             {

@@ -168,13 +168,13 @@ def _show(
     """Print what was done; ``named`` are the paths for the names in commands."""
     from lab.cli.verdict_tables import emit_verdict
     from lab.host.home import in_bytes
-    from lab.replay.config_notes import embedder_notes
+    from lab.replay.config_notes import config_notes
     from lab.runs.trial import trial
 
     emit_trial(trial(run.manifest))
     if "change" not in verdicts:
         # The verdict has these notes as well.
-        emit_notes(embedder_notes(run.manifest.resolved))
+        emit_notes(config_notes(run.manifest.resolved))
     recalls = sum(run.manifest.recall_points.values())
     emit(f"Snapshot {snapshot.path}: {counted(len(snapshot.files), 'file')}, {in_bytes(snapshot.size)}")
     emit(f"  sha256 {snapshot.sha256}")

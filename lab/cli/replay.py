@@ -44,7 +44,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Replay recordings turn by turn through one or more arms."""
-    from lab.replay.config_notes import embedder_notes
+    from lab.replay.config_notes import config_notes
     from lab.replay.run import run_replay
     from lab.replay.shards import parse_shard
     from lab.runs.failed_recalls import why_failed
@@ -55,7 +55,7 @@ def replay(
     if part and and_score:
         raise UnusableInput("--score does not work with --shard; use lab merge OUT SHARD…, then lab score OUT")
     outcome = run_replay(request, out, jobs=jobs, dask=dask, shard=part, announce=announce)
-    notes = embedder_notes(outcome.run.manifest.resolved)
+    notes = config_notes(outcome.run.manifest.resolved)
     summary = None
     if and_score and not outcome.failures and not outcome.run.manifest.failed:
         from lab.measures.score import score_and_write, summarise
@@ -148,7 +148,7 @@ def score(
     """
     from lab.measures.catalogue import canonical
     from lab.measures.score import more_measures, score_and_write, score_run, summarise, unequal_counts
-    from lab.replay.config_notes import embedder_notes
+    from lab.replay.config_notes import config_notes
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
     from lab.runs.gold import read_gold
@@ -158,7 +158,7 @@ def score(
     also = more_measures(map(canonical, measure or ()), opened.max_items.values())
     scores = score_and_write(opened)
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
-    notes, reasons = embedder_notes(opened.manifest.resolved), trial(opened.manifest)
+    notes, reasons = config_notes(opened.manifest.resolved), trial(opened.manifest)
     if as_json:
         emit_json({"trial": list(reasons)} | summary | ({"embedder": list(notes)} if notes else {}))
         return

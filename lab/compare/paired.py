@@ -18,7 +18,7 @@ from lab.errors import UnusableInput
 from lab.measures.catalogue import RANKED, canonical, direction, is_better, widest
 from lab.measures.names import require_measure
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run
-from lab.replay.config_notes import embedder_notes
+from lab.replay.config_notes import config_notes
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
@@ -212,9 +212,9 @@ def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_a
     """Return notes on arms configured for another embedder than their run used, and on identical conversations."""
     equal = equal_notes(base_run)
     if base_run is cand_run:
-        return (*embedder_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *equal)
+        return (*config_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *equal)
     both = ((base_run, base_arm), (cand_run, cand_arm))
-    notes = dict.fromkeys(note for run, arm in both for note in embedder_notes(run.manifest.resolved, (arm,)))
+    notes = dict.fromkeys(note for run, arm in both for note in config_notes(run.manifest.resolved, (arm,)))
     return (*notes, *equal)
 
 

@@ -23,7 +23,7 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, SKIPPED, Lin
 from lab.gate.measures import KINDS, judge_compared
 from lab.gate.policy import SHIPPED, Policy, Rule
 from lab.gate.receipts import judge_receipts
-from lab.replay.config_notes import embedder_notes
+from lab.replay.config_notes import config_notes
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
 from lab.runs.trial import trial_of
@@ -149,7 +149,7 @@ def judge(
                 note
                 for judged_run in (run, against)
                 if judged_run
-                for note in (*embedder_notes(judged_run.manifest.resolved), *equal_notes(judged_run))
+                for note in (*config_notes(judged_run.manifest.resolved), *equal_notes(judged_run))
             )
         )
         + _long(policy, audit),

@@ -6,20 +6,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.config_env import is_secret
 from lab.systems.openclaw.config.file import ENTRY, locate
-
-# Names of keys that hold a secret, in lower case; counts such as maxTokens are numbers.
-_SECRET = ("key", "token", "secret", "password")
+from lab.systems.openclaw.config.switches import switched_off
 
 
 def engine_section(value: Any, config: Path) -> dict[str, Any]:
     """Return a host's configuration reduced to the engine's section, in its place, without secrets.
 
-    ``value`` is the parsed file ``config``. Nothing else of the host's configuration is kept: it holds the keys of its
-    providers and the token of its gateway.
+    ``value`` is the resolved file ``config``. Nothing else of the host's configuration is kept: it holds the keys of
+    its providers and the token of its gateway. Where the host does not run the engine (HC-9), the switches are kept.
     """
     section = locate(value, str(config)) or {}
-    return {"plugins": {"entries": {ENTRY: {"enabled": True, "config": without_secrets(section)}}}}
+    entry: dict[str, Any] = {"enabled": True, "config": without_secrets(section)}
+    if not any(switched_off(value, complete=True)):
+        return {"plugins": {"entries": {ENTRY: entry}}}
+    plugins = value["plugins"]
+    given = plugins["entries"][ENTRY]
+    slots = plugins.get("slots")
+    slot = slots.get("memory") if isinstance(slots, Mapping) else None
+    return {
+        "plugins": {
+            **{key: plugins[key] for key in ("enabled", "deny") if key in plugins},
+            "slots": {"memory": slot} if slot else {},
+            "entries": {
+                ENTRY: {key: given[key] for key in ("enabled", "hooks") if key in given} | {"config": entry["config"]}
+            },
+        }
+    }
 
 
 def without_secrets(value: Any) -> Any:
@@ -28,6 +42,6 @@ def without_secrets(value: Any) -> Any:
         return {
             key: without_secrets(member)
             for key, member in value.items()
-            if not (isinstance(member, str) and str(key).lower().endswith(_SECRET))
+            if not (is_secret(key) and (isinstance(member, str) or (isinstance(member, list) and member)))
         }
     return [without_secrets(member) for member in value] if isinstance(value, list) else value

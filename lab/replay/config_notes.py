@@ -1,4 +1,4 @@
-"""Notes on configurations: they name another embedder than the run used, or settings that are not implemented."""
+"""Notes on configurations: arms that are off, another embedder than the run used, settings that are missing here."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from lab.runs.manifest import Resolved
 from lab.systems.contract import ArmInfo
 
 
-def embedder_notes(resolved: Resolved, arms: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return a sentence for each embedder that configurations name and the run did not use, with its arms.
+def config_notes(resolved: Resolved, arms: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return what the configurations of arms mean for the figures of a run: which arms are off, and their embedders.
 
-    ``resolved`` comes from a manifest; ``arms`` defaults to all. Only model names are compared, because configurations
-    say no more. Empty where nothing differs or no configuration names an embedder.
+    A sentence for each arm that its host does not run (HC-9), and one for each embedder that configurations name and
+    the run did not use, with its arms. ``resolved`` comes from a manifest; ``arms`` defaults to all. Only model names
+    are compared, because configurations say no more. Empty where nothing differs.
     """
-    named = [(arm.name, arm.embedder) for arm in resolved.arms if arms is None or arm.name in arms]
-    return other_embedders(resolved.embedder_model, named)
+    chosen = [arm for arm in resolved.arms if arms is None or arm.name in arms]
+    off = (off_note(arm.name, arm.off) for arm in chosen if arm.off)
+    named = [(arm.name, arm.embedder) for arm in chosen if not arm.off]
+    return (*off, *other_embedders(resolved.embedder_model, named))
+
+
+def off_note(arm: str, why: str) -> str:
+    """Return the note on an arm that its host does not run."""
+    return f"arm {arm} injects nothing, as on its host: {why}"
 
 
 def other_embedders(used: str, named: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
-    """Return the notes of :func:`embedder_notes` from pairs of an arm and the model that its configuration names."""
+    """Return the notes of :func:`config_notes` from pairs of an arm and the model that its configuration names."""
     by_model: dict[str, list[str]] = {}
     for arm, model in named:
         if model and model != used:

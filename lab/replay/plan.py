@@ -330,7 +330,14 @@ def with_options(specs: Sequence[ArmSpec], request: ReplayRequest) -> tuple[ArmS
 def _specs_of(arms: Sequence[Mapping[str, Any]]) -> tuple[ArmSpec, ...]:
     """Return specs from the descriptions in a manifest; the files of the arms may have changed."""
     return tuple(
-        ArmSpec(arm["name"], arm["system"], arm["config"], f"arm {arm['name']}", embedder=arm.get("embedder"))
+        ArmSpec(
+            arm["name"],
+            arm["system"],
+            arm["config"],
+            f"arm {arm['name']}",
+            embedder=arm.get("embedder"),
+            off=arm.get("off"),
+        )
         for arm in arms
     )
 

@@ -13,7 +13,7 @@ from lab.progress import Progress
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
-from lab.replay.config_notes import embedder_notes, missing_notes
+from lab.replay.config_notes import config_notes, missing_notes
 from lab.replay.contents import contents_of
 from lab.replay.executors import Replayed, replay_each, workers_for
 from lab.replay.labels import labels_note
@@ -78,7 +78,7 @@ def run_replay(
 def _replay_into(
     run: RunDirectory, plan: Plan, jobs: int, dask: str | None, use_cache: bool, announce: Announce
 ) -> Outcome:
-    for note in (*embedder_notes(run.manifest.resolved), *missing_notes(plan.infos)):
+    for note in (*config_notes(run.manifest.resolved), *missing_notes(plan.infos)):
         announce(note)
     for names in run.manifest.resolved.equal_conversations or ():
         announce(f"{', '.join(names)} are equal, turn by turn: comparisons and gates count them as one conversation")

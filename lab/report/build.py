@@ -22,7 +22,7 @@ from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction
 from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import arguments, portable, replay_command
-from lab.replay.config_notes import embedder_notes
+from lab.replay.config_notes import config_notes
 from lab.report import figures
 from lab.report.again import Again
 from lab.report.arms import arms_table
@@ -192,7 +192,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "sentence": sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
         "verdict": verdict,
         "stale": stale,
-        "embedder": embedder_notes(resolved),
+        "embedder": config_notes(resolved),
         "facts": facts,
         "arms": run.arms,
         "columns": names,

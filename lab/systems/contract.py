@@ -36,6 +36,7 @@ class ArmInfo:
     seed of its random numbers, if any. ``missing``: configuration keys that the lab's implementation does not support.
     ``derives``: its recalls store rows derived from memories, such as a Working Set; such a row is never an item.
     ``needs``: what it cannot work without: ``embedder`` or ``model``, a language model (None, as in most: nothing).
+    ``off``: why its host does not run it, so that it injects nothing (None: it runs).
     """
 
     name: str
@@ -55,6 +56,7 @@ class ArmInfo:
     missing: tuple[str, ...] = field(default=(), metadata={"about": "configuration keys that are not implemented"})
     derives: bool = field(default=False, metadata={"about": "whether its recalls store rows of their own"})
     needs: tuple[str, ...] | None = field(default=None, metadata={"about": "what it cannot work without"})
+    off: str | None = field(default=None, metadata={"about": "why its host does not run it: it injects nothing"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,11 @@ from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.file import ENTRY, locate, read_value
+from lab.systems.openclaw.config.switches import switched_off
 from lab.systems.openclaw.recommended import ARM as RECOMMENDED
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.spec import ArmSpec
+from lab.systems.switched_off import SwitchedOffArm
 
 GROUP = "recall_lab.systems"
 # Largest cutoff or depth that an arm may declare; more is a mistake.
@@ -91,7 +93,9 @@ def require_system(name: str) -> None:
 
 
 def make_arm(spec: ArmSpec) -> Arm:
-    """Make an arm from its specification."""
+    """Make an arm from its specification; one that its host does not run injects nothing."""
+    if spec.off is not None:
+        return SwitchedOffArm(make_arm(replace(spec, off=None)), spec.off)
     config, tokens = budget_in(spec.config, spec.where)
     if tokens is not None:
         return within(make_arm(replace(spec, config=config)), tokens)
@@ -228,7 +232,9 @@ def _spec_of(name: str, text: str, file: str, path: Path | None, config: Any, ra
         raise UnusableInput(f"arm {name!r} would run {system!r}, as {path} says; give it a name of its own")
     if not name.strip():
         raise UnusableInput(f"arm {text!r} has no name; write NAME={file}")
-    return ArmSpec(name, system, config, str(path) if path else "config", raw)
+    plugin = PLUGINS.get(system, ENTRY if system in _OPENCLAW else None)
+    off = "; ".join(switched_off(raw, plugin)) if plugin else ""
+    return ArmSpec(name, system, config, str(path) if path else "config", raw, off=off or None)
 
 
 def _external(name: str, where: str) -> ArmSpec | None:

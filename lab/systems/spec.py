@@ -19,7 +19,7 @@ class ArmSpec:
     ``embedder`` is the embedding model that the configuration names, if known. ``profile``, ``max_items`` (None: from
     the configuration), ``depth`` and ``seed`` are options of the run, for systems that use them. ``answers`` and
     ``allow_remote`` are for external systems: whether they run or their recorded answers are used, and whether
-    they may be on another machine.
+    they may be on another machine. ``off`` is why the host of the file does not run the system, if it does not.
     """
 
     name: str
@@ -34,3 +34,4 @@ class ArmSpec:
     seed: int = 0
     answers: str = LIVE
     allow_remote: bool = False
+    off: str | None = None

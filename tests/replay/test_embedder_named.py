@@ -19,7 +19,7 @@ from lab.gate.outputs import junit, summary
 from lab.gate.policy import read_policy
 from lab.gate.schema import verdict_schema
 from lab.gate.verdict import judge
-from lab.replay.config_notes import config_note, embedder_notes
+from lab.replay.config_notes import config_note, config_notes
 from lab.replay.plan import plan_of
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
@@ -69,10 +69,10 @@ def _arm(name: str, named: str | None = None) -> ArmInfo:
     return ArmInfo(name, "engine", 6, 6, {}, embedder=named)
 
 
-def test_embedder_notes_name_only_arms_that_differ(ran: RunDirectory) -> None:
+def test_config_notes_name_only_arms_that_differ(ran: RunDirectory) -> None:
     def notes(used: str, arms: Sequence[ArmInfo], of: Sequence[str] | None = None) -> tuple[str, ...]:
         resolved = replace(ran.manifest.resolved, embedder={"model": used}, arms=tuple(arms))
-        return embedder_notes(resolved, of)
+        return config_notes(resolved, of)
 
     small, large = "text-embedding-3-small", "text-embedding-3-large"
     arms = [_arm("a", small), _arm("b"), _arm("c", small), _arm("d", large)]
@@ -106,7 +106,7 @@ def _after(text: str, lines: int) -> str:
 def test_plan_of_run_keeps_the_embedder_name(ran: RunDirectory) -> None:
     arms = json.loads((ran.path / "manifest.json").read_text())["resolved"]["arms"]
     assert [arm.get("embedder") for arm in arms] == ["text-embedding-3-small", None]
-    assert embedder_notes(ran.manifest.resolved) == (NOTE,)
+    assert config_notes(ran.manifest.resolved) == (NOTE,)
     assert plan_of(ran).run_key() == ran.manifest.run_key
 
 

@@ -18,6 +18,7 @@ from lab.systems.openclaw.config.knob import UPSTREAM, Section
 from lab.systems.openclaw.config.missing import NOT_HERE
 from lab.systems.openclaw.config.resolve import Checked, check_config, resolve
 from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.config.switches import switched_off
 from lab.systems.openclaw.config.table import PLUGIN
 from lab.systems.openclaw.recall.budget import Slot, compose
 from lab.systems.openclaw.recall.receipt import Final, LaneHit, lifecycle_receipt, prompt_comment
@@ -38,7 +39,6 @@ from lab.utf16 import js_length
 
 NO_HOST = "none"
 _PATH = f"plugins.entries.{ENTRY}"
-_DEFAULT_SLOT = "memory-core"
 _VERSION = re.compile(r"v?(\d{4})\.(\d{1,2})\.(\d{1,3})([-+.].*)?")
 # The length of a short memory, in characters.
 _SHORT_MEMORY = 80
@@ -172,15 +172,11 @@ def _hook_warnings(parts: _Parts, host: Host) -> Iterator[str]:
     """Yield the reasons why the host would not load the engine, or not call it."""
     plugins = parts.plugins if isinstance(parts.plugins, Mapping) else {}
     entry = parts.entry if isinstance(parts.entry, Mapping) else {}
-    if parts.plugins is not None:
-        yield from _loading(plugins)
-    if entry.get("enabled") is False:
-        yield f"{_PATH}.enabled: nothing happens: the engine is switched off"
+    whole = parts.plugins is not None
+    yield from switched_off({"plugins": plugins} if whole else {ENTRY: entry}, complete=whole)
     if parts.entry is None:
         return
     hooks = entry.get("hooks") or {}
-    if hooks.get("allowPromptInjection") is False:
-        yield f"{_PATH}.hooks.allowPromptInjection: nothing is injected: the host lets no hook change a prompt"
     if hooks.get("allowConversationAccess") is not True:
         at = f"{_PATH}.hooks.allowConversationAccess: must be true, or"
         if host.rules == NEWEST:
@@ -190,17 +186,6 @@ def _hook_warnings(parts: _Parts, host: Host) -> Iterator[str]:
             )
         else:
             yield f"{at} nothing is captured: the host blocks the hook agent_end"
-
-
-def _loading(plugins: Mapping[str, Any]) -> Iterator[str]:
-    if plugins.get("enabled") is False:
-        yield "plugins.enabled: nothing happens: the host loads no plugin"
-    if ENTRY in [name.strip().lower() for name in plugins.get("deny") or ()]:
-        yield f"plugins.deny: nothing happens: it names {ENTRY}"
-    slot = ((plugins.get("slots") or {}).get("memory") or "").strip()
-    if slot != ENTRY:
-        reason = f"it names {slot!r}" if slot else f"it is not set, which means {_DEFAULT_SLOT!r}"
-        yield f"plugins.slots.memory: nothing happens: {reason}; set it to {ENTRY!r}"
 
 
 def _silent(config: Mapping[str, Any], resolved: EngineConfig) -> Iterator[str]:
