@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from lab.errors import UnusableInput
+from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.inventory import Inventory, passed_over, stocked
 from lab.recordings.model import Recording
-from lab.recordings.openclaw.copies import Session, distinct
+from lab.recordings.openclaw.copies import Copy, Session, distinct
 from lab.recordings.openclaw.database import StoredArchive, read_database
 from lab.recordings.openclaw.folders import Archive, Location, find
-from lab.recordings.openclaw.transcript import read_data, read_transcript, session_of
+from lab.recordings.openclaw.transcript import load_data, read_data, read_transcript, session_of, united
 
 ARCHIVED = "openclaw-archived"
 WITHOUT_TURN = "sessions without a turn"
@@ -62,7 +63,7 @@ def gather(path: Path, *, archived: bool = False) -> Gathered:
         _read_location(location, reading, archived or path.is_file())
     if reading.unread_archives:
         reading.notes.append(_unread_note(reading.unread_archives))
-    sessions = distinct(reading.sessions, reading.notes, reading.passed)
+    sessions = distinct(reading.sessions, united, reading.notes, reading.passed)
     if not sessions:
         raise _nothing_to_read(path, reading)
     recordings = tuple(session.recording for session in sessions)
@@ -72,7 +73,7 @@ def gather(path: Path, *, archived: bool = False) -> Gathered:
         stocked((session.stored, session.origin, session.recording) for session in sessions),
         passed_over(reading.passed),
     )
-    used = {session.file for session in sessions}
+    used = {file for session in sessions for file in (session.file, *session.also)}
     return Gathered(
         recordings,
         tuple(file for file in reading.files if file in used),
@@ -154,7 +155,13 @@ def _read_database(file: Path, location: Location, reading: _Reading, archived: 
             reading.notes.append(f"{file}: session {stored_session.session}: has no turn, skipped")
             continue
         reading.sessions.append(
-            session._replace(file=file, agent=location.agent, stored=stored, origin=stored_session.origin)
+            session._replace(
+                file=file,
+                agent=location.agent,
+                stored=stored,
+                origin=stored_session.origin,
+                load=partial(_load_stored, file, stored_session.session),
+            )
         )
     for stored_archive in database.archives:
         if stored_archive.data is None and stored_archive.problem is None:
@@ -168,9 +175,36 @@ def _read_database(file: Path, location: Location, reading: _Reading, archived: 
             continue
         named = f"{stored_archive.reason}, {session.stored} in {stored}"
         reading.sessions.append(
-            session._replace(file=file, agent=location.agent, stored=named, archive=stored_archive.name)
+            session._replace(
+                file=file,
+                agent=location.agent,
+                stored=named,
+                archive=stored_archive.name,
+                load=partial(_load_archived, file, stored_archive.name),
+            )
         )
     return {stored_archive.name for stored_archive in database.archives}
+
+
+def _load_stored(file: Path, session: str) -> Copy:
+    """Read a session of a database again, as one of several copies."""
+    stored = next(
+        (stored for stored in read_database(file, archives=False).sessions if stored.session == session), None
+    )
+    if stored is None or not stored.branch:
+        raise CannotMeasure(f"{file}: session {session} changed while it was read; run the command again")
+    end = stored.branch[-1]
+    notes = (*stored.notes, *stored.transcript.spoilt_notes(is_file=False))
+    return Copy(stored.transcript, str(end.value.get("id", end.id)), notes)
+
+
+def _load_archived(file: Path, name: str) -> Copy:
+    """Read an archived session of a database again, as one of several copies."""
+    archives = read_database(file, archives=True).archives
+    data = next((archive.data for archive in archives if archive.name == name), None)
+    if data is None:
+        raise CannotMeasure(f"{file}: {name} changed while it was read; run the command again")
+    return load_data(data)
 
 
 def _archived(stored_archive: StoredArchive, at: Path) -> Session:

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from lab.times import epoch_ms
+
 # The type of an entry that selects another entry as the end of the active branch: ``{"type": "leaf", "targetId": …}``.
 LEAF = "leaf"
 
@@ -15,7 +17,7 @@ class Entry(NamedTuple):
     """One line of a transcript (counted from 1) with its id.
 
     If the recorded id is missing, invalid or a duplicate, ``id`` is derived from the line number. ``mark`` identifies
-    the entry across copies of the transcript: the recorded id, or the SHA-256 of the line.
+    the entry across copies of the transcript: the recorded id, or the SHA-256 of its content.
     """
 
     line: int
@@ -84,7 +86,7 @@ def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
             # JSON may contain lone surrogates and control characters, but the key of a turn may not.
             identity = given if given and given.isprintable() and given not in seen else f"line{number}"
             seen.add(identity)
-            entries.append(Entry(number, identity, value, given or hashlib.sha256(line.strip()).hexdigest()))
+            entries.append(Entry(number, identity, value, given or content_digest(value)))
         else:
             spoilt.append(Spoilt(number, "is not a JSON object with a type"))
     return Transcript(entries, spoilt, number)
@@ -93,6 +95,65 @@ def parse(lines: Iterable[tuple[int, bytes | Spoilt]]) -> Transcript:
 def parse_file(data: bytes) -> Transcript:
     """Parse the bytes of a JSON Lines file."""
     return parse(enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1))
+
+
+def content_digest(value: dict[str, Any]) -> str:
+    """Return the SHA-256 of what an entry says, without its id and its place in the tree."""
+    said = {name: part for name, part in value.items() if name not in ("id", "parentId")}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def time_of(entry: Entry) -> int | None:
+    """Return the time of an entry, else that of its message, in epoch milliseconds."""
+    message = entry.value.get("message")
+    times = (epoch_ms(part.get("timestamp")) for part in (entry.value, message) if isinstance(part, dict))
+    return next((time_ms for time_ms in times if time_ms is not None), None)
+
+
+def said_in(entries: Iterable[Entry]) -> frozenset[str]:
+    """Return the digests of the users' messages, each with its time, by which copies of a session are known (TE-4)."""
+    digests = set()
+    for entry in entries:
+        message = entry.value.get("message")
+        if isinstance(message, dict) and message.get("role") == "user":
+            said = json.dumps([time_of(entry), text_of(message.get("content"))])
+            digests.add(hashlib.sha256(said.encode()).hexdigest())
+    return frozenset(digests)
+
+
+def merged(older: Transcript, newer: Transcript) -> Transcript:
+    """Return the entries of two copies of a session as one log: what both have, and what only one has (TE-4).
+
+    What only the older has comes before what only the newer has, so the log ends where the newer does.
+    """
+    known = {key for entry in newer.entries for key in _keys(entry)}
+    earlier = [entry for entry in older.entries if entry.value["type"] != "session"]
+    missing = {entry.line for entry in earlier if not known & set(_keys(entry))}
+    places = {key: place for place, entry in enumerate(newer.entries) for key in reversed(_keys(entry))}
+    order: list[Entry] = []
+    done = 0
+    for entry in earlier:
+        if entry.line in missing:
+            order.append(entry)
+            continue
+        place = next(places[key] for key in _keys(entry) if key in places)
+        order += newer.entries[done : place + 1]
+        done = max(done, place + 1)
+    order += newer.entries[done:]
+    seen: set[str] = set()
+    entries = []
+    for line, entry in enumerate(order, 1):
+        identity = entry.id if entry.id not in seen else f"merged{line}"
+        seen.add(identity)
+        entries.append(entry._replace(line=line, id=identity))
+    return Transcript(entries, [*older.spoilt, *newer.spoilt], len(entries))
+
+
+def _keys(entry: Entry) -> tuple[Any, ...]:
+    """Return what may identify an entry in a copy: its content, and its id at its time."""
+    given = entry.value.get("id")
+    own = ((given, time_of(entry)),) if isinstance(given, str) and given else ()
+    return (content_digest(entry.value), *own)
 
 
 def parents_of(entries: list[Entry]) -> tuple[list[int], int]:

@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
 from lab.recordings.model import Recording, in_birth_order
 from lab.recordings.openclaw.branch import Branch
-from lab.recordings.openclaw.copies import Session
-from lab.recordings.openclaw.entries import Entry, Transcript, active_branch, parents_of, parse_file
+from lab.recordings.openclaw.copies import Copy, Session, where
+from lab.recordings.openclaw.entries import (
+    Entry,
+    Transcript,
+    active_branch,
+    merged,
+    parents_of,
+    parse_file,
+    said_in,
+    time_of,
+)
 from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack
 
 VERSIONS = (1, 2, 3, 4)
@@ -21,6 +31,21 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 
 def read_transcript(path: Path) -> Session:
     """Read one file. Raises :class:`UnusableInput` if it has no header, or no message on its active branch."""
+    return read_data(_data_of(path), path)._replace(load=partial(load_file, path))
+
+
+def load_file(path: Path) -> Copy:
+    """Read one file again, as a copy of its session."""
+    return load_data(_data_of(path))
+
+
+def load_data(data: bytes) -> Copy:
+    """Return the content of a file as a copy of its session."""
+    transcript = parse_file(data)
+    return Copy(transcript, None, tuple(transcript.spoilt_notes(is_file=True)))
+
+
+def _data_of(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -30,7 +55,7 @@ def read_transcript(path: Path) -> Session:
             data = unpack(data, TRANSCRIPT_LIMIT)
         except CannotUnpack as error:
             raise UnusableInput(f"{path}: {error}") from None
-    return read_data(data, path)
+    return data
 
 
 def read_data(data: bytes, path: Path) -> Session:
@@ -56,11 +81,17 @@ def read_data(data: bytes, path: Path) -> Session:
 
 
 def session_of(
-    name: str, transcript: Transcript, active: tuple[list[Entry], int], extra_notes: Sequence[str], *, is_file: bool
+    name: str,
+    transcript: Transcript,
+    active: tuple[list[Entry], int],
+    extra_notes: Sequence[str],
+    *,
+    is_file: bool | None,
 ) -> Session:
     """Return a transcript as a session: the recording of its active branch and the counts of skipped entries.
 
-    ``active`` is the result of :func:`active_branch`. ``is_file`` is false for the events of a database.
+    ``active`` is the result of :func:`active_branch`. ``is_file`` is false for the events of a database, and None if
+    ``extra_notes`` has the notes on spoilt lines.
     """
     branch, lost = active
     conversation = re.sub(r"[/#]", "_", name.strip()) or "session"
@@ -73,7 +104,7 @@ def session_of(
     left_messages = sum(entry.value["type"] == "message" for entry in away)
     notes = [
         *extra_notes,
-        *transcript.spoilt_notes(is_file=is_file),
+        *(transcript.spoilt_notes(is_file=is_file) if is_file is not None else ()),
         *([f"entries whose parent is missing, attached to the previous entry: {lost}"] if lost else []),
         *([f"messages on abandoned branches, not replayed: {left_messages}"] if left_messages else []),
         *walker.notes(),
@@ -90,7 +121,45 @@ def session_of(
     )
     lines = len(transcript.entries) + len(transcript.spoilt)
     ids = frozenset(entry.mark for entry in entries)
-    return Session(recording, ids, +passed, walker.messages, lines)
+    parents = {parent for entry in entries if isinstance(parent := entry.value.get("parentId"), str)}
+    times = [time_ms for entry in entries if (time_ms := time_of(entry)) is not None]
+    return Session(
+        recording,
+        ids,
+        +passed,
+        walker.messages,
+        lines,
+        said=said_in(entries),
+        above=frozenset(parents - ids),
+        span=(min(times), max(times)) if times else (0, 0),
+    )
+
+
+def united(sessions: Sequence[Session]) -> Session | None:
+    """Return copies of a session, the newest last, as one session with the entries of all; None if the last has all."""
+    copies = [session.load() for session in sessions]
+    newest, last = sessions[-1], copies[-1]
+    whole = copies[0].transcript
+    for copy in copies[1:]:
+        whole = merged(whole, copy.transcript)
+    added = len(whole.entries) - len(last.transcript.entries)
+    if not added:
+        return None
+    entries = [entry for entry in whole.entries if entry.value["type"] != "session"]
+    others = ", ".join(where(session) for session in sessions[:-1])
+    notes = [
+        f"read from {where(newest)} and {others}, which are copies; entries that only the latter have: {added}",
+        *(f"{where(session)}: {note}" for session, copy in zip(sessions, copies, strict=True) for note in copy.notes),
+    ]
+    session = session_of(newest.recording.conversation, whole, active_branch(entries, last.leaf), notes, is_file=None)
+    return session._replace(
+        file=newest.file,
+        also=tuple(copy.file for copy in sessions[:-1]),
+        stored=", ".join(dict.fromkeys(copy.stored for copy in reversed(sessions))),
+        origin=next((copy.origin for copy in reversed(sessions) if copy.origin), ""),
+        agent=newest.agent,
+        archive=newest.archive,
+    )
 
 
 def _conversation(path: Path, header: dict[str, Any]) -> str:
