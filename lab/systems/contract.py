@@ -33,10 +33,8 @@ class ArmInfo:
     memories (:attr:`Ask.grades`). ``labelled``: importance labels change what it recalls. ``config``: its resolved
     configuration in plain JSON values, without secrets, from which the same arm can be made. ``inputs``: the sha256 of
     each file it reads, by name. ``embedder``: the embedding model that the configuration names, if any. ``seed``: the
-    seed of its random numbers, if any. ``missing``: configuration keys that the lab's implementation does not support.
-    ``derives``: its recalls store rows derived from memories, such as a Working Set; such a row is never an item.
-    ``needs``: what it cannot work without: ``embedder`` or ``model``, a language model (None, as in most: nothing).
-    ``off``: why its host does not run it, so that it injects nothing (None: it runs).
+    seed of its random numbers, if any. ``missing``: configuration keys that the lab does not support. ``derives``: its
+    recalls store rows, never items. ``needs``: ``embedder`` or ``model``, if not without. ``off``: why it is never run.
     """
 
     name: str
@@ -56,7 +54,7 @@ class ArmInfo:
     missing: tuple[str, ...] = field(default=(), metadata={"about": "configuration keys that are not implemented"})
     derives: bool = field(default=False, metadata={"about": "whether its recalls store rows of their own"})
     needs: tuple[str, ...] | None = field(default=None, metadata={"about": "what it cannot work without"})
-    off: str | None = field(default=None, metadata={"about": "why its host does not run it: it injects nothing"})
+    off: str | None = field(default=None, metadata={"about": "why its host does not run it"})
 
 
 @dataclass(frozen=True, slots=True)
