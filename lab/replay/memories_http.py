@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from lab.embedding.address import stays_private
 from lab.embedding.cache import cache_folder
-from lab.embedding.endpoint import stays_private
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest, dump_json, private_folder, read_json, write_atomically
 from lab.shape import expect, field

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, roles_of
+from lab.embedding.response import TextRefused
 from lab.embedding.stored import StoredVectors
 from lab.embedding.vectors import AGREE, Vectors
 from lab.errors import CannotWrite, UnusableInput
@@ -121,7 +122,23 @@ def prepare(plan: Plan, recordings: Sequence[Recording], sources: Sources, annou
             words.prepare(texts)
     except CannotWrite as error:
         raise CannotWrite(f"{error}; set LAB_CACHE_DIR to another folder for the cache") from error
+    except TextRefused as error:
+        raise TextRefused(f"{error} ({_place_of(plan, recordings, error.text)})", error.text) from error
     return embedded
+
+
+def _place_of(plan: Plan, recordings: Sequence[Recording], text: str) -> str:
+    """Return where a text that is embedded comes from: the key of its memory or of its turn."""
+    limits = [retrieval.clamp for retrieval in plan.retrievals()] or [Clamp()]
+    texts = [("memory", memory.key, memory.index_text) for each in recordings for memory in each.memories]
+    texts += [("turn", point.key, point.text) for each in recordings for point in plan.recall_points_of(each)]
+    texts += [
+        ("turn", turn.key, turn.index_text or turn.said or turn.text) for each in recordings for turn in each.turns
+    ]
+    for kind, key, whole in texts:
+        if text == whole or text in (embedded_text(whole, limit) for limit in limits):
+            return f"{kind} {key}"
+    return "a text of a system"
 
 
 def prepared_sources(plan: Plan, recordings: Sequence[Recording] | None = None) -> Sources:

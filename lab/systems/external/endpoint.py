@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from lab.embedding.endpoint import is_loopback
+from lab.embedding.address import is_loopback
 from lab.embedding.http import NoAnswer, post
 from lab.errors import UnusableInput
 from lab.formatting import without_credentials

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lab.embedding.endpoint import stays_private
+from lab.embedding.address import stays_private
 from lab.errors import UnusableInput
 from lab.systems.external.settings import read_settings
 
