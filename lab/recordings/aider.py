@@ -1,10 +1,12 @@
 """Reader of aider chat histories (``.aider.chat.history.md``): one developer and a coding agent, without gold.
 
-A file is one conversation, and each ``# aider chat started at`` line begins a session. As in aider's own parser,
-consecutive lines that begin with ``#### `` form one user turn, lines that begin with ``> `` are output of aider and are
-dropped, and all other lines belong to the agent (including ``>>>>>>> REPLACE``, which ends an edit). aider extracts no
-memories, so every user turn becomes a memory, except commands such as ``/undo``. Sessions without a user turn are
-dropped and counted. Only the start of a session has a time; its turns follow at intervals of 1 ms.
+A file is one conversation, and each ``# aider chat started at`` line begins a session. Consecutive lines that begin
+with ``#### `` and end in two blanks form one user turn: aider ends every line of a user so, which tells them from the
+headings of a reply (AI-1). Lines that begin with ``> `` are output of aider and are dropped, and all other lines belong
+to the agent (including ``>>>>>>> REPLACE``, which ends an edit). Where aider answers its own question, it writes the
+answer as a user's line, which is no turn. aider extracts no memories, so every user turn becomes a memory, except
+commands such as ``/undo`` and ``<blank>``, which stands for an empty line. Sessions without a user turn are dropped and
+counted. Only the start of a session has a time; its turns follow at intervals of 1 ms.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 IGNORED = ("README.md",)
 HISTORY = ".aider.chat.history.md"
 COMMAND = re.compile(r"/[a-z]")
+BLANK = "<blank>"
+# aider answers its own question in this form if it was told to answer all of a group alike.
+ANSWER = re.compile(r"[^\n]*\(Y\)es/\(N\)o[^\n]*\]: ?[a-z']*\Z")
+USER, LINE_END = "####", "  "
 STARTED = re.compile(r"^# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", re.MULTILINE)
 
 
@@ -38,10 +44,15 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     turns: list[Turn] = []
     memories: list[Memory] = []
     sessions: Counter[str] = Counter()
-    clock = empty = commands = 0
+    clock = empty = commands = blank = own = 0
+    # An editor may have trimmed all lines; then nothing but the mark tells a user's line.
+    trimmed = not re.search(rf"^{USER} .*{LINE_END}$", text, re.MULTILINE)
     for number, start in enumerate(starts):
         until = starts[number + 1].start() if number + 1 < len(starts) else len(text)
-        spoken = list(_turns(text[start.end() : until]))
+        spoken = list(_turns(text[start.end() : until], trimmed))
+        written = len(spoken)
+        spoken = [(role, words) for role, words in spoken if role != "user" or not ANSWER.match(words)]
+        own += written - len(spoken)
         if not any(role == "user" for role, _ in spoken):
             empty += 1
             continue
@@ -54,13 +65,23 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
             clock = max(clock + 1, started)
             turn = Turn(f"{name}/{session}/{index}", len(turns), session, role, words, clock, speaker=role)
             turns.append(turn)
-            if role == "user" and COMMAND.match(words):
+            if role == "user" and words == BLANK:
+                blank += 1
+            elif role == "user" and COMMAND.match(words):
                 commands += 1
             elif role == "user":
                 memories.append(Memory(f"{turn.key}#0", words, words, visible_from=len(turns), created_at=clock))
     notes = [f"{name}: {len(starts)} chats started, {empty} dropped because they have no user turn"]
     if commands:
         notes.append(f"{name}: {counted(commands, 'command')} to aider not kept as memories")
+    if blank:
+        notes.append(f"{name}: {counted(blank, 'empty line')} of the user ({BLANK}) not kept as memories")
+    if own:
+        notes.append(f"{name}: {counted(own, 'answer')} of aider to its own questions skipped")
+    if trimmed and f"\n{USER} " in text:
+        notes.append(
+            f"{name}: the blanks at the ends of lines were trimmed; headings of replies may be read as a user's"
+        )
     if text[: starts[0].start()].strip():
         notes.append(f"{name}: text before the first chat dropped")
     language = language_of([turn.text for turn in turns if turn.role == "user"])
@@ -68,16 +89,16 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     return [(recording, GoldenSet(notes=tuple(notes)))]
 
 
-def _turns(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the role and text of each turn of a session."""
+def _turns(text: str, trimmed: bool) -> Iterator[tuple[str, str]]:
+    """Yield the role and text of each turn of a session; ``trimmed`` says that no line ends in blanks."""
     role, lines = "assistant", list[str]()
     for line in text.split("\n"):
-        is_user = _marked(line, "####")
+        is_user = _marked(line, USER) and (trimmed or line.rstrip("\r").endswith(LINE_END))
         if is_user != (role == "user"):
             yield from _turn(role, lines)
             role, lines = ("user" if is_user else "assistant"), []
         if is_user:
-            lines.append(line.removeprefix("####").removeprefix(" ").rstrip())
+            lines.append(line.removeprefix(USER).removeprefix(" ").rstrip())
         elif not _marked(line, ">"):
             lines.append(line.rstrip())
     yield from _turn(role, lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,9 @@ def bake(): ...
 
 
 def _aider(folder: Path) -> None:
-    (folder / "history.md").write_text(AIDER, "utf-8")
+    # aider ends every line of a user in two blanks.
+    history = re.sub(r"^(####.*)$", r"\1  ", AIDER, flags=re.MULTILINE)
+    (folder / "history.md").write_text(history, "utf-8")
 
 
 def _hermes(folder: Path) -> None:

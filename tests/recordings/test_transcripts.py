@@ -53,6 +53,50 @@ def test_aider_lines_read_as_aider_parses_them(tmp_path: Path) -> None:
     ]
 
 
+def test_aider_headings_of_a_reply_and_blank_lines_are_no_memories(tmp_path: Path) -> None:
+    said = [
+        "#### Write a page.  ",
+        "",
+        "Here is a plan.",
+        "",
+        "#### Requirements",
+        "",
+        "You need a pump.",
+        "",
+        "#### <blank>  ",
+        "> Tokens: 1k sent  ",
+        "#### Add pump.py to the chat? (Y)es/(N)o/(A)ll/(S)kip all [Yes]: yes  ",
+        "",
+        "Added.",
+        "#### Use pin 7  ",
+        "####   ",
+        "#### and keep pin 4.  ",
+    ]
+    text = "\n".join(["# aider chat started at 2026-05-04 09:00:00", *said])
+    (tmp_path / "history.md").write_text(text, "utf-8")
+    (recording,) = read_library(tmp_path, "aider").recordings
+    assert [(turn.role, turn.text) for turn in recording.turns] == [
+        ("user", "Write a page."),
+        ("assistant", "Here is a plan.\n\n#### Requirements\n\nYou need a pump."),
+        ("user", "<blank>"),
+        ("assistant", "Added."),
+        ("user", "Use pin 7\n\nand keep pin 4."),
+    ]
+    assert [memory.text for memory in recording.memories] == ["Write a page.", "Use pin 7\n\nand keep pin 4."]
+    assert recording.notes[1:] == (
+        "history: 1 empty line of the user (<blank>) not kept as memories",
+        "history: 1 answer of aider to its own questions skipped",
+    )
+
+
+def test_aider_history_without_blanks_at_line_ends_is_read_with_a_note(tmp_path: Path) -> None:
+    text = "# aider chat started at 2026-05-04 09:00:00\n\n#### Write a page.\n\n#### Plan\n\nDone.\n"
+    (tmp_path / "history.md").write_text(text, "utf-8")
+    (recording,) = read_library(tmp_path, "aider").recordings
+    assert [turn.text for turn in recording.turns] == ["Write a page.", "Plan", "Done."]
+    assert "the blanks at the ends of lines were trimmed" in recording.notes[1]
+
+
 def test_aider_readme_beside_a_history_is_ignored(sample: Sample, tmp_path: Path) -> None:
     (sample("aider", tmp_path) / "README.md").write_text("# a card\n", "utf-8")
     assert [path.name for path in read_library(tmp_path, "aider").files] == ["history.md"]
@@ -100,10 +144,12 @@ def test_aider_public_history_has_expected_sizes(shared: Callable[..., Path]) ->
     (recording,) = library.recordings
     assert (recording.language, len(recording.sessions)) == ("en", 395)
     asked = [turn.text for turn in recording.turns if turn.role == "user"]
-    assert (len(asked), len(recording.memories)) == (1170, 599)
+    # Seven lines that begin alike are headings of replies and lines of quoted files.
+    assert (len(asked), len(recording.memories)) == (1163, 585)
     assert recording.notes == (
         "aider-chat-history: 660 chats started, 265 dropped because they have no user turn",
-        "aider-chat-history: 571 commands to aider not kept as memories",
+        "aider-chat-history: 568 commands to aider not kept as memories",
+        "aider-chat-history: 10 empty lines of the user (<blank>) not kept as memories",
     )
 
 

@@ -345,9 +345,11 @@ def bake(): ...
 >>>>>>> REPLACE
 ```
 
+#### What changed
+
 > Applied edit to kiln.py{0}
 
-#### /undo
+#### /undo{0}
 
 > Removed: 1234567{0}
 """
