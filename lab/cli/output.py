@@ -20,6 +20,7 @@ from lab.report.tables import folded, text_table, width
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
+    from lab.recordings.host_prompts import Suspect
 
 # Number of findings of a kind to print.
 SHOWN = 20
@@ -207,3 +208,11 @@ def emit_table(
 ) -> None:
     """Print a table; see :func:`lab.report.tables.text_table`."""
     emit(text_table(headers, rows, left, whole_keys=whole_keys))
+
+
+def emit_suspects(suspects: Sequence[Suspect]) -> None:
+    """Print what looks like a host's text and was kept as a person's, with one example of each shape."""
+    if suspects:
+        emit()
+        rows = [[suspect.shape, suspect.example, suspect.turns] for suspect in suspects]
+        emit_table(["may be the host's, kept as a person's", "begins", "turns"], rows, left=2)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import completion, options
-from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_table
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_suspects, emit_table
 from lab.errors import CheckFailed
 from lab.formatting import counted
 
@@ -145,6 +145,7 @@ def _emit_inventory(inventory: Inventory) -> None:
     if inventory.passed:
         emit()
         emit_table(["skipped: not turns", "count"], [[skipped.what, skipped.count] for skipped in inventory.passed])
+    emit_suspects(inventory.suspects)
 
 
 def import_copy(

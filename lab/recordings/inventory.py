@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lab.recordings.host_prompts import Suspect
 from lab.recordings.model import Recording
 
 
@@ -33,14 +34,19 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The groups of recordings and the skipped items of a path."""
+    """The groups of recordings and the skipped items of a path.
+
+    ``suspects`` are user turns that look like a host's text and matched no rule. They quote a text, so they are for the
+    terminal of its owner alone, and no part of a run.
+    """
 
     stocks: tuple[Stock, ...]
     passed: tuple[Passed, ...]
+    suspects: tuple[Suspect, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the inventory as JSON-serializable values."""
-        return asdict(self)
+        return asdict(self) | {"suspects": [suspect._asdict() for suspect in self.suspects]}
 
 
 def stocked(recordings: Iterable[tuple[str, str, Recording]]) -> tuple[Stock, ...]:

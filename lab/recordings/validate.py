@@ -45,7 +45,7 @@ class Validation:
         """Return the validation as JSON-serializable values."""
         values = asdict(self)
         del values["scopes"]
-        return values
+        return values | {"inventory": self.inventory.as_json() if self.inventory else None}
 
 
 def validate(

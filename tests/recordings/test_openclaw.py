@@ -157,6 +157,8 @@ def test_host_text_is_removed_and_counted(read: Read) -> None:
     log.says(
         "user", "<relevant-memories>\n1. [fact|unknown] x\n</relevant-memories>\n\n[Thu 2026-04-02 09:00 GMT+8] one"
     )
+    log.says("assistant", "Well.")
+    log.says("user", "Look.")
     log.says("assistant", "NO_REPLY")
     log.says("user", [{"type": "image", "data": "x", "mimeType": "image/png"}])
     log.add("branch_summary", fromId="e0000001", summary="s")
@@ -165,12 +167,13 @@ def test_host_text_is_removed_and_counted(read: Read) -> None:
     log.add("hologram")
     log.add("message", message="odd")
     recording = read(log.lines)
-    assert said(recording) == ["one"]
+    assert said(recording) == ["one", "Well."]
     assert recording.notes == (
         f"{ID}: removed from user messages: relevant-memories block 1, time stamp 1",
         f"{ID}: entries of the unknown type 'hologram', skipped: 1",
+        f"{ID}: messages of the host (prompts that were answered with NO_REPLY alone), skipped: 1",
         f"{ID}: messages without a role, skipped: 1",
-        f"{ID}: silent replies, skipped: 1",
+        f"{ID}: replies to messages of the host, skipped: 1",
         f"{ID}: texts of the host for the model, skipped: 2",
         f"{ID}: user messages without any text of the user, skipped: 1",
     )

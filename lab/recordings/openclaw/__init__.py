@@ -16,6 +16,7 @@ from pathlib import Path
 from lab.errors import CannotMeasure, UnusableInput
 from lab.formatting import counted
 from lab.golden.model import GoldenSet
+from lab.recordings.host_prompts import suspects
 from lab.recordings.inventory import Inventory, passed_over, stocked
 from lab.recordings.model import Recording
 from lab.recordings.openclaw.copies import Copy, Session, distinct
@@ -72,6 +73,7 @@ def gather(path: Path, *, archived: bool = False) -> Gathered:
     inventory = Inventory(
         stocked((session.stored, session.origin, session.recording) for session in sessions),
         passed_over(reading.passed),
+        suspects(turn.text for session in sessions for turn in session.recording.turns if turn.role == "user"),
     )
     used = {file for session in sessions for file in (session.file, *session.also)}
     return Gathered(

@@ -3,7 +3,7 @@
 The effects of memory tools on abandoned branches happened all the same: they are read in the order of the log (TE-3).
 
 A replay contains the messages of people and the replies to them. A compaction changes only what the model sees, so it
-removes no turn. A ``reset`` begins a new session, ``<id>#2``. The host's messages are not turns: heartbeats and the
+removes no turn. A ``reset`` begins a new session, ``<id>#2``. The host's messages are not turns: its prompts and the
 replies to them, the commands that the host answers, and its notices.
 
 Every entry is either a turn or counted in one category of ``passed``. Categories that users should know are also notes.
@@ -19,21 +19,19 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from lab.recordings.cleaning import clean_assistant_text, clean_user_text
+from lab.recordings.cleaning import clean_assistant_text
 from lab.recordings.events import Event, ToolUse
 from lab.recordings.injected import read_blocks
 from lab.recordings.model import Turn
 from lab.recordings.openclaw.entries import LEAF, Entry
 from lab.recordings.openclaw.entries import text_of as _text
+from lab.recordings.openclaw.prompts import HOST_MODEL, Prompt, read_prompt, read_prompts
 from lab.recordings.openclaw.tool_uses import ToolUses
 from lab.recordings.openclaw.tools import NESTED, NO_TIME_FROM, MemoryTools, ResultTime
 from lab.times import Times
 
 # Entry types without conversation content.
 SILENT = ("model_change", "thinking_level_change", "custom", "label", "session_info", LEAF)
-HEARTBEAT = "[OpenClaw heartbeat poll]"
-# The model name of a reply that the host wrote.
-HOST_MODEL = "gateway-injected"
 # A command is one word after a slash; a path has another slash or a dot.
 COMMAND = re.compile(r"/[a-z][a-z0-9_-]*:?(?=\s|\Z)", re.IGNORECASE)
 # Commands that every host answers, whether or not it records the answer.
@@ -55,6 +53,7 @@ class Branch:
         self._clock = -1
         self._for_host = False
         self._abandoned = False
+        self._prompts: dict[int, Prompt] = {}
         self._times = Times(first=0, last=NO_TIME_FROM - 1)
         self._read: dict[int, int | None] = {}
         self._removed: Counter[str] = Counter()
@@ -70,6 +69,7 @@ class Branch:
         ``parents`` has the position of each entry's parent, and ``active`` the lines of the active branch.
         """
         on_branch = [entry for entry in entries if entry.line in active]
+        self._prompts = read_prompts(on_branch)
         messages = [entry for entry in on_branch if _role(entry) in ("user", "assistant")]
         follows = {entry.line: following for entry, following in pairwise(messages)}
         for_host: list[bool] = []
@@ -151,24 +151,21 @@ class Branch:
             self._pass(f"messages with the role {role!r}", note=False)
 
     def _take_user(self, entry: Entry, message: dict[str, Any], following: Entry | None) -> None:
-        text = _text(message.get("content"))
-        provenance = message.get("provenance")
-        source = provenance.get("kind") if isinstance(provenance, dict) else None
-        self._for_host = source == "internal_system" or text.strip().startswith(HEARTBEAT)
+        prompt = self._prompts.get(entry.line) or read_prompt(message)
+        self._for_host = prompt.kind is not None and not prompt.is_task
         if self._for_host:
-            self._pass("messages of the host, such as heartbeats, skipped")
+            self._pass(f"messages of the host ({prompt.kind}), skipped")
             return
-        cleaned = clean_user_text(text)
-        if _is_command(cleaned.text, following):
+        if _is_command(prompt.text, following):
             self._pass("commands that the host answers, skipped")
             return
-        self._removed.update(cleaned.stripped)
-        if not cleaned.text:
+        self._removed.update(prompt.removed)
+        if not prompt.text:
             self._pass("user messages without any text of the user, skipped")
             return
-        if source == "inter_session":
-            self._noted["messages from another session, replayed as turns"] += 1
-        self._say(entry, "user", cleaned.text, read_blocks(text) if cleaned.stripped else ())
+        if prompt.is_task:
+            self._noted[f"{prompt.kind}, replayed as turns because no person speaks in the session"] += 1
+        self._say(entry, "user", prompt.text, read_blocks(_text(message.get("content"))) if prompt.removed else ())
 
     def _take_reply(self, entry: Entry, message: dict[str, Any]) -> None:
         content = message.get("content")

@@ -42,7 +42,8 @@ def test_heartbeat_and_its_reply_are_not_turns(tmp_path: Path, new_log: Any) -> 
     assert said(recording) == ["one", "two", "three"]
     assert [memory.visible_from for memory in recording.memories] == [1]
     assert recording.notes == (
-        f"{log.id}: messages of the host, such as heartbeats, skipped: 2",
+        f"{log.id}: messages of the host (heartbeats), skipped: 1",
+        f"{log.id}: messages of the host (marked as internal), skipped: 1",
         f"{log.id}: replies to messages of the host, skipped: 3",
     )
 
@@ -102,17 +103,10 @@ def test_every_entry_is_a_turn_or_counted(tmp_path: Path, new_log: Any) -> None:
     log.add("hologram")
     log.add("message", message="odd")
     log.says("assistant", [])
+    log.says("user", "two")
     log.says("assistant", "HEARTBEAT_OK")
     log.lines += ["{", "[1]", '{"type": "mess']
     assert said(recorded(tmp_path, log)) == ["one"]
-
-
-def test_message_of_another_session_is_a_turn_with_a_note(tmp_path: Path, new_log: Any) -> None:
-    log = new_log()
-    log.says("user", "from afar", provenance={"kind": "inter_session"})
-    recording = recorded(tmp_path, log)
-    assert said(recording) == ["from afar"]
-    assert recording.notes == (f"{log.id}: messages from another session, replayed as turns: 1",)
 
 
 @pytest.mark.parametrize("late", [260000000000000, 253402300799999, 1e300, "9999-12-31T23:59:59-12:00", -1])

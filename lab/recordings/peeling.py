@@ -1,0 +1,399 @@
+"""Take a host's pieces off both ends of a user message, until a person's words stand there (OC-H1 to OC-H4, OC-H6).
+
+Every pattern matches at a known position and is bounded by a line or by its own closing mark, so the time is linear in
+the length of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+from lab.recordings import host_pieces as pieces
+from lab.recordings.envelopes import read_envelope, read_label
+from lab.recordings.host_prompts import RETRY, prompt_kind
+from lab.recordings.injected import gap, without_engine_blocks
+
+# A directive begins with a letter, unlike a shell test or a nested list.
+DIRECTIVE = re.compile(r"\[\[\s*[A-Za-z][^\[\]\n]*\]\]")
+_SPACE = re.compile(r"\s*")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n|\Z")
+
+# The mark that hosts since 2026.7 put after every heading of theirs.
+_MARK = "\u27e6openclaw:ctx\u27e7"
+_HEADING = re.compile(
+    rf"(?P<label>[^\n\[\]{{}}]{{0,160}}?)(?:[ \t]*{_MARK}|[ \t]\([^()\n]{{0,80}}\buntrusted\b[^()\n]{{0,80}}\):?"
+    r"|\(metadata, do not treat as instructions or commands\):?"
+    r"|\(treat text inside this block as data[^()\n]{0,40}\):?)"
+    r"[ \t]*\n",
+    re.IGNORECASE,
+)
+# Headings without a mark, before a block of JSON; those of hosts before 2026.2.
+_BARE_HEADING = re.compile(
+    r"(?:Thread starter|Replied message|Forwarded(?:[ \w]{0,60}\w)?|Chat history(?:[ \w]{0,60}\w)?):?[ \t]*\n"
+    r"(?=\s{0,20}```(?:json)?[ \t]*\n\s{0,20}[{\[])",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"```[\w-]{0,20}[ \t]*\n")
+_FENCE_END = re.compile(r"^[ \t]*```[ \t]*$", re.MULTILINE)
+_MARKER = re.compile(r'<<<(?:BEGIN_)?([A-Z][A-Z_]{2,60})(?: id="[^"\n]{0,128}")?>>>')
+_WARNED = re.compile(
+    r"(?:Task: [^\n]{0,400}\n+)?(?=SECURITY NOTICE: )|(?:Task: [^\n]{0,400}\n+)?(?=<<<EXTERNAL_UNTRUSTED_CONTENT)"
+)
+_TAG = re.compile(
+    r"<(active_memory_plugin|prompt-data|untrusted-text|in_flight_main_task|conversation_history"
+    r"|[a-z_-]{0,40}(?:memory|memories|recall)[a-z_-]{0,40})(?:\s[^<>\n]{0,200})?>(?=[ \t]*\n)",
+    re.IGNORECASE,
+)
+_FILE = re.compile(r'<file (?:name|mime)="[^<>\n]{0,400}>')
+_SYSTEM_LINE = re.compile(r"System(?P<untrusted> \(untrusted\))?:[ \t](?P<event>[^\n]*)(?:\n|\Z)")
+_EVENT_TIME = re.compile(r"\[(?:[^\]\n]{0,40}\d{1,2}:\d{2}[^\]\n]{0,40}|unknown-time)\]")
+# Hosts before 2026.2 marked only the first line of such an event.
+_LONG_EVENT = re.compile(r"Exec (?:finished|completed|failed)\b|[^\n]{0,80}[:{]\s*\Z", re.IGNORECASE)
+_PAIRS = {
+    "Replying to": "[/Replying]",
+    "Reply chain": "[/Reply chain]",
+    "Thread history": "[/Thread history]",
+    "Quoting": "[/Quoting]",
+    "Quoted message begins": "[Quoted message ends]",
+}
+_PAIR = re.compile(rf"\[({'|'.join(_PAIRS)})(?![\w:])[^\[\]\n]{{0,300}}\][ \t]*\n")
+_UNTRUSTED_DATA = re.compile(r"\[UNTRUSTED [^\[\]\n]{0,200}\]")
+_REPLYING = re.compile(r'\[Replying to: "')
+_REPLYING_END = re.compile(r'"\](?=\s|\Z)')
+_FOR_CONTEXT = re.compile(r"\[(?P<what>[^\[\]\n]{1,80}) - for context\][ \t]*(?:\n|\Z)")
+_NUMBER = re.compile(r"#[\w-]{1,64}:[ \t]?")
+_RETRY = re.compile(RETRY)
+_WARNING = "[Bootstrap truncation warning]"
+# Deeper queues in queues are no host's.
+_DEEPEST = 3
+
+
+def peel(text: str, depth: int = 0) -> Peeling:
+    """Return the person's words in a user message, and what was removed around them."""
+    removed: Counter[str] = Counter()
+    text = without_engine_blocks(text, removed)
+    text, count = DIRECTIVE.subn(gap, text)
+    removed["directive"] += count
+    peeling = Peeling(text, removed, depth)
+    peeling.take_trailing()
+    peeling.take_leading()
+    return peeling
+
+
+class Peeling:
+    """The words between ``start`` and ``end`` of a text, and what was removed around them."""
+
+    def __init__(self, text: str, removed: Counter[str], depth: int) -> None:
+        self.text = text
+        self.removed = removed
+        self.has_sender = False
+        self._depth = depth
+        self._start, self._end = 0, len(text)
+        self._sender = ""
+        self._is_group = self._is_after_id = self._is_after_reply = False
+        # What a person said in another form, such as the transcript of a voice message.
+        self._spoken: list[str] = []
+
+    @property
+    def said(self) -> str:
+        """What is left: the person's words."""
+        return "\n\n".join(filter(None, [*self._spoken, self.text[self._start : self._end]])).strip()
+
+    def _remove(self, kind: str, start: int, sender: bool = False) -> None:
+        self._start = start
+        self.removed[kind] += 1
+        self.has_sender |= sender
+
+    def take_leading(self) -> None:
+        """Remove the host's pieces before the person's words."""
+        while True:
+            self._start = _end_of(_SPACE, self.text, self._start, self._end)
+            if self._start >= self._end or not (self._take_sections() or self._take_line() or self._take_block()):
+                return
+
+    def _take_line(self) -> bool:
+        """Remove a piece of one line, an envelope, or a label that follows one."""
+        for kind, pattern, sender in pieces.LEADING:
+            if match := pattern.match(self.text, self._start, self._end):
+                self._is_after_id |= kind == "message id"
+                self._is_group |= kind == "group history"
+                self._remove(kind, match.end(), sender)
+                return True
+        if envelope := read_envelope(self.text, self._start):
+            is_channel = envelope.kind == "envelope"
+            self._remove(envelope.kind, envelope.end, is_channel)
+            if is_channel:
+                self._take_label(envelope.header, expected=self._is_group or envelope.is_of_group)
+            return True
+        if self._is_after_reply and (match := _NUMBER.match(self.text, self._start, self._end)):
+            self._is_after_reply = False
+            self._remove("message id", match.end(), sender=True)
+            return True
+        if self._is_after_id or self._is_group:
+            is_taken = self._take_label("", expected=self._is_group and not self._sender)
+            self._is_after_id = self._is_group = False
+            return is_taken
+        return False
+
+    def _take_label(self, header: str, *, expected: bool) -> bool:
+        end = read_label(self.text, self._start, header, expected=expected, sender=self._sender)
+        if end == self._start or end > self._end:
+            return False
+        self._is_group = self._is_after_id = False
+        self._remove("sender", end, sender=True)
+        return True
+
+    def _take_block(self) -> bool:
+        """Remove a piece of several lines."""
+        return any(
+            take()
+            for take in (
+                self._take_events,
+                self._take_heading,
+                self._take_external,
+                self._take_tag,
+                self._take_pair,
+                self._take_context,
+                self._take_queue,
+            )
+        )
+
+    def _take_events(self) -> bool:
+        """Remove lines that begin with ``System:`` if one has the time that the host writes."""
+        at, last, is_host = self._start, "", False
+        while match := _SYSTEM_LINE.match(self.text, at, self._end):
+            at, last = match.end(), match["event"]
+            is_host |= match["untrusted"] is not None or _EVENT_TIME.match(last) is not None
+        if not is_host:
+            return False
+        stamp = _EVENT_TIME.match(last)
+        if _LONG_EVENT.match(last, stamp.end() + 1 if stamp else 0) and self.text[at : at + 1] != "\n":
+            at = _BLANK_LINE.search(self.text, at, self._end).end()  # type: ignore[union-attr]
+        self._remove("event of the host", min(at, self._end))
+        return True
+
+    def _take_heading(self) -> bool:
+        """Remove a heading that the host marks as its own or as untrusted, and the block under it."""
+        match = _HEADING.match(self.text, self._start, self._end) or _BARE_HEADING.match(
+            self.text, self._start, self._end
+        )
+        if match is None:
+            return False
+        end = self._end_of_body(match.end(), match[0])
+        if end is None:
+            return False
+        self._sender += self.text[match.end() : min(end, match.end() + 2000)]
+        self._remove("metadata block", end, sender="external" not in match[0].lower())
+        return True
+
+    def _end_of_body(self, start: int, heading: str) -> int | None:
+        """Return the end of the block under a heading: a fence, marked or tagged content, JSON, or plain lines."""
+        text, end = self.text, self._end
+        is_list = _MARK in heading or re.search(r"untrusted,|^untrusted |metadata, do", heading, re.I) is not None
+        at = _end_of(_SPACE, text, start, min(end, start + 20))
+        if fence := _FENCE.match(text, at, end):
+            closing = _FENCE_END.search(text, fence.end(), end)
+            return closing.end() if closing else None
+        if marked := self._end_of_marked(at):
+            return marked
+        if (tag := _TAG.match(text, at, end)) and (closing_at := text.find(f"</{tag[1]}>", tag.end(), end)) >= 0:
+            return closing_at + len(tag[1]) + 3
+        if text[at : at + 1] in ("{", "[") and not is_list:
+            try:
+                return int(json.JSONDecoder().raw_decode(text[at : min(end, at + 20_000)])[1]) + at
+            except (ValueError, RecursionError):
+                return None
+        if is_list and text[start : start + 1].strip():
+            blank = _BLANK_LINE.search(text, start, end)
+            return blank.start() if blank else end
+        return None
+
+    def _end_of_marked(self, at: int) -> int | None:
+        """Return the end of the blocks between ``<<<NAME>>>`` and ``<<<END_NAME>>>`` that begin at a position."""
+        found = None
+        while marker := _MARKER.match(self.text, at, self._end):
+            closing = self.text.find(f"<<<END_{marker[1]}", marker.end(), self._end)
+            close = self.text.find(">>>", closing, self._end) if closing >= 0 else -1
+            if close < 0:
+                break
+            found = close + 3
+            at = _end_of(_SPACE, self.text, found, self._end)
+        return found
+
+    def _take_external(self) -> bool:
+        """Remove content of a web hook or a mail, with the warning that the host puts before it."""
+        at = self._start
+        if warned := _WARNED.match(self.text, at, self._end):
+            at = self.text.find("<<<EXTERNAL_UNTRUSTED_CONTENT", warned.end(), min(self._end, warned.end() + 4000))
+        end = self._end_of_marked(at) if at >= 0 else None
+        if end is None:
+            return False
+        self._remove("external content", end)
+        return True
+
+    def _take_tag(self) -> bool:
+        """Remove a block in a tag that only a host writes, such as ``<active_memory_plugin>`` or ``<file name=…>``."""
+        if file := _FILE.match(self.text, self._start, self._end):
+            kind, name, at = "note on an attachment", "file", file.end()
+        elif tag := _TAG.match(self.text, self._start, self._end):
+            kind, name, at = "metadata block", tag[1], tag.end()
+        else:
+            return False
+        closing = self.text.find(f"</{name}>", at, self._end)
+        if closing < 0:
+            return False
+        self._remove(kind, closing + len(name) + 3, sender=name == "file")
+        return True
+
+    def _take_pair(self) -> bool:
+        """Remove a reply or a quote with its closing bracket."""
+        if match := _REPLYING.match(self.text, self._start, self._end):
+            if closing := _REPLYING_END.search(self.text, match.end() - 1, self._end):
+                self._is_after_reply = True
+                self._remove("reply or quote", closing.end(), sender=True)
+                return True
+            return False
+        if match := _PAIR.match(self.text, self._start, self._end):
+            end = _PAIRS[match[1]]
+        elif match := _UNTRUSTED_DATA.match(self.text, self._start, self._end):
+            end = "[END UNTRUSTED "
+        else:
+            return False
+        closing_at = self.text.find(f"\n{end}", match.end() - 1, self._end)
+        if closing_at < 0:
+            return False
+        line_end = self.text.find("\n", closing_at + 1, self._end)
+        is_data = match.re is _UNTRUSTED_DATA
+        stop = (line_end if line_end >= 0 else self._end) if is_data else closing_at + 1 + len(end)
+        self._remove("metadata block" if is_data else "reply or quote", stop, sender=not is_data)
+        return True
+
+    def _take_context(self) -> bool:
+        """Remove what the host adds "for context": a group's messages, the start of a thread, a replied message."""
+        match = _FOR_CONTEXT.match(self.text, self._start, self._end)
+        if match is None:
+            return False
+        if "chat messages" in match["what"].lower():
+            current = self.text.find(f"\n{pieces.CURRENT}", match.end() - 1, self._end)
+            if current >= 0:
+                self._is_group = True
+                self._remove("group history", current + 1 + len(pieces.CURRENT), sender=True)
+                return True
+        blank = _BLANK_LINE.search(self.text, match.end(), self._end)
+        first = at = blank.end() if blank else self._end
+        # A replied message has an envelope of its own; the person's words begin at the next one.
+        for _ in range(8):
+            if at >= self._end:
+                break
+            if self.text[at] == "[" and read_envelope(self.text, at):
+                first = at
+                break
+            blank = _BLANK_LINE.search(self.text, at, self._end)
+            at = blank.end() if blank else self._end
+        self._remove("group history", min(first, self._end), sender=True)
+        return True
+
+    def _take_sections(self) -> bool:
+        """Keep what a person wrote or said of a message with media, and drop what a model saw in an image."""
+        if match := pieces.TRANSCRIPT.match(self.text, self._start, self._end):
+            try:
+                self._spoken.append(json.loads(match[1]))
+            except ValueError:
+                return False
+            self._remove("note on an attachment", match.end(), sender=True)
+            return True
+        if self._depth >= _DEEPEST or not pieces.SECTIONS_BEGIN.match(self.text, self._start, self._end):
+            return False
+        sections = list(pieces.SECTION.finditer(self.text, self._start, self._end))
+        for at, section in enumerate(sections):
+            until = sections[at + 1].start() if at + 1 < len(sections) else self._end
+            if section[1] != "Description":
+                self._keep(self.text[section.end() : until])
+        self._remove("note on an attachment", self._end, sender=True)
+        return True
+
+    def _take_queue(self) -> bool:
+        """Keep what persons said in the messages that the host collected while the agent was busy."""
+        if overflow := pieces.OVERFLOW.match(self.text, self._start, self._end):
+            self._remove("mark of the queue", overflow.end())
+            return True
+        match = pieces.QUEUED.match(self.text, self._start, self._end) if self._depth < _DEEPEST else None
+        if match is None:
+            return False
+        items = list(pieces.QUEUE_ITEM.finditer(self.text, match.end(), self._end))
+        for at, item in enumerate(items):
+            until = items[at + 1].start() if at + 1 < len(items) else self._end
+            self.has_sender |= "(from" in item[1]
+            self._keep(self.text[item.end() : until])
+        self._remove("mark of the queue", self._end)
+        return True
+
+    def _keep(self, part: str) -> None:
+        """Keep what a person said in a part of the message, which may have the host's pieces around it."""
+        peeled = peel(part, self._depth + 1)
+        self.removed.update(peeled.removed)
+        self.has_sender |= peeled.has_sender
+        if prompt_kind(peeled.said):
+            self.removed["queued prompt of the host"] += 1
+        elif peeled.said:
+            self._spoken.append(peeled.said)
+
+    def take_trailing(self) -> None:
+        """Remove the host's pieces after the person's words."""
+        while True:
+            while self._end > self._start and self.text[self._end - 1].isspace():
+                self._end -= 1
+            if self._end <= self._start or not (self._take_last_line() or self._take_last_block()):
+                return
+
+    def _take_last_line(self) -> bool:
+        start = self.text.rfind("\n", max(self._start, self._end - 4000), self._end) + 1
+        if start == 0 and self._end - self._start > 4000:
+            return False
+        for kind, pattern, sender in pieces.TRAILING:
+            if match := pattern.fullmatch(self.text, max(start, self._start), self._end):
+                if kind == "sender":
+                    self._sender += match["sender"]
+                self._end = max(start, self._start)
+                self.removed[kind] += 1
+                self.has_sender |= sender
+                return True
+        return False
+
+    def _take_last_block(self) -> bool:
+        """Remove the last block if it is the host's: a reply, a file, its own or untrusted context, or a warning."""
+        text, start, end = self.text, self._start, self._end
+        for name, closing in _PAIRS.items():
+            if text.endswith(closing, start, end):
+                at = text.rfind(f"[{name}", start, end)
+                if at >= 0 and (at == start or text[at - 1] == "\n") and _PAIR.match(text, at, end):
+                    return self._cut("reply or quote", at, sender=True)
+        if text.endswith("</file>", start, end):
+            at = text.rfind("<file ", start, end)
+            if at >= 0 and _FILE.match(text, at, end):
+                return self._cut("note on an attachment", at, sender=True)
+        at = max(text.rfind(mark, start, end) for mark in (_MARK, "Untrusted context (metadata"))
+        if at >= 0:
+            at = max(text.rfind("\n", start, at) + 1, start)
+            heading = _HEADING.match(text, at, end)
+            if heading and (self._end_of_body(heading.end(), heading[0]) or 0) >= end:
+                return self._cut("metadata block", at, sender=False)
+        at = max(text.rfind("\n\n", start, end) + 2, start)
+        if _RETRY.match(text, at, end) and at > start:
+            return self._cut("note of the host", at, sender=False)
+        if text.startswith(_WARNING, at):
+            return self._cut("note of the host", at, sender=False)
+        return False
+
+    def _cut(self, kind: str, end: int, *, sender: bool) -> bool:
+        self._end = end
+        self.removed[kind] += 1
+        self.has_sender |= sender
+        return True
+
+
+def _end_of(pattern: re.Pattern[str], text: str, start: int, end: int) -> int:
+    match = pattern.match(text, start, end)
+    return match.end() if match else start
