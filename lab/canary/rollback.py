@@ -28,6 +28,7 @@ from lab.systems.openclaw.arms import FlowArm
 from lab.systems.openclaw.config.file import read_value
 from lab.systems.openclaw.switched import OLD, SwitchedArm, with_policy
 from lab.systems.openclaw.upstream.host import check_host, host_of
+from lab.systems.switched_off import SwitchedOffArm
 
 SCHEMA = "lab.rollback.v1"
 PHASES = ("before", "switched", "after")
@@ -108,6 +109,8 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     require_accepted(Path(request.config))
     plan = make_plan(replace(request, arms=("engine",)), judged=False)
     arm = plan.arms[0]
+    if isinstance(arm, SwitchedOffArm):
+        raise UnusableInput(f"{request.config}: {arm.why}; so no policy selects anything")
     if not isinstance(arm, FlowArm):
         raise UnusableInput(f"{request.config}: is no configuration of the engine")
     if not arm.config.auto_recall.enabled:
@@ -125,9 +128,12 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     return result
 
 
-def require_accepted(path: Path) -> None:
-    """Raise :class:`UnusableInput` for a complete configuration that its host refuses: no engine starts with it."""
-    value = read_value(path)
+def require_accepted(path: Path, state: Path | None = None) -> None:
+    """Raise :class:`UnusableInput` for a complete configuration that its host refuses: no engine starts with it.
+
+    ``state`` is the host's state folder, if the configuration is not in it.
+    """
+    value = read_value(path, state)
     host = host_of(value)
     if host is not None and (problems := check_host(value, host, where=str(path)).problems):
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""

@@ -59,6 +59,12 @@ def init(
     log: Annotated[
         Path | None, typer.Option("--log", help="The gateway's log. [default: logging.file of the configuration]")
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", help="The host's openclaw.json. [default: the one in HOME, else OPENCLAW_CONFIG_PATH]"
+        ),
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Take a new snapshot, although --out has one of this home.")
     ] = False,
@@ -78,18 +84,22 @@ def init(
     same snapshot. Exit codes: 0 pass, 1 fail, 2 unusable input, 3 inconclusive, 4 could not measure.
     """
     from lab.canary.rollback import require_accepted
+    from lab.config_env import config_of
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
-    from lab.host.home import CONFIG, look
+    from lab.host.home import look
 
     _require_files(new, golden, log)
-    if (folder / CONFIG).is_file():
-        require_accepted(folder / CONFIG)
-    home = look(folder, store=store, log=log)
+    config = config or config_of(folder)
+    if folder.is_dir() and config.is_file():
+        require_accepted(config, folder)
+    home = look(folder, store=store, log=log, config=config)
     if not as_json:
         _show_home(home)
     snapshot = _snapshot(home, out / SNAPSHOTS, date or today(), fresh=fresh)
     tell = each_once(announce)
+    if home.off:
+        tell(f"arm {LIVE} injects nothing, as this host does not run the engine; arm {NEW} shows what it would inject")
     request = _request(snapshot, new or with_other_policy(snapshot, out), golden, out, embedder, seed)
     run = _replayed(request, out, snapshot, jobs, tell)
     verdicts: dict[str, Verdict] = {}
@@ -150,6 +160,8 @@ def _show_home(home: Home) -> None:
     emit_table([str(home.path), "where", "contains", "used"], rows, left=4)
     for text in home.lacks:
         emit_folded(f"missing: {text}")
+    for text in home.off:
+        emit_folded(f"warning: {text}")
     emit()
 
 
@@ -342,7 +354,7 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
             said = f'snapshot = "{SNAPSHOTS}/{snapshot.path.name}", sha256 = "{snapshot.sha256}"'
             announce(f"{file}: names another snapshot, and was left as it is; the new one: {said}")
         return file
-    arms = (f"{LIVE}={home.config.resolve()}", f"{CONTROL}={(out / f'{CONTROL}.json').resolve()}")
+    arms = (f"{LIVE}={home.config.absolute()}", f"{CONTROL}={(out / f'{CONTROL}.json').resolve()}")
     lines = [
         "# Nightly runs over a frozen snapshot: `lab nightly --plan` with this file.",
         'name = "host"',

@@ -13,15 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.config_env import CONFIG_NAME, Keys, config_of
+from lab.config_resolve import resolve_config
 from lab.errors import LabError, UnusableInput
+from lab.files import require_finite
 from lab.formatting import counted
+from lab.recordings.openclaw.elsewhere import place_of
 from lab.recordings.openclaw.folders import Location, find
 from lab.recordings.openclaw.sqlite import is_database, read_sqlite
-from lab.systems.openclaw.config.file import locate, read_value
+from lab.systems.openclaw.config.file import ENTRY, locate, read_keys
+from lab.systems.openclaw.config.switches import switched_off
 from lab.systems.openclaw.store.contents import glance
 from lab.systems.openclaw.tools.lance_schema import TABLE
 
-CONFIG, DEFAULT_STORE = "openclaw.json", Path("memory") / "lancedb"
+DEFAULT_STORE = Path("memory") / "lancedb"
+_LOG_FILE: Keys = ("logging", "file")
 # How deep stores and ledgers are looked for, and which folders hold none.
 DEPTH = 5
 # Most bytes of the header of a transcript.
@@ -48,20 +54,20 @@ class Found(NamedTuple):
 class Home:
     """A host's home: the value of its configuration, and the store and log that are used.
 
-    ``parts`` lists everything that was found; ``lacks`` says what is missing and what that means.
+    ``config`` is the file of the configuration, ``table`` the name of the table in the store. ``parts`` lists
+    everything that was found; ``lacks`` says what is missing and what that means, ``off`` why the host does not run the
+    engine (HC-9).
     """
 
     path: Path
+    config: Path
     value: Any
     store: Path | None
     log: Path | None
     parts: tuple[Found, ...]
     lacks: tuple[str, ...]
-
-    @property
-    def config(self) -> Path:
-        """The host's configuration file."""
-        return self.path / CONFIG
+    table: str = TABLE
+    off: tuple[str, ...] = ()
 
     @property
     def damaged(self) -> tuple[Found, ...]:
@@ -76,53 +82,65 @@ class Home:
             "store": str(self.store) if self.store else None,
             "log": str(self.log) if self.log else None,
             "lacks": list(self.lacks),
+            "config": str(self.config),
+            "table": self.table,
+            "off": list(self.off),
         }
 
 
-def look(path: Path, *, store: Path | None = None, log: Path | None = None) -> Home:
+def look(path: Path, *, store: Path | None = None, log: Path | None = None, config: Path | None = None) -> Home:
     """Return what a home contains; ``store`` and ``log`` are used instead of those that the configuration names.
 
-    Raises :class:`UnusableInput` without a home, a configuration or a session, if the store that would be used is
-    damaged, and if there are several and none is named.
+    ``config`` is the configuration, if it is not the one that the host itself would take (HC-1). Raises
+    :class:`UnusableInput` without a home, a configuration or a session, if a place that the configuration names is not
+    there (HC-10), if the store that would be used is damaged, and if there are several and none is named.
     """
     if not path.is_dir():
         raise UnusableInput(f"{path}: no such folder; name the folder of an OpenClaw host")
-    config = path / CONFIG
-    if not config.is_file():
-        raise UnusableInput(f"{path}: has no {CONFIG}; name the folder of an OpenClaw host")
-    value = read_value(config)
-    parts = [Found("configuration", CONFIG, _size(config))]
-    parts += [part for location in find(path).locations for part in _agent(location, path)]
+    config = config or config_of(path)
+    if not config.exists():
+        place = f"{path}: has no {CONFIG_NAME}" if config.parent == path else f"{config}: no such file"
+        raise UnusableInput(f"{place}; name the configuration with --config, or by OPENCLAW_CONFIG_PATH")
+    resolved = resolve_config(config, state=path)
+    value = resolved.value
+    resolved.require_set(*read_keys(value), *([] if log else [_LOG_FILE]))
+    parts = [Found("configuration", _shown(config, path), _size(config))]
+    parts += [Found("configuration", _shown(file, path), f"included, {_size(file)}") for file in resolved.included]
+    sessions = find(path, config)
+    parts += [part for location in sessions.locations for part in _agent(location, path)]
     if not any(part.what == "sessions" and not part.problem for part in parts):
         damaged = next((f"; {part.where}: {part.problem}" for part in parts if part.problem), "")
         raise UnusableInput(f"{path}: has no session that can be read{damaged}")
-    stores, ledgers = _stores_and_ledgers(path)
-    used = _chosen_store(path, value, [place for place, _ in stores], store)
+    table = _table(value, str(config))
+    stores, ledgers = _stores_and_ledgers(path, table)
+    used = _chosen_store(path, config, value, [place for place, _ in stores], store, table)
     parts += [
         Found("store", _shown(place, path), contains, problem, place == used) for place, (contains, problem) in stores
     ]
     if used is not None and used not in [place for place, _ in stores]:
-        parts.append(Found("store", _shown(used, path), *_store(used)))
+        parts.append(Found("store", _shown(used, path), *_store(used, table)))
     if (bad := next((part for part in parts if part.what == "store" and part.used and part.problem), None)) is not None:
         raise UnusableInput(f"{bad.where}: {bad.problem}; restore it (`lab store list` shows tags), or name --store")
     named = log or logged_to(value, path)
+    if named is not None:
+        require_finite(named)
     logs = sorted({*path.glob("*.log"), *(path / "logs").glob("*.log"), *([named] if named else [])})
     parts += [Found("log", _shown(file, path), _size(file), used=file == named) for file in logs if file.is_file()]
     parts += [Found("ledger", _shown(file, path), contains, used=False) for file, contains in ledgers]
-    lacks = [] if used else [f"no LanceDB store: {WITHOUT_STORE}"]
+    lacks = [*sessions.notes, *([] if used else [f"no LanceDB store: {WITHOUT_STORE}"])]
     if named is None or not named.is_file():
         where = f"{named}" if named else "logging.file is not set"
         lacks.append(f"no log ({where}): {WITHOUT_LOG}")
         named = None
-    return Home(path, value, used, named, tuple(parts), tuple(lacks))
+    off = tuple(switched_off(value, complete=True))
+    return Home(path, config, value, used, named, tuple(parts), tuple(lacks), table, off)
 
 
-def place_of(home: Path, text: str) -> Path:
-    """Return a path of the configuration: ``~/.openclaw`` is the home, wherever it was copied to."""
-    file = Path(text)
-    if file.parts[:2] == ("~", ".openclaw"):
-        return home.joinpath(*file.parts[2:])
-    return home / file.expanduser()
+def _table(value: Any, where: str) -> str:
+    """Return the name of the table that a configuration names, or that of the plugin."""
+    section = locate(value, where)
+    name = section.get("tableName") if isinstance(section, Mapping) else None
+    return name.strip() if isinstance(name, str) and name.strip() else TABLE
 
 
 def logged_to(value: Any, home: Path) -> Path | None:
@@ -171,14 +189,14 @@ def _sessions_in(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(DISTINCT session_id) FROM transcript_events").fetchone()[0])
 
 
-def _stores_and_ledgers(home: Path) -> tuple[list[tuple[Path, tuple[str, str]]], list[tuple[Path, str]]]:
+def _stores_and_ledgers(home: Path, table: str) -> tuple[list[tuple[Path, tuple[str, str]]], list[tuple[Path, str]]]:
     """Return every LanceDB folder and every ledger below a home, with what each contains; a store with its problem."""
     stores, ledgers = [], []
     for name, folders, files in os.walk(home):
         folder = Path(name)
         deep = len(folder.relative_to(home).parts) >= DEPTH
-        if f"{TABLE}.lance" in folders:
-            stores.append((folder, _store(folder)))
+        if f"{table}.lance" in folders:
+            stores.append((folder, _store(folder, table)))
         folders[:] = [] if deep else sorted(child for child in folders if _may_hold(child))
         ledgers += [(folder / file, found) for file in sorted(files) if (found := _ledger(folder / file))]
     return stores, ledgers
@@ -188,13 +206,14 @@ def _may_hold(folder: str) -> bool:
     return not (folder.startswith(".") or folder.endswith((".lance", "-snapshots")) or folder in _ELSEWHERE)
 
 
-def _store(folder: Path) -> tuple[str, str]:
+def _store(folder: Path, table: str) -> tuple[str, str]:
     try:
-        version, rows = glance(folder)
+        version, rows = glance(folder, table)
     except UnusableInput as error:
         return "–", str(error).removeprefix(f"{folder}: ")
-    size = sum(file.stat().st_size for file in (folder / f"{TABLE}.lance").rglob("*") if file.is_file())
-    return f"{counted(rows, 'row')}, version {version}, {in_bytes(size)}", ""
+    size = sum(file.stat().st_size for file in (folder / f"{table}.lance").rglob("*") if file.is_file())
+    named = "" if table == TABLE else f" of table {table}"
+    return f"{counted(rows, 'row')}{named}, version {version}, {in_bytes(size)}", ""
 
 
 def _ledger(file: Path) -> str:
@@ -210,20 +229,31 @@ def _ledger(file: Path) -> str:
     return f"{counted(count, 'observation')}, {_size(file)}"
 
 
-def _chosen_store(home: Path, value: Any, found: list[Path], given: Path | None) -> Path | None:
-    """Return the store to replay: the one given, the configured one, the default one, or the only one."""
+def _chosen_store(
+    home: Path, config: Path, value: Any, found: list[Path], given: Path | None, table: str
+) -> Path | None:
+    """Return the store to replay: the one given, the configured one, or else the default one or the only one (IN-2).
+
+    What the configuration names and what is not there is never replaced by another one.
+    """
     if given is not None:
-        if not (given / f"{TABLE}.lance").is_dir():
-            raise UnusableInput(f"{given}: is not a LanceDB folder with a table {TABLE!r}")
+        if not (given / f"{table}.lance").is_dir():
+            raise UnusableInput(f"{given}: is not a LanceDB folder with a table {table!r}")
         return given
-    section = locate(value, str(home / CONFIG))
+    section = locate(value, str(config))
     path = section.get("dbPath") if isinstance(section, Mapping) else None
-    candidates = ([place_of(home, path)] if isinstance(path, str) else []) + [home / DEFAULT_STORE]
-    for place in candidates:
-        if (place / f"{TABLE}.lance").is_dir():
-            return place
+    is_named = isinstance(path, str) and bool(path.strip())
+    place = place_of(home, path) if isinstance(path, str) and path.strip() else home / DEFAULT_STORE
+    if (place / f"{table}.lance").is_dir():
+        return place
+    if is_named or table != TABLE:
+        at = f"{config}: plugins.entries.{ENTRY}.config.{'dbPath' if is_named else 'tableName'}"
+        there = place.is_dir() and is_named and table != TABLE
+        what = f"{place} has no table {table!r}" if place.is_dir() else f"{place}: no such folder"
+        key = f"{config}: plugins.entries.{ENTRY}.config.tableName" if there else at
+        raise UnusableInput(f"{key}: {what}; correct the key, or name the folder of the memories with --store")
     if len(found) > 1:
-        names = ", ".join(_shown(place, home) for place in found)
+        names = ", ".join(_shown(store, home) for store in found)
         raise UnusableInput(f"{home}: has several stores, none of which the configuration names: {names}; name --store")
     return found[0] if found else None
 

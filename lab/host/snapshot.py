@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,6 @@ from lab.host.home import Home, in_bytes
 from lab.recordings.openclaw.folders import INDEX, find
 from lab.shape import expect, field
 from lab.systems.openclaw.store.tags import copy_version
-from lab.systems.openclaw.tools.lance_schema import TABLE
 
 KIND, VERSION, NAME = "lab.snapshot", 1, "snapshot.json"
 ENGINE, LOG, STORE = "engine.json", "gateway.log", Path("store") / "data"
@@ -56,6 +56,7 @@ class Snapshot:
     """A snapshot: its files, the digest of them all, and what was cut or left out and why.
 
     ``cut`` has the bytes of unfinished lines by file; ``version``, ``rows`` and ``store_path`` are those of the store.
+    ``config`` is the host's configuration, if it was not in the home.
     """
 
     path: Path
@@ -67,6 +68,7 @@ class Snapshot:
     version: int | None
     rows: int | None
     store_path: str | None
+    config: str | None = None
 
     @property
     def sha256(self) -> str:
@@ -133,7 +135,7 @@ def size_of(home: Home) -> int:
     """Return how many bytes a snapshot of a home will have, about."""
     files = [source.path for source in _sources(home)]
     if home.store:
-        files += [file for file in (home.store / f"{TABLE}.lance").rglob("*") if file.is_file()]
+        files += [file for file in (home.store / f"{home.table}.lance").rglob("*") if file.is_file()]
     return sum(_size(file) for file in files)
 
 
@@ -163,9 +165,12 @@ def take(
         remove_leftover_folders(root)
         place = _new_place(root, date)
         _require_room(home, root, announce)
+        about = {"created": created, "home": str(home.path.resolve())}
+        if home.config.parent != home.path:
+            about["config"] = str(home.config.absolute())
         try:
             with atomic_folder(place) as part:
-                _write(home, part, like, {"created": created, "home": str(home.path.resolve())}, announce)
+                _write(home, part, like, about, announce)
         except _Same as same:
             return same.snapshot
         if sealed:
@@ -229,6 +234,7 @@ def _snapshot(path: Path, value: Mapping[str, Any]) -> Snapshot:
         store.get("version"),
         store.get("rows"),
         store.get("path"),
+        value.get("config"),
     )
 
 
@@ -279,7 +285,7 @@ def _fill(home: Home, part: Path, like: Snapshot | None, announce: Announce) -> 
     store: dict[str, Any] | None = None
     if home.store is not None:
         (part / STORE).parent.mkdir(mode=0o700)
-        contents, copied = copy_version(home.store, part / STORE)
+        contents, copied = copy_version(home.store, part / STORE, name=home.table)
         files += [file._replace(path=(STORE / file.path).as_posix()) for file in copied.files]
         if contents:
             store = {"version": contents.version, "rows": contents.rows, "path": str(home.store.resolve())}
@@ -298,19 +304,33 @@ def _fill(home: Home, part: Path, like: Snapshot | None, announce: Announce) -> 
 
 def _sources(home: Home) -> Iterator[Source]:
     """Yield the files of sessions as they are now, and the log."""
-    for location in find(home.path).locations:
+    names: set[str] = set()
+    for location in find(home.path, home.config).locations:
+        agent = location.agent or "main"
         for file in location.databases:
-            yield _source(home, file, copy_database)
+            yield _source(home, file, copy_database, f"{agent}/agent", names)
         for file in (*location.transcripts, *(archive.path for archive in location.archives)):
-            yield _source(home, file, copy_whole if file.suffix == ".zst" else copy_lines)
+            copy = copy_whole if file.suffix == ".zst" else copy_lines
+            yield _source(home, file, copy, f"{agent}/sessions", names)
         folders = dict.fromkeys(file.parent for file in location.transcripts)
-        yield from (_source(home, folder / INDEX, copy_whole) for folder in folders if (folder / INDEX).is_file())
+        for folder in folders:
+            if (folder / INDEX).is_file():
+                yield _source(home, folder / INDEX, copy_whole, f"{agent}/sessions", names)
     if home.log is not None:
         yield Source(home.log, LOG, copy_lines)
 
 
-def _source(home: Home, file: Path, copy: Callable[[Path, Path, str], Copy]) -> Source:
-    return Source(file, file.relative_to(home.path).as_posix(), copy)
+def _source(home: Home, file: Path, copy: Callable[[Path, Path, str], Copy], folder: str, names: set[str]) -> Source:
+    """Return how a file is copied: below the home under its path, from elsewhere under a path of its agent."""
+    if file.is_relative_to(home.path):
+        name = file.relative_to(home.path).as_posix()
+    else:
+        agent, _, kind = folder.partition("/")
+        # The host may have two folders of one agent: an earlier one in its home, and the one that is configured.
+        others = (f"agents/{agent}{f'.{number}' if number else ''}/{kind}/{file.name}" for number in count())
+        name = next(name for name in others if name not in names and not (home.path / name).exists())
+    names.add(name)
+    return Source(file, name, copy)
 
 
 def _link(part: Path, file: FileDigest, like: Snapshot | None) -> None:

@@ -147,7 +147,7 @@ def _tonight(before: Snapshot, frozen: Frozen, root: Path, date: str, announce: 
         return open_snapshot(taken[-1])
     store = Path(before.store_path) if before.store_path and Path(before.store_path).is_dir() else None
     # Its log says nothing about a replay, and may be the largest file.
-    home = replace(look(frozen.home, store=store), log=None)
+    home = replace(look(frozen.home, store=store, config=Path(before.config) if before.config else None), log=None)
     created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return take(home, root, date=date, created=created, like=before, sealed=False, announce=announce)
 

@@ -4,6 +4,8 @@
 ~/.openclaw/agents/<agent>/sessions/<id>.jsonl            sessions before 2026.9; <id>-topic-<n>.jsonl for a topic
 …/sessions/<id>.jsonl.reset.<time>                        a session that /new reset
 …/sessions/<id>.jsonl.deleted.<time>[.<id>.zst]           a deleted session
+
+The configuration in a home may name other folders (:mod:`lab.recordings.openclaw.elsewhere`), which are read as well.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.config_env import own_config
+from lab.config_resolve import resolve_config
 from lab.errors import UnusableInput
+from lab.files import require_finite
 from lab.recordings.openclaw.database import origin_of
+from lab.recordings.openclaw.elsewhere import Configured, configured_places, keys_of_places
 from lab.recordings.openclaw.sqlite import is_database
 
 DATABASE = "openclaw-agent*.sqlite"
@@ -58,9 +64,53 @@ class Contents:
     notes: list[str]
 
 
-def find(path: Path) -> Contents:
-    """Return the contents of a path. Raises :class:`UnusableInput` if the path does not exist."""
+def find(path: Path, config: Path | None = None) -> Contents:
+    """Return the contents of a path, and of the folders that the configuration of a home names (HC-10).
+
+    ``config`` is the configuration of a home that has none of its own. Raises :class:`UnusableInput` if the path does
+    not exist, or if a place that the configuration names does not.
+    """
+    require_finite(path)
     contents = Contents([], Counter(), [])
+    named = config if config is not None or not path.is_dir() else own_config(path)
+    if named is None:
+        return _found(path, contents)
+    resolved = resolve_config(named, state=path)
+    resolved.require_set(*keys_of_places(resolved.value))
+    places, missing = configured_places(resolved.value, path, str(named))
+    if not places or _agents(path) or any(path.glob("*.jsonl")):
+        _found(path, contents)
+    contents.notes += missing
+    for place in places:
+        _take_configured(place, contents)
+    return contents
+
+
+def _take_configured(place: Configured, contents: Contents) -> None:
+    """Add the sessions of a place that the configuration names, but for files that are known already."""
+    location, other = Location(place.agent), Contents([], contents.passed, contents.notes)
+    if place.path.is_file():
+        location.databases.append(place.path)
+    elif place.is_agent:
+        location.databases += _databases(place.path)
+        if place.path.name == "agent" and (place.path.parent / "sessions").is_dir():
+            _take_folder(place.path.parent / "sessions", location, other)
+    else:
+        _take_folder(place.path, location, other)
+        if place.path.name == "sessions":
+            location.databases += _databases(place.path.parent / "agent")
+    known = {
+        file.resolve()
+        for each in contents.locations
+        for file in (*each.databases, *each.transcripts, *(archive.path for archive in each.archives))
+    }
+    location.databases = [file for file in location.databases if file.resolve() not in known]
+    location.transcripts = [file for file in location.transcripts if file.resolve() not in known]
+    location.archives = [archive for archive in location.archives if archive.path.resolve() not in known]
+    contents.locations.append(location)
+
+
+def _found(path: Path, contents: Contents) -> Contents:
     if path.is_file():
         contents.locations.append(_of_file(path))
     elif not path.is_dir():
@@ -121,9 +171,17 @@ def _agent_of(folder: Path) -> str | None:
 
 
 def _take_agent(folder: Path, location: Location, contents: Contents) -> None:
-    location.databases += sorted((folder / "agent").glob(DATABASE))
+    location.databases += _databases(folder / "agent")
     if (folder / "sessions").is_dir():
         _take_folder(folder / "sessions", location, contents)
+
+
+def _databases(folder: Path) -> list[Path]:
+    """Return the databases of an agent's folder; raise :class:`UnusableInput` for one that is a pipe."""
+    databases = sorted(folder.glob(DATABASE))
+    for database in databases:
+        require_finite(database)
+    return databases
 
 
 def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
@@ -131,7 +189,8 @@ def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
     for child in sorted(folder.iterdir()):
         kind = next((what for part, what in OTHERS if part in child.name), None)
         if not child.is_file():
-            contents.passed["folders among the sessions"] += child.is_dir()
+            what = "folders" if child.is_dir() else "pipes, devices and broken links"
+            contents.passed[f"{what} among the sessions"] += 1
         elif child.name.startswith("."):
             contents.passed["hidden files"] += 1
         elif child.name == INDEX:
@@ -142,7 +201,7 @@ def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
             location.archives.append(Archive(child, reason))
         elif child.name.endswith((".jsonl", ".jsonl.zst")):
             location.transcripts.append(child)
-        elif child.match(DATABASE):
+        elif child.match(DATABASE) or child.suffix == ".sqlite":
             location.databases.append(child)
         else:
             contents.passed["other files among the sessions"] += 1

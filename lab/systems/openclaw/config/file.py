@@ -30,13 +30,14 @@ _READ: tuple[Keys, ...] = (
 )
 
 
-def read_value(path: Path) -> Any:
+def read_value(path: Path, state: Path | None = None) -> Any:
     """Return the value of a JSON, JSON5 or YAML file, including everything around the plugin's configuration.
 
-    It is what the host uses: with what the file includes and with its variables. Raise :class:`UnusableInput` if the
+    It is what the host uses: with what the file includes and with its variables; ``state`` is the host's state folder,
+    if the file is not in it. Raise :class:`UnusableInput` if the
     file is missing or none of these, or if a value that the lab reads names variables that are not set.
     """
-    resolved = resolve_config(path)
+    resolved = resolve_config(path, state=state)
     resolved.require_set(*read_keys(resolved.value))
     return resolved.value
 

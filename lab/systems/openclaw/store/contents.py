@@ -56,24 +56,24 @@ def contents_of(table: Any) -> Contents:
     return Contents(int(table.version), rows, oldest, newest, sha256)
 
 
-def contents_in(folder: Path) -> Contents:
-    """Return the contents of the table in a LanceDB folder; raise :class:`UnusableInput` if it cannot be read."""
-    return _opened(folder, contents_of)
+def contents_in(folder: Path, name: str = TABLE) -> Contents:
+    """Return the contents of a table in a LanceDB folder; raise :class:`UnusableInput` if it cannot be read."""
+    return _opened(folder, contents_of, name)
 
 
-def glance(folder: Path) -> tuple[int, int]:
-    """Return version and number of rows of the table in a LanceDB folder; raise :class:`UnusableInput`."""
-    return _opened(folder, lambda table: (int(table.version), int(table.count_rows())))
+def glance(folder: Path, name: str = TABLE) -> tuple[int, int]:
+    """Return version and number of rows of a table in a LanceDB folder; raise :class:`UnusableInput`."""
+    return _opened(folder, lambda table: (int(table.version), int(table.count_rows())), name)
 
 
-def _opened(folder: Path, ask: Callable[[Any], T]) -> T:
+def _opened(folder: Path, ask: Callable[[Any], T], name: str = TABLE) -> T:
     try:
         with quiet_lance():
-            return ask(import_lancedb().connect(str(folder)).open_table(TABLE))
+            return ask(import_lancedb().connect(str(folder)).open_table(name))
     except Exception as error:
         # LanceDB's messages name internal files and lines of its source; only the type of the error helps.
         raise UnusableInput(
-            f"{folder}: table {TABLE!r} cannot be read ({type(error).__name__}): it is damaged, or a newer LanceDB "
+            f"{folder}: table {name!r} cannot be read ({type(error).__name__}): it is damaged, or a newer LanceDB "
             "wrote it"
         ) from error
 

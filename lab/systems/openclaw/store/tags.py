@@ -145,9 +145,12 @@ def copy_table(folder: Path, place: Path, *, now: datetime, damaged: bool = Fals
     return read_manifest(place)
 
 
-def copy_version(folder: Path, data: Path, *, damaged: bool = False) -> tuple[Contents | None, Copied]:
+def copy_version(
+    folder: Path, data: Path, *, damaged: bool = False, name: str = TABLE
+) -> tuple[Contents | None, Copied]:
     """Copy the table of a LanceDB folder, at one version, into the new folder ``data``; return what it contains.
 
+    A table of another ``name`` has the name ``memories`` in ``data``.
     The contents are None only for a ``damaged`` table. Raises :class:`UnusableInput` for one that cannot be read, and
     :class:`CannotMeasure` if another program changes it during every attempt.
     """
@@ -155,7 +158,7 @@ def copy_version(folder: Path, data: Path, *, damaged: bool = False) -> tuple[Co
     for _ in range(ATTEMPTS):
         data.mkdir(mode=0o700)
         try:
-            copied = copy_folder(folder / table, data / table, first=_VERSIONS)
+            copied = copy_folder(folder / f"{name}.lance", data / table, first=_VERSIONS)
         except FileNotFoundError:
             remove_folder(data)
             continue
@@ -165,7 +168,7 @@ def copy_version(folder: Path, data: Path, *, damaged: bool = False) -> tuple[Co
         except UnusableInput:
             if not damaged:
                 # This raises if the table itself is damaged.
-                contents_in(folder)
+                contents_in(folder, name)
                 remove_folder(data)
                 continue
         files = tuple(file._replace(path=f"{table}/{file.path}") for file in copied.files)
