@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # The tolerance for the length of a stored vector, which must be 1.
 UNIT = 1e-3
+REMEDY = "store normalised vectors of one embedder in every row, or replay without --vectors stored"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,31 +58,50 @@ class StoredVectors:
 
 def stored_vectors(
     where: Path, vectors: Mapping[str, tuple[Sequence[float] | np.ndarray | None, str]]
-) -> StoredVectors:
+) -> tuple[StoredVectors, dict[str, str]]:
     """Check and collect vectors that were read, given by memory key with their location for messages.
 
-    Raises :class:`UnusableInput` for the first vector that is missing, not finite, of another dimension, or not of
-    length 1.
+    Return them, and the kind of fault of each vector that is missing, not finite, of another dimension than most, or
+    not of length 1. Raises :class:`UnusableInput` if half of them or more are faulty: then it is the store that is.
     """
     import numpy as np
 
-    rows: list[np.ndarray] = []
-    for vector, at in vectors.values():
-        if vector is None:
-            raise UnusableInput(f"{at}: has no vector, and --vectors stored needs one in every row; drop that option")
-        try:
-            row = np.asarray(vector, np.float32)
-        except (TypeError, ValueError):
-            row = np.empty(0, np.float32)
-        if row.ndim != 1 or not row.size or not np.isfinite(row).all():
-            raise UnusableInput(f"{at}: field 'vector': expected a list of finite numbers")
-        if rows and len(row) != len(rows[0]):
-            raise UnusableInput(f"{at}: field 'vector': has {len(row)} numbers, but earlier rows have {len(rows[0])}")
-        norm = float(np.linalg.norm(row.astype(np.float64)))
-        if not abs(norm - 1) <= UNIT:
-            raise UnusableInput(
-                f"{at}: field 'vector': has length {norm:.4g}, expected 1, so that distance and cosine give the same "
-                "ranks; store normalised vectors, or replay without --vectors stored"
-            )
-        rows.append(row)
-    return StoredVectors(str(where), {key: number for number, key in enumerate(vectors)}, np.stack(rows))
+    rows = {key: _row(vector) for key, (vector, _) in vectors.items()}
+    sizes = Counter(row.size for row in rows.values() if row.size)
+    dimension = sizes.most_common(1)[0][0] if sizes else 0
+    faults: dict[str, str] = {}
+    for key, (vector, at) in vectors.items():
+        if (fault := _fault(vector, rows[key], dimension)) is None:
+            continue
+        faults[key] = fault
+        if 2 * len(faults) >= len(vectors):
+            raise UnusableInput(f"{at}: {fault}; {REMEDY}")
+    sound = [key for key in vectors if key not in faults]
+    numbers = {key: number for number, key in enumerate(sound)}
+    return StoredVectors(str(where), numbers, np.stack([rows[key] for key in sound])), faults
+
+
+def _row(vector: Sequence[float] | np.ndarray | None) -> np.ndarray:
+    """Return a vector as float32, empty if it is none."""
+    import numpy as np
+
+    try:
+        row = np.asarray([] if vector is None else vector, np.float32)
+    except (TypeError, ValueError):
+        row = np.empty(0, np.float32)
+    return row if row.ndim == 1 else np.empty(0, np.float32)
+
+
+def _fault(vector: object, row: np.ndarray, dimension: int) -> str | None:
+    """Return the kind of fault of a vector, if any."""
+    import numpy as np
+
+    if vector is None:
+        return "it has no vector"
+    if not row.size or not np.isfinite(row).all():
+        return "field 'vector': expected a list of finite numbers"
+    if len(row) != dimension:
+        return "field 'vector': has another number of numbers than most rows"
+    if not abs(float(np.linalg.norm(row.astype(np.float64))) - 1) <= UNIT:
+        return "field 'vector': its length is not 1, so that distance and cosine would give different ranks"
+    return None

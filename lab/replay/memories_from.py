@@ -13,7 +13,6 @@ is not the order of the table.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,13 +33,16 @@ from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
 from lab.systems.plans import FIELD, read_due
+from lab.times import epoch_ms, without_arrow_times
 from lab.utf16 import has_lone_surrogate
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLE, VECTOR = "memories", "vector"
-REQUIRED = ("id", "text", "createdAt")
+REQUIRED = ("id", "text")
+# The column of the time: the plugin's, that of memory-lancedb-pro, and that of other writers. The first one is read.
+TIMES = ("createdAt", "timestamp", "created_at")
 # Values of fields that a table or a line lacks (E-2).
 DEFAULTS = {"category": "other", "importance_label": "", "scope": "global", "trust_tier": "unknown"}
 # Columns that every search of the plugin's recall filters by.
@@ -53,7 +55,6 @@ NOT_SEARCHED = (
 OPTIONAL = ("importance", "hard_rule", FIELD, *PROVENANCE, *MEDIA)
 # Rows that are read at once with their vectors.
 BATCH = 1024
-LAST_DATE = 8_640_000_000_000_000
 NOT_EMBEDDED = (
     "rows stored without an embedding (zero vectors), which profile upstream ranks as the plugin does "
     "and profile seed embeds anew"
@@ -86,27 +87,39 @@ def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = Fals
     raw_vectors: dict[str, tuple[Any, str]] = {}
     found = rows_at(str(store), cached=cached) if address else None
     for row, at in found or (_table(path, vectors=vectors) if path.is_dir() else _export(path)):
-        reader.take(row, at)
-        if vectors:
+        if reader.take_sound(row, at) and vectors:
             raw_vectors[row["id"]] = row.get(VECTOR), at
     reader.settle()
+    if not reader.memories and reader.first_bad is not None:
+        raise reader.first_bad
     if not reader.memories:
         raise UnusableInput(f"{store}: holds no memory with a text")
     if path.is_dir() and any(reader.counts[_assumed(name)] for name in SEARCHED):
         reader.counts[NOT_SEARCHED] = len(reader.memories)
+    stored = None
+    if vectors:
+        stored, faults = _stored_vectors(path, raw_vectors, reader.memories)
+        reader.memories = [memory for memory in reader.memories if memory.key not in faults]
+        for fault in faults.values():
+            reader.leave_out(fault)
     memories = tuple(reader.memories)
     notes = (
         *(f"{store}: {what}: {count}" for what, count in reader.counts.items()),
         *(f"{store}: {note}" for note in scope_notes(memory.scope for memory in memories)),
     )
-    if not vectors:
-        return Stored(memories, notes)
-    if all(vector is None for vector, _ in raw_vectors.values()):
+    return Stored(memories, notes, stored)
+
+
+def _stored_vectors(
+    store: Path, vectors: dict[str, tuple[Any, str]], memories: Sequence[Memory]
+) -> tuple[StoredVectors, dict[str, str]]:
+    """Return the vectors of memories, and the faults of those whose vector cannot be used, by key."""
+    if all(vector is None for vector, _ in vectors.values()):
         raise UnusableInput(f"{store}: its rows have no field {VECTOR!r}; --vectors stored needs a LanceDB folder")
-    embedded = {memory.key: raw_vectors[memory.key] for memory in memories if memory.embedded}
+    embedded = {memory.key: vectors[memory.key] for memory in memories if memory.embedded}
     if not embedded:
         raise UnusableInput(f"{store}: every vector is all zeros; replay without --vectors stored")
-    return Stored(memories, notes, stored_vectors(path, embedded))
+    return stored_vectors(store, embedded)
 
 
 def with_stored(library: Library, stored: Stored) -> Library:
@@ -161,29 +174,68 @@ class _Rows:
         self.store = store
         self.memories: list[Memory] = []
         self.counts: Counter[str] = Counter()
+        # Why the first row that was left out cannot be read.
+        self.first_bad: UnusableInput | None = None
         self._ids: set[str] = set()
         self._holds_vectors = False
         self._null: list[int] = []
 
+    def take_sound(self, row: Any, at: str) -> bool:
+        """Take a row; leave it out, with a count by kind, if it cannot be read. Return whether it was taken."""
+        try:
+            self.take(row, at)
+        except UnusableInput as error:
+            self.first_bad = self.first_bad or error
+            self.leave_out(str(error).removeprefix(f"{at}: "))
+            return False
+        return True
+
+    def leave_out(self, why: str) -> None:
+        """Count a row that is left out. ``why`` is a kind, without values of the row."""
+        self.counts[f"rows left out, because {why}"] += 1
+
     def take(self, row: dict[str, Any], at: str) -> None:
-        identity, text = field(row, "id", str, at), field(row, "text", str, at)
+        """Take a row. Raises :class:`UnusableInput`, and takes nothing of it, if a field cannot be read."""
+        identity = field(row, "id", str, at)
+        # A null is read as a blank text, as the plugin reads it.
+        text = "" if row.get("text", 0) is None else field(row, "text", str, at)
         if identity == BOOTSTRAP:
             return
         if not identity.strip():
             raise UnusableInput(f"{at}: field 'id' is blank")
         if has_lone_surrogate(identity):
-            raise UnusableInput(f"{at}: id {identity!r} holds half a character (a lone surrogate); write it otherwise")
+            raise UnusableInput(f"{at}: field 'id' holds half a character (a lone surrogate)")
         if identity in self._ids:
-            raise UnusableInput(f"{at}: id {identity!r} occurs twice; every row needs a unique id")
-        self._ids.add(identity)
+            raise UnusableInput(f"{at}: an earlier row has its id, which the plugin reads in its place")
+        counts: Counter[str] = Counter(_assumed(name) for name in DEFAULTS if name not in row)
         values = {name: _text_or_none(row, name, at) for name in DEFAULTS}
-        self.counts.update(_assumed(name) for name in DEFAULTS if name not in row)
-        created, label = _created(row, at), self._label(row, values["importance_label"], at)
         vector = row.get(VECTOR)
         embedded = vector is None or _is_embedded(vector)
-        self._holds_vectors |= vector is not None
         flag = row.get("hard_rule")
-        hard = flag is not None and expect(flag, bool, f"{at}: field 'hard_rule'")
+        memory = Memory(
+            identity,
+            text,
+            text,
+            visible_from=0,
+            created_at=0,
+            category=values["category"] or DEFAULTS["category"],
+            scope=values["scope"] or DEFAULTS["scope"],
+            label=_label(row, values["importance_label"], counts, at),
+            trust=values["trust_tier"] or DEFAULTS["trust_tier"],
+            hard_rule=flag is not None and expect(flag, bool, f"{at}: field 'hard_rule'"),
+            embedded=embedded,
+            source_kind=_text_or_none(row, "source_kind", at) or "",
+            source_ref=_text_or_none(row, "source_ref", at) or "",
+            lang=_text_or_none(row, "lang", at) or "",
+            due_at=_due(row, at),
+            media_refs=read_refs(row.get("media_refs"), at),
+            media_kind=_text_or_none(row, "media_kind", at) or "",
+        )
+        created = _created(row, at)
+        # The row can be read, so that it counts.
+        self._ids.add(identity)
+        self.counts.update(counts)
+        self._holds_vectors |= vector is not None
         if identity.startswith(WORKING_SET):
             self.counts["working-set rows left out, because the engine builds them itself"] += 1
         elif not text.strip():
@@ -195,27 +247,7 @@ class _Rows:
                 self.counts[NOT_EMBEDDED] += 1
             elif vector is None and VECTOR in row:
                 self._null.append(len(self.memories))
-            self.memories.append(
-                Memory(
-                    identity,
-                    text,
-                    text,
-                    visible_from=0,
-                    created_at=created or 0,
-                    category=values["category"] or DEFAULTS["category"],
-                    scope=values["scope"] or DEFAULTS["scope"],
-                    label=label,
-                    trust=values["trust_tier"] or DEFAULTS["trust_tier"],
-                    hard_rule=hard,
-                    embedded=embedded,
-                    source_kind=_text_or_none(row, "source_kind", at) or "",
-                    source_ref=_text_or_none(row, "source_ref", at) or "",
-                    lang=_text_or_none(row, "lang", at) or "",
-                    due_at=_due(row, at),
-                    media_refs=read_refs(row.get("media_refs"), at),
-                    media_kind=_text_or_none(row, "media_kind", at) or "",
-                )
-            )
+            self.memories.append(replace(memory, created_at=created or 0))
 
     def settle(self) -> None:
         """If some rows have vectors, count rows with a null vector as stored without an embedding."""
@@ -224,23 +256,24 @@ class _Rows:
             for index in self._null:
                 self.memories[index] = replace(self.memories[index], embedded=False)
 
-    def _label(self, row: dict[str, Any], label: str | None, at: str) -> str:
-        """Return the label of a row.
 
-        Without a label column, the label comes from the score, as when the plugin imports such rows. A blank label is
-        unknown whatever the score, because recall reads only the label (E-64).
-        """
-        score = row.get("importance")
-        if score is not None and (isinstance(score, bool) or not isinstance(score, int | float | str)):
-            raise UnusableInput(f"{at}: field 'importance': expected a number, found {json_type(score)}")
-        if "importance_label" not in row:
-            return resolve_label(None, score)
-        if not label:
-            self.counts["rows without a label, which count as unknown"] += 1
-            return UNKNOWN
-        if normal_label(label) is None:
-            self.counts["labels unknown to the engine, replaced by that of the score"] += 1
-        return resolve_label(label, score)
+def _label(row: dict[str, Any], label: str | None, counts: Counter[str], at: str) -> str:
+    """Return the label of a row, and count what it was taken from.
+
+    Without a label column, the label comes from the score, as when the plugin imports such rows. A blank label is
+    unknown whatever the score, because recall reads only the label (E-64).
+    """
+    score = row.get("importance")
+    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float | str)):
+        raise UnusableInput(f"{at}: field 'importance': expected a number, found {json_type(score)}")
+    if "importance_label" not in row:
+        return resolve_label(None, score)
+    if not label:
+        counts["rows without a label, which count as unknown"] += 1
+        return UNKNOWN
+    if normal_label(label) is None:
+        counts["labels unknown to the engine, replaced by that of the score"] += 1
+    return resolve_label(label, score)
 
 
 def _is_embedded(vector: Any) -> bool:
@@ -255,20 +288,19 @@ def _assumed(name: str) -> str:
     return f"{name} set to {DEFAULTS[name]} in rows without a {name}"
 
 
+def _created(row: dict[str, Any], at: str) -> int | None:
+    """Return the time of a row in whole milliseconds (TI-1); None for null."""
+    name = next((name for name in TIMES if name in row), TIMES[0])
+    value = field(row, name, object, at)
+    created = epoch_ms(value)
+    if created is None and value is not None:
+        raise UnusableInput(f"{at}: field {name!r}: expected a time, found {json_type(value)}")
+    return created
+
+
 def _text_or_none(row: dict[str, Any], name: str, at: str) -> str | None:
     value = row.get(name)
     return None if value is None else str(expect(value, str, f"{at}: field {name!r}"))
-
-
-def _created(row: dict[str, Any], at: str) -> int | None:
-    """Return ``createdAt`` in whole milliseconds; None for null."""
-    value = field(row, "createdAt", object, at)
-    if value is None:
-        return None
-    # The range of dates in JavaScript; NaN is outside it.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LAST_DATE:
-        raise UnusableInput(f"{at}: field 'createdAt': expected milliseconds since 1970, found {json_type(value)}")
-    return math.floor(value)
 
 
 def _due(row: dict[str, Any], at: str) -> int | None:
@@ -276,12 +308,12 @@ def _due(row: dict[str, Any], at: str) -> int | None:
     value = row.get(FIELD)
     due = None if value is None else read_due(value)
     if value is not None and due is None:
-        raise UnusableInput(f"{at}: field {FIELD!r}: expected a date, a time or milliseconds, found {value!r:.40}")
+        raise UnusableInput(f"{at}: field {FIELD!r}: expected a date, a time or milliseconds")
     return due
 
 
-def _export(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the objects of an export with their positions for messages."""
+def _export(path: Path) -> Iterator[tuple[Any, str]]:
+    """Yield the rows of an export with their positions for messages."""
     if path.suffix.lower() != ".json":
         yield from ((row, f"{path}:{number}") for number, row in read_json_lines(path))
         return
@@ -293,7 +325,7 @@ def _export(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         value["items"] if isinstance(value, dict) and "items" in value else value, list, str(path)
     )
     for number, row in enumerate(items):
-        yield expect(row, dict, f"{path}: [{number}]"), f"{path}: [{number}]"
+        yield row, f"{path}: [{number}]"
 
 
 def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]:
@@ -310,7 +342,8 @@ def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]
             table = lancedb.connect(str(path)).open_table(TABLE)
             names = table.schema.names
             missing = [name for name in REQUIRED if name not in names]
-            known = [name for name in (*REQUIRED, *DEFAULTS, *OPTIONAL, VECTOR) if name in names]
+            missing += [] if any(name in names for name in TIMES) else [TIMES[0]]
+            known = [name for name in (*REQUIRED, *TIMES, *DEFAULTS, *OPTIONAL, VECTOR) if name in names]
             rows = [] if missing else _rows_of(table.search().select(known).to_batches(BATCH), vectors=vectors)
     except Exception as error:
         # LanceDB's messages name internal files and lines of its source; only the type of the error helps.
@@ -327,7 +360,7 @@ def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]
 def _rows_of(batches: Iterable[pa.RecordBatch], *, vectors: bool) -> list[dict[str, Any]]:
     """Return the rows of batches as :func:`_table` yields them."""
     rows: list[dict[str, Any]] = []
-    for batch in batches:
+    for batch in map(without_arrow_times, batches):
         part = batch.drop_columns([VECTOR]).to_pylist() if VECTOR in batch.schema.names else batch.to_pylist()
         if VECTOR in batch.schema.names:
             for row, vector in zip(part, batch.column(VECTOR), strict=True):
