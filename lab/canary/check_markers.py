@@ -16,7 +16,7 @@ MARKERS: dict[str, dict[str, type]] = {
     "scopeFallbackSuppressed": {"scope": str, "reason": str},
     "todoGuardrail": {"phase": str},
     "contextBudget": {"beforeChars": int, "afterChars": int, "droppedCount": int, "truncatedChars": int},
-    "docsColdLane.search": {"consulted": bool, "returned": int},
+    "docsColdLane.search": {"returned": int},
 }
 # Markers without JSON, or whose JSON does not concern recall.
 OTHERS = (

@@ -11,13 +11,13 @@ from collections import Counter
 from typing import Any
 
 from lab.canary.check import TIERS, reserved, runs_of, tier_of
+from lab.canary.status import NO_VECTOR
 from lab.canary.windows import Worst
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import MAX_TIERS, prompt_comment
 from lab.systems.openclaw.recall.wrap import OPEN, POLICY
 from lab.utf16 import js_length
 
-NO_VECTOR = ("provider_unavailable", "embedding_input_too_long")
 WITHOUT_EMBEDDINGS = "autoRecall enabled but embeddings are unavailable"
 _REGISTERED = re.compile(r"\s*registered \(db=")
 _LISTED = re.compile(r"\breceipts=(?:low|high)/(\d{1,3})\b")

@@ -12,7 +12,8 @@ import typer
 from lab.errors import UnusableInput
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-TIMEOUT = "2m"
+# Restarts of real hosts with their plugins took 50 to 200 s.
+TIMEOUT = "10m"
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The gateway's openclaw.json (JSON5), or a link to it.")]
 Restart = Annotated[str, typer.Option("--restart", help="The command that restarts the gateway.")]
 Check = Annotated[
@@ -22,11 +23,11 @@ Timeout = Annotated[str, typer.Option("--timeout", help="The longest time of a r
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Return the seconds of a period such as ``90s``, ``30m``, ``4h`` or ``1d``."""
-    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([smhd])", text.strip())
+    """Return the seconds of a period such as ``90s``, ``30m``, ``4h`` or ``1d``; a bare number is one of seconds."""
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s?(?:([smhd])|sec|seconds?)?", text.strip().lower())
     if not match or not float(match[1]):
-        raise UnusableInput(f"{option} {text!r}: expected a period such as 90s, 30m, 4h or 1d")
-    return float(match[1]) * UNITS[match[2]]
+        raise UnusableInput(f"{option} {text!r}: expected a period such as 90s, 30m, 4h or 1d, or a number of seconds")
+    return float(match[1]) * UNITS[match[2] or "s"]
 
 
 def require_command(restart: str) -> None:

@@ -15,15 +15,19 @@ from lab.errors import CannotMeasure, CheckFailed, UnusableInput
 if TYPE_CHECKING:
     from lab.rollout.evidence import Limits
 
-# The slot to switch back to, unless --to names another.
-SLOT = "memory-lancedb"
-
 
 def watch(
     config: Config,
     *,
     restart: Restart,
-    slot: Annotated[str, typer.Option("--to", help="The memory slot to switch back to.")] = SLOT,
+    slot: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="The plugin for the memory slot on an alarm. [default: memory-lancedb if the host has it, else "
+            "memory-core]",
+        ),
+    ] = None,
     check: Check = None,
     log: Annotated[
         Path | None,
@@ -43,12 +47,22 @@ def watch(
         Path | None,
         typer.Option("--baseline", help="A canary's folder, its audit.json, or the folder of an earlier watch."),
     ] = None,
-    errors: Annotated[float, typer.Option("--errors", help="The share of recalls that may fail.")] = 0.01,
+    errors: Annotated[
+        float, typer.Option("--errors", help="The share of recalls in which the engine may not work.")
+    ] = 0.01,
     p95: Annotated[
         float | None, typer.Option("--p95", help="The 95th percentile that is allowed, in ms. [default: learned]")
     ] = None,
     repeat: Annotated[
         float | None, typer.Option("--repeat", help="The mean repeat rate that is allowed. [default: learned]")
+    ] = None,
+    text: Annotated[
+        float | None,
+        typer.Option(
+            "--text",
+            help="The share of recalls with hits in which the text lane may find nothing. [default: 0.9, once it is "
+            "known to find something in most]",
+        ),
     ] = None,
     per: Annotated[
         int,
@@ -73,14 +87,15 @@ def watch(
     """Watch a live engine: Stage C of the rollout.
 
     Follows the gateway's log and the receipts of memory_recall, for weeks. Tests error rate, latency and repeat rate
-    after every recall, with a stated rate of false alarms. On an alarm it switches plugins.slots.memory of CONFIG back
-    and restarts the gateway, if --write was given. A watch that was killed goes on where it was. --out has watch.html,
+    after every recall, with a stated rate of false alarms; and whether both lanes and the embedder work, and whether
+    turns of users have recalls at all. On an alarm it switches plugins.slots.memory of CONFIG back and restarts the
+    gateway, if --write was given. A watch that was killed goes on where it was. --out has watch.html,
     a page that refreshes itself. Exit codes: 0 ended without an alarm, 1 alarm, 2 unusable input, 4 not measured, or
     not downgraded.
     """
     from lab.config_edit import read_edited
     from lab.report.watch import write_page
-    from lab.rollout.change import read_config, real
+    from lab.rollout.change import read_config, real, slot_to_go_back_to, target_of
     from lab.rollout.downgrade import Downgrade
     from lab.rollout.evidence import ERROR_LIMIT, RECALLS
     from lab.rollout.follow import log_files
@@ -90,10 +105,11 @@ def watch(
     _, value = read_edited(read_config(config), str(config))
     found = log_file(log, value, config)
     home = real(config).parent
+    slot = slot_to_go_back_to(config, value) if slot is None else slot
     # What a second command must say again, to go on with the same watch.
     given: list[tuple[str, str]] = [
         ("--restart", restart),
-        ("--to", "" if slot == SLOT else slot),
+        ("--to", slot),
         ("--check", check or ""),
         ("--log", str(log or "")),
         *(("--transcripts", str(folder)) for folder in transcripts or ()),
@@ -103,6 +119,7 @@ def watch(
         ("--errors", "" if errors == ERROR_LIMIT else f"{errors!r}"),
         ("--p95", "" if p95 is None else f"{p95!r}"),
         ("--repeat", "" if repeat is None else f"{repeat!r}"),
+        ("--text", "" if text is None else f"{text!r}"),
         ("--false-alarm-per", "" if per == RECALLS else str(per)),
         ("--timeout", "" if timeout == TIMEOUT else timeout),
         ("--out", str(out)),
@@ -110,12 +127,13 @@ def watch(
     plan = WatchPlan(
         Arm(found, tuple(transcripts or (home,))),
         Downgrade(config, slot, restart, out, check, seconds_of(timeout, "--timeout"), guard),
-        _limits(baseline, errors, p95, repeat),
+        _limits(baseline, errors, p95, repeat, text),
         per,
         control=Arm(control, tuple(control_transcripts or ())) if control else None,
         seconds=seconds_of(period, "--for") if period else None,
         write=write,
         fresh=fresh,
+        turns=_expects_receipts(value),
         words=(
             "lab",
             "canary",
@@ -130,6 +148,13 @@ def watch(
     for file in (found, control):
         if file is not None and not log_files(file)():
             announce(f"{file}: does not exist yet; it is read as soon as it does")
+    if target_of(config, value, slot).known is None:
+        announce(
+            f"WARNING: --to {slot}: neither {config} nor a folder beside it says that the host has this plugin; "
+            "without it, the gateway would run without memory after an alarm, or refuse to start"
+        )
+    if not plan.turns:
+        announce("WARNING: recalls or their receipts are switched off in the configuration: a dead plugin is not seen")
     if not write:
         announce("without --write nothing is switched: an alarm ends the watch, and prints the command that switches")
     receipt = run_watch(plan, tell=announce, draw=lambda one: _draw(write_page, one, out))
@@ -142,7 +167,25 @@ def watch(
         raise typer.Exit(CheckFailed.exit_code)
 
 
-def _limits(baseline: Path | None, errors: float, p95: float | None, repeat: float | None) -> Limits:
+def _expects_receipts(value: Mapping[str, Any]) -> bool:
+    """Return whether the engine logs a receipt for every turn of a user, according to a configuration."""
+    from lab.config_edit import at_path
+    from lab.systems.openclaw.config.file import ENTRY
+
+    def given(*path: str) -> object:
+        return at_path(value, path)
+
+    config = ("plugins", "entries", ENTRY, "config")
+    level = given("logging", "level")
+    is_quiet = isinstance(level, str) and level.lower() in ("silent", "fatal", "error", "warn")
+    # The plugin recalls and logs receipts unless it is told not to.
+    off = [given(*config, name, *more) is False for name in ("autoRecall", "receipts") for more in ((), ("enabled",))]
+    return not any(off) and not is_quiet
+
+
+def _limits(
+    baseline: Path | None, errors: float, p95: float | None, repeat: float | None, text: float | None
+) -> Limits:
     from lab.rollout.baseline import read_baseline
     from lab.rollout.evidence import Limits
 
@@ -152,8 +195,10 @@ def _limits(baseline: Path | None, errors: float, p95: float | None, repeat: flo
         raise UnusableInput(f"--p95 {p95:g}: expected milliseconds above 0")
     if repeat is not None and not 0 < repeat < 1:
         raise UnusableInput(f"--repeat {repeat:g}: expected a mean between 0 and 1")
+    if text is not None and not 0 < text < 1:
+        raise UnusableInput(f"--text {text:g}: expected a share between 0 and 1, such as 0.9")
     known = read_baseline(baseline) if baseline else Limits()
-    return Limits(errors, p95 or known.latency, repeat or known.repeat)
+    return Limits(errors, p95 or known.latency, repeat or known.repeat, text)
 
 
 def _draw(write_page: Any, receipt: Mapping[str, Any], out: Path) -> None:
@@ -180,5 +225,7 @@ def _emit(receipt: Mapping[str, Any], out: Path) -> None:
             emit(f"  {receipt['command']}")
     else:
         emit_folded(f"No alarm since {receipt['started']}.")
+    for warning in receipt["warnings"]:
+        emit_folded(f"WARNING: {warning}.")
     emit_folded(status_line(receipt))
     emit(f"{out}: state.json, watch.html, watch.json")

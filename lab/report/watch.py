@@ -9,14 +9,14 @@ from math import log1p
 from pathlib import Path
 from typing import Any
 
-from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT
+from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
 from lab.errors import UnusableInput
 from lab.files import write_atomically
 from lab.formatting import counted, milliseconds, sentence
 from lab.gate.action import Action
 from lab.report.build import page_script, render
 from lab.report.units import percent
-from lab.rollout.evidence import LEARN, WINDOW
+from lab.rollout.evidence import COMPARED, LEARN, TURNS_LIMIT, WINDOW
 from lab.rollout.watch_text import MOST_TIMES, OVER
 from lab.rollout.watching import ALARM, WATCHING
 
@@ -29,6 +29,8 @@ NAMES = {
     CALLS: "error rate of memory_recall",
     LATENCY: "latency, 95th percentile",
     REPEAT: "repeat rate",
+    TEXT: "recalls without a text hit",
+    TURNS: "turns without a recall",
 }
 _WIDTH, _HEIGHT, _LEFT, _TOP = 640, 120, 4, 8
 
@@ -51,6 +53,8 @@ def _model(receipt: Mapping[str, Any]) -> dict[str, Any]:
         "figures": shown,
         "has_control": receipt["control"] is not None,
         "window": WINDOW,
+        "warnings": [sentence(warning) for warning in receipt["warnings"]],
+        "causes": {name: f"{count:,}" for name, count in receipt["causes"].items()},
         "counts": {name.replace("_", " "): f"{count:,}" for name, count in receipt["counts"].items()},
         "script": page_script(),
     }
@@ -108,13 +112,13 @@ def _quiet(receipt: Mapping[str, Any]) -> str:
 
 def _figure(receipt: Mapping[str, Any], figure: str) -> dict[str, Any]:
     tested = receipt["figures"].get(figure)
-    limit = None if receipt["control"] else receipt["limits"][ERRORS if figure == CALLS else figure]
+    limit = _limit(receipt, figure)
     windows = receipt["windows"]
     latest = _latest(receipt, figure)
     alarm = receipt["alarm"]
     state = "fail" if alarm and alarm["figure"] == figure else "pass" if tested else "skipped"
     word = {"fail": "alarm", "pass": "no alarm", "skipped": "learning" if figure in receipt["learning"] else "no data"}
-    beside = windows[-1].get("control", {}).get(figure) if windows else None
+    beside = windows[-1].get("control", {}).get(figure) if windows and figure in COMPARED else None
     return {
         "id": figure,
         "name": NAMES[figure],
@@ -132,6 +136,12 @@ def _figure(receipt: Mapping[str, Any], figure: str) -> dict[str, Any]:
     }
 
 
+def _limit(receipt: Mapping[str, Any], figure: str) -> float | None:
+    if figure == TURNS:
+        return TURNS_LIMIT
+    return None if receipt["control"] else receipt["limits"][ERRORS if figure == CALLS else figure]
+
+
 def _latest(receipt: Mapping[str, Any], figure: str) -> Mapping[str, Any] | None:
     """Return the last window with a value; the one that goes on only if half of it is there, or there is no other."""
     windows, now = receipt["windows"], receipt["now"]
@@ -142,7 +152,7 @@ def _latest(receipt: Mapping[str, Any], figure: str) -> Mapping[str, Any] | None
 def _unit(figure: str, value: float | None) -> str:
     if value is None:
         return "–"
-    if figure in (ERRORS, CALLS):
+    if figure in (ERRORS, CALLS, TEXT, TURNS):
         return percent(value)
     return f"{milliseconds(value)} ms" if figure == LATENCY else f"{value:.2f}"
 

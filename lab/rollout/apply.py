@@ -12,7 +12,7 @@ from lab.files import read_json
 from lab.gate.line import PASS
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import read_verdict, why_stale
-from lab.rollout.change import DEFAULT_SELECTION, SELECTION, SLOT, edited_lines, read_config, real
+from lab.rollout.change import DEFAULT_SELECTION, HOST_MEMORY, SELECTION, SLOT, edited_lines, read_config, real
 from lab.rollout.run import RECEIPT
 from lab.runs.directory import VERDICT, open_run
 from lab.runs.records import to_json
@@ -112,7 +112,7 @@ def _switched(folder: Path) -> tuple[tuple[str, ...], str | None, str]:
     """Return what the canary of a folder switched; without its receipt, the memory slot."""
     file = folder / RECEIPT
     if not file.is_file():
-        return SLOT, "memory-lancedb", ENTRY
+        return SLOT, HOST_MEMORY, ENTRY
     value = read_json(file)
     try:
         path, before, after = tuple(map(str, value["path"])), value["before"], str(value["after"])
@@ -121,7 +121,7 @@ def _switched(folder: Path) -> tuple[tuple[str, ...], str | None, str]:
     if before is None and path == SELECTION:
         before = DEFAULT_SELECTION
     # Without the key a host takes its own memory.
-    return path, "memory-core" if before is None else str(before), after
+    return path, HOST_MEMORY if before is None else str(before), after
 
 
 def _run_of(verdict: Verdict, folder: Path) -> Path:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
 from lab.errors import UnusableInput
@@ -16,6 +19,10 @@ from lab.systems.openclaw.upstream.host import check_host, host_of
 
 SLOT = ("plugins", "slots", "memory")
 SELECTION = ("plugins", "entries", ENTRY, "config", "autoRecall", "selectionMode")
+# The memory plugin that a host takes if none is named, the one that older hosts had, and the first host without it.
+HOST_MEMORY, LANCEDB, UNBUNDLED, NO_MEMORY = "memory-core", "memory-lancedb", "2026.6.11", "none"
+# Names of the copies from which the host may restore, after that of the configuration.
+COPY_NAME = re.compile(r"\.last-good|\.bak(?:\.\d+)?")
 # The plugin's own default.
 DEFAULT_SELECTION = "tier_first_v1"
 
@@ -108,7 +115,102 @@ def slot_change(config: Path, slot: str) -> Change:
     """Return the change of the memory slot to a plugin."""
     if not slot.strip():
         raise UnusableInput("--slot: needs the id of a plugin, such as openclaw-mem-engine")
-    return change_of(config, SLOT, slot)
+    change = change_of(config, SLOT, slot)
+    if refused := target_of(config, change.value, slot).refused:
+        raise UnusableInput(f"{config}: the host would not load {slot}: {refused}; name another plugin, or enable it")
+    return change
+
+
+class Target(NamedTuple):
+    """A plugin for the memory slot: its id, how it is known (None: nothing says that the host has it), and why not."""
+
+    plugin: str
+    known: str | None
+    refused: str | None = None
+
+
+def target_of(config: Path, value: Mapping[str, Any], plugin: str) -> Target:
+    """Return what a configuration, and the files beside it, say of a plugin that shall own the memory slot (CN-19).
+
+    A host refuses a configuration that denies its own memory plugin, and one whose memory plugin is not installed,
+    apart from memory-lancedb: without that, it runs without memory.
+    """
+    section = value.get("plugins")
+    plugins = section if isinstance(section, Mapping) else {}
+    entries, loaded = plugins.get("entries"), plugins.get("load")
+    entry = entries.get(plugin) if isinstance(entries, Mapping) else None
+    refused = None
+    if plugin in _names(plugins.get("deny")):
+        refused = f"plugins.deny names {plugin}"
+    elif isinstance(entry, Mapping) and entry.get("enabled") is False:
+        refused = f"plugins.entries.{plugin}.enabled is false"
+    known = None
+    home = real(config).parent
+    records = plugins.get("installs")
+    if plugin.lower() == NO_MEMORY:
+        known = "the host runs without memory"
+    elif plugin == HOST_MEMORY:
+        known = "every host has it"
+    elif isinstance(records, Mapping) and plugin in records:
+        known = "plugins.installs names it"
+    elif any(_is_plugin(folder, plugin) for folder in _folders(home, loaded, plugin)):
+        known = "its folder is there"
+    elif plugin == LANCEDB and entry is not None and _is_before(value, UNBUNDLED):
+        known = f"hosts before {UNBUNDLED} have it"
+    return Target(plugin, known, refused)
+
+
+def slot_to_go_back_to(config: Path, value: Mapping[str, Any]) -> str:
+    """Return the plugin that shall own the memory slot after a downgrade, unless another one is named.
+
+    memory-lancedb where something says that the host has it; else memory-core, which the host takes by itself.
+    """
+    found = target_of(config, value, LANCEDB)
+    return LANCEDB if found.known and not found.refused else HOST_MEMORY
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _folders(home: Path, loaded: object, plugin: str) -> list[Path]:
+    paths = _names(loaded.get("paths")) if isinstance(loaded, Mapping) else []
+    given = [home.joinpath(*Path(path).parts[2:]) if path.startswith("~/.openclaw/") else Path(path) for path in paths]
+    named = [path.expanduser() for path in given]
+    npm = home / "npm" / "node_modules"
+    return [*named, *(path / plugin for path in named), home / "extensions" / plugin, npm / "@openclaw" / plugin]
+
+
+def _is_plugin(folder: Path, plugin: str) -> bool:
+    manifest = folder / "openclaw.plugin.json"
+    try:
+        return bool(json.loads(manifest.read_text("utf-8")).get("id") == plugin)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _is_before(value: Mapping[str, Any], version: str) -> bool:
+    host = host_of(value)
+    known = re.match(r"(\d+)\.(\d+)\.(\d+)", host.version) if host else None
+    return known is not None and tuple(map(int, known.groups())) < tuple(map(int, version.split(".")))
+
+
+def host_copies(config: Path, path: tuple[str, ...], value: str) -> list[str]:
+    """Return the names of the host's own copies of a configuration in which a value is still switched (CN-20).
+
+    A host copies its configuration to ``.last-good`` whenever it has started with it, and to ``.bak`` before it writes.
+    """
+    found = []
+    for copy in sorted(config.parent.glob(f"{config.name}.*")):
+        if not COPY_NAME.fullmatch(copy.name.removeprefix(config.name)) or not copy.is_file():
+            continue
+        try:
+            _, content = read_edited(copy.read_bytes(), str(copy))
+        except (OSError, UnusableInput):
+            continue
+        if at_path(content, path) == value:
+            found.append(copy.name)
+    return found
 
 
 def selection_change(config: Path, policy: str) -> Change:

@@ -32,7 +32,7 @@ class Downgrade:
     restart: str
     out: Path
     check: str | None = None
-    timeout: float = 120.0
+    timeout: float = 600.0
     guard: bool = True
 
 

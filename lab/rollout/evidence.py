@@ -2,9 +2,10 @@
 
 Without a control, each figure is tested against a limit: errors against the allowed share, latency against the 5 % that
 may be above the limit of the 95th percentile, repeats against the largest mean that is allowed. A limit that is not
-given is learned from the first stable window. With a control, an observation of the canary meets the next one of the
-control, and the test is whether the canary is the worse one more often. Limits apply then as well, to what the canary
-gives while the control is silent: each observation goes to one of the two tests, so both together keep the bound.
+given is learned from the first stable window; a window in which the engine did not work teaches nothing. With a
+control, an observation of the canary meets the next one of the control, and the test is whether the canary is the worse
+one more often. Limits apply then as well, to what the canary gives while the control is silent: each observation goes
+to one of the two tests, so both together keep the bound.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
-from lab.canary.live_figures import BLOCK, CALLS, ERRORS, FIGURES, LATENCY, REPEAT, Observation
+from lab.canary.live_figures import BLOCK, CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS, Observation
 from lab.canary.sequential import Detector
+from lab.canary.status import EMPTY, SKIPPED
 
 # Of the false alarms that are allowed, the share of each figure (CN-16).
-SHARES = {ERRORS: 0.8, CALLS: 0.02, LATENCY: 0.16, REPEAT: 0.02}
+SHARES = {ERRORS: 0.78, CALLS: 0.02, LATENCY: 0.16, REPEAT: 0.02, TEXT: 0.01, TURNS: 0.01}
 # Observations that one recall can give at most; the first turn of a conversation has no repeat rate.
-PER_RECALL = {ERRORS: 1.0, CALLS: 1.0, LATENCY: 1.0, REPEAT: 0.5}
+PER_RECALL = {ERRORS: 1.0, CALLS: 1.0, LATENCY: 1.0, REPEAT: 0.5, TEXT: 1.0, TURNS: 1.0}
 # Recalls in which all figures together may give one false alarm: 30 days of 500.
 RECALLS = 15_000
 # What errors may be, and the share at which the test is fastest, as a multiple.
@@ -31,13 +33,24 @@ ERROR_LIMIT, ERROR_TIMES = 0.01, 4.0
 LATENCY_TIMES, REPEAT_MORE = 1.15, 0.1
 ABOVE, ABOVE_FAST = 0.05, 0.12
 # Observations from which a limit is learned, and how much the halves of a stable window may differ.
-LEARN = {LATENCY: 500, REPEAT: 300 // BLOCK}
+LEARN = {LATENCY: 500, REPEAT: 300 // BLOCK, TEXT: 100}
+# The text lane is silent where prompts share no word with a memory. A lane that is silent more often than usual is not
+# tested: it cannot be told from a dead one.
+TEXT_USUAL, TEXT_LIMIT, TEXT_FAST = 0.8, 0.9, 0.995
+# Turns that may have no receipt, and the share at which the test is fastest.
+TURNS_LIMIT, TURNS_FAST = 0.1, 0.6
+# The share of a window's recalls that did not work, and their least number, from which the window teaches nothing.
+SICK, SICK_LEAST = 0.05, 3
+# The share of the last recalls, and their least number, from which one answer to all of them is a warning.
+NEARLY_ALL, NEARLY_LEAST = 0.95, 50
 STABLE_TIMES, STABLE_MORE = 2.0, 0.15
 # Against a control: equal halves, and the share of worse ones at which the test is fastest.
 EQUAL, WORSE = 0.5, 5 / 6
 WINDOW, WINDOWS, WAITING = 100, 400, 256
 # Observations of the canary without one of the control after which the control is silent: those of 100 recalls.
-SILENT = {ERRORS: 100, CALLS: 100, LATENCY: 100, REPEAT: 100 // BLOCK}
+SILENT = {ERRORS: 100, CALLS: 100, LATENCY: 100, REPEAT: 100 // BLOCK, TEXT: 100}
+# Figures that a control is compared in. A dead plugin is no less dead if that of the control is.
+COMPARED = tuple(SILENT)
 
 
 @dataclass(slots=True)
@@ -47,6 +60,7 @@ class Limits:
     errors: float = ERROR_LIMIT
     latency: float | None = None
     repeat: float | None = None
+    text: float | None = None
 
 
 @dataclass(slots=True)
@@ -59,6 +73,11 @@ class Window:
     failed_calls: int = 0
     latencies: list[float] = field(default_factory=list)
     repeats: list[float] = field(default_factory=list)
+    with_hits: int = 0
+    without_text: int = 0
+    turns: int = 0
+    missed: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
     ended: float | None = None
 
     def add(self, seen: Observation) -> None:
@@ -66,9 +85,17 @@ class Window:
         if seen.figure == ERRORS:
             self.recalls += 1
             self.failed += seen.value > 0
+            for cause in seen.causes:
+                self.causes[cause] = self.causes.get(cause, 0) + 1
         elif seen.figure == CALLS:
             self.calls += 1
             self.failed_calls += seen.value > 0
+        elif seen.figure == TEXT:
+            self.with_hits += 1
+            self.without_text += seen.value > 0
+        elif seen.figure == TURNS:
+            self.turns += 1
+            self.missed += seen.value > 0
         elif seen.figure == LATENCY:
             # A window may get many calls of the tool between two recalls.
             self.latencies.append(seen.value)
@@ -84,7 +111,15 @@ class Window:
             CALLS: self.failed_calls / self.calls if self.calls else None,
             LATENCY: quantile(self.latencies, 1 - ABOVE) if self.latencies else None,
             REPEAT: fmean(self.repeats) if self.repeats else None,
+            TEXT: self.without_text / self.with_hits if self.with_hits else None,
+            TURNS: self.missed / self.turns if self.turns else None,
         }
+
+    def is_sick(self, allowed: float) -> bool:
+        """Return whether so many recalls, or calls, did not work that nothing can be learned from the window."""
+        most = max(SICK, 2 * allowed)
+        parts = ((self.failed, self.recalls), (self.failed_calls, self.calls))
+        return any(failed >= SICK_LEAST and failed > most * of for failed, of in parts)
 
 
 class Evidence:
@@ -97,23 +132,66 @@ class Evidence:
         self.by_limit = False
         self.detectors: dict[str, Detector] = {}
         self._against: dict[str, Detector] = {}
-        self.learned: dict[str, list[float]] = {LATENCY: [], REPEAT: []}
+        self.learned: dict[str, list[float]] = {figure: [] for figure in LEARN}
+        # How many of these are of the window that goes on.
+        self.fresh = dict.fromkeys(LEARN, 0)
+        # Turns of users in a row after which no receipt came.
+        self.missed = 0
         self.baseline: dict[str, float] = {}
         self.windows: deque[dict[str, Any]] = deque(maxlen=WINDOWS)
         self.now, self.beside = Window(), Window()
         self._waiting = {side: {figure: deque[float](maxlen=WAITING) for figure in FIGURES} for side in (0, 1)}
         # Observations of the canary in a row that met none of the control.
-        self.alone = dict.fromkeys(FIGURES, 0)
+        self.alone = dict.fromkeys(COMPARED, 0)
         self._make()
         if control:
-            for figure in FIGURES:
+            for figure in COMPARED:
                 middle = (REPEAT_MORE + 1) / 2 if figure == REPEAT else EQUAL
                 self._against[figure] = Detector(middle, WORSE, self.threshold(figure))
 
     @property
     def silent(self) -> list[str]:
         """Return the figures of which the control gives nothing, so that the limits apply to them."""
-        return [figure for figure in FIGURES if self.control and self.alone[figure] >= SILENT[figure]]
+        return [figure for figure in COMPARED if self.control and self.alone[figure] >= SILENT[figure]]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what an operator must know although it is no alarm, a sentence each."""
+        said, last = [], self.last
+        if self.now.is_sick(self.limits.errors) and (unknown := [one for one in LEARN if one not in self.detectors]):
+            said.append(
+                f"cannot learn what is usual ({', '.join(unknown)}): the engine did not work in {self.now.failed} of "
+                f"the last {self.now.recalls} recalls"
+            )
+        if TEXT not in self.detectors and len(self.learned[TEXT]) >= NEARLY_LEAST:
+            silent = fmean(self.learned[TEXT])
+            if silent > TEXT_USUAL:
+                said.append(
+                    f"the text lane found nothing in {silent:.0%} of the last {len(self.learned[TEXT])} recalls with "
+                    "hits, so it is not tested: it is dead, or prompts share no words with memories; "
+                    "--text 0.9 tests it"
+                )
+        if last.recalls >= NEARLY_LEAST:
+            for causes, what in (
+                ((EMPTY,), "found nothing in any lane: is the store empty?"),
+                (SKIPPED, "were skipped"),
+            ):
+                count = sum(last.causes.get(cause, 0) for cause in causes)
+                if count >= NEARLY_ALL * last.recalls:
+                    said.append(f"{count} of the last {last.recalls} recalls {what}")
+        return said
+
+    @property
+    def last(self) -> Window:
+        """Return the recalls of the last window and of the one that goes on, and what was wrong with them."""
+        both = [window for window in list(self.windows)[-1:] if window["recalls"]]
+        joined = Window(self.now.recalls, self.now.failed, causes=dict(self.now.causes))
+        for window in both:
+            joined.recalls += window["recalls"]
+            joined.failed += round(window[ERRORS] * window["recalls"])
+            for cause, count in window.get("causes", {}).items():
+                joined.causes[cause] = joined.causes.get(cause, 0) + count
+        return joined
 
     def tested(self) -> dict[str, Detector]:
         """Return what tests each figure now, or raised the alarm: the control, or the limit once it is known."""
@@ -140,6 +218,11 @@ class Evidence:
             if figure in (ERRORS, CALLS):
                 most = min(self.limits.errors * ERROR_TIMES, (1 + self.limits.errors) / 2)
                 self.detectors[figure] = Detector(self.limits.errors, most, self.threshold(figure))
+            elif figure == TURNS:
+                self.detectors[figure] = Detector(TURNS_LIMIT, TURNS_FAST, self.threshold(figure))
+            elif figure == TEXT and self.limits.text is not None:
+                most = max(TEXT_FAST, (1 + self.limits.text) / 2)
+                self.detectors[figure] = Detector(self.limits.text, most, self.threshold(figure))
             elif figure == LATENCY and self.limits.latency is not None:
                 self.detectors[figure] = Detector(ABOVE, ABOVE_FAST, self.threshold(figure))
             elif figure == REPEAT and self.limits.repeat is not None:
@@ -153,10 +236,14 @@ class Evidence:
         else:
             self.now.add(seen)
             self.now.ended = time if time is not None else self.now.ended
+            if seen.figure == TURNS:
+                self.missed = self.missed + 1 if seen.value else 0
+        if control and seen.figure not in COMPARED:
+            return
         if control:
             self.alone[seen.figure] = 0
             self._meet(seen, 1)
-        elif not self.control:
+        elif not self.control or seen.figure not in COMPARED:
             self._test(seen)
         else:
             self._beside(seen)
@@ -179,7 +266,7 @@ class Evidence:
         self.alone[figure] = 0 if meets else self.alone[figure] + 1
 
     def _test(self, seen: Observation) -> None:
-        figure, value = seen
+        figure, value = seen.figure, seen.value
         detector = self.detectors.get(figure)
         if detector is None:
             self._learn(figure, value)
@@ -211,33 +298,51 @@ class Evidence:
             self.alarm, self.by_limit = figure, by_limit
 
     def _learn(self, figure: str, value: float) -> None:
-        """Learn the limit of a figure from its first stable window; of an unstable one, the later half stays."""
+        """Learn the limit of a figure from its first stable window; of an unstable one, the later half stays.
+
+        A window in which the engine did not work teaches nothing, whatever its other recalls were.
+        """
+        if self.now.is_sick(self.limits.errors):
+            return
         values = self.learned[figure]
         values.append(value)
+        self.fresh[figure] += 1
         if len(values) < LEARN[figure]:
             return
         half = len(values) // 2
         if figure == LATENCY:
             first, last = (quantile(part, 1 - ABOVE) for part in (values[:half], values[half:]))
             stable = max(first, last) <= STABLE_TIMES * min(first, last)
+        elif figure == TEXT:
+            stable = fmean(values) <= TEXT_USUAL
         else:
             stable = abs(fmean(values[:half]) - fmean(values[half:])) <= STABLE_MORE
         if not stable:
             del values[:half]
+            self.fresh[figure] = min(self.fresh[figure], len(values))
             return
         if figure == LATENCY:
             self.baseline[figure] = quantile(values, 1 - ABOVE)
             self.limits.latency = max(LATENCY_TIMES * self.baseline[figure], self.baseline[figure] + 1.0)
+        elif figure == TEXT:
+            self.baseline[figure], self.limits.text = fmean(values), TEXT_LIMIT
         else:
             self.baseline[figure] = fmean(values)
             self.limits.repeat = repeat_limit(self.baseline[figure])
         values.clear()
+        self.fresh[figure] = 0
         self._make()
 
     def _close(self) -> None:
         """Close the window: its figures are kept, and a new one begins."""
         now, beside = self.now, self.beside
         closed: dict[str, Any] = {"recalls": now.recalls, "ended": now.ended, **now.figures()}
+        if now.causes:
+            closed["causes"] = dict(now.causes)
+        for figure, count in self.fresh.items():
+            if count and now.is_sick(self.limits.errors):
+                del self.learned[figure][-count:]
+            self.fresh[figure] = 0
         if self.control:
             closed["control"] = {"recalls": beside.recalls, **beside.figures()}
         self.windows.append(closed)
@@ -255,6 +360,8 @@ class Evidence:
             "evidence": _kept(self.detectors),
             "against": _kept(self._against),
             "learned": self.learned,
+            "fresh": self.fresh,
+            "missed": self.missed,
             "baseline": self.baseline,
             "windows": list(self.windows),
             "now": asdict(self.now),
@@ -268,6 +375,7 @@ class Evidence:
         one = cls(Limits(**state["limits"]), control=state["control"], recalls=state["recalls"])
         one.alarm, one.by_limit = state["alarm"], state["by_limit"]
         one.learned, one.baseline, one.alone = state["learned"], state["baseline"], state["alone"]
+        one.fresh, one.missed = state["fresh"], state["missed"]
         for detectors, name in ((one.detectors, "evidence"), (one._against, "against")):
             for figure, (evidence, observations) in state[name].items():
                 detectors[figure].evidence, detectors[figure].observations = evidence, observations

@@ -72,8 +72,8 @@ class Follower:
         """Return the places as plain values."""
         return [asdict(place) for place in self._places.values()]
 
-    def more(self, wanted: bytes) -> Iterator[bytes]:
-        """Yield the new whole lines that contain ``wanted``, a bounded number of bytes of each file.
+    def more(self, *wanted: bytes) -> Iterator[bytes]:
+        """Yield the new whole lines that contain any of ``wanted``, a bounded number of bytes of each file.
 
         The places are those after the last line once all are read. Raises :class:`CannotMeasure` for a file that exists
         and cannot be read.
@@ -152,7 +152,7 @@ class Follower:
             place.at = min(place.at, found.st_size)
         return place
 
-    def _unpacked(self, wanted: bytes) -> Iterator[bytes]:
+    def _unpacked(self, wanted: tuple[bytes, ...]) -> Iterator[bytes]:
         """Yield the lines that were packed by gzip before they were read, the oldest file first."""
         for path, stamp in self._gzipped():
             if stamp in self._packed:
@@ -214,7 +214,7 @@ def transcript_files(folders: Sequence[Path]) -> Callable[[], list[Path]]:
     return files
 
 
-def _lines(file: BinaryIO | gzip.GzipFile, place: Place, wanted: bytes) -> Iterator[bytes]:
+def _lines(file: BinaryIO | gzip.GzipFile, place: Place, wanted: tuple[bytes, ...]) -> Iterator[bytes]:
     """Yield the whole lines after a place, and move the place behind each piece that was read."""
     file.seek(place.at)
     rest, read = b"", 0
@@ -227,7 +227,7 @@ def _lines(file: BinaryIO | gzip.GzipFile, place: Place, wanted: bytes) -> Itera
             if place.within:
                 # The end of a line that is too long for any line of the engine.
                 place.within = False
-            elif wanted in line:
+            elif any(mark in line for mark in wanted):
                 yield line
         place.at += len(whole)
         if len(rest) > MAX_LINE:

@@ -36,8 +36,8 @@ class Databases:
         """Return the last row of each database."""
         return dict(self._rows)
 
-    def more(self, wanted: bytes) -> Iterator[bytes]:
-        """Yield the new events that contain ``wanted``, as lines of a transcript."""
+    def more(self, *wanted: bytes) -> Iterator[bytes]:
+        """Yield the new events that contain any of ``wanted``, as lines of a transcript."""
         self.moved = False
         for path in self._found():
             name, stamp = str(path), _stamp(path)
@@ -53,7 +53,7 @@ class Databases:
                 self._rows[name] = row
                 self.moved = True
                 event = plain if isinstance(plain, bytes) else _unpacked(packed, size)
-                if wanted in event:
+                if any(mark in event for mark in wanted):
                     yield event
 
     def _found(self) -> list[Path]:

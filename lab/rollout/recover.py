@@ -7,6 +7,7 @@ repeated: a kill during a rollback needs nothing but another one.
 from __future__ import annotations
 
 import shlex
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,13 @@ from lab.config_edit import MISSING, Edit, at_path, differing, read_edited, remo
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.files import leftovers, sha256_bytes, write_atomically
 from lab.formatting import Announce, silent
-from lab.rollout.change import read_config, real
+from lab.rollout.change import host_copies, read_config, real
 from lab.rollout.commands import NoRestart, await_orphan, restart_gateway
 from lab.rollout.journal import DONE, PREPARE, RESTART_BACK, ROLLBACK, SWITCH, Journal, State
 from lab.rollout.signals import undisturbed
 
+# Seconds in which a gateway that was restarted may replace its copy of the configuration.
+COPIES_SECONDS = 5.0
 # Paths that are named when a configuration was edited.
 MOST_NAMED = 5
 
@@ -133,7 +136,27 @@ def roll_back(
                 f"{error}; the configuration is as before, but the gateway may be down or still switched: "
                 f"{state.command} tries again"
             ) from None
+    if note := _copies_note(state, journal, restarted=found.restarts):
+        notes.append(note)
     return RolledBack(found.state in ("switched", "edited"), found.restarts, tuple(notes)), journal
+
+
+def _copies_note(state: State, journal: Journal, *, restarted: bool) -> str | None:
+    """Return which copies of the host are still switched, None if none is.
+
+    They are not changed: the host restores from ``.last-good`` only while its content has the sha256 that the host has
+    noted, so an edited copy would be of no use to it. It replaces the copy itself at the end of a start that succeeds.
+    """
+    until = time.monotonic() + (COPIES_SECONDS if restarted else 0.0)
+    while (copies := host_copies(state.config, journal.path, journal.after)) and time.monotonic() < until:
+        time.sleep(0.2)
+    if not copies:
+        return None
+    return (
+        f'{", ".join(copies)}: the host\'s own copies still have {journal.changed} "{journal.after}", and were not '
+        f"changed; the host replaces .last-good once it has started, and restores from a copy if {state.config.name} "
+        "is damaged: check the value after that"
+    )
 
 
 def finish(state: State, journal: Journal) -> None:

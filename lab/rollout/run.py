@@ -49,7 +49,7 @@ class Plan:
     golden: str | None = None
     recalls: int = 300
     seconds: float = 4 * 3600.0
-    timeout: float = 120.0
+    timeout: float = 600.0
     golden_timeout: float = 3600.0
     keep_edits: bool = False
     guard: bool = True

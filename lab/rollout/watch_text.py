@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT
+from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
+from lab.canary.status import EMPTY, SKIPPED
 from lab.rollout.evidence import WINDOW, Evidence
 
 # More evidence says nothing new, and its digits are not read.
@@ -16,8 +17,12 @@ _NAMES = {
     CALLS: "the error rate of memory_recall",
     LATENCY: "the latency",
     REPEAT: "the repeat rate",
+    TEXT: "the share of recalls without a text hit",
+    TURNS: "the share of turns without a recall",
 }
 _SHOWN = {ERRORS: ("errors", "{:.1%}"), LATENCY: ("p95", "{:,.0f} ms"), REPEAT: ("repeat", "{:.2f}")}
+# Causes that are named in one line.
+_NAMED = 3
 
 
 def why(evidence: Evidence, figure: str) -> str:
@@ -25,22 +30,41 @@ def why(evidence: Evidence, figure: str) -> str:
     recalls, values, _ = _recent(evidence.windows, {"recalls": evidence.now.recalls, **evidence.now.figures()})
     value, limits = values[figure], evidence.limits
     one = evidence.tested()[figure]
+    last = evidence.last
     strength = f"evidence {one.evidence:,.0f}, threshold {one.threshold:,.0f}"
     if one.evidence > MOST_TIMES * one.threshold:
         strength = f"evidence {OVER}"
     if evidence.control and not evidence.by_limit:
         return f"{_NAMES[figure]} of the canary is worse than that of the control ({strength})"
+    if figure == TURNS:
+        return (
+            f"the log got no recall after {evidence.missed} turns of users in a row: the plugin is dead, or its "
+            f"receipts are not logged ({strength})"
+        )
     if figure == CALLS:
         return f"calls of memory_recall fail; allowed: {limits.errors:.1%} ({strength})"
     if value is None:
         return f"{_NAMES[figure]} is above what is allowed ({strength})"
     if figure == ERRORS:
-        said = f"{value:.1%} of the last {recalls} recalls failed; allowed: {limits.errors:.1%}"
+        named = causes_of(last.causes)
+        said = f"the engine did not work in {value:.1%} of the last {recalls} recalls"
+        said += f": {named}" if named else ""
+        said += f"; allowed: {limits.errors:.1%}"
+    elif figure == TEXT:
+        said = f"the text lane found nothing in {value:.1%} of the last recalls; allowed: {limits.text or 0:.1%}"
     elif figure == LATENCY:
         said = f"the last p95 of memory_recall is {value:,.0f} ms; allowed: {limits.latency or 0:,.0f} ms"
     else:
         said = f"the last mean repeat rate is {value:.2f}; allowed: {limits.repeat or 0:.2f}"
     return f"{said} ({strength})"
+
+
+def causes_of(causes: Mapping[str, int]) -> str:
+    """Return what did not work, the most frequent first, such as ``provider_unavailable 113, failed 2``."""
+    faults = {name: count for name, count in causes.items() if name not in (*SKIPPED, EMPTY)}
+    ordered = sorted(faults.items(), key=lambda pair: (-pair[1], pair[0]))
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(f"{name} {count}" for name, count in ordered[:_NAMED]) + more
 
 
 def _recent(
@@ -77,10 +101,13 @@ def status_line(receipt: Mapping[str, Any]) -> str:
         text = f"{name} {form.format(value) if value is not None else 'none yet'}"
         text += " earlier" if figure in older else ""
         if figure in receipt["figures"]:
-            text += f" ({_share(receipt['figures'][figure])})"
+            named = causes_of(receipt["recent_causes"]) if figure == ERRORS else ""
+            text += f" ({_share(receipt['figures'][figure])}{'; ' if named else ''}{named})"
         elif figure in receipt["learning"]:
             text += " (learning)"
         parts.append(text)
+    if (tested := receipt["figures"].get(TURNS)) and tested["evidence"] >= 1:
+        parts.append(f"turns without a recall {receipt['turns_missed']} ({_share(tested)})")
     last = f"; of the last {recalls}" if recalls < receipt["seen"] else ""
     return f"{receipt['seen']:,} recalls{last}: {'; '.join(parts)}"
 

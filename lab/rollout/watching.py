@@ -6,6 +6,7 @@ that is killed at any time goes on with the line after the last one that it coun
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -13,9 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from lab.canary.lines import MARKER
-from lab.canary.live_figures import Gateway
-from lab.canary.tool_receipts import MARK
+from lab.canary.live_figures import LOG_MARKS, TRANSCRIPT_MARKS, Gateway
 from lab.errors import CannotMeasure, LabError, UnusableInput
 from lab.files import dump_json, only_writer, read_json, remove_leftovers, write_atomically
 from lab.formatting import Announce, silent
@@ -30,8 +29,11 @@ from lab.systems.openclaw.config.file import ENTRY
 
 SCHEMA = "lab.watch.v1"
 STATE, RECEIPT = "state.json", "watch.json"
-# Seconds between two looks at the files, two pages, two lines on the terminal.
-PAUSE, PAGE_EVERY, SAY_EVERY = 1.0, 15.0, 600.0
+# Seconds between two looks at the files, two pages with their receipt, and two lines of progress; a line comes sooner
+# if there were recalls since the last one.
+PAUSE, PAGE_EVERY, SAY_EVERY, SAY_NEW = 1.0, 15.0, 600.0, 60.0
+# Receipts that cannot be read, and their share, from which the watch warns that it sees too little.
+DAMAGED_LEAST, DAMAGED = 5, 0.05
 WATCHING, ENDED, ALARM = "watching", "ended", "alarm"
 
 
@@ -58,6 +60,8 @@ class WatchPlan:
     seconds: float | None = None
     write: bool = False
     fresh: bool = False
+    # Whether every turn of a user should have a receipt: recall and receipts are on, and transcripts are followed.
+    turns: bool = False
     words: tuple[str, ...] = ("lab", "canary", "watch")
 
     @property
@@ -95,6 +99,11 @@ class Watched:
         for seen in gateway.transcript_line(line) if transcript else gateway.log_line(line):
             self.evidence.add(seen, gateway.last_time, control=control)
 
+    def settle(self) -> None:
+        """Count the turns of users that got a receipt and those that did not; the log is read to its end."""
+        for seen in self.canary.settle():
+            self.evidence.add(seen, self.canary.last_time)
+
     def as_json(self) -> dict[str, Any]:
         """Return the state as plain values."""
         return {
@@ -131,6 +140,7 @@ class Watch:
             self.watched = Watched.restored(saved["watched"])
         else:
             self.watched = Watched(plan.limits, control=plan.control is not None, recalls=plan.recalls)
+            self.watched.canary.since = time.time() if plan.turns else None
         places = saved["places"] if saved else {}
         since = float(saved["saved"]) if saved else 0.0
         self._followed: list[tuple[str, bool, Follower | Databases]] = []
@@ -181,8 +191,11 @@ class Watch:
         """Count the lines that the files got; return whether there were any. Saves nothing."""
         for name, control, follower in self._followed:
             transcript = name.startswith("transcripts")
-            for line in follower.more(MARK if transcript else MARKER):
+            for line in follower.more(*(TRANSCRIPT_MARKS if transcript else LOG_MARKS)):
                 self.watched.line(line, transcript=transcript, control=control)
+        # While the rest of a log is read, its receipts are not known.
+        if not any(follower.moved for name, control, follower in self._followed if name == "log0"):
+            self.watched.settle()
         figure = self.watched.evidence.alarm
         if figure is not None and self.alarm is None:
             self.status = ALARM
@@ -195,6 +208,24 @@ class Watch:
                 "why": why(self.watched.evidence, figure),
             }
         return any(follower.moved for _, _, follower in self._followed)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what an operator must know although it is no alarm."""
+        canary, said = self.watched.canary, list(self.watched.evidence.warnings)
+        if canary.unknown:
+            named = ", ".join(f"{name} {count}" for name, count in sorted(canary.unknown.items()))
+            said.append(f"receipts have reasons that this version does not know: {named}")
+        damaged, sound = canary.counts["damaged"], canary.recalls
+        if damaged >= DAMAGED_LEAST and damaged > DAMAGED * (damaged + sound):
+            said.append(f"{damaged} of {damaged + sound} receipts cannot be read: does this version know the engine's?")
+        return said
+
+    def write(self) -> dict[str, Any]:
+        """Replace ``watch.json``, and return what it holds."""
+        receipt = self.as_json()
+        write_atomically(self.plan.out / RECEIPT, dump_json(receipt))
+        return receipt
 
     def save(self) -> None:
         """Replace the state: what was counted together with how far the files were read."""
@@ -225,6 +256,11 @@ class Watch:
             "baseline": evidence.baseline,
             "counts": {name: count for name, count in self.watched.canary.counts.items() if count},
             "seen": self.watched.canary.recalls,
+            "causes": dict(self.watched.canary.causes),
+            "unknown_reasons": dict(self.watched.canary.unknown),
+            "recent_causes": dict(evidence.last.causes),
+            "turns_missed": evidence.missed,
+            "warnings": self.warnings,
             "last_time": self.watched.canary.last_time,
             "figures": {
                 figure: {"evidence": one.evidence, "threshold": one.threshold, "observations": one.observations}
@@ -277,8 +313,7 @@ def run_watch(
             watch.status = ENDED if watch.alarm is None else ALARM
         if watch.alarm and not watch.done:
             _respond(watch, tell)
-        receipt = watch.as_json()
-        write_atomically(plan.out / RECEIPT, dump_json(receipt))
+        receipt = watch.write()
         draw(receipt)
     if watch.status == ENDED and plan.seconds is not None and not _saw_any(watch.watched.canary):
         raise CannotMeasure(f"{plan.canary.log}: got no recall while it was watched; are receipts enabled?")
@@ -295,7 +330,9 @@ def _until_alarm(
         # From here on, a kill forgets nothing.
         watch.save()
     drawn = said = -1e9
+    seen = 0
     quiet: list[str] = []
+    warned: set[str] = set()
     while True:
         if is_new := watch.look():
             watch.save()
@@ -304,16 +341,22 @@ def _until_alarm(
         if (silent := watch.watched.evidence.silent) != quiet:
             quiet = silent
             tell(_silence(silent))
+        for warning in watch.warnings:
+            # Numbers change with every recall; the warning is the same.
+            if (same := re.sub(r"\d+", "", warning)) not in warned:
+                warned.add(same)
+                tell(f"WARNING: {warning}")
         seconds = clock()
         if seconds - drawn >= PAGE_EVERY:
             drawn = seconds
-            draw(watch.as_json())
+            draw(watch.write())
             if slot_of(plan.downgrade.config) != ENTRY:
                 tell("plugins.slots.memory was switched by hand: there is nothing to watch any more")
                 watch.status = ENDED
                 return
-        if seconds - said >= SAY_EVERY:
-            said = seconds
+        recalls = watch.watched.canary.recalls
+        if seconds - said >= (SAY_NEW if recalls != seen else SAY_EVERY):
+            said, seen = seconds, recalls
             tell(status_line(watch.as_json()))
         if plan.seconds is not None and seconds - begun >= plan.seconds:
             watch.status = ENDED

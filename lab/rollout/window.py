@@ -11,11 +11,13 @@ from typing import Any, BinaryIO, NamedTuple
 from lab.canary.audit import audit
 from lab.canary.lines import MARKER
 from lab.files import cannot_write
-from lab.formatting import Announce, silent
+from lab.formatting import Announce, duration, silent
 from lab.rollout.follow import Follower
 
 # The engine's lines of the window, and the seconds between two looks at a log.
 KEPT_LINES, PAUSE = "receipts.log", 1.0
+# Recalls, and seconds, after which a line of progress is due.
+SAY_RECALLS, SAY_EVERY = 50, 60.0
 
 
 def log_of(value: Mapping[str, Any], config: Path) -> Path | None:
@@ -68,7 +70,7 @@ def watch(
     """
     kept = out / KEPT_LINES
     begun = time.monotonic()
-    is_new, due, answered, reported = True, begun, 0, 0
+    is_new, due, answered, reported, said = True, begun, 0, 0, begun
     try:
         handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -83,9 +85,9 @@ def watch(
                     due = time.monotonic() + 10 * (time.monotonic() - now)
                     if is_over or answered >= recalls:
                         return Window(result, answered >= recalls, now - begun)
-                if answered >= reported + 50:
-                    reported = answered
-                    tell(f"{answered} of {recalls} recalls")
+                if answered >= reported + SAY_RECALLS or now - said >= SAY_EVERY:
+                    reported, said = answered, now
+                    tell(f"{answered} of {recalls} recalls, {duration(max(seconds - (now - begun), 0.0))} left")
                 sleep(min(PAUSE, max(seconds - (now - begun), 0.0)))
     except OSError as error:
         raise cannot_write(kept, error) from error

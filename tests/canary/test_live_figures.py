@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.canary.live_figures import BLOCK, CALLS, ERRORS, IDLE, LATENCY, REPEAT, Gateway, Observation
+from lab.canary.live_figures import BLOCK, CALLS, ERRORS, IDLE, LATENCY, REPEAT, TEXT, Gateway, Observation
 from lab.canary.tool_receipts import tool_recall
 from tests.canary.conftest import receipt_of
 
@@ -42,20 +42,20 @@ def test_failures_count_once_whoever_logs_them(lines: Callable[..., bytes]) -> N
     gateway = Gateway()
     seen = gateway.log_line(lines(receipt_of(["m1"]), at=0)) + gateway.log_line(WARNING.encode())
     seen += again(gateway).log_line(lines(failed, at=10))
-    assert seen == [Observation(ERRORS, 0.0), Observation(ERRORS, 1.0)]
+    assert seen == [Observation(ERRORS, 0.0), Observation(TEXT, 0.0), Observation(ERRORS, 1.0, ("failed",))]
     seed = Gateway()
-    assert seed.log_line(lines(failed, at=10)) == [Observation(ERRORS, 1.0)]
+    assert seed.log_line(lines(failed, at=10)) == [Observation(ERRORS, 1.0, ("failed",))]
     assert again(seed).log_line(WARNING.encode()) == []
     assert seed.recalls == 1
 
 
 def test_second_receipt_of_a_turn_counts_once_across_a_kill(lines: Callable[..., bytes]) -> None:
     gateway = Gateway()
-    assert len(gateway.log_line(lines(receipt_of(["m1"]), at=0, session="a"))) == 1
+    assert len(gateway.log_line(lines(receipt_of(["m1"]), at=0, session="a"))) == 2
     gateway = again(gateway)
     assert gateway.log_line(lines(receipt_of(["m1"]), at=2, session="a")) == []
     assert gateway.counts["second"] == 1
-    assert len(gateway.log_line(lines(receipt_of(["m1"]), at=2, session="b"))) == 1
+    assert len(gateway.log_line(lines(receipt_of(["m1"]), at=2, session="b"))) == 2
 
 
 def test_blocks_are_of_one_conversation_and_survive_a_kill(lines: Callable[..., bytes]) -> None:
@@ -87,7 +87,7 @@ def test_calls_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gateway.transcript_line(call(2, isError=True)) == [Observation(CALLS, 1.0)]
     for value in (None, -1.0, float("nan"), 1e12, True, "20"):
         line = call(3, value)  # type: ignore[arg-type]  # what a damaged line may hold
-        assert tool_recall(line) is None or tool_recall(line) == ("c3", False, None)
+        assert tool_recall(line) is None or tool_recall(line) == ("c3", False, None, ())
     for line in (b"memory_recall", b'["memory_recall"]', text({"role": "toolResult", "toolName": "memory_store"})):
         assert tool_recall(line) is None
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from lab.canary.live_figures import CALLS, ERRORS, LATENCY, REPEAT
+from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
 from lab.errors import UnusableInput
 from lab.report.watch import FILE, write_page
 
 
 def receipt(**more: Any) -> dict[str, Any]:
     windows = [
-        {"recalls": 100, "ended": 1.7e9 + n, ERRORS: 0.01, CALLS: None, LATENCY: 90.0 + n, REPEAT: 0.4}
+        dict.fromkeys(FIGURES) | {"recalls": 100, "ended": 1.7e9 + n, ERRORS: 0.01, LATENCY: 90.0 + n, REPEAT: 0.4}
         for n in range(8)
     ]
     made = {
@@ -28,7 +28,7 @@ def receipt(**more: Any) -> dict[str, Any]:
         "silent": [],
         "recalls": 15000,
         "writes": True,
-        "limits": {ERRORS: 0.01, LATENCY: 150.0, REPEAT: 0.5},
+        "limits": {ERRORS: 0.01, LATENCY: 150.0, REPEAT: 0.5, TEXT: 0.9},
         "counts": {"receipts": 812, "failed_receipts": 1},
         "seen": 812,
         "last_time": 1.7e9,
@@ -37,7 +37,9 @@ def receipt(**more: Any) -> dict[str, Any]:
         },
         "learning": {},
         "windows": windows,
-        "now": {"recalls": 12, ERRORS: 0.0, CALLS: None, LATENCY: None, REPEAT: None},
+        "now": dict.fromkeys(FIGURES) | {"recalls": 12, ERRORS: 0.0},
+        "causes": {},
+        "warnings": [],
         "alarm": None,
         "command": None,
         "downgrade": None,
@@ -80,7 +82,7 @@ def test_page_before_there_is_anything_to_show(tmp_path: Path, seen: int) -> Non
 def test_page_with_a_control(tmp_path: Path) -> None:
     windows = receipt()["windows"]
     for window in windows:
-        window["control"] = {"recalls": 100, ERRORS: 0.02, CALLS: None, LATENCY: 80.0, REPEAT: 0.41}
+        window["control"] = dict.fromkeys(FIGURES) | {"recalls": 100, ERRORS: 0.02, LATENCY: 80.0, REPEAT: 0.41}
     page = written(tmp_path, control="/other/gateway.log", windows=windows)
     assert "0.41" in page
     assert page.count('class="other"') == 3
@@ -90,3 +92,15 @@ def test_page_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("<html>mine</html>", "utf-8")
     with pytest.raises(UnusableInput, match="is not a page of"):
         write_page(receipt(), tmp_path)
+
+
+def test_page_names_what_did_not_work_and_warnings(tmp_path: Path) -> None:
+    turns = {TURNS: {"evidence": 5.0, "threshold": 1.5e6, "observations": 20}}
+    causes = {"provider_unavailable": 1113, "a<b": 1}
+    page = written(tmp_path, causes=causes, warnings=["40 of 41 recalls were skipped"], figures=turns)
+    text = re.sub("<[^>]*>", " ", page)
+    assert re.search(r"provider_unavailable\s+1,113", text)
+    assert "a&lt;b" in page
+    assert "40 of 41 recalls were skipped." in text
+    assert re.search(r"turns without a recall\s+20 tested", text)
+    assert "What did not work" not in written(tmp_path)

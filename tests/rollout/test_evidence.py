@@ -31,7 +31,7 @@ def add(evidence: Evidence, figure: str, *values: float, control: bool = False) 
 
 def test_false_alarms_of_all_figures_add_up_to_one() -> None:
     assert sum(SHARES.values()) == pytest.approx(1)
-    evidence = Evidence(Limits(latency=100, repeat=0.5), recalls=1000)
+    evidence = Evidence(Limits(latency=100, repeat=0.5, text=0.9), recalls=1000)
     assert set(evidence.detectors) == set(FIGURES)
     # Observations in so many recalls, over the observations until a false alarm.
     rates = [1000 * PER_RECALL[figure] / one.threshold for figure, one in evidence.detectors.items()]

@@ -88,8 +88,8 @@ def test_command_of_a_downgrade_repeats_what_was_given(home: Path, monkeypatch: 
         raise CannotMeasure("enough")
 
     monkeypatch.setattr(watching, "run_watch", kept)
-    watch(home, "--errors", "0.02", "--timeout", "10m", code=4)
-    given = f"--restart true --errors 0.02 --timeout 10m --out {home / 'watch'} --no-guard"
+    watch(home, "--errors", "0.02", "--timeout", "400", code=4)
+    given = f"--restart true --to memory-core --errors 0.02 --timeout 400 --out {home / 'watch'} --no-guard"
     assert plans[0].command == f"lab canary watch {home / 'openclaw.json'} {given} --write"
 
 
@@ -174,10 +174,12 @@ def test_control_that_is_dead_warns_and_leaves_the_limits(home: Path) -> None:
         for n in range(120)
     ]
     (home / "gateway.log").write_text("".join(lines), "utf-8")
-    assert "WARNING: the control gives no errors, repeat: the limits apply" in watch(home, *words, code=0)
+    assert "WARNING: the control gives no errors, repeat, text: the limits apply" in watch(home, *words, code=0)
     receipt = json.loads((home / "watch" / "watch.json").read_text("utf-8"))
-    assert receipt["silent"] == ["errors", "repeat"]
-    assert "WARNING: it gives nothing for error rate, repeat rate" in (home / "watch" / "watch.html").read_text("utf-8")
+    assert receipt["silent"] == ["errors", "repeat", "text"]
+    assert "WARNING: it gives nothing for error rate, repeat rate, recalls without a text hit" in (
+        home / "watch" / "watch.html"
+    ).read_text("utf-8")
     with (home / "gateway.log").open("a", encoding="utf-8") as file:
         file.write(40 * WARNING)
     said = " ".join(watch(home, *words, code=1).split())

@@ -17,7 +17,7 @@ def failing(before: int, failed: int) -> Evidence:
         evidence.add(Observation(LATENCY, 50.0))
         evidence.add(Observation(ERRORS, 0.0))
     for _ in range(failed):
-        evidence.add(Observation(ERRORS, 1.0))
+        evidence.add(Observation(ERRORS, 1.0, ("provider_unavailable",)))
     return evidence
 
 
@@ -30,6 +30,8 @@ def receipt(evidence: Evidence, alarm: Any = None) -> dict[str, Any]:
             name: {"evidence": one.evidence, "threshold": one.threshold} for name, one in evidence.detectors.items()
         },
         "learning": {},
+        "recent_causes": evidence.last.causes,
+        "turns_missed": evidence.missed,
         "alarm": alarm,
     }
 
@@ -38,8 +40,12 @@ def test_errors_are_said_of_the_last_recalls_alone() -> None:
     evidence = failing(1300, 120)
     line = status_line(receipt(evidence, {"figure": ERRORS}))
     assert line.startswith("1,420 recalls; of the last 120: errors 100.0% (evidence more than a million times")
-    assert why(evidence, ERRORS).startswith("100.0% of the last 120 recalls failed; allowed: 1.0% (evidence more than")
-    assert len(line) < 200
+    said = (
+        "the engine did not work in 100.0% of the last 120 recalls: provider_unavailable 120; allowed: 1.0% (evidence"
+    )
+    assert why(evidence, ERRORS).startswith(said)
+    assert "times the threshold; provider_unavailable 120)" in line
+    assert len(line) < 230
 
 
 def test_repeat_rate_stays_known_while_recalls_fail() -> None:
@@ -54,7 +60,7 @@ def test_evidence_below_and_above_the_threshold() -> None:
     evidence = failing(0, 0)
     evidence.detectors[ERRORS].evidence = 40 * evidence.detectors[ERRORS].threshold
     assert "evidence 40 times the threshold" in status_line(receipt(evidence))
-    assert "(evidence 750,000, threshold 18,750)" in why(evidence, ERRORS)
+    assert "(evidence 769,231, threshold 19,231)" in why(evidence, ERRORS)
 
 
 def test_latency_of_an_alarm_is_that_of_the_last_recalls() -> None:
