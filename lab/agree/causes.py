@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lab.agree.engine import Answer, Given
 from lab.agree.recorded import Deletions, Recorded
+from lab.canary.status import FAULT, NO_VECTOR, VECTOR_LANE, meaning_of, name_of
 from lab.recordings.events import InjectedBlock, RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
 from lab.systems.openclaw.recall.working_set import PREFIX
@@ -20,6 +21,9 @@ CAUSES = {
     "absent": "the store does not hold the recorded memory: it was deleted or replaced, or this is another store",
     "forgotten": "a transcript shows that the memory was deleted",
     "later": "by its time, the memory was stored after the recall",
+    "provider_unavailable": "the live result says so: its engine got no vector, and searched by words alone",
+    "embedding_input_too_long": "the live result says so: its provider refused the query as too long",
+    VECTOR_LANE: "the live vector lane found nothing, although the text lane did: it failed",
     "pinned": "it is a Working Set, or a line of one",
     "label": "the label of the memory is another one now, or no tier contains it",
     "scope": "the memory has another scope now, or another scope was searched",
@@ -78,6 +82,23 @@ class Facts:
     upstream: bool
 
 
+def explained(cause: str) -> str:
+    """Return what a cause means. One that is not in :data:`CAUSES` is a reason that live results give."""
+    return CAUSES.get(cause) or "the live result gives this reason: a part of its engine did not work"
+
+
+def live_fault(recorded: Recorded) -> str | None:
+    """Return what did not work in the live engine according to its own result; None if it says nothing of the kind."""
+    event = recorded.event
+    if not isinstance(event, ToolEvent):
+        return None
+    named = next((reason for reason in event.reasons if meaning_of(reason) == FAULT), None)
+    if named is not None:
+        return name_of(named)
+    # The vector lane always has a nearest neighbour where the text lane found a memory.
+    return VECTOR_LANE if event.fts and event.vec == 0 else None
+
+
 def distances_differ(matches: Sequence[Match], answer: Answer) -> bool | None:
     """Return whether memories in both lists have another distance; None if none has a distance in both."""
     here = {given.key: given.distance for given in answer.memories if given.distance}
@@ -97,6 +118,9 @@ def other_embedder(recorded: Recorded, matches: Sequence[Match], answer: Answer,
     differ = distances_differ(matches, answer)
     if differ is not None:
         return differ
+    if live_fault(recorded) in (*NO_VECTOR, VECTOR_LANE):
+        # The live search had no vectors.
+        return False
     named = event.model if isinstance(event, ToolEvent) else facts.configured_model
     return bool(named) and named != facts.model
 
@@ -122,7 +146,7 @@ def _cause(
     answer: Answer,
     facts: Facts,
 ) -> str:
-    """Return the most certain cause: facts of the memory itself, then the embedder, then the ranking."""
+    """Return the most certain cause: the memory itself, what the live result says, the embedder, then the ranking."""
     if recorded.kind == "injected" and not facts.auto_recall:
         return "off"
     of_memory = _of_memory(recorded, match, facts) if match else None
@@ -134,6 +158,8 @@ def _cause(
     reason = (answer.reasons or {}).get(match.memory.key) if match and match.memory else None
     if reason in _WITHOUT_VECTORS:
         return _AS_CAUSE.get(reason, reason)
+    if (fault := live_fault(recorded)) is not None:
+        return fault
     if other_embedder(recorded, matches, answer, facts):
         return EMBEDDER
     if facts.upstream and isinstance(event, ToolEvent) and _hits_differ(event, answer):

@@ -43,8 +43,9 @@ LOG_MARKS, TRANSCRIPT_MARKS = (MARKER, HOOKS), (MARK, USER)
 # Turns of a conversation that make one observation: neighbouring turns repeat alike, so they are no evidence apart.
 BLOCK, IDLE = 5, 30
 MOST_CONVERSATIONS, MOST_CALLS, MOST_SCOPES, MOST_NAMES = 256, 512, 256, 32
-# Recalls with hits after which a scope is known to have memories.
-KNOWN = 5
+# Recalls with hits after which a scope is known to have memories, and recalls in a row that must find nothing: memories
+# may be deleted, and one scope may have few.
+KNOWN, IN_A_ROW = 5, 10
 # Turns that must follow one without a receipt, the seconds that they must take, and the seconds by which a transcript
 # may date a turn after its receipt.
 LATER, APART, LEEWAY = 8, 30.0, 60.0
@@ -88,6 +89,7 @@ class Gateway:
         # What lines before the receipt of a recall say of it.
         self._before: list[str] = list(state.get("before", ()))
         self._scopes = OrderedDict[str, int](state.get("scopes", {}))
+        self._empty_row = int(state.get("empty_row", 0))
         self._pairs = Pairs.restored(state.get("pairs", ()))
         self._calls = deque[str](state.get("calls", ()), maxlen=MOST_CALLS)
         self._open = OrderedDict[str, _Conversation]()
@@ -108,6 +110,7 @@ class Gateway:
             "asked": list(self._asked),
             "before": list(self._before),
             "scopes": dict(self._scopes),
+            "empty_row": self._empty_row,
             "pairs": self._pairs.state(),
             "calls": list(self._calls),
             "conversations": {
@@ -248,13 +251,16 @@ class Gateway:
         has_hits = bool(receipt["ftsTop"] or receipt["vecTop"] or receipt["finalCount"])
         scope = _digest(f"scope {receipt['scope']}")
         if has_hits:
+            self._empty_row = 0
             self._scopes[scope] = self._scopes.get(scope, 0) + 1
             self._scopes.move_to_end(scope)
             if len(self._scopes) > MOST_SCOPES:
                 self._scopes.popitem(last=False)
         elif not receipt["skipped"] and not faults and self._scopes.get(scope, 0) >= KNOWN:
             # Every lane is silent where they answered before.
-            faults.append(STORE)
+            self._empty_row += 1
+            if self._empty_row > IN_A_ROW:
+                faults.append(STORE)
         if faults:
             n["not_working"] += 1
             yield self._fault(*faults)

@@ -69,7 +69,7 @@ def agree(
 
 
 def _show(result: Agreement, least: float | None, *, texts: bool) -> None:
-    from lab.agree.causes import CAUSES
+    from lab.agree.causes import explained
 
     _show_embedder(result)
     names = _short([each.recorded.conversation for each in result.compared])
@@ -97,7 +97,7 @@ def _show(result: Agreement, least: float | None, *, texts: bool) -> None:
     if len(listed) < len(result.compared):
         emit_folded(f"… and {len(result.compared) - len(listed)} more recalls (--json lists all)")
     for cause, count in result.causes.items():
-        emit_folded(f"{cause} ({count}): {CAUSES[cause]}")
+        emit_folded(f"{cause} ({count}): {explained(cause)}")
     if result.source == "tools" and "absent" in result.causes:
         emit_folded("--source tools has only what the agent stored; --source seen adds what the searches returned")
     if texts:

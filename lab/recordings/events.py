@@ -33,7 +33,8 @@ class ToolEvent:
 
     ``memories`` are the stored or deleted memory, or those that were recalled, in order. Only recalls may have
     ``failed``, and have the rest: the arguments (``limit`` as given, None if missing), the names in the receipt of the
-    embedding model and of the scope that was searched, and the number of hits of each lane. ``for_host``: the host
+    embedding model and of the scope that was searched, the number of hits of each lane, and the ``reasons`` that the
+    receipt gives. ``for_host``: the host
     asked, for example with a heartbeat, and not the user.
     """
 
@@ -48,6 +49,7 @@ class ToolEvent:
     searched_scope: str = ""
     fts: int | None = None
     vec: int | None = None
+    reasons: tuple[str, ...] = ()
     for_host: bool = False
 
 

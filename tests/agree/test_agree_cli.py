@@ -49,6 +49,18 @@ def test_agree_with_another_order_exits_with_1(gateway: Gateway, agree: Any) -> 
     assert agree(gateway, "--least", "1").returncode == 0
 
 
+def test_agree_names_the_reason_of_the_live_results(gateway: Gateway, agree: Any) -> None:
+    for _ in range(9):
+        reasons = {"skipReason": None, "rejected": ["no_results_nice", "provider_unavailable"]}
+        gateway.searches(row("gate"), row("rule"), ftsCount=2, vecCount=0, lifecycle=reasons)
+    gateway.searches(row("rule"), row("gate"), row("mill"), ftsCount=2, vecCount=3)
+    done = agree(gateway)
+    assert done.returncode == 1
+    assert json.loads(agree(gateway, "--json").stdout)["causes"]["provider_unavailable"] == 9
+    assert "provider_unavailable (9): the live result says so" in done.stdout
+    assert "embedder:" not in done.stdout
+
+
 def test_agree_lists_the_differing_recalls_of_a_long_transcript(gateway: Gateway, agree: Any) -> None:
     for _ in range(30):
         gateway.searches(row("rule"), row("gate"), row("mill"))

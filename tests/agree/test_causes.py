@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.agree.causes import CAUSES, Difference, Facts, Match, first_difference
+from lab.agree.causes import CAUSES, Difference, Facts, Match, explained, first_difference, other_embedder
 from lab.agree.engine import Answer, Given
 from lab.agree.recorded import Deletions, Recorded
 from lab.recordings.events import InjectedBlock, RecordedMemory, ToolEvent
@@ -74,6 +74,41 @@ def test_difference_names_the_first_position_and_both_memories() -> None:
 )
 def test_cause_of_a_search(live: list[Match], lab: Answer, expected: str) -> None:
     assert cause(live, lab) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"reasons": ("no_results_must", "provider_unavailable"), "vec": 0}, "provider_unavailable"),
+        ({"reasons": ("embedding_input_too_long",), "vec": 0}, "embedding_input_too_long"),
+        # Without a reason: the lane itself failed.
+        ({"vec": 0}, "vector_lane_silent"),
+        ({"reasons": ("index_timed_out",)}, "index_timed_out"),
+        # What says nothing of the kind leaves the cause to the store.
+        ({"reasons": ("no_results_must", "budget_cap"), "vec": 1}, "store"),
+        ({"vec": 0, "fts": 0}, "store"),
+    ],
+)
+def test_cause_is_the_reason_that_the_live_result_gives(changes: dict[str, Any], expected: str) -> None:
+    event = replace(SEARCH, **changes)
+    found = difference(matched("ab"), answer("ba", vec=4), event, replace(FACTS, model="another"))
+    if expected == "store":
+        found = difference(matched("ab"), answer("ba", vec=4), event)
+    assert found is not None
+    assert found.cause == expected
+    assert explained(found.cause)
+
+
+def test_memory_that_is_gone_is_the_cause_beside_an_outage() -> None:
+    down = replace(SEARCH, reasons=("provider_unavailable",), vec=0)
+    assert cause([Match(RecordedMemory("text", "z"), None)], answer("a"), down) == "absent"
+
+
+def test_search_without_vectors_is_not_of_another_embedder() -> None:
+    down = replace(SEARCH, reasons=("provider_unavailable",), vec=0, model="other")
+    recorded = Recorded("c", "turn", 0, 10, down)
+    assert other_embedder(recorded, matched("ab"), answer("ba"), FACTS) is False
+    assert other_embedder(recorded._replace(event=replace(down, reasons=(), vec=3)), matched("ab"), answer("ba"), FACTS)
 
 
 def test_cause_of_another_model_without_distances_is_the_embedder() -> None:

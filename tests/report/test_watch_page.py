@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
+from lab.canary.live_figures import ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
 from lab.errors import UnusableInput
 from lab.report.watch import FILE, write_page
 

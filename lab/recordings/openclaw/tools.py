@@ -290,6 +290,7 @@ class MemoryTools:
             searched_scope=_text(receipt.get("scope")),
             fts=_whole(receipt.get("ftsCount")),
             vec=_whole(receipt.get("vecCount")),
+            reasons=_reasons(_dict(receipt.get("lifecycle"))),
         )
 
     def _other(self, call: Call, tool_result: Result, arrival: ResultTime) -> None:
@@ -339,6 +340,13 @@ class MemoryTools:
             if index not in known and memory.visible_until is None and memory.text == self._texts.get(row)
         ]
         return unnamed[0] if unnamed else None
+
+
+def _reasons(lifecycle: dict[str, Any]) -> tuple[str, ...]:
+    """Return the reasons that the receipt of a recall gives for what it did not do."""
+    rejected = lifecycle.get("rejected")
+    listed = [lifecycle.get("skipReason"), *(rejected if isinstance(rejected, list) else ())]
+    return tuple(dict.fromkeys(reason for reason in listed if isinstance(reason, str) and reason))
 
 
 def _dict(value: Any) -> dict[str, Any]:
