@@ -158,10 +158,10 @@ class Evidence:
     def warnings(self) -> list[str]:
         """Return what an operator must know although it is no alarm, a sentence each."""
         said, last = [], self.last
-        if self.now.is_sick(self.limits.errors) and (unknown := [one for one in LEARN if one not in self.detectors]):
+        if last.is_sick(self.limits.errors) and (unknown := [one for one in LEARN if one not in self.detectors]):
             said.append(
-                f"cannot learn what is usual ({', '.join(unknown)}): the engine did not work in {self.now.failed} of "
-                f"the last {self.now.recalls} recalls"
+                f"cannot learn what is usual ({', '.join(unknown)}): the engine did not work in {last.failed} of "
+                f"the last {last.recalls} recalls"
             )
         if TEXT not in self.detectors and len(self.learned[TEXT]) >= NEARLY_LEAST:
             silent = fmean(self.learned[TEXT])

@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from lab.canary.live_figures import BLOCK, CALLS, ERRORS, IDLE, LATENCY, REPEAT, TEXT, Gateway, Observation
+from lab.canary.live_figures import (
+    BLOCK,
+    CALLS,
+    ERRORS,
+    IDLE,
+    LATENCY,
+    LATER,
+    REPEAT,
+    TEXT,
+    TURNS,
+    Gateway,
+    Observation,
+)
 from lab.canary.tool_receipts import tool_recall
 from tests.canary.conftest import receipt_of
 
@@ -139,3 +151,173 @@ def test_live_logs_and_transcripts() -> None:
     assert counts["2026.6.11"]["second"] > 5
     assert counts["2026.9.6"]["second"] == 0
     assert (counts["2026.6.11"]["calls"], counts["2026.9.6"]["calls"]) == (2, 3)
+
+
+def figures(seen: list[Observation], *wanted: str) -> list[tuple[str, float, tuple[str, ...]]]:
+    return [tuple(one) for one in seen if one.figure in wanted]  # type: ignore[misc]  # of three
+
+
+def test_recall_that_did_not_work_is_an_error_and_nothing_else(lines: Callable[..., bytes]) -> None:
+    gateway, seen = Gateway(), []
+    down = receipt_of(["m1", "n1"]) | {"vecTop": [], "rejected": ["provider_unavailable"]}
+    for turn in range(3 * BLOCK):
+        seen += gateway.log_line(lines(down, at=10 * turn, session="a"))
+        gateway = again(gateway)
+    assert seen == [Observation(ERRORS, 1.0, ("provider_unavailable",))] * (3 * BLOCK)
+    assert gateway.causes == {"provider_unavailable": 3 * BLOCK}
+    assert (gateway.recalls, gateway.counts["not_working"], gateway.counts["answered"]) == (3 * BLOCK, 3 * BLOCK, 0)
+
+
+def test_repeats_go_on_after_an_outage_as_if_it_had_not_been(lines: Callable[..., bytes]) -> None:
+    gateway, seen, at = Gateway(), [], 0
+    down = receipt_of(["m1"]) | {"vecTop": [], "rejected": ["provider_unavailable"]}
+    for turn in range(BLOCK + 1):
+        for receipt in (receipt_of([f"m{turn}"]), *[down] * 4):
+            at += 10
+            seen += gateway.log_line(lines(receipt, at=at, session="a"))
+    # The failed recalls show the same memory again and again.
+    assert figures(seen, REPEAT) == [(REPEAT, 0.0, ())]
+
+
+def test_unknown_reasons_are_counted_and_seen(lines: Callable[..., bytes]) -> None:
+    gateway = Gateway()
+    for at, name in enumerate(("siesta", "siesta", "a text of somebody")):
+        receipt = receipt_of([f"m{at}"]) | {"rejected": ["budget_cap", name]}
+        assert figures(gateway.log_line(lines(receipt, at=10 * at)), ERRORS) == [(ERRORS, 0.0, ())]
+    assert again(gateway).unknown == {"siesta": 2, "unnamed_reason": 1}
+    for number in range(500):
+        receipt = receipt_of(["m1"]) | {"rejected": [f"siesta_{number}x"]}
+        gateway.log_line(lines(receipt, at=100 + 10 * number, session=str(number)))
+    assert len(gateway.unknown) < 40
+    assert gateway.unknown["other"] > 400
+
+
+def test_store_that_went_silent_is_told_from_a_scope_without_memories(lines: Callable[..., bytes]) -> None:
+    empty = receipt_of([], candidates=(0, 0, 0)) | {"rejected": ["no_results_must", "no_results_nice"]}
+    fresh, known = Gateway(), Gateway()
+    for turn in range(6):
+        known.log_line(lines(receipt_of([f"m{turn}"]), at=10 * turn, session="a"))
+    for gateway, silent in ((fresh, 0), (known, 20)):
+        seen = []
+        for turn in range(30):
+            seen += gateway.log_line(lines(empty, at=100 + 10 * turn, session="a"))
+        assert sum(value for _, value, _ in figures(seen, ERRORS)) == silent
+        assert gateway.causes.get("store_silent", 0) == silent
+    # A hit ends the row.
+    known.log_line(lines(receipt_of(["m1"]), at=900, session="a"))
+    assert figures(known.log_line(lines(empty, at=910, session="a")), ERRORS) == [(ERRORS, 0.0, ("nothing_found",))]
+
+
+def test_text_lane_counts_in_recalls_with_hits(lines: Callable[..., bytes]) -> None:
+    gateway = Gateway()
+    silent = receipt_of(["m1"]) | {"ftsTop": []}
+    empty = receipt_of([], candidates=(0, 0, 0))
+    seen = [
+        one
+        for at, value in enumerate((receipt_of(["m1"]), silent, empty))
+        for one in gateway.log_line(lines(value, at=10 * at))
+    ]
+    assert figures(seen, TEXT) == [(TEXT, 0.0, ()), (TEXT, 1.0, ())]
+
+
+@pytest.mark.parametrize(
+    ("marker", "cause"),
+    [
+        ('routeAuto.receipt {"ok":false,"errorCode":"ETIMEDOUT"}', "route_auto_failed"),
+        ('routeAuto.receipt {"ok":false,"skipReason":"no_query"}', None),
+        ('routeAuto.receipt {"ok":true}', None),
+        ('autoRecall qdrant fallback {"reason":"qdrant_edge_search_failed"}', "search_backend_fallback"),
+    ],
+)
+def test_lines_before_a_receipt_are_of_its_recall(lines: Callable[..., bytes], marker: str, cause: str | None) -> None:
+    gateway = Gateway()
+    assert gateway.log_line(f"openclaw-mem-engine:{marker}".encode()) == []
+    gateway = again(gateway)
+    seen = gateway.log_line(lines(receipt_of(["m1"]), at=0)) + gateway.log_line(lines(receipt_of(["m2"]), at=10))
+    first = (ERRORS, 1.0, (cause,)) if cause else (ERRORS, 0.0, ())
+    assert figures(seen, ERRORS) == [first, (ERRORS, 0.0, ())]
+
+
+@pytest.mark.parametrize(
+    ("hook", "error", "cause"),
+    [
+        ("before_prompt_build", "timed out after 15000ms", "hook_timeout"),
+        ("before_agent_start", "Cannot read properties of null", "hook_failed"),
+        ("agent_end", "timed out after 30000ms", None),
+    ],
+)
+def test_hook_that_the_host_gave_up_is_a_recall_that_failed(hook: str, error: str, cause: str | None) -> None:
+    message = f"[hooks] {hook} handler from openclaw-mem-engine failed: {error}"
+    gateway = Gateway()
+    seen = gateway.log_line(json.dumps({"1": message, "message": message}).encode())
+    assert seen == ([Observation(ERRORS, 1.0, (cause,))] if cause else [])
+    assert gateway.recalls == len(seen)
+
+
+def test_calls_without_vectors_have_failed_and_their_time_teaches_nothing() -> None:
+    gateway = Gateway()
+    down = {"latencyMs": 3.0, "lifecycle": {"rejected": ["provider_unavailable"], "ftsTop": [], "vecTop": []}}
+    silent = {"latencyMs": 3.0, "ftsCount": 2, "vecCount": 0}
+    sound = {"latencyMs": 3.0, "ftsCount": 0, "vecCount": 0, "lifecycle": None}
+    seen = [gateway.transcript_line(call(n, details={"receipt": one})) for n, one in enumerate((down, silent, sound))]
+    assert seen[:2] == [
+        [Observation(CALLS, 1.0, ("provider_unavailable",))],
+        [Observation(CALLS, 1.0, ("vector_lane_silent",))],
+    ]
+    assert seen[2] == [Observation(CALLS, 0.0), Observation(LATENCY, 3.0)]
+
+
+def user(at: int) -> bytes:
+    """A user's turn, as a host writes it: without blanks."""
+    stamp = f"2026-03-01T09:{at // 60:02}:{at % 60:02}.000Z"
+    message = {"type": "message", "timestamp": stamp, "message": {"role": "user", "content": "hello"}}
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+START = 1772355600.0
+
+
+def test_turns_without_receipts_are_seen_once_others_followed(lines: Callable[..., bytes]) -> None:
+    gateway = Gateway()
+    gateway.since = START
+    for turn in range(5):
+        gateway.transcript_line(user(10 * turn))
+        gateway.log_line(lines(receipt_of([f"m{turn}"]), at=10 * turn + 1))
+    assert gateway.settle() == [Observation(TURNS, 0.0)] * 5
+    # From here on, the plugin is dead. Its last receipt may be late by LEEWAY.
+    seen = []
+    for turn in range(30):
+        gateway.transcript_line(user(200 + 10 * turn))
+        gateway = again(gateway)
+        seen += gateway.settle()
+    assert seen == [Observation(TURNS, 1.0)] * (30 - LATER)
+    assert gateway.counts["turns_without_receipt"] == 30 - LATER
+
+
+def test_turns_of_a_burst_or_before_the_watch_are_not_missed(lines: Callable[..., bytes]) -> None:
+    gateway = Gateway()
+    gateway.since = START + 300
+    for turn in range(40):
+        gateway.transcript_line(user(turn))
+    assert (gateway.settle(), gateway.counts["turns"]) == ([], 0)
+    for _ in range(3 * LATER):
+        gateway.transcript_line(user(301))
+    assert gateway.settle() == []
+    gateway.log_line(lines(receipt_of(["m1"]), at=305))
+    assert gateway.settle() == [Observation(TURNS, 0.0)] * (3 * LATER)
+
+
+def test_receipt_without_a_zone_answers_every_turn() -> None:
+    gateway = Gateway()
+    gateway.since = START
+    for turn in range(40):
+        gateway.transcript_line(user(10 * turn))
+    gateway.log_line(f"01:00:00 openclaw-mem-engine:autoRecall.receipt {json.dumps(receipt_of(['m1']))}".encode())
+    assert gateway.settle() == [Observation(TURNS, 0.0)] * 40
+
+
+def test_turns_are_not_counted_where_no_receipt_is_expected() -> None:
+    gateway = Gateway()
+    for turn in range(40):
+        gateway.transcript_line(user(10 * turn))
+    assert (gateway.settle(), gateway.counts["turns"]) == ([], 0)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, Observation
+from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS, Observation
 from lab.rollout.evidence import (
     EQUAL,
     LATENCY_TIMES,
@@ -16,6 +16,7 @@ from lab.rollout.evidence import (
     REPEAT_MORE,
     SHARES,
     SILENT,
+    TEXT_LIMIT,
     WINDOW,
     WINDOWS,
     Evidence,
@@ -163,3 +164,80 @@ def test_weeks_take_bounded_memory() -> None:
         del number
     assert len(evidence.windows) == WINDOWS
     assert len(json.dumps(evidence.as_json())) < 200_000
+
+
+def fault(evidence: Evidence, count: int, figure: str = ERRORS) -> None:
+    for _ in range(count):
+        evidence.add(Observation(figure, 1.0, ("provider_unavailable",)))
+
+
+def test_outage_is_an_alarm_before_anything_is_learned() -> None:
+    evidence = Evidence(Limits())
+    fault(evidence, 10)
+    assert (evidence.alarm, evidence.baseline) == (ERRORS, {})
+
+
+@pytest.mark.parametrize("failing", [0.0, 0.5])
+def test_window_in_which_the_engine_did_not_work_teaches_nothing(failing: float) -> None:
+    # So that no alarm ends it.
+    evidence, draw = Evidence(Limits(errors=0.01), recalls=10**15), random.Random(7)
+    evidence.threshold = lambda _: 1e300  # type: ignore[method-assign]
+    for number in range(20 * WINDOW):
+        fails = draw.random() < failing
+        evidence.add(Observation(ERRORS, float(fails), ("failed",) if fails else ()))
+        if not fails:
+            evidence.add(Observation(LATENCY, 50.0 + number % 7))
+            evidence.add(Observation(REPEAT, 0.4))
+    assert (set(evidence.baseline) == {LATENCY, REPEAT}) is (failing == 0)
+    assert any("cannot learn what is usual" in one for one in evidence.warnings) is (failing > 0)
+    if failing:
+        assert sum(map(len, evidence.learned.values())) == 0
+
+
+def test_what_was_learned_before_the_outage_of_a_window_is_dropped_with_it() -> None:
+    evidence = Evidence(Limits(errors=0.3))
+    for figure in (ERRORS, REPEAT):
+        add(evidence, figure, *[0.0] * 20)
+    add(evidence, ERRORS, *[0.0] * (WINDOW - 20))
+    assert len(evidence.learned[REPEAT]) == 20
+    add(evidence, REPEAT, *[0.9] * 10)
+    add(evidence, ERRORS, *([1.0] * 75 + [0.0] * (WINDOW - 75)))
+    assert evidence.learned[REPEAT] == [0.0] * 20
+
+
+def test_text_lane_that_dies_is_an_alarm_and_one_that_was_never_heard_is_a_warning() -> None:
+    evidence, draw = Evidence(Limits()), random.Random(5)
+    for _ in range(1000):
+        add(evidence, ERRORS, 0.0)
+        add(evidence, TEXT, float(draw.random() < 0.5))
+    assert (evidence.alarm, evidence.warnings, evidence.limits.text) == (None, [], TEXT_LIMIT)
+    add(evidence, TEXT, *[1.0] * 160)
+    assert evidence.alarm == TEXT
+    silent = Evidence(Limits())
+    add(silent, TEXT, *[1.0] * 5000)
+    assert silent.alarm is None
+    assert "the text lane found nothing in 100%" in silent.warnings[0]
+    # With a limit it is tested from the first recall.
+    given = Evidence(Limits(text=0.9))
+    add(given, TEXT, *[1.0] * 160)
+    assert given.alarm == TEXT
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_turns_without_receipts_raise_the_alarm_of_a_dead_plugin(control: bool) -> None:
+    evidence, draw = Evidence(Limits(), control=control), random.Random(6)
+    for _ in range(2000):
+        add(evidence, TURNS, float(draw.random() < 0.05))
+    assert evidence.alarm is None
+    add(evidence, TURNS, *[1.0] * 12)
+    assert (evidence.alarm, evidence.missed >= 12) == (TURNS, True)
+
+
+def test_answers_that_are_all_alike_are_a_warning() -> None:
+    evidence = Evidence(Limits())
+    for cause in ("no_query", "nothing_found"):
+        for _ in range(2 * WINDOW):
+            evidence.add(Observation(ERRORS, 0.0, (cause,)))
+        said = " ".join(evidence.warnings)
+        assert ("were skipped" in said) is (cause == "no_query")
+        assert ("found nothing in any lane" in said) is (cause != "no_query")
