@@ -32,7 +32,7 @@ _KNOWN = {
 }
 # Words of a name that say that something did not work.
 _FAULTY = re.compile(
-    r"\b(?:abort(?:ed)?|broken|clos(?:ed|ing)|corrupt(?:ed)?|crash(?:ed)?|dead|denied|down|err(?:ors?)?|e(?:conn\w+|noent|"
+    r"\b(?:abort(?:ed)?|broken|closed|corrupt(?:ed)?|crash(?:ed)?|dead|denied|down|err(?:ors?)?|e(?:conn\w+|noent|"
     r"timedout)|exception|exceeded|exhausted|expired|fail(?:ed|ing|s|ures?)?|fault|forbidden|invalid|killed|limited|"
     r"locked|missing|not (?:found|ready)|offline|overflow|overloaded|panic|refused|rejected|time(?:d )?outs?|"
     r"too (?:large|long|slow)|unauthorized|unavailable|unhealthy|unreachable|unreadable|unresponsive|unwired)\b"

@@ -184,9 +184,8 @@ class Evidence:
     @property
     def last(self) -> Window:
         """Return the recalls of the last window and of the one that goes on, and what was wrong with them."""
-        both = [window for window in list(self.windows)[-1:] if window["recalls"]]
         joined = Window(self.now.recalls, self.now.failed, causes=dict(self.now.causes))
-        for window in both:
+        for window in list(self.windows)[-1:]:
             joined.recalls += window["recalls"]
             joined.failed += round(window[ERRORS] * window["recalls"])
             for cause, count in window.get("causes", {}).items():

@@ -315,7 +315,8 @@ def run_watch(
             _respond(watch, tell)
         receipt = watch.write()
         draw(receipt)
-    if watch.status == ENDED and plan.seconds is not None and not _saw_any(watch.watched.canary):
+    canary = watch.watched.canary
+    if watch.status == ENDED and plan.seconds is not None and not (canary.recalls or canary.counts["calls"]):
         raise CannotMeasure(f"{plan.canary.log}: got no recall while it was watched; are receipts enabled?")
     return receipt
 
@@ -330,9 +331,7 @@ def _until_alarm(
         # From here on, a kill forgets nothing.
         watch.save()
     drawn = said = -1e9
-    seen = 0
-    quiet: list[str] = []
-    warned: set[str] = set()
+    seen, quiet, warned = 0, list[str](), set[str]()
     while True:
         if is_new := watch.look():
             watch.save()
@@ -398,7 +397,3 @@ def _written(config: Path) -> list[int] | None:
     except OSError:
         return None
     return [about.st_ino, about.st_mtime_ns, about.st_ctime_ns]
-
-
-def _saw_any(gateway: Gateway) -> bool:
-    return bool(gateway.recalls or gateway.counts["calls"])

@@ -2,10 +2,11 @@
 
     python -m tests.peers.live_watch FOLDER --openclaw NODE_MODULES --engine FOLDER [--case NAME]... [--port 18931]
 
-FOLDER gets a home with a gateway of its own, a stand-in for the model and for the provider of embeddings, and a watch
-for each case. ``--openclaw`` is a folder ``node_modules`` with the packages ``openclaw`` and ``node``; ``--engine`` is
-``extensions/openclaw-mem-engine`` of the plugin with its packages. The gateway serves turns of users; after
-``--before`` of them something is broken, and turns go on until the watch ends. Nothing leaves this machine.
+FOLDER gets a home with a gateway, a stand-in for the model and for the provider of embeddings, and a watch for each
+case; after a case, what was broken is mended. ``--openclaw`` is a folder ``node_modules`` with the packages
+``openclaw`` and ``node``; ``--engine`` is ``extensions/openclaw-mem-engine`` of the plugin with its packages. The
+gateway serves turns of users; after ``--before`` of them something is broken, and turns go on until the watch ends.
+Nothing leaves this machine.
 
 Each case prints the turns, recalls and seconds from the break to the alarm, and what the watch says.
 """
@@ -23,7 +24,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -31,7 +32,7 @@ from typing import Any
 
 ENTRY, TOKEN, DIMENSIONS = "openclaw-mem-engine", "stub-token", 1536
 # Seconds in which a gateway must be up, and a watch must have ended after the last turn.
-PATIENCE, AFTER = 300.0, 60.0
+PATIENCE, AFTER, ANSWER = 900.0, 60.0, 900.0
 PRELOAD = """const send = globalThis.fetch, from = "https://api.openai.com";
 globalThis.fetch = (to, more) => {
   const url = typeof to === "string" ? to : String(to?.url ?? to);
@@ -200,7 +201,8 @@ class Home:
     def stop(self) -> None:
         """End the gateway."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
             try:
                 self._process.wait(20)
             except subprocess.TimeoutExpired:
@@ -220,7 +222,7 @@ class Home:
         headers["x-openclaw-session-key"] = f"agent:main:{session}"
         url = f"http://127.0.0.1:{self.port}/v1/chat/completions"
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWER) as answer:
             answer.read()
 
     def turns(self, numbers: Iterator[int]) -> Iterator[int]:
@@ -230,40 +232,59 @@ class Home:
             yield number
 
 
-def break_provider(home: Home) -> None:
+@contextmanager
+def provider_down(home: Home) -> Iterator[None]:
     """The provider of embeddings answers 503."""
     home.stubs.fault = "down"
+    yield
+    home.stubs.fault = None
 
 
-def break_vector(home: Home) -> None:
+@contextmanager
+def vector_lane_dead(home: Home) -> Iterator[None]:
     """The provider gives vectors of another length, so that the vector lane raises at every search."""
     home.stubs.fault = "dimensions"
+    yield
+    home.stubs.fault = None
 
 
-def break_docs(home: Home) -> None:
+@contextmanager
+def docs_lane_dead(home: Home) -> Iterator[None]:
     """The program that searches documents is gone."""
-    (home.programs / "openclaw-mem").unlink()
+    program = home.programs / "openclaw-mem"
+    program.rename(program.with_name("away"))
+    yield
+    program.with_name("away").rename(program)
 
 
-def break_store(home: Home) -> None:
+@contextmanager
+def store_gone(home: Home) -> Iterator[None]:
     """The table's files are gone under the gateway."""
     store = home.state / "memory" / "lancedb"
     store.rename(store.with_name("lancedb-away"))
+    yield
+    shutil.rmtree(store, ignore_errors=True)
+    store.with_name("lancedb-away").rename(store)
 
 
-def break_plugin(home: Home) -> None:
+@contextmanager
+def plugin_dead(home: Home) -> Iterator[None]:
     """The plugin cannot be loaded any more, and the gateway goes on without it after a restart."""
-    (home.engine / "index.ts").write_text("throw new Error('broken by an update');\n", "utf-8")
+    file = home.engine / "index.ts"
+    sound = file.read_bytes()
+    file.write_text("throw new Error('broken by an update');\n", "utf-8")
     home.stop()
     home.start()
+    yield
+    file.write_bytes(sound)
 
 
-CASES: dict[str, Callable[[Home], None]] = {
-    "provider": break_provider,
-    "vector": break_vector,
-    "docs": break_docs,
-    "store": break_store,
-    "plugin": break_plugin,
+CASES: dict[str, Callable[[Home], AbstractContextManager[None]]] = {
+    "provider": provider_down,
+    "vector": vector_lane_dead,
+    "docs": docs_lane_dead,
+    "store": store_gone,
+    "plugin": plugin_dead,
 }
 
 
@@ -295,16 +316,16 @@ def run_case(name: str, home: Home, before: int, most: int) -> dict[str, Any]:
         # What is learned before the break must be on the disk.
         time.sleep(3)
         seen = json.loads((out / "state.json").read_text("utf-8"))["watched"]["canary"]["counts"]
-        CASES[name](home)
-        broken, turns = time.monotonic(), 0
-        for _ in home.turns(iter(range(before, before + most))):
-            turns += 1
-            if process.poll() is not None:
-                break
-        until = time.monotonic() + AFTER
-        while process.poll() is None and time.monotonic() < until:
-            time.sleep(0.2)
-        seconds, code = time.monotonic() - broken, process.poll()
+        with CASES[name](home):
+            broken, turns = time.monotonic(), 0
+            for _ in home.turns(iter(range(before, before + most))):
+                turns += 1
+                if process.poll() is not None:
+                    break
+            until = time.monotonic() + AFTER
+            while process.poll() is None and time.monotonic() < until:
+                time.sleep(0.2)
+            seconds, code = time.monotonic() - broken, process.poll()
     receipt = json.loads((out / "watch.json").read_text("utf-8"))
     return {
         "case": name,
@@ -331,19 +352,19 @@ def main() -> None:
     parser.add_argument("--engine", type=Path, required=True)
     parser.add_argument("--case", action="append", choices=list(CASES))
     parser.add_argument("--port", type=int, default=18931)
-    parser.add_argument("--before", type=int, default=40)
+    parser.add_argument("--before", type=int, default=20)
     parser.add_argument("--most", type=int, default=60)
     given = parser.parse_args()
-    for name in given.case or CASES:
-        home = Home(given.folder / name, given.openclaw.resolve(), given.engine.resolve(), given.port)
-        try:
-            started = home.start()
-            for fact in FACTS:
-                home.say(f"I decided this today, please remember that: {fact}.", "first")
-            print(json.dumps(run_case(name, home, given.before, given.most) | {"start_seconds": round(started, 1)}))
-            sys.stdout.flush()
-        finally:
-            home.close()
+    home = Home(given.folder, given.openclaw.resolve(), given.engine.resolve(), given.port)
+    try:
+        print(json.dumps({"start_seconds": round(home.start(), 1)}), flush=True)
+        for fact in FACTS:
+            home.say(f"I decided this today, please remember that: {fact}.", "first")
+        # The plugin last: the gateway is restarted for it.
+        for name in given.case or CASES:
+            print(json.dumps(run_case(name, home, given.before, given.most)), flush=True)
+    finally:
+        home.close()
 
 
 if __name__ == "__main__":
