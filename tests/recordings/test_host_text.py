@@ -145,7 +145,7 @@ def test_clean_media_keeps_what_was_written_and_said() -> None:
         ("[Telegram Bo id:5 2026-05-04 11:04 UTC] Reminder: water the plants", "Reminder: water the plants"),
         ("[Telegram G id:-5 2026-05-04 11:04 UTC] Bo: Reminder: water", "Reminder: water"),
         ("[message_id: om_1]\nou_5f00aa11: Reminder: water", "Reminder: water"),
-        (f"{fenced('Sender (untrusted metadata):')}\n\n[message_id: om_1]\nAda: hello: you", "Ada: hello: you"),
+        (f"{fenced('Sender (untrusted metadata):')}\n\n[message_id: om_1]\nAda: hello: you", "hello: you"),
         ("[Mon 2026-05-04 11:04 GMT+2] Ada: hello", "Ada: hello"),
         ("[WhatsApp G id:5@g.us 2026-05-04 11:04 UTC] Bo (+49): hi\n[from: Bo (+49)]", "hi"),
         ("[Slack Ada 2026-05-04 11:04 UTC] Bo: hi\n[from: Bo]", "hi"),
