@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
     depth: int
     limit: int | None
     conversation: tuple[str, ...]
+    origin: tuple[str, ...]
     config: str | None
     embedder: str
     faults: tuple[str, ...]

@@ -16,6 +16,7 @@ from lab.formatting import Announce, silent
 from lab.progress import Progress
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
+from lab.recordings.origins import ALL
 from lab.replay.config_notes import missing_notes
 from lab.replay.labels import Labels
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -197,7 +198,8 @@ def agreement(request: ReplayRequest, source: str | None = None, *, announce: An
     if (source == "given") != (request.memories_from is not None):
         what = "replaces those memories; omit one" if request.memories_from else "must name the store"
         raise UnusableInput(f"--source {source}: --memories-from {what}")
-    plan = make_plan(replace(request, arms=("engine",)), judged=False)
+    # What a job stored was there to be recalled in every other session, so all conversations are read.
+    plan = make_plan(replace(request, arms=("engine",), origin=(ALL,)), judged=False)
     recorded = history(plan.recordings)
     if not recorded.recalls:
         failed = f"; calls of memory_recall without a usable result: {recorded.failed}" if recorded.failed else ""

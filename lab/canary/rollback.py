@@ -119,7 +119,9 @@ def rollback(request: ReplayRequest, *, announce: Announce = silent) -> Rollback
     # The configuration is what is checked, so that it is the operator's own is no reason.
     asked = to_json(replace(request, arms=(), config=None))
     result = Rollback(
-        recall_turns=plan.recall_turns, trial=trial_of_replay(resolved, asked), notes=config_notes(resolved)
+        recall_turns=plan.recall_turns,
+        trial=trial_of_replay(resolved, asked),
+        notes=(*config_notes(resolved), *(plan.origins.notes if plan.origins else ())),
     )
     progress = Progress(len(plan.recordings))
     for recording in plan.recordings:

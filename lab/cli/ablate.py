@@ -72,7 +72,7 @@ def ablate(
         return
     shown = measures_shown(run.cutoff)
     emit_trial(reasons)
-    emit_notes(notes)
+    emit_notes((*run.manifest.origin_notes, *notes))
     n = summary["arms"][steps[0].arm]["n"]
     emit_folded(
         f"{counted(n, 'probe')} with gold in {counted(len(run.conversations), 'conversation')} of {request.path}; "

@@ -27,6 +27,14 @@ def formats(incomplete: str) -> list[str]:
     return _those((*FORMATS, *VARIANTS), incomplete)
 
 
+def origins(incomplete: str) -> list[str]:
+    """Return what can have started a conversation."""
+    from lab.recordings.model import ORIGINS
+    from lab.recordings.origins import ALL
+
+    return _those((*ORIGINS, ALL), incomplete)
+
+
 def systems(incomplete: str) -> list[str]:
     """Return every memory system that can be an arm, of the lab and of installed packages."""
     from lab.systems.registry import systems as known

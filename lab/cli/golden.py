@@ -49,6 +49,7 @@ def add_to(app: typer.Typer) -> None:
 
 @takes_replay_options(
     *("memories", "memories_from", "source", "haystack", "haystack_from", "scope", "seed", "embedder", "vectors"),
+    "origin",
     default_arms="hybrid, vector, bm25, recency, tier_first_v1, tier_quota_v1",
 )
 def pool(

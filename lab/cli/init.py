@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +11,10 @@ import typer
 from lab.cli import options
 from lab.cli.baseline import today
 from lab.cli.init_arms import CONTROL, LIVE, NEW, POLICIES, control_of, with_other_policy
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial, is_terminal
+from lab.cli.init_screen import show_home, show_outcome
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, is_terminal
 from lab.errors import CannotMeasure, UnusableInput
-from lab.formatting import Announce, counted
+from lab.formatting import Announce
 from lab.progress import each_once
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lab.host.home import Home
     from lab.host.snapshot import Snapshot
     from lab.replay.plan import ReplayRequest
+    from lab.replay.run import Outcome
     from lab.runs.directory import RunDirectory
 
 OUT = Path("reports/init")
@@ -29,6 +30,7 @@ SNAPSHOTS, POOL, DRAW, PLAN, GOLDEN = "snapshots", "pool.jsonl", "draw.json", "p
 NIGHTLY_POLICY, AUDIT = "nightly-policy.toml", "audit.json"
 # Turns in a pool, and memories of each arm at a turn.
 TURNS, DEPTH = 60, 6
+PERSONS = ["person"]
 # The share of the drawn turns that need a memory, for which the draw says what it can show as well.
 THIRD = 1 / 3
 
@@ -70,6 +72,7 @@ def init(
     ] = False,
     turns: Annotated[int, typer.Option(min=1, help="Number of turns to pool for judging.")] = TURNS,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of these turns.")] = 0,
+    origin: options.Origins = PERSONS,
     embedder: options.Embedder = "all-MiniLM-L6-v2",
     jobs: options.Jobs = 1,
     date: options.Day = None,
@@ -83,25 +86,32 @@ def init(
     receipts in the log, and, once you have judged the pool, the change. Repeat the command after judging: it uses the
     same snapshot. Exit codes: 0 pass, 1 fail, 2 unusable input, 3 inconclusive, 4 could not measure.
     """
+    from dataclasses import replace
+
     from lab.canary.rollback import require_accepted
     from lab.config_env import config_of
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
     from lab.host.home import look
+    from lab.recordings.origins import require_known
+    from lab.runs.records import to_json
 
+    require_known(origin)
     _require_files(new, golden, log)
     config = config or config_of(folder)
     if folder.is_dir() and config.is_file():
         require_accepted(config, folder)
     home = look(folder, store=store, log=log, config=config)
     if not as_json:
-        _show_home(home)
+        show_home(home)
     snapshot = _snapshot(home, out / SNAPSHOTS, date or today(), fresh=fresh)
     tell = each_once(announce)
     if home.off:
         tell(f"arm {LIVE} injects nothing, as this host does not run the engine; arm {NEW} shows what it would inject")
     request = _request(snapshot, new or with_other_policy(snapshot, out), golden, out, embedder, seed)
-    run = _replayed(request, out, snapshot, jobs, tell)
+    request = replace(request, origin=tuple(origin))
+    outcome = _replayed(request, out, snapshot, jobs, tell)
+    run = outcome.run
     verdicts: dict[str, Verdict] = {}
     if snapshot.log is not None and (live := _judge_log(snapshot.log, out / "live")) is not None:
         verdicts["live receipts"] = live
@@ -122,6 +132,8 @@ def init(
                 "home": home.as_json(),
                 "snapshot": snapshot.as_json(),
                 "run": str(run.path),
+                "origins": to_json(run.manifest.origins) if run.manifest.origins else None,
+                "left_out": {skipped.what: skipped.count for skipped in outcome.passed},
                 "page": str(page),
                 "pool": str(pool) if pool else None,
                 "draw": _draw(out) if pool else None,
@@ -131,7 +143,9 @@ def init(
             }
         )
     else:
-        _show(run, snapshot, verdicts, page, plan, {"DIR": run.path, "LOG": home.log, "AUDIT": out / "live" / AUDIT})
+        show_outcome(
+            outcome, snapshot, verdicts, page, plan, {"DIR": run.path, "LOG": home.log, "AUDIT": out / "live" / AUDIT}
+        )
         if judge:
             emit_folded("The change is not judged yet. Judge the pooled turns, then repeat this command:")
             emit(f"  {judge}")
@@ -150,61 +164,6 @@ def _require_files(new: Path | None, golden: Path | None, log: Path | None) -> N
         raise UnusableInput(f"--golden: {golden}: no such file")
     if new is not None:
         parse_arms((f"{NEW}={new}",))
-
-
-def _show_home(home: Home) -> None:
-    rows = [
-        [part.what, part.where, f"damaged: {part.problem}" if part.problem else part.contains, _use(part.used)]
-        for part in home.parts
-    ]
-    emit_table([str(home.path), "where", "contains", "used"], rows, left=4)
-    for text in home.lacks:
-        emit_folded(f"missing: {text}")
-    for text in home.off:
-        emit_folded(f"warning: {text}")
-    emit()
-
-
-def _use(used: bool) -> str:
-    return "yes" if used else "no"
-
-
-def _show(
-    run: RunDirectory,
-    snapshot: Snapshot,
-    verdicts: dict[str, Verdict],
-    page: Path,
-    plan: Path,
-    named: Mapping[str, Path | None],
-) -> None:
-    """Print what was done; ``named`` are the paths for the names in commands."""
-    from lab.cli.verdict_tables import emit_verdict
-    from lab.host.home import in_bytes
-    from lab.replay.config_notes import config_notes
-    from lab.runs.trial import trial
-
-    emit_trial(trial(run.manifest))
-    if "change" not in verdicts:
-        # The verdict has these notes as well.
-        emit_notes(config_notes(run.manifest.resolved))
-    recalls = sum(run.manifest.recall_points.values())
-    emit(f"Snapshot {snapshot.path}: {counted(len(snapshot.files), 'file')}, {in_bytes(snapshot.size)}")
-    emit(f"  sha256 {snapshot.sha256}")
-    emit_folded(
-        f"replayed: {counted(len(run.conversations), 'conversation')}, {counted(recalls, 'recall')} of each arm"
-        + (f", {counted(snapshot.rows, 'memory')}" if snapshot.rows is not None else "")
-    )
-    for name, size in snapshot.cut.items():
-        emit_folded(f"{name}: a line was being written; its {size} bytes are left out")
-    for name, why in snapshot.left_out.items():
-        emit_folded(f"left out: {name}: {why}")
-    for name, verdict in verdicts.items():
-        emit()
-        emit(f"── {name} ──")
-        emit_verdict(verdict, named=named)
-    emit()
-    emit(f"Open {page}")
-    emit(f"Daily: lab nightly --plan {plan}")
 
 
 def _open(page: Path) -> None:
@@ -253,7 +212,7 @@ def _request(snapshot: Snapshot, new: Path, golden: Path | None, out: Path, embe
     )
 
 
-def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, announce: Announce) -> RunDirectory:
+def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, announce: Announce) -> Outcome:
     """Replay into a folder of its own for the snapshot and the judgements, so that an earlier run stays as it was."""
     from lab.files import sha256_file
     from lab.measures.score import score_and_write
@@ -261,11 +220,25 @@ def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, 
 
     judged = f"-{sha256_file(Path(request.golden))[:8]}" if request.golden else ""
     place = out / f"{'judged' if judged else 'run'}-{snapshot.path.name}{judged}"
+    _require_same_origins(place, request, out)
     outcome = run_replay(request, place, jobs=jobs, announce=announce)
     if outcome.failures or outcome.run.manifest.failed:
         raise CannotMeasure(f"{place}: recalls failed; see {place / 'failures.jsonl'}")
     score_and_write(outcome.run)
-    return outcome.run
+    return outcome
+
+
+def _require_same_origins(place: Path, request: ReplayRequest, out: Path) -> None:
+    """Raise :class:`UnusableInput` if the run there, and so the pool, was made of other origins."""
+    from lab.replay.plan import ReplayRequest as Asked
+    from lab.runs.directory import MANIFEST, open_run
+
+    if not (place / MANIFEST).is_file():
+        return
+    before = Asked.of_manifest(open_run(place).manifest.asked).origin
+    if {*before} != {*request.origin}:
+        then, now = (" ".join(f"--origin {name}" for name in names) for names in (before, request.origin))
+        raise UnusableInput(f"{out}: was made with {then}; choose another --out for {now}")
 
 
 def _judge_log(log: Path, out: Path) -> Verdict | None:
@@ -346,6 +319,8 @@ def _draw(out: Path) -> Any:
 
 def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
     """Write the plan of nightly runs over the snapshot and its policy, unless there is one; return its path."""
+    import json
+
     from lab.files import read_text, write_atomically
 
     file = out / PLAN
@@ -370,6 +345,7 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
         'profile = "upstream"',
         'scope = "tags"',
         f"embedder = {_quoted(run.manifest.asked['embedder'])}",
+        f"origin = {json.dumps(run.manifest.asked['origin'])}",
         '# Conversations that were added since are compared apart. They decide as well with: added = "judge"',
     ]
     items = run.max_items[LIVE]

@@ -196,6 +196,16 @@ Limit = Annotated[int | None, typer.Option(help="Replay only the first N convers
 Conversations = Annotated[
     list[str] | None, typer.Option("--conversation", help="Replay only this conversation. Repeat for more.")
 ]
+Origins = Annotated[
+    list[str],
+    typer.Option(
+        "--origin",
+        metavar="ORIGIN",
+        autocompletion=completion.origins,
+        help="Take conversations that this started: person (or unknown), group, cron, hook, heartbeat, subagent, acp, "
+        "system; all takes everything. Repeat for more.",
+    ),
+]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 Dask = Annotated[
     str | None,

@@ -55,6 +55,7 @@ def replay(
     if part and and_score:
         raise UnusableInput("--score does not work with --shard; use lab merge OUT SHARD…, then lab score OUT")
     outcome = run_replay(request, out, jobs=jobs, dask=dask, shard=part, announce=announce)
+    origins = outcome.run.manifest.origins
     notes = config_notes(outcome.run.manifest.resolved)
     summary = None
     if and_score and not outcome.failures and not outcome.run.manifest.failed:
@@ -81,10 +82,11 @@ def replay(
             | ({"shard": str(outcome.run.shard)} if part else {})
             | ({"scores": summary} if summary else {})
             | ({"embedder": list(notes)} if notes else {})
+            | ({"origins": to_json(origins)} if origins else {})
         )
     else:
         emit_trial(reasons)
-        emit_notes(notes)
+        emit_notes((*outcome.run.manifest.origin_notes, *notes))
         done = f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
         has_next = not (summary or outcome.run.manifest.failed) and bool(outcome.done or outcome.skipped)
         _emit_next(done, (f"lab merge OUT {out} …" if part else f"lab score {out}") if has_next else None)
@@ -152,6 +154,7 @@ def score(
     from lab.report.comparison import sliced_over
     from lab.runs.directory import open_run
     from lab.runs.gold import read_gold
+    from lab.runs.records import to_json
     from lab.runs.trial import trial
 
     opened = open_run(run, allow_failed=allow_failed)
@@ -160,11 +163,17 @@ def score(
     summary = summarise(score_run(opened, also) if also else scores, read_gold(opened), opened.arms)
     notes, reasons = config_notes(opened.manifest.resolved), trial(opened.manifest)
     if as_json:
-        emit_json({"trial": list(reasons)} | summary | ({"embedder": list(notes)} if notes else {}))
+        origins = opened.manifest.origins
+        emit_json(
+            {"trial": list(reasons)}
+            | summary
+            | ({"embedder": list(notes)} if notes else {})
+            | ({"origins": to_json(origins)} if origins else {})
+        )
         return
     shown = _measures_shown(summary, opened, measure or ())
     emit_trial(reasons)
-    emit_notes(notes)
+    emit_notes((*opened.manifest.origin_notes, *notes))
     _show_means(summary, opened, shown, selected=bool(measure))
     for name, counts in unequal_counts(scores, shown).items():
         emit_folded(f"{name} is over other turns in each arm: {', '.join(f'{arm} {n}' for arm, n in counts.items())}")

@@ -50,6 +50,7 @@ OPTIONS = {
         _option("depth", options.Depth, 50),
         _option("limit", options.Limit),
         _option("conversation", options.Conversations, many=True),
+        _option("origin", options.Origins, ["person"], many=True),
         _option("fault", options.FaultNames, field="faults", many=True),
         _option("config", options.Config),
         _option("embedder", options.Embedder, "all-MiniLM-L6-v2"),
@@ -61,7 +62,7 @@ OPTIONS = {
 
 
 # Options for scopes, and for the turns and conversations to replay.
-TURNS = ("scope", "recall_turns", "limit", "conversation")
+TURNS = ("scope", "recall_turns", "limit", "conversation", "origin")
 # The same, with options for gold and labels.
 LABELLED = ("golden", "labels", "must_share", "nice_share", "hard_rules", "categories", "seed", *TURNS)
 

@@ -209,8 +209,8 @@ def compare_arms(
 
 
 def _notes(base_run: RunDirectory, base_arm: str, cand_run: RunDirectory, cand_arm: str) -> tuple[str, ...]:
-    """Return notes on arms configured for another embedder than their run used, and on identical conversations."""
-    equal = equal_notes(base_run)
+    """Return notes on origins left out, arms configured for another embedder, and identical conversations."""
+    equal = (*dict.fromkeys((*base_run.manifest.origin_notes, *cand_run.manifest.origin_notes)), *equal_notes(base_run))
     if base_run is cand_run:
         return (*config_notes(base_run.manifest.resolved, (base_arm, cand_arm)), *equal)
     both = ((base_run, base_arm), (cand_run, cand_arm))

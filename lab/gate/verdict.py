@@ -149,7 +149,11 @@ def judge(
                 note
                 for judged_run in (run, against)
                 if judged_run
-                for note in (*config_notes(judged_run.manifest.resolved), *equal_notes(judged_run))
+                for note in (
+                    *judged_run.manifest.origin_notes,
+                    *config_notes(judged_run.manifest.resolved),
+                    *equal_notes(judged_run),
+                )
             )
         )
         + _long(policy, audit),

@@ -4,7 +4,7 @@ The file is JSON Lines: a header, then one line per turn. Memories are keys; the
 
     {"kind": "pool", "schema": "lab.pool.v1", "depth": 6, "arms": ["hybrid", …], "seed": 0, "recordings": PATH,
      "format": "openclaw", "memories": "stored", "memories_from": PATH, "scope": "none", "content": SHA256,
-     "haystack": 400, "haystack_from": []}
+     "haystack": 400, "haystack_from": [], "origin": ["person"]}
     {"kind": "turn", "turn": KEY, "items": [{"memory": KEY, "arms": {"hybrid": 3, "bm25": 1}}, …]}
 
 Items are ordered by a hash, so that their ranks do not influence the judge. A pool of captures (``"captures": true``)
@@ -51,6 +51,8 @@ class Pool:
 
     ``recordings`` and ``memories_from`` are paths as given; ``content`` is the digest of their content. ``haystack`` is
     the number of memories of other conversations added to each one, of which ``haystack_from`` names more sets.
+    ``origin`` names what started the conversations that it was drawn from; a pool of an earlier version has no such
+    field, and was drawn from all.
     """
 
     depth: int
@@ -66,6 +68,7 @@ class Pool:
     haystack: int = 0
     haystack_from: tuple[str, ...] = ()
     captures: bool = False
+    origin: tuple[str, ...] = ()
 
     def without(self, judged: Mapping[str, Collection[str]], source: Path) -> Pool:
         """Return the pool without the memories ``judged`` at each turn, and without turns that have no others.
@@ -85,8 +88,9 @@ class Pool:
         """Return the content of the pool file."""
         header = {"kind": "pool", "schema": SCHEMA, **asdict(self)}
         del header["turns"]
-        if not self.captures:
-            del header["captures"]
+        for name in ("captures", "origin"):
+            if not header[name]:
+                del header[name]
         lines = [
             {"kind": "turn", "turn": turn.turn, "items": [item._asdict() for item in turn.items]} for turn in self.turns
         ]
@@ -122,6 +126,7 @@ def read_pool(path: Path) -> Pool:
         optional(header, "haystack", int, 0, at),
         tuple(map(str, optional(header, "haystack_from", list, [], at))),
         optional(header, "captures", bool, False, at),
+        tuple(map(str, optional(header, "origin", list, [], at))),
     )
 
 

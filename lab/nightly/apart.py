@@ -25,6 +25,7 @@ from lab.host.snapshot import Snapshot, open_snapshot, snapshots, take
 from lab.measures.score import score_run, summarise
 from lab.nightly.against import ALONE, judged, named
 from lab.nightly.plan import JUDGE, Frozen, NightlySet
+from lab.recordings.origins import of_origins
 from lab.recordings.readers import Library, read_library
 from lab.replay.memories_from import read_stored, with_stored
 from lab.replay.plan import ReplayRequest
@@ -118,7 +119,7 @@ def apart_from_snapshot(
         now = _tonight(before, frozen, folder / "home", date, announce)
         if now.sha256 == before.sha256:
             return Apart(since, (), ())
-        libraries = [_library(snapshot) for snapshot in (before, now)]
+        libraries = [_library(snapshot, nightly_set.asked.origin) for snapshot in (before, now)]
         found = growth(*libraries)
         rows, lines = _rows(found), []
         copied = now.created.replace("T", " ").replace("Z", " UTC")
@@ -152,8 +153,8 @@ def _tonight(before: Snapshot, frozen: Frozen, root: Path, date: str, announce: 
     return take(home, root, date=date, created=created, like=before, sealed=False, announce=announce)
 
 
-def _library(snapshot: Snapshot) -> Library:
-    library = read_library(snapshot.path, "openclaw")
+def _library(snapshot: Snapshot, origins: Sequence[str]) -> Library:
+    library = of_origins(read_library(snapshot.path, "openclaw"), origins)
     return with_stored(library, read_stored(str(snapshot.store))) if snapshot.store else library
 
 

@@ -42,6 +42,7 @@ from lab.errors import UnusableInput
 from lab.files import read_toml
 from lab.gate.policy import Policy, read_policy
 from lab.host.snapshot import STORE
+from lab.recordings.origins import require_known
 from lab.replay.memories_http import is_address
 from lab.replay.plan import ReplayRequest
 from lab.set_registry import recordings_at
@@ -54,7 +55,7 @@ _TEXTS = ("store", "profile", "memories", "labels", "scope", "recall_turns", "em
 _PATHS = ("golden", "memories_from", "config")
 _SHARES = ("must_share", "nice_share")
 _COUNTS = ("seed", "max_items", "depth", "limit", "hard_rules", "haystack")
-_LISTS = ("conversation", "faults")
+_LISTS = ("conversation", "origin", "faults")
 # Whether conversations that the baseline lacks are only reported.
 REPORT, JUDGE = ADDED = ("report", "judge")
 # The keys that name a snapshot, and those that it replaces.
@@ -161,6 +162,7 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
     options |= {key: _number(value[key], f"{where}: {key}") for key in _SHARES if key in value}
     options |= {key: _count(value[key], f"{where}: {key}") for key in _COUNTS if key in value}
     options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
+    require_known(options.get("origin", ()), f"{where}: origin")
     assert options.keys() <= {field.name for field in fields(ReplayRequest)}  # noqa: S101 - an error in this module, not in the plan
     frozen = _frozen(value, path, where)
     if frozen:

@@ -122,7 +122,8 @@ def _check(library: Library, folder: Path, folder_name: str) -> None:
         for recording in read_library(folder / "datasets" / folder_name, "lab").recordings
     }
     for recording in library.recordings:
-        if reread.get(recording.conversation) != recording:
+        again = reread.get(recording.conversation)
+        if again != recording or again.origin != recording.origin:
             raise UnusableInput(
                 f"{recording.conversation}: the lab format cannot represent this conversation without loss"
             )

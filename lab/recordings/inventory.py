@@ -32,6 +32,18 @@ class Passed:
     count: int
 
 
+# How the kinds of items begin that every transcript has beside its turns.
+_ORDINARY = (
+    "entries without conversation content",
+    "effects of tool-search calls",
+    "replies without text",
+    "resets, each",
+    "session headers",
+    "tool results",
+)
+ORDINARY = "entries that are no turn in any transcript, such as results of tools"
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """The groups of recordings and the skipped items of a path.
@@ -49,11 +61,11 @@ class Inventory:
         return asdict(self) | {"suspects": [suspect._asdict() for suspect in self.suspects]}
 
 
-def stocked(recordings: Iterable[tuple[str, str, Recording]]) -> tuple[Stock, ...]:
-    """Group recordings, each given as (storage format, origin, recording); every recording must have turns."""
+def stocked(recordings: Iterable[tuple[str, Recording]]) -> tuple[Stock, ...]:
+    """Group recordings, each given with its storage format; every recording must have turns."""
     groups: dict[tuple[str, str], list[Recording]] = {}
-    for stored, origin, recording in recordings:
-        groups.setdefault((stored, origin), []).append(recording)
+    for stored, recording in recordings:
+        groups.setdefault((stored, recording.origin), []).append(recording)
     return tuple(
         Stock(
             *key,
@@ -70,3 +82,14 @@ def stocked(recordings: Iterable[tuple[str, str, Recording]]) -> tuple[Stock, ..
 def passed_over(counts: Counter[str]) -> tuple[Passed, ...]:
     """Return the skipped items in alphabetical order."""
     return tuple(Passed(what, count) for what, count in sorted(counts.items()))
+
+
+def notable(passed: Iterable[Passed]) -> list[Passed]:
+    """Return the kinds of skipped items that a user should know, then all the others as one."""
+    known, others = [], 0
+    for skipped in passed:
+        if skipped.what.startswith(_ORDINARY):
+            others += skipped.count
+        else:
+            known.append(skipped)
+    return [*known, *([Passed(ORDINARY, others)] if others else [])]

@@ -18,6 +18,14 @@ SEARCHED = 200_000
 SOURCE_KINDS = ("operator", "tool", "web", "import", "system")
 PROVENANCE = ("source_kind", "source_ref", "lang")
 MEDIA = ("media_refs", "media_kind")
+# What started a conversation (OR-1 to OR-3): a person, or else what the host says.
+PERSON, GROUP, CRON, HOOK, HEARTBEAT, SUBAGENT, ACP, SYSTEM = (
+    *("person", "group", "cron", "hook"),
+    *("heartbeat", "subagent", "acp", "system"),
+)
+# Nothing says what started it; unlike the label of the same name.
+UNKNOWN_ORIGIN = "unknown"
+ORIGINS = (PERSON, GROUP, CRON, HOOK, HEARTBEAT, SUBAGENT, ACP, SYSTEM, UNKNOWN_ORIGIN)
 # The tier of each label.
 TIER_OF = {MUST: "must", NICE: "nice", IGNORE: "ignore", UNKNOWN: "unknown"}
 
@@ -96,13 +104,18 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One conversation: turns in order, memories in creation order, and the reader's notes on repairs and oddities."""
+    """One conversation: turns in order, memories in creation order, and the reader's notes on repairs and oddities.
+
+    ``origin`` is what started it, one of :data:`ORIGINS`. It is no part of its identity, because a copy without the
+    host's index may not say it.
+    """
 
     conversation: str
     turns: tuple[Turn, ...]
     memories: tuple[Memory, ...]
     language: str = "en"
     notes: tuple[str, ...] = field(default=())
+    origin: str = field(default=PERSON, compare=False)
 
     @property
     def sessions(self) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ A memory line belongs to the turn line above it. Its key is ``<conversation>/<se
 turn is the first that can recall it. A memory line with an explicit ``key`` may appear anywhere; before the first turn,
 it exists from the start. ``forgotten_after`` holds the key of the last turn that can recall the memory.
 
-Files converted from other formats use more fields, which hand-written files rarely need: the time, speaker and scope of
+Files converted from other formats use more fields, which hand-written files rarely need: the ``origin`` of the
+conversation in its first line (a person, unless it says otherwise), the time, speaker and scope of
 a turn, its texts as a memory, the time of a memory, and the reader's notes.
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 from lab.errors import UnusableInput
 from lab.files import read_json_lines
 from lab.golden.model import GoldenSet
-from lab.recordings.model import GLOBAL, LABELS, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
+from lab.recordings.model import GLOBAL, LABELS, ORIGINS, PERSON, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field, optional
 
 SCHEMA = "lab.recording.v1"
@@ -78,6 +79,7 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
         in_birth_order(reader.memories),
         language=optional(header, "language", str, "en", at),
         notes=notes,
+        origin=_one_of(header.get("origin", PERSON), ORIGINS, "origin", at),
     )
     return [(recording, GoldenSet(notes=notes))]
 

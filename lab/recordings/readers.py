@@ -19,6 +19,7 @@ from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, op
 from lab.recordings.catalogue import in_clone
 from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
+from lab.recordings.origins import Origins
 from lab.utf16 import has_lone_surrogate
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
@@ -167,7 +168,7 @@ class Library:
     ``names`` maps names that are independent of the folder's location to the files and their companions. ``stored`` is
     the content digest of the memories that replaced the recorded ones, if any. ``digests`` holds, by name, the content
     digest of each file that another process may be writing. ``path`` is the path that was read. ``inventory`` is set
-    for formats that report what a path holds.
+    for formats that report what a path holds, and ``origins`` where conversations were taken by what started them.
     """
 
     format: Format
@@ -180,6 +181,7 @@ class Library:
     digests: dict[str, str] = field(default_factory=dict)
     inventory: Inventory | None = None
     path: Path = Path()
+    origins: Origins | None = None
 
     def checksums(self) -> dict[str, str]:
         """Return the SHA-256 of the content that was read, by file name."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.golden.read import FIELDS as PROBE_FIELDS
 from lab.golden.read import HIGHEST
-from lab.recordings.model import LABELS, SOURCE_KINDS
+from lab.recordings.model import LABELS, ORIGINS, SOURCE_KINDS
 from lab.recordings.native import CATEGORIES, FIELDS, ROLES, SCHEMA
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -95,6 +95,7 @@ def line_schema() -> dict[str, Any]:
             "schema": {"const": SCHEMA},
             "conversation": _NAME,
             "language": _TEXT,
+            "origin": {"enum": list(ORIGINS)},
             "notes": {"type": "array", "items": _TEXT},
         },
         "required": ["kind", "schema", "conversation"],

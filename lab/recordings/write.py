@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.errors import UnusableInput
 from lab.files import dump_json
-from lab.recordings.model import GLOBAL, PROVENANCE, Memory, Recording, Turn
+from lab.recordings.model import GLOBAL, PERSON, PROVENANCE, Memory, Recording, Turn
 from lab.recordings.native import SCHEMA
 
 
@@ -23,6 +23,7 @@ def recording_lines(recording: Recording) -> bytes:
     """
     name = recording.conversation
     header = {"kind": "recording", "schema": SCHEMA, "conversation": name, "language": recording.language}
+    header |= {"origin": recording.origin} if recording.origin != PERSON else {}
     lines: list[dict[str, Any]] = [header | ({"notes": list(recording.notes)} if recording.notes else {})]
     for before, after in pairwise(recording.memories):
         if after.visible_from < before.visible_from:

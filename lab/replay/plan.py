@@ -14,11 +14,13 @@ from lab.embedding.endpoint import from_cache_alone
 from lab.embedding.stored import StoredVectors
 from lab.errors import UnusableInput
 from lab.files import sha256_file
+from lab.formatting import counted
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
 from lab.haystack_keys import is_added
 from lab.recordings.equal import EQUAL, equal_conversations
 from lab.recordings.model import GLOBAL, MUST, UNKNOWN, Memory, Recording
+from lab.recordings.origins import ALL, DEFAULT, Origins, of_origins
 from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.haystack import default_haystack, fill, without_absent
 from lab.replay.labels import Labels, choose_labels
@@ -65,6 +67,7 @@ class ReplayRequest:
     depth: int = 50
     limit: int | None = None
     conversation: tuple[str, ...] = ()
+    origin: tuple[str, ...] = DEFAULT
     config: str | None = None
     embedder: str = "all-MiniLM-L6-v2"
     faults: tuple[str, ...] = ()
@@ -80,11 +83,11 @@ class ReplayRequest:
 
     @classmethod
     def of_manifest(cls, values: Mapping[str, Any]) -> ReplayRequest:
-        """Return the arguments from a manifest, with its lists as tuples."""
+        """Return the arguments from a manifest, with its lists as tuples; one without origins replayed all."""
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
         }
-        return cls(**given)
+        return cls(**{"origin": (ALL,)} | given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,11 @@ class Plan:
     def probes(self, recording: Recording) -> tuple[Probe, ...]:
         """Return the probes of one conversation."""
         return self.library.golden.of(recording.conversation)
+
+    @property
+    def origins(self) -> Origins | None:
+        """How many conversations of each origin were taken and left out; None if persons started all."""
+        return None if (counts := self.library.origins) is None or counts.is_plain else counts
 
     @property
     def scoping(self) -> str:
@@ -250,7 +258,8 @@ def make_plan(
     if arms is not None:
         # A resolved configuration lacks the keys that are not implemented.
         infos = tuple(replace(info, missing=tuple(arm["missing"])) for info, arm in zip(infos, arms, strict=True))
-    library = read_library(Path(request.path), request.format, memories=request.memories)
+    everything = read_library(Path(request.path), request.format, memories=request.memories)
+    library = of_origins(everything, request.origin, request.conversation)
     _require_source(request, library, infos)
     if request.source != "captured":
         # No arm captures, whatever it could do.
@@ -265,7 +274,7 @@ def make_plan(
     if not judged:
         golden_path = None
     if golden_path:
-        golden = read_golden(golden_path)
+        golden = _of_taken(read_golden(golden_path), everything, library)
         if request.golden is None and Path(request.path).is_file():
             # A golden set found beside a folder covers all its files; only the probes of this file count.
             golden = golden.of_conversations({recording.conversation for recording in library.recordings})
@@ -289,6 +298,18 @@ def make_plan(
     return Plan(
         request, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors, haystack
     )
+
+
+def _of_taken(golden: GoldenSet, everything: Library, taken: Library) -> GoldenSet:
+    """Return a golden set without the judgements of conversations that were left out, which a note counts."""
+    kept, every = ({recording.conversation for recording in of.recordings} for of in (taken, everything))
+    names = every - kept
+    out = sum(probe.conversation in names for probe in golden.judged)
+    if not out:
+        return golden
+    note = f"{counted(out, 'judged turn')} of left-out conversations {'is' if out == 1 else 'are'} not used"
+    left = {probe.conversation for probe in (*golden.probes, *golden.captures)} - names
+    return replace(golden.of_conversations(left), notes=(*golden.notes, note))
 
 
 def _with_haystack(

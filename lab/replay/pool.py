@@ -18,6 +18,7 @@ from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
 from lab.progress import Progress
 from lab.recordings.model import Recording
+from lab.recordings.origins import ALL, of_origins
 from lab.recordings.readers import Library, read_library
 from lab.replay.chosen_turns import Chosen, Drawn, choose_turns
 from lab.replay.haystack import fill
@@ -39,6 +40,7 @@ def make_capture_pool(request: ReplayRequest) -> Pool:
     :class:`UnusableInput` if no memory belongs to a turn.
     """
     library = unjudged(read_library(Path(request.path), request.format, memories=request.memories))
+    library = of_origins(library, request.origin)
     turns = []
     for recording in library.recordings:
         candidates: dict[str, list[Pooled]] = {turn.key: [] for turn in recording.turns}
@@ -61,6 +63,7 @@ def make_capture_pool(request: ReplayRequest) -> Pool:
         content(library),
         tuple(turns),
         captures=True,
+        origin=_origin(request, library),
     )
 
 
@@ -120,6 +123,7 @@ def material(pool: Pool, recordings: Path | None = None, memories_from: str | No
         if path and not is_address(str(path)) and not Path(path).exists():
             raise UnusableInput(f"{path}: not found, but the pool was made from it; name its new path with {option}")
     library = unjudged(read_library(where, pool.format, memories=None if store else pool.memories))
+    library = of_origins(library, pool.origin or (ALL,))
     if store:
         library = with_stored(library, read_stored(store, cached=memories_from is None))
     recordings_of, haystack = library.recordings, None
@@ -158,7 +162,13 @@ def _pool(plan: Plan, depth: int, turns: Sequence[PooledTurn]) -> Pool:
         tuple(turns),
         plan.haystack.memories if plan.haystack else 0,
         request.haystack_from,
+        origin=_origin(request, plan.library),
     )
+
+
+def _origin(request: ReplayRequest, library: Library) -> tuple[str, ...]:
+    """Return the origins to record: none where nothing was left out, so that all are read again."""
+    return request.origin if library.origins and library.origins.left_out else ()
 
 
 def _shuffled(turn: str, items: dict[str, dict[str, int]], seed: int) -> tuple[Pooled, ...]:

@@ -10,6 +10,7 @@ from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_atomically
 from lab.formatting import free_of_credentials
 from lab.progress import Progress
+from lab.recordings.inventory import Passed
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
 from lab.replay.candidates import is_cached
@@ -29,13 +30,17 @@ from lab.systems.contract import Arm
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a replay. Conversations whose receipts existed already are ``skipped``."""
+    """The result of a replay. Conversations whose receipts existed already are ``skipped``.
+
+    ``passed`` counts what the reader of the recordings left out, for formats that report it.
+    """
 
     run: RunDirectory
     done: tuple[str, ...]
     skipped: tuple[str, ...]
     failures: tuple[dict[str, str], ...]
     embedded: int
+    passed: tuple[Passed, ...] = ()
 
 
 def run_replay(
@@ -66,7 +71,7 @@ def run_replay(
             free_of_credentials(asdict(request)),
             resolved_of(plan.resolved()),
             plan.comparable(),
-            lambda: Fresh(gold_of(plan), plan.recall_points(), contents_of(plan)),
+            lambda: Fresh(gold_of(plan), plan.recall_points(), contents_of(plan), plan.origins),
             part,
             announce,
         )
@@ -112,7 +117,9 @@ def _replay_into(
         {"conversation": name, "phase": "replay", "reason": problems[name]} for name in assigned if name in problems
     ]
     finish(run, failures)
-    return Outcome(run, tuple(name for name in assigned if name in done), skipped, tuple(failures), embedded)
+    read = plan.library.inventory
+    passed = read.passed if read else ()
+    return Outcome(run, tuple(name for name in assigned if name in done), skipped, tuple(failures), embedded, passed)
 
 
 def _keep(run: RunDirectory, conversation: str, result: Replayed | str) -> str | None:

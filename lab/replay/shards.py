@@ -73,7 +73,7 @@ def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = 
             raise UnusableInput(f"{path}: its golden.jsonl differs from that of {first.path}; replay one of them again")
     with only_writer(out):
         manifest = replace(first.manifest, shard=None)
-        fresh = Fresh(golden[first.path], manifest.recall_points, manifest.contents)
+        fresh = Fresh(golden[first.path], manifest.recall_points, manifest.contents, manifest.origins)
         run = resume_or_begin(out, manifest, lambda: fresh)
         copied = 0
         for shard in shards:

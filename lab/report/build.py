@@ -192,7 +192,7 @@ def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | 
         "sentence": sentence(comparison, f"{run.labels}, {run.haystack}") if comparison else alone(run, summary),
         "verdict": verdict,
         "stale": stale,
-        "embedder": config_notes(resolved),
+        "embedder": (*run.manifest.origin_notes, *config_notes(resolved)),
         "facts": facts,
         "arms": run.arms,
         "columns": names,

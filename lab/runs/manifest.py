@@ -14,6 +14,7 @@ from pathlib import Path
 from lab.errors import Altered, NotARun, UnusableInput
 from lab.files import digest, read_json
 from lab.formatting import counted
+from lab.recordings.origins import Origins
 from lab.runs.records import from_json, schema_of, to_json
 from lab.systems.contract import ArmInfo
 
@@ -225,6 +226,14 @@ class Manifest:
     shard: Shard | None = None
     migrated: Migrated | None = None
     contents: Mapping[str, Content] = field(default_factory=dict, metadata=_about("what each conversation consists of"))
+    origins: Origins | None = field(
+        default=None, metadata=_about("conversations taken and left out by what started them, if not only a person did")
+    )
+
+    @property
+    def origin_notes(self) -> tuple[str, ...]:
+        """What the run says of the origins of its conversations, as sentences; empty if persons started all."""
+        return self.origins.notes if self.origins else ()
 
     @property
     def assigned(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from lab.errors import Altered, OtherArguments, UnusableInput
 from lab.files import cannot_write, digest, dump_json, remove_leftovers, sha256_bytes, sha256_file, write_atomically
+from lab.recordings.origins import Origins
 from lab.runs.differences import arms_differences
 from lab.runs.directory import (
     DIGESTS,
@@ -38,11 +39,15 @@ Announce = Callable[[str], None]
 
 
 class Fresh(NamedTuple):
-    """What a new run starts with: the bytes of golden.jsonl, and each conversation's recall points and content."""
+    """What a new run starts with: the bytes of golden.jsonl, and each conversation's recall points and content.
+
+    ``origins`` counts the conversations taken and left out by what started them; None if persons started all.
+    """
 
     golden: bytes
     recall_points: Mapping[str, int]
     contents: Mapping[str, Content] = {}
+    origins: Origins | None = None
 
 
 def create_or_resume(
@@ -94,12 +99,13 @@ def resume_or_begin(
             return _reopened(run, fresh)
     elif path.exists() and (not path.is_dir() or any(not child.name.endswith(".part") for child in path.iterdir())):
         raise UnusableInput(f"{path}: exists and is not a run directory; choose another --out")
-    golden, points, contents = fresh()
+    golden, points, contents, origins = fresh()
     begun = replace(
         manifest,
         status=STARTED,
         recall_points=dict(points),
         contents=dict(contents),
+        origins=origins,
         files={GOLDEN: sha256_bytes(golden)},
     )
     run = RunDirectory(path, begun)

@@ -21,7 +21,7 @@ from lab.recordings.inventory import Inventory, passed_over, stocked
 from lab.recordings.model import Recording
 from lab.recordings.openclaw.copies import Copy, Session, distinct
 from lab.recordings.openclaw.database import StoredArchive, read_database
-from lab.recordings.openclaw.folders import Archive, Location, find
+from lab.recordings.openclaw.folders import Archive, Location, find, origin_in, stem_of
 from lab.recordings.openclaw.transcript import load_data, read_data, read_transcript, session_of, united
 
 ARCHIVED = "openclaw-archived"
@@ -71,7 +71,7 @@ def gather(path: Path, *, archived: bool = False) -> Gathered:
     for session in sessions:
         reading.passed.update(session.passed)
     inventory = Inventory(
-        stocked((session.stored, session.origin, session.recording) for session in sessions),
+        stocked((session.stored, session.recording) for session in sessions),
         passed_over(reading.passed),
         suspects(turn.text for session in sessions for turn in session.recording.turns if turn.role == "user"),
     )
@@ -123,17 +123,13 @@ def _unread_note(names: list[str]) -> str:
 def _read_file(file: Path, archive: Archive | None, location: Location, reading: _Reading) -> None:
     reading.files.append(file)
     try:
-        session = read_transcript(file)
+        session = read_transcript(file, lambda name: origin_in(location, name, stem_of(file.name)))
     except UnusableInput as error:
         _refuse(error, reading)
         return
     stored = f"{archive.reason}, {session.stored}" if archive else session.stored
-    origin = location.origins.get(session.recording.conversation, "")
-    reading.sessions.append(
-        session._replace(
-            agent=location.agent, stored=stored, origin=origin, archive=archive.path.name if archive else ""
-        )
-    )
+    archived = archive.path.name if archive else ""
+    reading.sessions.append(session._replace(agent=location.agent, stored=stored, archive=archived))
 
 
 def _read_database(file: Path, location: Location, reading: _Reading, archived: bool) -> set[str]:
@@ -150,21 +146,15 @@ def _read_database(file: Path, location: Location, reading: _Reading, archived: 
             (stored_session.branch, stored_session.lost),
             stored_session.notes,
             is_file=False,
+            origin=stored_session.origin,
         )
         if not session.recording.turns:
             reading.passed[WITHOUT_TURN] += 1
             reading.passed.update(session.passed)
             reading.notes.append(f"{file}: session {stored_session.session}: has no turn, skipped")
             continue
-        reading.sessions.append(
-            session._replace(
-                file=file,
-                agent=location.agent,
-                stored=stored,
-                origin=stored_session.origin,
-                load=partial(_load_stored, file, stored_session.session),
-            )
-        )
+        load = partial(_load_stored, file, stored_session.session)
+        reading.sessions.append(session._replace(file=file, agent=location.agent, stored=stored, load=load))
     for stored_archive in database.archives:
         if stored_archive.data is None and stored_archive.problem is None:
             _skip_archive(stored_archive.reason, stored_archive.name, reading)
@@ -212,7 +202,7 @@ def _load_archived(file: Path, name: str) -> Copy:
 def _archived(stored_archive: StoredArchive, at: Path) -> Session:
     if stored_archive.data is None:
         raise UnusableInput(f"{at}: {stored_archive.problem}")
-    return read_data(stored_archive.data, at)
+    return read_data(stored_archive.data, at, lambda _: stored_archive.origin)
 
 
 def _refuse(error: UnusableInput, reading: _Reading) -> None:

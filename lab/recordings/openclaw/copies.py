@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from lab.recordings.model import Recording
 from lab.recordings.openclaw.entries import Transcript
+from lab.recordings.openclaw.origins import strongest
 
 
 class Copy(NamedTuple):
@@ -42,7 +43,6 @@ class Session(NamedTuple):
     entries: int
     file: Path = Path()
     stored: str = ""
-    origin: str = ""
     agent: str | None = None
     archive: str = ""
     said: frozenset[str] = frozenset()
@@ -146,7 +146,10 @@ def _of_copies(part: list[Session], unite: Unite, notes: list[str], passed: Coun
         if whole is None or all(other is not copy for copy in lacking):
             notes.append(f"{other.recording.conversation}: duplicate in {where(other)}, skipped")
         passed["copies of sessions"] += 1
-    return whole or best
+    chosen = whole or best
+    # Only one of them may be in an index.
+    origin = strongest(copy.recording.origin for copy in part)
+    return chosen._replace(recording=replace(chosen.recording, origin=origin))
 
 
 def _suffix(session: Session) -> str:
@@ -174,11 +177,11 @@ def _renamed(session: Session, name: str) -> Session:
     recording = session.recording
     old = len(recording.conversation)
     return session._replace(
-        recording=Recording(
-            name,
-            tuple(replace(turn, key=name + turn.key[old:]) for turn in recording.turns),
-            tuple(replace(memory, key=name + memory.key[old:]) for memory in recording.memories),
-            recording.language,
-            tuple(name + note[old:] for note in recording.notes),
+        recording=replace(
+            recording,
+            conversation=name,
+            turns=tuple(replace(turn, key=name + turn.key[old:]) for turn in recording.turns),
+            memories=tuple(replace(memory, key=name + memory.key[old:]) for memory in recording.memories),
+            notes=tuple(name + note[old:] for note in recording.notes),
         )
     )

@@ -5,7 +5,9 @@ A database with another schema version is read if it has the required columns; a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.errors import UnusableInput
+from lab.recordings.model import UNKNOWN_ORIGIN
 from lab.recordings.openclaw.entries import Entry, Spoilt, Transcript, active_branch, parse
+from lab.recordings.openclaw.origins import origin_of
 from lab.recordings.openclaw.sqlite import read_sqlite
 from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack, unpack_event
 
@@ -55,8 +59,22 @@ ALL_COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
+# Columns that say what started a session, by the names that its entry in an index has for them.
+FACTS = {
+    "session_windows": {
+        "chat_type": "chatType",
+        "hook_external_content_source": "hookExternalContentSource",
+        "spawned_by": "spawnedBy",
+    },
+    "session_nodes": {"created_via": "createdVia", "spawned_by": "spawnedBy"},
+}
+
+
 class StoredSession(NamedTuple):
-    """A session of the database: transcript, active branch, entries without a parent, origin and notes."""
+    """A session of the database: transcript, active branch, entries without a parent, origin and notes.
+
+    ``origin`` is what the database says of it (OR-1 to OR-3); its transcript may say more.
+    """
 
     session: str
     transcript: Transcript
@@ -71,6 +89,7 @@ class StoredArchive(NamedTuple):
 
     name: str
     session: str
+    origin: str
     reason: str
     data: bytes | None
     problem: str | None
@@ -107,7 +126,8 @@ def _read(path: Path, connection: sqlite3.Connection, archives: bool) -> Databas
     notes = _check_schema(path, version, tables)
     has = {name for name, columns in COLUMNS.items() if name in tables and set(columns) <= tables[name]}
     host = _host(connection) if "schema_meta" in has else ""
-    origins = _origins(connection, has)
+    nodes = _nodes(connection, tables) if "session_nodes" in has else {}
+    origins = _origins(connection, tables, nodes) if "session_windows" in has else {}
     leaves, active = _indexed(connection, has)
     hashed = hashlib.sha256()
     sessions = []
@@ -123,8 +143,14 @@ def _read(path: Path, connection: sqlite3.Connection, archives: bool) -> Databas
             transcript, leaf if indexed >= transcript.lines - 1 else None, active.get(session)
         )
         hashed.update(repr((session, leaf)).encode())
-        sessions.append(StoredSession(session, transcript, branch, lost, origins.get(session, ""), tuple(branch_notes)))
-    archived = tuple(_archives(connection, archives, hashed)) if "session_transcript_archives" in has else ()
+        origin = origins.get(session, UNKNOWN_ORIGIN)
+        sessions.append(StoredSession(session, transcript, branch, lost, origin, tuple(branch_notes)))
+    has_key = "session_key" in tables.get("session_transcript_archives", ())
+    archived = (
+        tuple(_archives(connection, archives, hashed, nodes, has_key=has_key))
+        if "session_transcript_archives" in has
+        else ()
+    )
     notes += [
         f"table {name} has rows that the lab does not read: {count}"
         for name in sorted(tables)
@@ -174,22 +200,37 @@ def _host(connection: sqlite3.Connection) -> str:
     return _word(row[0]) if row else ""
 
 
-def _origins(connection: sqlite3.Connection, has: set[str]) -> dict[str, str]:
-    """Return what started each session (a sub-agent, a scheduled job, or its creator), by session id; "" if unknown."""
-    if "session_windows" not in has:
-        return {}
-    via: dict[str, str] = {}
-    if "session_nodes" in has:
-        rows = connection.execute("SELECT session_key, created_via FROM session_nodes")
-        via = {_word(key): _word(created) for key, created in rows}
-    rows = connection.execute("SELECT session_id, session_key FROM session_windows")
-    return {_word(session): origin_of(_word(key), via.get(_word(key), "")) for session, key in rows}
+def _nodes(connection: sqlite3.Connection, tables: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
+    """Return what the database says of each session, by its key: its entry, and the columns beside it."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for facts in _facts(connection, "session_nodes", ("session_key", "entry_json"), tables):
+        entry: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
+            entry = json.loads(facts.pop("entry_json", ""))
+        nodes[facts.pop("session_key", "")] = (entry if isinstance(entry, dict) else {}) | facts
+    return nodes
 
 
-def origin_of(key: str, created_via: str = "") -> str:
-    """Return what started a session, from its key ``agent:<agent>:<rest>``, else ``created_via``; "" if unknown."""
-    rest = key.split(":")[2:]
-    return rest[0] if rest and rest[0] in ("subagent", "cron", "hook", "acp") else created_via
+def _origins(
+    connection: sqlite3.Connection, tables: dict[str, set[str]], nodes: dict[str, dict[str, Any]]
+) -> dict[str, str]:
+    """Return what started each session, by session id."""
+    origins = {}
+    for facts in _facts(connection, "session_windows", ("session_id", "session_key"), tables):
+        key = facts.pop("session_key", "")
+        origins[facts.pop("session_id", "")] = origin_of(key, nodes.get(key, {}) | facts)
+    return origins
+
+
+def _facts(
+    connection: sqlite3.Connection, table: str, columns: tuple[str, ...], tables: dict[str, set[str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield ``columns`` and :data:`FACTS` of each row as texts, by the names of an index, without what is empty."""
+    there = [column for column in (*columns, *FACTS[table]) if column in tables[table]]
+    names = [FACTS[table].get(column, column) for column in there]
+    for row in connection.execute(f"SELECT {', '.join(there)} FROM {table}"):  # noqa: S608 - names of this module
+        texts = zip(names, map(_word, row), strict=True)
+        yield {name: text for name, text in texts if text}
 
 
 def _indexed(
@@ -271,18 +312,21 @@ def _events(
         yield number, line
 
 
-def _archives(connection: sqlite3.Connection, include_data: bool, hashed: Any) -> Iterator[StoredArchive]:
+def _archives(
+    connection: sqlite3.Connection, include_data: bool, hashed: Any, nodes: dict[str, dict[str, Any]], *, has_key: bool
+) -> Iterator[StoredArchive]:
     rows = connection.execute(
-        "SELECT archive_name, session_id, reason, encoding, CASE WHEN ? THEN archive_blob END, archive_sha256 "
-        "FROM session_transcript_archives ORDER BY archive_name",
+        f"SELECT archive_name, session_id, {'session_key' if has_key else 'NULL'}, reason, encoding, "  # noqa: S608 - fixed names
+        "CASE WHEN ? THEN archive_blob END, archive_sha256 FROM session_transcript_archives ORDER BY archive_name",
         (include_data,),
     )
-    for name, session, reason, encoding, data, digest in rows:
+    for name, session, key, reason, encoding, data, digest in rows:
         problem, content = None, None
         if include_data:
             hashed.update(repr((name, digest)).encode())
             content, problem = _archived(data, _word(encoding))
-        yield StoredArchive(_word(name), _word(session), _word(reason), content, problem)
+        origin = origin_of(_word(key), nodes.get(_word(key)))
+        yield StoredArchive(_word(name), _word(session), origin, _word(reason), content, problem)
 
 
 def _archived(data: object, encoding: str) -> tuple[bytes | None, str | None]:

@@ -21,8 +21,9 @@ from lab.config_env import own_config
 from lab.config_resolve import resolve_config
 from lab.errors import UnusableInput
 from lab.files import require_finite
-from lab.recordings.openclaw.database import origin_of
+from lab.recordings.model import UNKNOWN_ORIGIN
 from lab.recordings.openclaw.elsewhere import Configured, configured_places, keys_of_places
+from lab.recordings.openclaw.origins import origin_of, strongest
 from lab.recordings.openclaw.sqlite import is_database
 
 DATABASE = "openclaw-agent*.sqlite"
@@ -46,7 +47,7 @@ class Archive:
 
 @dataclass(slots=True)
 class Location:
-    """The files of one agent. ``origins`` maps session ids to what started them, as far as an index lists it."""
+    """The files of one agent; ``origins`` maps ids of sessions and names of transcripts to what started them (OR-1)."""
 
     agent: str | None = None
     databases: list[Path] = field(default_factory=list)
@@ -132,6 +133,11 @@ def _found(path: Path, contents: Contents) -> Contents:
     return contents
 
 
+def origin_in(location: Location, *names: str) -> str:
+    """Return what an index says of a session under one of its names; ``unknown`` if it does not list it."""
+    return next((location.origins[name] for name in names if name in location.origins), UNKNOWN_ORIGIN)
+
+
 def archive_reason(path: Path) -> str | None:
     """Return ``reset`` or ``deleted`` if the file name says so, else None."""
     matched = ARCHIVE.search(path.name)
@@ -194,7 +200,7 @@ def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
         elif child.name.startswith("."):
             contents.passed["hidden files"] += 1
         elif child.name == INDEX:
-            location.origins.update(_index(child, contents))
+            location.origins |= _index(child, contents)
         elif kind:
             contents.passed[kind] += 1
         elif reason := archive_reason(child):
@@ -208,17 +214,27 @@ def _take_folder(folder: Path, location: Location, contents: Contents) -> None:
 
 
 def _index(path: Path, contents: Contents) -> dict[str, str]:
-    """Return what started each session, by session id, from the index; an unreadable index is only noted."""
+    """Return what started each session, by its id and its file, from the index; an unreadable index is only noted."""
     try:
         entries = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         contents.notes.append(f"{path}: the session index is unreadable; the sessions are read without it")
         return {}
-    return {
-        value["sessionId"]: origin_of(key)
-        for key, value in (entries.items() if isinstance(entries, dict) else ())
-        if isinstance(value, dict) and isinstance(value.get("sessionId"), str)
-    }
+    found: dict[str, list[str]] = {}
+    for key, value in entries.items() if isinstance(entries, dict) else ():
+        if not isinstance(value, dict):
+            continue
+        file = value.get("sessionFile")
+        # The transcript of a topic has a name of its own.
+        for name in (value.get("sessionId"), stem_of(Path(file).name) if isinstance(file, str) else None):
+            if isinstance(name, str) and name:
+                found.setdefault(name, []).append(origin_of(key, value))
+    return {name: strongest(origins) for name, origins in found.items()}
+
+
+def stem_of(name: str) -> str:
+    """Return the name of a transcript's file without its ending, which in an archive has a time."""
+    return name.partition(".jsonl")[0]
 
 
 def _note_elsewhere(path: Path, agents: list[Path], contents: Contents) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lab.errors import UnusableInput
-from lab.recordings.model import Recording, in_birth_order
+from lab.recordings.model import UNKNOWN_ORIGIN, Recording, in_birth_order
 from lab.recordings.openclaw.branch import Branch
 from lab.recordings.openclaw.copies import Copy, Session, where
 from lab.recordings.openclaw.entries import (
@@ -23,15 +23,23 @@ from lab.recordings.openclaw.entries import (
     said_in,
     time_of,
 )
+from lab.recordings.openclaw.origins import decided
 from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack
 
 VERSIONS = (1, 2, 3, 4)
 ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-def read_transcript(path: Path) -> Session:
-    """Read one file. Raises :class:`UnusableInput` if it has no header, or no message on its active branch."""
-    return read_data(_data_of(path), path)._replace(load=partial(load_file, path))
+# Return what an index says of the session with this name.
+Named = Callable[[str], str]
+
+
+def read_transcript(path: Path, indexed: Named = lambda _: UNKNOWN_ORIGIN) -> Session:
+    """Read one file; ``indexed`` returns what an index says of the origin of a session.
+
+    Raises :class:`UnusableInput` if it has no header, or no message on its active branch.
+    """
+    return read_data(_data_of(path), path, indexed)._replace(load=partial(load_file, path))
 
 
 def load_file(path: Path) -> Copy:
@@ -58,7 +66,7 @@ def _data_of(path: Path) -> bytes:
     return data
 
 
-def read_data(data: bytes, path: Path) -> Session:
+def read_data(data: bytes, path: Path, indexed: Named = lambda _: UNKNOWN_ORIGIN) -> Session:
     """Read the content of a file; ``path`` is for messages. Raises like :func:`read_transcript`."""
     transcript = parse_file(data)
     if not transcript.entries or transcript.entries[0].value.get("type") != "session":
@@ -70,7 +78,7 @@ def read_data(data: bytes, path: Path) -> Session:
     if version not in VERSIONS or isinstance(version, bool):
         raise UnusableInput(f"{path}:{header.line}: version {version!r} is none of {', '.join(map(str, VERSIONS))}")
     name = _conversation(path, header.value)
-    session = session_of(name, transcript, active_branch(entries), (), is_file=True)
+    session = session_of(name, transcript, active_branch(entries), (), is_file=True, origin=indexed(name))
     if not session.messages:
         raise UnusableInput(
             f"{path}: has no message of a user or an assistant on its active branch; move it out of the folder"
@@ -87,11 +95,12 @@ def session_of(
     extra_notes: Sequence[str],
     *,
     is_file: bool | None,
+    origin: str = UNKNOWN_ORIGIN,
 ) -> Session:
     """Return a transcript as a session: the recording of its active branch and the counts of skipped entries.
 
-    ``active`` is the result of :func:`active_branch`. ``is_file`` is false for the events of a database, and None if
-    ``extra_notes`` has the notes on spoilt lines.
+    ``active`` is the result of :func:`active_branch`, and ``origin`` what an index says of the session. ``is_file`` is
+    false for the events of a database, and None if ``extra_notes`` has the notes on spoilt lines.
     """
     branch, lost = active
     conversation = re.sub(r"[/#]", "_", name.strip()) or "session"
@@ -118,6 +127,7 @@ def session_of(
         tuple(walker.turns),
         in_birth_order(walker.tools.memories),
         notes=tuple(f"{conversation}: {note}" for note in notes),
+        origin=decided(origin, branch),
     )
     lines = len(transcript.entries) + len(transcript.spoilt)
     ids = frozenset(entry.mark for entry in entries)
@@ -151,12 +161,13 @@ def united(sessions: Sequence[Session]) -> Session | None:
         f"read from {where(newest)} and {others}, which are copies; entries that only the latter have: {added}",
         *(f"{where(session)}: {note}" for session, copy in zip(sessions, copies, strict=True) for note in copy.notes),
     ]
-    session = session_of(newest.recording.conversation, whole, active_branch(entries, last.leaf), notes, is_file=None)
+    branch = active_branch(entries, last.leaf)
+    name, origin = newest.recording.conversation, newest.recording.origin
+    session = session_of(name, whole, branch, notes, is_file=None, origin=origin)
     return session._replace(
         file=newest.file,
         also=tuple(copy.file for copy in sessions[:-1]),
         stored=", ".join(dict.fromkeys(copy.stored for copy in reversed(sessions))),
-        origin=next((copy.origin for copy in reversed(sessions) if copy.origin), ""),
         agent=newest.agent,
         archive=newest.archive,
     )

@@ -73,6 +73,8 @@ def test_database_reads_as_its_json_lines(tmp_path: Path, talk: Any, make_databa
     (tmp_path / "a.jsonl").write_text(talk.text(), "utf-8")
     found, plain = read(path), read(tmp_path / "a.jsonl")
     assert found.recordings == plain.recordings
+    # A file alone does not say what started the session.
+    assert [recording.origin for recording in (*found.recordings, *plain.recordings)] == ["person", "unknown"]
     assert said(found) == [["one", "two"]]
     assert sorted(found.names) == [NAME]
     assert sorted(child.name for child in tmp_path.iterdir()) == ["a.jsonl", NAME]
@@ -323,14 +325,16 @@ def test_session_without_a_turn_is_skipped(
     assert passed["sessions without a turn"] == 1
 
 
-def test_origin_of_uses_key_then_creation(tmp_path: Path, talk: Any, new_log: Any, make_database: MakeDatabase) -> None:
+def test_origin_comes_from_the_key_before_the_creation(
+    tmp_path: Path, talk: Any, new_log: Any, make_database: MakeDatabase
+) -> None:
     job = new_log("3b0d5a52-0000-4000-8000-000000000002")
     job.says("user", "nightly")
     keys = {talk.id: "agent:main:garden", job.id: "agent:main:cron:nightly"}
     library = read(make_database(tmp_path / NAME, talk, job, keys=keys, via="channel"))
     assert library.inventory is not None
     found = [(stock.stored, stock.origin, stock.turns) for stock in library.inventory.stocks]
-    assert found == [("SQLite 23 (2026.9.6)", "channel", 2), ("SQLite 23 (2026.9.6)", "cron", 1)]
+    assert found == [("SQLite 23 (2026.9.6)", "cron", 1), ("SQLite 23 (2026.9.6)", "person", 2)]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

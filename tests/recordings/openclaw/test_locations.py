@@ -238,7 +238,7 @@ def test_validation_includes_the_inventory(tmp_path: Path, talk: Any) -> None:
     assert list(found["inventory"]["stocks"]) == [
         {
             "stored": "JSON Lines 3",
-            "origin": "",
+            "origin": "unknown",
             "conversations": 1,
             "turns": 2,
             "memories": 0,
