@@ -15,9 +15,9 @@ from typing import Any
 from lab.canary.check import check_recall
 from lab.canary.check_markers import CAPTURE, MARKERS, OTHERS, RECALL, check_marker
 from lab.canary.copies import Copies
-from lab.canary.damage import Damage, Damaged
+from lab.canary.damage import BINARY, Damage, Damaged, Understanding, UnknownFormat, not_understood, unknown_formats
 from lab.canary.lines import MAX_LINE, STDIN, MarkedLines, opened
-from lab.canary.log_line import FAILED, LogLine, payload, read_line
+from lab.canary.log_line import FAILED, LogLine, payload, read_lines
 from lab.canary.order import in_reading_order, is_stream
 from lab.canary.pairs import Pairs
 from lab.canary.tally import Tally
@@ -27,6 +27,8 @@ from lab.formatting import counted
 SCHEMA = "lab.receipts.audit.v1"
 LISTED = 20
 _COUNTED = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
+# Markers whose JSON is read.
+_WITH_JSON = (RECALL, *MARKERS)
 _NO_COPIES = {"count": 0, "lost": 0}
 _SLOTS = 1 << 21
 _REPORT_EVERY = 256 << 20
@@ -52,8 +54,15 @@ def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], No
     return reading.as_json(logs)
 
 
+def unreadable(audit: Mapping[str, Any]) -> str | None:
+    """Return why the format of a log is not understood, so that the audit is no evidence; else None."""
+    return not_understood(audit, _WITH_JSON)
+
+
 def nothing_found(audit: Mapping[str, Any]) -> str | None:
     """Return an explanation if the logs contain no trace of recall, not even a failed one; else None."""
+    if reason := unreadable(audit):
+        return reason
     if audit["recalls"]["receipts"] or audit["errors"]["attempts"] or audit["damage"]["lines"]:
         return None
     return (
@@ -100,18 +109,30 @@ class _Reading:
         self._first: float | None = None
         self._last: float | None = None
         self._timed = 0
+        self._unknown: list[UnknownFormat] = []
 
     def read(self, name: str, stream: MarkedLines | None, tell: Callable[[str], None] | None) -> None:
         """Read one log; ``stream`` is set if the log is already open."""
+        understanding = Understanding()
         with nullcontext(stream) if stream else opened(name) as lines:
             entries = self._entries(name, lines, tell)
+            number = 0
             for number, entry in self._copies.without(entries) if self._copies else entries:
                 try:
                     if isinstance(entry, Damaged):
                         raise entry
-                    self._count(entry)
+                    if self._count(entry) in _WITH_JSON:
+                        understanding.read()
                 except Damaged as error:
                     self._damage.add(name, number, error)
+                    understanding.failed(number, error)
+                    if understanding.is_hopeless:
+                        break
+            if unknown := understanding.of(name):
+                self._unknown.append(unknown)
+            elif not number and not lines.is_text:
+                what = "is not text, or is compressed in an unknown way"
+                self._unknown.append(UnknownFormat(name, 1, BINARY, what, 0, 0))
             if lines.broken:
                 self._damage.add(name, lines.lines, Damaged("gzip", lines.broken))
             self._files[name] = {"file": name, "lines": lines.lines, "bytes": lines.bytes}
@@ -123,29 +144,42 @@ class _Reading:
         next_report = _REPORT_EVERY
         for number, line in lines:
             try:
-                entry = self._read(line)
-                if entry.name is None:
+                entries = self._read(line)
+            except Damaged as error:
+                entries = [error]
+            for entry in entries:
+                if not isinstance(entry, Damaged) and entry.name is None:
                     self._markers["mentions"] += 1
                 else:
                     yield number, entry
-            except Damaged as error:
-                yield number, error
             if tell and lines.bytes >= next_report:
                 tell(f"{name}: {lines.bytes >> 20} MB, {counted(lines.lines, 'line')}")
                 next_report += _REPORT_EVERY
 
-    def _read(self, line: bytes | None) -> LogLine:
+    def _read(self, line: bytes | None) -> list[LogLine | Damaged]:
         if line is None:
             raise Damaged("too_long", f"the line is longer than {MAX_LINE} bytes")
-        entry = read_line(line)
+        entries = read_lines(line)
+        if len(entries) == 1:
+            return [self._unseen(line, entries[0])]
+        # Documents that overlap hold the same records in other lines; equal records of one line have only its time.
+        found, seen = list[LogLine | Damaged](), Counter[str]()
+        for entry in entries:
+            key = f"{entry.time} {entry.name}{entry.rest}"
+            found.append(self._unseen(f"{seen[key]} {key}".encode("utf-8", "replace"), entry))
+            seen[key] += 1
+        return found
+
+    def _unseen(self, line: bytes, entry: LogLine) -> LogLine | Damaged:
         # The two receipts of one turn may be equal if the log's times have no fraction of a second.
         neighbours = line == self._previous and entry.time is not None and entry.time.is_integer()
         self._previous = line
         if entry.time is not None and self._seen.before(line) and not neighbours:
-            raise Damaged("duplicate", "the same line, with the same time, was read before")
+            return Damaged("duplicate", "the same line, with the same time, was read before")
         return entry
 
-    def _count(self, entry: LogLine) -> None:
+    def _count(self, entry: LogLine) -> str:
+        """Count a line, and return the name of its marker."""
         name = entry.name or ""
         if name == RECALL:
             receipt = payload(entry)
@@ -169,6 +203,7 @@ class _Reading:
             self._first = entry.time if self._first is None else min(self._first, entry.time)
             self._last = entry.time if self._last is None else max(self._last, entry.time)
         self._markers[name if name in _COUNTED else "unknown"] += 1
+        return name
 
     def as_json(self, logs: Sequence[str]) -> dict[str, Any]:
         """Return the audit, with its keys in a fixed order and its files in the order of ``logs``."""
@@ -187,6 +222,7 @@ class _Reading:
             "pairs": self._pairs.as_json(self._tally.answered),
             "stale_todos_dropped": self._dropped["todos"],
             **self._tally.as_json(self._markers[FAILED]),
+            **unknown_formats(self._unknown),
         }
 
 

@@ -1,9 +1,17 @@
-"""Count damaged lines by kind, and list the first of them."""
+"""Count damaged lines by kind, list the first of them, and tell damage from a format that is not understood (CL-11).
+
+Lines with the engine's JSON that cannot be read are damage if they are few. If nearly all of a log's fail for one and
+the same reason, they are sound lines in a format that this version does not know, and no evidence against the engine.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
+
+from lab.formatting import counted
 
 KINDS = {
     "gzip": "the gzip file is truncated or damaged",
@@ -21,6 +29,24 @@ KINDS = {
     "quota": "the quotas do not match the selection",
     "text": "a text in a field for ids and names",
 }
+
+
+# Kinds of lines that could not be read, with what would help; the others were read, and what they say is wrong.
+UNREAD = {
+    "too_long": "split the file into lines, or export it as JSON with a record for each line",
+    "not_utf8": "convert it to UTF-8, for example with iconv",
+    "no_json": "export it as the collector's own JSON, or as it got the lines",
+    "cut_off": "raise the length at which the collector cuts off lines",
+    "not_json": "export it as the collector's own JSON, or as it got the lines",
+    "unknown_schema": "the engine is of another version than the lab knows",
+    "shape": "the engine is of another version than the lab knows",
+}
+BINARY = "binary"
+# A log of fewer lines with the engine's JSON shows no format; this share of them fails for one reason.
+_LEAST, _SHARE = 3, 0.9
+# So many lines that all fail are enough: the rest of a log, however long, is not read.
+ENOUGH = 1000
+ACCEPTED = "accepted are the gateway's log file or console, also compressed or as a log collector keeps it"
 
 
 class Damaged(Exception):
@@ -75,3 +101,86 @@ class Damage:
             "by_kind": {kind: self.kinds[kind] for kind in KINDS},
             "listed": [line._asdict() for line in self.listed],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFormat:
+    """A log whose format is not understood: the reason, how many of its lines failed for it, and the first of them."""
+
+    file: str
+    line: int
+    kind: str
+    what: str
+    failed: int
+    of: int
+
+
+class Understanding:
+    """How many lines of one log with the engine's JSON were read, and how many failed for which reason."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._failed = Counter[str]()
+        self._first: dict[str, tuple[int, Damaged]] = {}
+
+    def read(self) -> None:
+        """Count a line that was read."""
+        self._read += 1
+
+    def failed(self, line: int, error: Damaged) -> None:
+        """Count a line that was not, unless it was read before."""
+        if error.kind in UNREAD:
+            # Two versions of an engine leave out different fields.
+            reason = error.what if error.kind == "shape" else error.kind
+            self._failed[reason] += 1
+            self._first.setdefault(reason, (line, error))
+        elif error.kind != "duplicate":
+            self._read += 1
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether enough lines failed to stop reading."""
+        return self._failed.total() >= ENOUGH and self.of("") is not None
+
+    def of(self, file: str) -> UnknownFormat | None:
+        """Return why the format of the log is not understood, or None."""
+        reason, failed = max(self._failed.items(), key=lambda entry: entry[1], default=("", 0))
+        total = self._read + self._failed.total()
+        if not _is_format(failed, total):
+            return None
+        line, error = self._first[reason]
+        return UnknownFormat(file, line, error.kind, error.what, failed, total)
+
+
+def unknown_formats(found: Sequence[UnknownFormat]) -> dict[str, Any]:
+    """Return the part of an audit on logs that are not understood; it has none if there are none."""
+    return {"not_understood": [asdict(one) for one in found]} if found else {}
+
+
+def not_understood(audit: Mapping[str, Any], markers: Sequence[str]) -> str | None:
+    """Return why a log of an audit was not understood, or None; ``markers`` are those with JSON.
+
+    Audits of earlier versions count such lines as damage.
+    """
+    for one in audit.get("not_understood", ()):
+        if one["kind"] == BINARY:
+            return f"{one['file']}: the format is not understood: {one['what']}; {ACCEPTED}"
+        return _sentence(f"{one['file']}:{one['line']}", one["kind"], one["what"], one["failed"], one["of"])
+    kinds = audit["damage"].get("by_kind", {})
+    kind, failed = max(
+        ((kind, kinds.get(kind, 0)) for kind in UNREAD if kind != "shape"), key=lambda entry: int(entry[1])
+    )
+    total = sum(int(audit.get("markers", {}).get(name, 0)) for name in markers)
+    total += sum(int(count) for kind, count in kinds.items() if kind not in ("duplicate", "gzip"))
+    if not _is_format(failed, total):
+        return None
+    return _sentence(", ".join(one["file"] for one in audit["files"]), kind, KINDS[kind], failed, total)
+
+
+def _is_format(failed: int, total: int) -> bool:
+    return failed >= _LEAST and failed >= _SHARE * total
+
+
+def _sentence(where: str, kind: str, what: str, failed: int, total: int) -> str:
+    lines = f"{failed} of {counted(total, 'line')} with the engine's JSON cannot be read for one reason"
+    return f"{where}: the format is not understood: {lines}: {what}; {UNREAD[kind]}; {ACCEPTED}"

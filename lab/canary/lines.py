@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
 
+from lab.canary.documents import Records, is_document
+from lab.canary.fields import record_start, records_of_fields
+from lab.canary.parts import Parts
+from lab.canary.streams import BLOCK, UTF8, Readable, decoded, encoding_of, unpacked, why_broken
 from lab.errors import UnusableInput
 from lab.files import require_finite
 
 MARKER = b"openclaw-mem-engine:"
-BLOCK = MAX_LINE = 1 << 20
+# The beginning of the marker as the journal writes a text with colour codes: as a list of bytes.
+_NUMBERS = tuple(separator.join(b"%d" % byte for byte in MARKER) for separator in (b",", b", "))
+MAX_LINE = BLOCK
 STDIN = "-"
-_GZIP = b"\x1f\x8b"
 
 
-class Readable(Protocol):
-    """A binary stream."""
+def find_bytes(text: str) -> int:
+    """Return where a text has the marker as a list of bytes, or -1."""
+    return max(text.find(numbers.decode()) for numbers in _NUMBERS)
 
-    def read1(self, size: int, /) -> bytes:
-        """Return at most ``size`` bytes, or none at the end."""
+
+def has_marker(line: bytes) -> bool:
+    """Return whether a line contains the marker, as text or as a list of bytes."""
+    return MARKER in line or (b"111," in line and any(numbers in line for numbers in _NUMBERS))
+
+
+def marked(data: bytes, parts: Parts, also: tuple[bytes, ...] = ()) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with a marker, or with one of ``also``, in data that begins at the start of a line.
+
+    Each is yielded with its number.
+    """
+    lines = counted = 0
+    at = _find_marker(data, 0, also)
+    while at >= 0:
+        begin = data.rfind(b"\n", counted, at) + 1 or counted
+        end = data.find(b"\n", at)
+        line, begin, end = parts.around(data, counted, begin, len(data) if end < 0 else end)
+        lines += data.count(b"\n", counted, begin)
+        counted = begin
+        yield lines + 1, line
+        at = _find_marker(data, end, also)
 
 
 class MarkedLines:
@@ -34,10 +56,13 @@ class MarkedLines:
     truncated or damaged; everything before the damage is read.
     """
 
-    def __init__(self, stream: Readable) -> None:
+    def __init__(self, stream: Readable, packing: str | None = None) -> None:
         self.lines = self.bytes = 0
         self.broken: str | None = None
-        self._stream = stream
+        # Whether the log begins as text does.
+        self.is_text = True
+        self._stream, self._packing = stream, packing
+        self._parts = Parts()
         self._rest = self._marked()
 
     def __iter__(self) -> Iterator[tuple[int, bytes | None]]:
@@ -50,13 +75,37 @@ class MarkedLines:
         return [line for _, line in head]
 
     def _marked(self) -> Iterator[tuple[int, bytes | None]]:
+        blocks = self._blocks()
+        head: list[bytes] = []
+        while sum(map(len, head)) < BLOCK and (block := next(blocks, b"")):
+            head.append(block)
+        begin = b"".join(head)
+        encoding = encoding_of(begin, is_whole=len(begin) < BLOCK)
+        texts = decoded(chain(head, blocks), encoding)
+        first = next(texts, b"")
+        self.is_text = b"\0" not in first.strip(b"\0")
+        texts = chain([first], texts)
+        if is_document(first if encoding != UTF8 else begin):
+            records = Records(texts, has_marker)
+            for self.lines, line in records:
+                yield self.lines, line
+            self.lines, self.broken = records.lines, self.broken or records.broken
+        elif start := record_start(first):
+            for number, lines, line in records_of_fields(texts, start, has_marker):
+                if line != b"":
+                    yield number, line
+                self.lines = number + lines - 1
+        else:
+            yield from self._of_lines(texts)
+
+    def _of_lines(self, blocks: Iterator[bytes]) -> Iterator[tuple[int, bytes | None]]:
         rest, endless, marked = b"", False, False
-        for block in self._blocks():
+        for block in blocks:
             end = block.rfind(b"\n") + 1
             if not end:
                 rest += block
                 if len(rest) > MAX_LINE:
-                    endless, marked = True, marked or MARKER in rest
+                    endless, marked = True, marked or has_marker(rest)
                     # A marker may span two blocks.
                     rest = rest[-len(MARKER) :]
                 continue
@@ -64,57 +113,58 @@ class MarkedLines:
             if endless:
                 first, _, data = data.partition(b"\n")
                 self.lines += 1
-                if marked or MARKER in first:
+                if marked or has_marker(first):
                     yield self.lines, None
                 endless = marked = False
+            # A record in parts is read when all of them are there.
+            whole = self._parts.end_of_records(data)
+            data, rest = data[:whole], data[whole:] + rest
             yield from self._within(data)
         if endless:
             self.lines += 1
-            if marked or MARKER in rest:
+            if marked or has_marker(rest):
                 yield self.lines, None
         elif rest:
             yield from self._within(rest)
-            self.lines += 1
+            self.lines += not rest.endswith(b"\n")
 
     def _within(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the lines with a marker in a piece that begins at the start of a line."""
-        counted, at = 0, data.find(MARKER)
-        while at >= 0:
-            begin = data.rfind(b"\n", counted, at) + 1 or counted
-            end = data.find(b"\n", at)
-            end = len(data) if end < 0 else end
-            self.lines += data.count(b"\n", counted, begin)
-            counted = begin
-            yield self.lines + 1, data[begin:end]
-            at = data.find(MARKER, end)
-        self.lines += data.count(b"\n", counted)
+        before = self.lines
+        for number, line in marked(data, self._parts):
+            self.lines = before + number - 1
+            yield before + number, line
+        self.lines = before + data.count(b"\n")
 
     def _blocks(self) -> Iterator[bytes]:
         try:
             while block := self._stream.read1(BLOCK):
                 self.bytes += len(block)
                 yield block
-        except EOFError:
-            self.broken = "the gzip file is truncated"
-        except (gzip.BadGzipFile, zlib.error):
-            self.broken = "the gzip file is damaged"
+        except Exception as error:
+            self.broken = why_broken(self._packing, error)
+            if self.broken is None:
+                raise
+
+
+def _find_marker(data: bytes, begin: int, also: tuple[bytes, ...]) -> int:
+    """Return the place of the next marker, or of one of ``also``, or -1."""
+    at = data.find(MARKER, begin)
+    end = at if at >= 0 else len(data)
+    needles = (*also, *_NUMBERS) if data.find(b"111,", begin, end) >= 0 else also
+    places = [place for needle in needles if (place := data.find(needle, begin, end)) >= 0]
+    return min(places, default=at)
 
 
 @contextmanager
 def opened(name: str) -> Iterator[MarkedLines]:
-    """Open a log: a file, a pipe, or ``-`` for stdin. gzip data is recognized by its first bytes."""
+    """Open a log: a file, a pipe, or ``-`` for stdin. Compressed data is recognized by its first bytes."""
     if name != STDIN:
         require_finite(Path(name), pipes=True)
     try:
         with sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
-            yield MarkedLines(_unpacked(file))
+            yield MarkedLines(*unpacked(file))
     except FileNotFoundError:
         raise UnusableInput(f"{name}: no such file") from None
     except OSError as error:
         raise UnusableInput(f"{name}: cannot be read: {error.strerror or error}") from None
-
-
-def _unpacked(file: BinaryIO) -> Readable:
-    # The declared type of both readers is BinaryIO, which lacks peek and read1.
-    packed = file.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]  # both are buffered, and can peek
-    return gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[return-value]  # both read as Readable does

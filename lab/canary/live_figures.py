@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 from lab.canary.check import SKIPS, check_recall
 from lab.canary.check_markers import CAPTURE, RECALL
 from lab.canary.damage import Damaged
-from lab.canary.lines import MARKER, MAX_LINE
-from lab.canary.log_line import FAILED, LogLine, payload, read_line
+from lab.canary.lines import MARKER, MAX_LINE, has_marker
+from lab.canary.log_line import FAILED, LogLine, payload, read_lines
 from lab.canary.pairs import Pairs
 from lab.canary.status import BACKEND, EMPTY, HOOK, HOOK_TIMEOUT, ROUTER, STORE, checkable, reading_of
 from lab.canary.status import FAILED as RAISED
@@ -121,19 +121,20 @@ class Gateway:
 
     def log_line(self, line: bytes) -> list[Observation]:
         """Return what a line of the gateway's log shows."""
-        if MARKER not in line:
+        if not has_marker(line):
             return list(self._given_up(line))
         if len(line) > MAX_LINE:
             self.counts["damaged"] += 1
             return []
+        found: list[Observation] = []
         try:
-            entry = read_line(line)
-            if entry.time is not None:
-                self.last_time = entry.time
-            return list(self._read(entry))
+            for entry in read_lines(line):
+                if entry.time is not None:
+                    self.last_time = entry.time
+                found += self._read(entry)
         except Damaged:
             self.counts["damaged"] += 1
-            return []
+        return found
 
     def transcript_line(self, line: bytes) -> list[Observation]:
         """Return what a line of a transcript shows: a call of memory_recall counts once, by its id.

@@ -9,7 +9,7 @@ from lab.canary.check import check_recall
 from lab.canary.check_markers import CAPTURE, RECALL
 from lab.canary.damage import Damaged
 from lab.canary.lines import opened
-from lab.canary.log_line import payload, read_line
+from lab.canary.log_line import payload, read_lines
 from lab.canary.pairs import Pairs
 from lab.errors import UnusableInput
 from lab.formatting import counted
@@ -35,18 +35,23 @@ def last_receipts(log: str, count: int) -> list[LastReceipt]:
     with opened(log) as lines:
         for number, line in lines:
             try:
-                entry = read_line(line or b"")
-                if entry.name == RECALL:
-                    receipt = payload(entry)
-                    check_recall(receipt)
-                    if pairs.is_second(entry, receipt["injectedCount"]) and receipts:
-                        receipts[-1] = receipts[-1]._replace(again=number)
-                    else:
-                        receipts.append(LastReceipt(number, receipt))
-                elif entry.name == CAPTURE:
-                    pairs.end_turn(entry)
+                entries = read_lines(line or b"")
             except Damaged:
                 damaged += 1
+                continue
+            for entry in entries:
+                try:
+                    if entry.name == RECALL:
+                        receipt = payload(entry)
+                        check_recall(receipt)
+                        if pairs.is_second(entry, receipt["injectedCount"]) and receipts:
+                            receipts[-1] = receipts[-1]._replace(again=number)
+                        else:
+                            receipts.append(LastReceipt(number, receipt))
+                    elif entry.name == CAPTURE:
+                        pairs.end_turn(entry)
+                except Damaged:
+                    damaged += 1
     if not receipts:
         why = f"; {counted(damaged, 'damaged line')}, which lab receipts audit lists" if damaged else ""
         raise UnusableInput(f"{log}: has no valid recall receipt{why}. Are receipts enabled (receipts.enabled)?")

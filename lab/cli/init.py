@@ -243,7 +243,7 @@ def _require_same_origins(place: Path, request: ReplayRequest, out: Path) -> Non
 
 def _judge_log(log: Path, out: Path) -> Verdict | None:
     """Judge the receipts in a log; return None if it has none."""
-    from lab.canary.audit import audit, nothing_found
+    from lab.canary.audit import audit, nothing_found, unreadable
     from lab.files import dump_json, write_atomically
     from lab.gate.outputs import write_verdict
     from lab.gate.policy import read_policy
@@ -252,7 +252,7 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
 
     found = audit([str(log)], tell=announce)
     if nothing_found(found):
-        announce(f"{log}: no receipts, so nothing was judged")
+        announce(unreadable(found) or f"{log}: no receipts, so nothing was judged")
         return None
     write_atomically(out / AUDIT, dump_json(found))
     verdict = judge(read_policy("stage-b"), audit=found)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
-from lab.errors import CheckFailed
+from lab.errors import CheckFailed, UnusableInput
 from lab.formatting import counted
 
 SHOWN = 20
@@ -69,7 +69,10 @@ def add_to(app: typer.Typer) -> None:
 
 def audit(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG", help="Gateway logs, plain or gzip-compressed; - for stdin.")
+        list[str],
+        typer.Argument(
+            metavar="LOG", help="Gateway logs, plain, compressed, or as a collector keeps them; - for stdin."
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for lab gate --receipts.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
@@ -81,12 +84,14 @@ def audit(
     Other lines of the logs are ignored. The audit contains counts, shares and line numbers, never texts of memories.
     """
     from lab.canary.audit import audit as read_logs
-    from lab.canary.audit import nothing_found, require_replaceable
+    from lab.canary.audit import nothing_found, require_replaceable, unreadable
     from lab.files import dump_json, write_atomically
 
     if out is not None:
         require_replaceable(out, logs)
     result = read_logs(logs, listed=listed, tell=announce)
+    if reason := unreadable(result):
+        raise UnusableInput(reason)
     if out is not None:
         write_atomically(out, dump_json(result))
     empty = nothing_found(result)
@@ -106,7 +111,12 @@ def audit(
 
 
 def show(
-    log: Annotated[str, typer.Argument(metavar="LOG", help="A gateway log, plain or gzip-compressed; - for stdin.")],
+    log: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG", help="A gateway log, plain, compressed, or as a collector keeps it; - for stdin."
+        ),
+    ],
     last: Annotated[int, typer.Option(min=1, help="Number of recalls to print, the latest last.")] = 1,
     as_json: Json = False,
 ) -> None:

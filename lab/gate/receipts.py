@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.canary.audit import SCHEMA
+from lab.canary.audit import SCHEMA, unreadable
 from lab.canary.damage import KINDS
 from lab.canary.notes import BY_SESSION, mixed_sessions
 from lab.errors import UnusableInput
 from lab.files import read_json
 from lab.formatting import counted
-from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
+from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.shape import expect, field, json_type, optional
 
@@ -76,6 +76,8 @@ def read_audit(path: Path) -> dict[str, Any]:
     for name, count in optional(value["damage"], "by_kind", dict, {}, f"{path}: damage").items():
         expect(count, int, f"{path}: damage.by_kind.{name}")
     _require_exact(value, str(path))
+    if reason := unreadable(value):
+        raise UnusableInput(f"{path}: no evidence: {reason}; then audit the logs again")
     return value
 
 
@@ -89,6 +91,10 @@ def _require_exact(value: Any, where: str) -> None:
 
 def judge_receipts(policy: Policy, rules: Sequence[Rule], audit: Mapping[str, Any]) -> Iterator[Line]:
     """Yield one line per rule. Raise :class:`UnusableInput` for an unknown path; a null counts as missing data."""
+    if reason := unreadable(audit):
+        # What could not be read is no evidence against the engine.
+        yield from (line(rule, ERROR, reason) for rule in rules)
+        return
     answered = figure(audit, ANSWERED, f"{policy.where}: receipts") or 0
     missing = policy.minimum_receipts - answered
     for rule in rules:

@@ -18,7 +18,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lab.canary.lines import BLOCK, MAX_LINE
+from lab.canary.lines import MARKER, MAX_LINE, marked
+from lab.canary.parts import Parts
+from lab.canary.streams import BLOCK, UTF8, encoding_of
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import require_finite
 
@@ -43,6 +45,7 @@ class Place:
     digest: str
     within: bool = False
     stamp: int = 0
+    encoding: str = UTF8
 
 
 class Follower:
@@ -130,7 +133,8 @@ class Follower:
                 head = file.read(HEAD)
         except OSError as error:
             raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
-        return Place(path.name, found.st_dev, found.st_ino, found.st_size, len(head), _digest(head))
+        encoding = encoding_of(head, is_whole=False)
+        return Place(path.name, found.st_dev, found.st_ino, found.st_size, len(head), _digest(head), encoding=encoding)
 
     def _place(self, path: Path, file: BinaryIO, found: os.stat_result) -> Place:
         """Return where to read an open file on; the place of a file that is not known begins at 0."""
@@ -141,7 +145,8 @@ class Follower:
             known = None
         alike = [place for key, place in self._places.items() if key != own and _same_file(head, place)]
         furthest = max(alike, key=lambda place: place.at, default=None)
-        place = Place(path.name, *own, 0, len(head), _digest(head), stamp=found.st_mtime_ns)
+        encoding = encoding_of(head, is_whole=False)
+        place = Place(path.name, *own, 0, len(head), _digest(head), stamp=found.st_mtime_ns, encoding=encoding)
         if known is not None:
             place.at, place.within = known.at, known.within
         if furthest is not None and furthest.at >= place.at:
@@ -168,6 +173,7 @@ class Follower:
                         continue
                     furthest = max(known, key=lambda place: place.at, default=None)
                     place = Place(path.name, 0, -stamp[0], furthest.at if furthest else 0, len(head), _digest(head))
+                    place.encoding = encoding_of(head, is_whole=False)
                     # A copy of it that is not packed goes on behind what is read here.
                     self._places[0, place.inode] = place
                     before = -1
@@ -217,18 +223,23 @@ def transcript_files(folders: Sequence[Path]) -> Callable[[], list[Path]]:
 def _lines(file: BinaryIO | gzip.GzipFile, place: Place, wanted: tuple[bytes, ...]) -> Iterator[bytes]:
     """Yield the whole lines after a place, and move the place behind each piece that was read."""
     file.seek(place.at)
-    rest, read = b"", 0
+    rest, read, parts = b"", 0, Parts()
     while read < MOST and (block := file.read(BLOCK)):
         read += len(block)
         data = rest + block
-        end = data.rfind(b"\n") + 1
+        end = _end_of_lines(data, place.encoding)
+        if place.encoding == UTF8:
+            # The parts of a record that a container's runtime split are read together.
+            end = parts.end_of_records(data[:end], guess=False)
         whole, rest = data[:end], data[end:]
-        for line in whole.split(b"\n") if whole else ():
-            if place.within:
-                # The end of a line that is too long for any line of the engine.
-                place.within = False
-            elif any(mark in line for mark in wanted):
-                yield line
+        text = whole if place.encoding == UTF8 else whole.decode(place.encoding, "replace").encode()
+        if place.within and text:
+            # The end of a line that is too long for any line of the engine.
+            place.within, text = False, text.partition(b"\n")[2]
+        if MARKER in wanted:
+            yield from (line for _, line in marked(text, parts, wanted))
+        else:
+            yield from (line for line in text.split(b"\n") if any(mark in line for mark in wanted))
         place.at += len(whole)
         if len(rest) > MAX_LINE:
             place.at += len(rest)
@@ -239,14 +250,26 @@ def _end_of_line(path: Path, place: Place) -> None:
     """Move a place at the end of a file back to the end of its last whole line, or into a line that is too long."""
     with path.open("rb") as file:
         begin = max(0, place.at - MAX_LINE)
+        # A character of another encoding has up to four bytes.
+        begin -= begin % 4
         file.seek(begin)
         tail = file.read(place.at - begin)
-    end = tail.rfind(b"\n") + 1
+    end = _end_of_lines(tail, place.encoding)
     if end or not begin:
         # The rest of a line that began before is a line of the watch once it ends.
         place.at = begin + end
     else:
         place.within = True
+
+
+def _end_of_lines(data: bytes, encoding: str) -> int:
+    """Return the end of the last line of some data that has ended."""
+    feed = "\n".encode(encoding)
+    at = data.rfind(feed)
+    while at % len(feed) and at >= 0:
+        # These bytes are parts of two other characters.
+        at = data.rfind(feed, 0, at + len(feed) - 1)
+    return at + len(feed) if at >= 0 else 0
 
 
 def _begins(head: bytes, place: Place) -> bool:

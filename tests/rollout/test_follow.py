@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.canary.lines import MAX_LINE
+from lab.canary.lines import MARKER, MAX_LINE
 from lab.errors import CannotMeasure, UnusableInput
 from lab.rollout.follow import Follower, log_files, transcript_files
 
@@ -211,3 +211,50 @@ def test_log_that_cannot_be_read_any_more_is_named(log: Log, monkeypatch: pytest
     monkeypatch.setattr(Path, "open", fails)
     with pytest.raises(CannotMeasure, match=f"^{log.path}: cannot be read: Input/output error$"):
         log.look()
+
+
+def _marked_line(number: int) -> str:
+    return f"09:00:{number:02} openclaw-mem-engine:autoRecall.receipt " + '{"n":' + "1" * number + "}"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_lines_in_utf_16_are_followed(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "gateway.log"
+    # The first letter's bytes contain those of a line feed.
+    path.write_bytes("".join(f"\u0a0d {_marked_line(number)}\n" for number in range(9)).encode(encoding))
+    follower = Follower(log_files(path))
+    later = encoding if encoding != "utf-16" else "utf-16-le"
+    for number in (10, 20):
+        line = f"\u0a0d {_marked_line(number)}\n".encode(later)
+        with path.open("ab") as file:
+            file.write(line[:-40])
+        assert list(follower.more(MARKER)) == []
+        with path.open("ab") as file:
+            file.write(line[-40:])
+        follower = Follower(log_files(path), json.loads(json.dumps(follower.as_json())))
+        assert list(follower.more(MARKER)) == [f"\u0a0d {_marked_line(number)}".encode()]
+
+
+def test_parts_of_a_record_are_followed_as_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(b"2026-03-01T09:00:00Z stdout F starting\n" * 3)
+    follower = Follower(log_files(path))
+    text = _marked_line(30).encode()
+    with path.open("ab") as file:
+        file.write(b"2026-03-01T09:00:01Z stdout P " + text[:50] + b"\n")
+    # The record is not complete yet.
+    assert list(follower.more(MARKER)) == []
+    with path.open("ab") as file:
+        file.write(b"2026-03-01T09:00:01Z stderr F other\n2026-03-01T09:00:01Z stdout F " + text[50:] + b"\n")
+    assert list(follower.more(MARKER)) == [b"2026-03-01T09:00:01Z stdout F " + text]
+    assert list(follower.more(MARKER)) == []
+
+
+def test_bytes_of_a_marker_are_followed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.json"
+    path.write_bytes(b"{}\n")
+    follower = Follower(log_files(path))
+    line = json.dumps({"MESSAGE": list(_marked_line(3).encode())})
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{line}\n{{}}\n")
+    assert list(follower.more(MARKER)) == [line.encode()]
