@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.cli.output import emit, emit_folded, emit_notes, emit_table, emit_trial
+from lab.cli.output import emit, emit_folded, emit_notes, emit_suspects, emit_table, emit_trial
 from lab.formatting import counted
 
 if TYPE_CHECKING:
@@ -86,3 +86,4 @@ def _show_left_out(outcome: Outcome, snapshot: Snapshot) -> None:
     if rows:
         emit()
         emit_table(["left out", "count"], rows)
+    emit_suspects(outcome.suspects)

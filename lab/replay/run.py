@@ -10,6 +10,7 @@ from lab.errors import CannotWrite, LabError
 from lab.files import dump_json, only_writer, write_atomically
 from lab.formatting import free_of_credentials
 from lab.progress import Progress
+from lab.recordings.host_prompts import Suspect
 from lab.recordings.inventory import Passed
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import admitted, is_hosted
@@ -32,7 +33,8 @@ from lab.systems.contract import Arm
 class Outcome:
     """The result of a replay. Conversations whose receipts existed already are ``skipped``.
 
-    ``passed`` counts what the reader of the recordings left out, for formats that report it.
+    ``passed`` counts what the reader of the recordings left out, and ``suspects`` are user turns that look like a
+    host's text, with examples for the terminal alone; both for formats that report them.
     """
 
     run: RunDirectory
@@ -41,6 +43,7 @@ class Outcome:
     failures: tuple[dict[str, str], ...]
     embedded: int
     passed: tuple[Passed, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
 
 
 def run_replay(
@@ -118,8 +121,9 @@ def _replay_into(
     ]
     finish(run, failures)
     read = plan.library.inventory
-    passed = read.passed if read else ()
-    return Outcome(run, tuple(name for name in assigned if name in done), skipped, tuple(failures), embedded, passed)
+    reported = (read.passed, read.suspects) if read else ()
+    done_here = tuple(name for name in assigned if name in done)
+    return Outcome(run, done_here, skipped, tuple(failures), embedded, *reported)
 
 
 def _keep(run: RunDirectory, conversation: str, result: Replayed | str) -> str | None:

@@ -18,7 +18,7 @@ from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.host_prompts import suspects
 from lab.recordings.inventory import Inventory, passed_over, stocked
-from lab.recordings.model import Recording
+from lab.recordings.model import GROUP, PERSON, UNKNOWN_ORIGIN, Recording
 from lab.recordings.openclaw.copies import Copy, Session, distinct
 from lab.recordings.openclaw.database import StoredArchive, read_database
 from lab.recordings.openclaw.folders import Archive, Location, find, origin_in, stem_of
@@ -73,7 +73,13 @@ def gather(path: Path, *, archived: bool = False) -> Gathered:
     inventory = Inventory(
         stocked((session.stored, session.recording) for session in sessions),
         passed_over(reading.passed),
-        suspects(turn.text for session in sessions for turn in session.recording.turns if turn.role == "user"),
+        suspects(
+            turn.text
+            for recording in recordings
+            if recording.origin in (PERSON, GROUP, UNKNOWN_ORIGIN)
+            for turn in recording.turns
+            if turn.role == "user"
+        ),
     )
     used = {file for session in sessions for file in (session.file, *session.also)}
     return Gathered(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.cli.output import emit_suspects
 from lab.recordings.openclaw import gather
 from tests.recordings.host_wrappers import WRAPPERS
 
@@ -148,3 +149,25 @@ def test_suspects_are_in_the_inventory_and_in_no_note(tmp_path: Path, new_log: A
     gathered = gather(path)
     assert gathered.inventory.suspects == (("a bracket at the beginning", 1, "[Raven 9] hello"),)
     assert not any("Raven" in note for note in (*gathered.notes, *gathered.recordings[0].notes))
+
+
+def test_repeated_prompt_of_a_job_is_no_suspect(tmp_path: Path, new_log: Any) -> None:
+    log = new_log()
+    for _ in range(9):
+        log.says("user", f"[cron:11aa barrel] {CHECK}\n{TIME}")
+        log.says("assistant", "Half full.")
+    path = tmp_path / "a.jsonl"
+    path.write_text(log.text(), "utf-8")
+    gathered = gather(path)
+    assert (gathered.recordings[0].origin, gathered.inventory.suspects) == ("cron", ())
+
+
+def test_suspects_are_shown_with_an_example(tmp_path: Path, new_log: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    log = new_log()
+    log.says("user", "[Raven 9] hello")
+    path = tmp_path / "a.jsonl"
+    path.write_text(log.text(), "utf-8")
+    emit_suspects(gather(path).inventory.suspects)
+    assert "[Raven 9] hello" in capsys.readouterr().out
+    emit_suspects(())
+    assert capsys.readouterr().out == ""
