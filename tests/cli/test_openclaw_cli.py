@@ -54,7 +54,7 @@ def home(tmp_path: Path) -> Path:
 def test_validate_lists_contents_of_a_home(lab: Lab, home: Path) -> None:
     done = lab("recordings", "validate", str(home), "--format", "openclaw", cwd=home)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^SQLite 23 +- +1 +2 +0 +2026-09-01 +2026-09-01$", done.stdout, re.MULTILINE)
+    assert re.search(r"^SQLite 23 +unknown +1 +2 +0 +2026-09-01 +2026-09-01$", done.stdout, re.MULTILINE)
     assert re.search(r"^session headers +1$", done.stdout, re.MULTILINE)
     assert "--format openclaw-archived" in done.stdout
     every = lab("recordings", "validate", str(home), "--format", "openclaw-archived", "--json", cwd=home)
