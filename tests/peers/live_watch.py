@@ -43,12 +43,17 @@ DOCS = """#!/bin/sh
 echo '{"results": []}'
 """
 FACTS = (
-    "The kiln fires at noon",
-    "The ferry leaves from pier nine",
-    "The violin hangs in the hall",
-    "Moss likes shade",
+    "fire the kiln at noon",
+    "take the ferry from pier nine",
+    "hang the violin in the hall",
+    "plant moss in the shade",
 )
-ASKED = ("When does the kiln fire?", "Where does the ferry leave?", "Where is the violin now?", "What does moss like?")
+ASKED = (
+    "When do I fire the kiln?",
+    "Where is the ferry from?",
+    "Where does the violin hang?",
+    "Where can I plant moss?",
+)
 
 
 class Stubs:
@@ -345,7 +350,9 @@ def run_case(name: str, home: Home, before: int, most: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the cases, each with a gateway of its own, and print a line of JSON for each."""
+    """Run the cases beside one gateway, and print a line of JSON for each."""
+    # So that a harness that is ended leaves no gateway behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--openclaw", type=Path, required=True)
@@ -359,7 +366,7 @@ def main() -> None:
     try:
         print(json.dumps({"start_seconds": round(home.start(), 1)}), flush=True)
         for fact in FACTS:
-            home.say(f"I decided this today, please remember that: {fact}.", "first")
+            home.say(f"I decided to {fact} this year. Please remember that.", "first")
         # The plugin last: the gateway is restarted for it.
         for name in given.case or CASES:
             print(json.dumps(run_case(name, home, given.before, given.most)), flush=True)

@@ -23,7 +23,16 @@ PATIENCE = 60.0
 
 
 def words(gateway: Gateway, *more: str | Path) -> list[str]:
-    shown = ["--restart", gateway.restart, "--out", str(gateway.home.parent / "watch"), "--timeout", "20s"]
+    shown = [
+        "--restart",
+        gateway.restart,
+        "--to",
+        "memory-lancedb",
+        "--out",
+        str(gateway.home.parent / "watch"),
+        "--timeout",
+        "20s",
+    ]
     return ["canary", "watch", str(gateway.config), *shown, *map(str, more)]
 
 

@@ -50,6 +50,8 @@ class Trial:
             str(gateway.config),
             "--restart",
             gateway.restart,
+            "--to",
+            "memory-lancedb",
             "--out",
             str(self.folder / "watch"),
         ]
