@@ -127,11 +127,13 @@ def _is_date(text: str) -> bool:
     return len(text) == 8 and text[:2] in ("19", "20") and _COMPACT.fullmatch(f"{text}000000") is not None
 
 
-def _of_datetime(value: datetime) -> Time:
+def _of_datetime(value: datetime) -> Time | None:
     zoned = value.tzinfo is not None
     value = value if zoned else value.replace(tzinfo=UTC)
-    # Whole microseconds, because a float of seconds would round.
-    return Time((value - _EPOCH) // timedelta(milliseconds=1), None, zoned)
+    # Whole microseconds, because a float of seconds has fewer digits.
+    ms = ((value - _EPOCH) // timedelta(microseconds=1) + 500) // 1000
+    # In UTC, a time at the edge of the calendar may be beyond it.
+    return Time(ms, None, zoned) if FIRST_MS <= ms <= LAST_MS else None
 
 
 def without_arrow_times(batch: pa.RecordBatch) -> pa.RecordBatch:

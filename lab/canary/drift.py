@@ -25,6 +25,7 @@ from lab.systems.sidecar import ledger
 from lab.systems.sidecar.heuristic import grade_observation
 from lab.systems.sidecar.ledger_grades import label_of
 from lab.systems.sidecar.ledger_times import moment
+from lab.times import epoch_ms
 
 KIND = "recall-lab.drift.v1"
 PERIODS = ("day", "week")
@@ -159,7 +160,10 @@ def _of_store(folder: Path, graded: bool) -> list[Labelled]:
     with LanceTable(folder, read_only=True) as table:
         return [
             Labelled(
-                row.created_at or None, row.scope, row.importance_label or UNKNOWN, _score(graded, summary=row.text)
+                epoch_ms(row.created_at) or None,
+                row.scope,
+                row.importance_label or UNKNOWN,
+                _score(graded, summary=row.text),
             )
             for row in table.rows()
         ]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.errors import UnusableInput
@@ -23,6 +22,7 @@ from lab.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
+from lab.times import epoch_ms
 
 IGNORED = ("README.md",)
 HISTORY = ".aider.chat.history.md"
@@ -117,8 +117,8 @@ def _turn(role: str, lines: list[str]) -> Iterator[tuple[str, str]]:
 
 def _time_ms(start: re.Match[str], path: Path) -> int:
     """Return the start of a chat in epoch milliseconds, read as UTC."""
-    try:
-        return int(datetime.fromisoformat(f"{start[1]}T{start[2]}").replace(tzinfo=UTC).timestamp()) * 1000
-    except ValueError:
+    time_ms = epoch_ms(f"{start[1]}T{start[2]}")
+    if time_ms is None:
         line = start.string.count("\n", 0, start.start()) + 1
-        raise UnusableInput(f"{path}:{line}: {start[1]} {start[2]} is not a valid time") from None
+        raise UnusableInput(f"{path}:{line}: {start[1]} {start[2]} is not a valid time")
+    return time_ms

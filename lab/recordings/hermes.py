@@ -10,7 +10,6 @@ turn becomes a memory.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field
+from lab.times import Times
 
 PATTERN = "*hermes*"
 IGNORED = ("*.md",)
@@ -32,8 +32,9 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     name = path.stem
     turns: list[Turn] = []
     memories: list[Memory] = []
-    known: set[tuple[tuple[str, str, str], ...]] = set()
+    known: set[tuple[tuple[str, str, object], ...]] = set()
     clock = sessions = lines = message_count = noted = 0
+    times = Times()
     for number, exchanges in read_json_values(path):
         at = f"{path}:{number}"
         lines += 1
@@ -52,7 +53,9 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
                     noted += count
                 if not text:
                     continue
-                clock = max(clock + 1, _time_ms(timestamp, at))
+                if (time_ms := times.read(timestamp)) is None:
+                    raise UnusableInput(f"{at}: timestamp {timestamp!r} is not ISO 8601")
+                clock = max(clock + 1, time_ms)
                 turn = Turn(f"{name}/{session}/{len(turns)}", len(turns), session, role, text, clock, speaker=role)
                 turns.append(turn)
                 if role == "user":
@@ -60,27 +63,19 @@ def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     notes = [f"{name}: {lines} logged conversations with {message_count} messages, {len(turns)} of them distinct"]
     if noted:
         notes.append(f"{name}: host notes removed from user messages: {noted}")
+    notes += [f"{name}: {what}: {count}" for what, count in times.counts().items()]
     language = language_of([turn.text for turn in turns])
     recording = Recording(name, tuple(turns), in_birth_order(memories), language=language, notes=tuple(notes))
     return [(recording, GoldenSet(notes=tuple(notes)))]
 
 
-def _exchange(value: Any, at: str) -> tuple[tuple[str, str, str], ...]:
+def _exchange(value: Any, at: str) -> tuple[tuple[str, str, object], ...]:
     """Return the role, text and time of every message of an exchange."""
     return tuple(
         (
             field(message, "role", str, f"{at}[{index}]"),
             field(message, "content", str, f"{at}[{index}]"),
-            field(message, "timestamp", str, f"{at}[{index}]"),
+            field(message, "timestamp", object, f"{at}[{index}]"),
         )
         for index, message in enumerate(expect(value, list, at))
     )
-
-
-def _time_ms(text: str, where: str) -> int:
-    """Return an ISO 8601 time as epoch milliseconds; without a time zone, it is read as UTC."""
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise UnusableInput(f"{where}: timestamp {text!r} is not ISO 8601") from None
-    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)

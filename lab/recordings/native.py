@@ -17,7 +17,6 @@ a turn, its texts as a memory, the time of a memory, and the reader's notes.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from lab.files import read_json_lines
 from lab.golden.model import GoldenSet
 from lab.recordings.model import GLOBAL, LABELS, ORIGINS, PERSON, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
 from lab.shape import expect, field, optional
+from lab.times import read_time
 
 SCHEMA = "lab.recording.v1"
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")
@@ -210,16 +210,15 @@ class _Lines:
 
 
 def _time_ms(time: str, at: str) -> int:
-    """Return an ISO 8601 time with a time zone as epoch milliseconds."""
-    try:
-        parsed = datetime.fromisoformat(time)
-    except ValueError:
-        raise UnusableInput(f"{at}: time {time!r} is not ISO 8601") from None
-    if parsed.tzinfo is None:
+    """Return a time with a time zone as epoch milliseconds (TI-2)."""
+    read = read_time(time)
+    if read is None:
+        raise UnusableInput(f"{at}: time {time!r} is not ISO 8601")
+    if not read.zoned:
         raise UnusableInput(f"{at}: time {time!r} has no time zone; write, for example, 2026-03-02T09:10:00+08:00")
-    if parsed.timestamp() < 0:
+    if read.ms < 0:
         raise UnusableInput(f"{at}: time {time!r} is before 1970")
-    return round(parsed.timestamp() * 1000)
+    return read.ms
 
 
 def _name(line: dict[str, Any], what: str, at: str, *, forbidden: str = "/#") -> str:

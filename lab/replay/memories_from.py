@@ -33,7 +33,7 @@ from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
 from lab.systems.plans import FIELD, read_due
-from lab.times import epoch_ms, without_arrow_times
+from lab.times import Times, without_arrow_times
 from lab.utf16 import has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ class _Rows:
         self.store = store
         self.memories: list[Memory] = []
         self.counts: Counter[str] = Counter()
+        self._times = Times()
         # Why the first row that was left out cannot be read.
         self.first_bad: UnusableInput | None = None
         self._ids: set[str] = set()
@@ -231,7 +232,7 @@ class _Rows:
             media_refs=read_refs(row.get("media_refs"), at),
             media_kind=_text_or_none(row, "media_kind", at) or "",
         )
-        created = _created(row, at)
+        created = _created(row, self._times, at)
         # The row can be read, so that it counts.
         self._ids.add(identity)
         self.counts.update(counts)
@@ -250,11 +251,12 @@ class _Rows:
             self.memories.append(replace(memory, created_at=created or 0))
 
     def settle(self) -> None:
-        """If some rows have vectors, count rows with a null vector as stored without an embedding."""
+        """Count odd times, and, if some rows have vectors, rows with a null one as stored without an embedding."""
         if self._holds_vectors and self._null:
             self.counts[NOT_EMBEDDED] += len(self._null)
             for index in self._null:
                 self.memories[index] = replace(self.memories[index], embedded=False)
+        self.counts.update(self._times.counts())
 
 
 def _label(row: dict[str, Any], label: str | None, counts: Counter[str], at: str) -> str:
@@ -288,11 +290,11 @@ def _assumed(name: str) -> str:
     return f"{name} set to {DEFAULTS[name]} in rows without a {name}"
 
 
-def _created(row: dict[str, Any], at: str) -> int | None:
+def _created(row: dict[str, Any], times: Times, at: str) -> int | None:
     """Return the time of a row in whole milliseconds (TI-1); None for null."""
     name = next((name for name in TIMES if name in row), TIMES[0])
     value = field(row, name, object, at)
-    created = epoch_ms(value)
+    created = times.read(value)
     if created is None and value is not None:
         raise UnusableInput(f"{at}: field {name!r}: expected a time, found {json_type(value)}")
     return created

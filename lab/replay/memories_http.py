@@ -18,7 +18,9 @@ from lab.embedding.address import stays_private
 from lab.embedding.cache import cache_folder
 from lab.errors import CannotMeasure, UnusableInput
 from lab.files import digest, dump_json, private_folder, read_json, write_atomically
-from lab.shape import expect, field
+from lab.shape import expect, field, json_type
+from lab.times import SECONDS as IN_SECONDS
+from lab.times import as_datetime, epoch_ms
 
 TOKEN = "LAB_RSCLAW_TOKEN"  # noqa: S105 - the name of a variable
 SECONDS = 30.0
@@ -57,9 +59,12 @@ def rows_of(documents: list[Any], where: str) -> Iterator[_Row]:
     for number, document in enumerate(documents, 1):
         at = f"{where}: docs[{number - 1}]"
         expect(document, dict, at)
-        created = field(document, "created_at", int, at)
+        created = epoch_ms(field(document, "created_at", object, at), IN_SECONDS)
+        if created is None:
+            found = json_type(document["created_at"])
+            raise UnusableInput(f"{at}: field 'created_at': expected seconds since 1970, found {found}")
         row = {name: field(document, name, str, at) for name in ("id", "text", "scope")}
-        row |= {"category": field(document, "kind", str, at), "createdAt": created * 1000}
+        row |= {"category": field(document, "kind", str, at), "createdAt": as_datetime(created)}
         yield row | {"importance": document.get("importance"), "trust_tier": "user"}, at
 
 

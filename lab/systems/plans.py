@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 from lab.recordings.model import SEARCHED, Memory
 from lab.systems.sidecar.ledger import Observation
+from lab.times import LAST_MS, as_datetime, epoch_ms
 
 # The kind of a plan in a ledger and in a pack.
 PLAN = "plan"
 FIELD = "due_at"
-# Times that need no more digits than a year of four has, in milliseconds since the epoch.
-LAST_MS = 253_402_300_799_999
 _DAY = r"\d{4}-\d{2}-\d{2}"
 _TIME = r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?"
 # A date with a time that cannot be read is no plan, rather than one of another time.
@@ -30,7 +29,6 @@ _RULES = (
     rf"提醒我[^。！？\n]{{0,40}}?{_WHEN}",
 )
 _PATTERNS = tuple(re.compile(rule, re.IGNORECASE) for rule in _RULES)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END_OF_DAY = timedelta(days=1) - timedelta(milliseconds=1)
 
 
@@ -70,30 +68,19 @@ def due_in(text: str, written_ms: int) -> int | None:
 
 
 def read_due(value: object) -> int | None:
-    """Return a due time given as a date, a time (ISO 8601, UTC if it names no zone) or milliseconds, else None.
+    """Return a due time given as a date, a time or a number (TI-1, TI-2), else None.
 
     A date is due at its last millisecond, in UTC (PL-1).
     """
-    if isinstance(value, float) and value.is_integer():
-        # A column of JavaScript's numbers.
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return None
-    if isinstance(value, int):
-        return value if 0 <= value <= LAST_MS else None
-    try:
-        time = datetime.fromisoformat(value.strip())
-        time = time if time.tzinfo else time.replace(tzinfo=UTC)
-        time = time + _END_OF_DAY if _is_date(value.strip()) else time
-        due = round(time.timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
-    return due if 0 <= due <= LAST_MS else None
+    due = epoch_ms(value)
+    if due is not None and isinstance(value, str) and _is_date(value.strip()):
+        due += _END_OF_DAY // timedelta(milliseconds=1)
+    return due if due is not None and 0 <= due <= LAST_MS else None
 
 
 def utc_time(ms: int) -> str:
     """Return a due time in milliseconds as :func:`read_due` reads it back: ISO 8601, in UTC."""
-    time = _EPOCH + timedelta(milliseconds=ms)
+    time = as_datetime(ms)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

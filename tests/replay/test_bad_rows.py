@@ -10,7 +10,12 @@ import pytest
 
 from lab.replay.memories_from import read_stored
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from tests.replay.test_memories_from import row, uuid
+from tests.replay.test_memories_from import row as small_row
+from tests.replay.test_memories_from import uuid
+
+
+def row(number: int, **changes: Any) -> dict[str, Any]:
+    return small_row(number, **{"createdAt": 1777886970000.0 + number, **changes})
 
 
 def write(folder: Path, rows: list[Any], name: str = "export.jsonl") -> Path:

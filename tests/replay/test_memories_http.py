@@ -191,7 +191,7 @@ def test_store_that_changes_meanwhile_is_refused(gateway: Gateway) -> None:
     ("change", "message"),
     [
         ({"text": 3}, r"docs\[0\]: field 'text': expected a string, found a number"),
-        ({"created_at": "now"}, r"docs\[0\]: field 'created_at': expected a number, found a string"),
+        ({"created_at": "now"}, r"docs\[0\]: field 'created_at': expected seconds since 1970, found a string"),
         ({"importance": "high"}, None),
         ({"importance": []}, r"docs\[0\]: field 'importance': expected a number, found a list"),
     ],

@@ -113,7 +113,7 @@ def test_stored_vectors_zero_row_is_counted_not_compared(vector_desk: Desk) -> N
     rows[0]["vector"] = [0.0] * 64
     table = _table(vector_desk.home / "db", rows)
     result = read_stored(Path(table), vectors=True)
-    assert result.notes[-1] == f"{table}: {NOT_EMBEDDED}: 1"
+    assert result.notes[-2] == f"{table}: {NOT_EMBEDDED}: 1"
     assert vector_desk.run("vector", memories_from=table, vectors="stored").failures == ()
 
 

@@ -43,6 +43,7 @@ from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_lines import LONGEST, read_lines
 from lab.systems.sidecar.ledger_schema import tables
 from lab.systems.sidecar.ledger_times import stamp
+from lab.times import LAST_MS, epoch_ms
 
 RECEIPT = "recall-lab.episodes.ingest.v1"
 SPOOL, SPOOL_SCHEMA = "spool", "openclaw-mem.episodes.spool.v0"
@@ -50,7 +51,6 @@ BATCH = 500
 # The agent of events whose source names none.
 AGENT = "main"
 DUMP = "[REDACTED_TOOL_DUMP]"
-LATEST_MS = 253_402_300_799_999
 _TYPES = {"user": USER, "assistant": ASSISTANT, "tool": RESULT, "system": OBSERVATION}
 # An event is known by its id, or because the sidecar's extraction and a reader took it from the same transcript.
 _KNOWN = (
@@ -237,12 +237,10 @@ def _spool_event(line: dict[str, Any], now: datetime, done: Ingested) -> Event |
             return f"no {name}"
     if line["type"] not in RETENTION:
         return "unknown type"
-    time = line.get("ts_ms")
-    if isinstance(time, str) and time.strip().isdecimal() and len(time) < 20:
-        time = int(time)
-    if time is None:
+    time = epoch_ms(line.get("ts_ms"))
+    if line.get("ts_ms") is None:
         time, done.without_time = int(now.timestamp() * 1000), done.without_time + 1
-    if isinstance(time, bool) or not isinstance(time, int) or not 0 < time <= LATEST_MS:
+    if time is None or not 0 < time <= LAST_MS:
         return "a ts_ms that is no time"
     given, scope = line.get("event_id"), line.get("scope")
     identity = given if isinstance(given, str) and given.strip() else event_id(repr(sorted(line.items())))

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from lab.systems.sidecar.ledger_archive import archived_logs
 from lab.systems.sidecar.ledger_ingest import is_observation
 from lab.systems.sidecar.ledger_lines import read_lines
 from lab.systems.sidecar.ledger_times import moment, stamp
+from lab.times import as_datetime, epoch_ms
 
 RECEIPT = "recall-lab.ledger.capture.v1"
 # Characters of a summary, and those of a text that are searched for secrets before it is cut.
@@ -230,9 +230,8 @@ def _time(entry: Entry, message: dict[str, Any]) -> str:
     given = entry.value.get("timestamp")
     if isinstance(given, str) and moment(given):
         return given
-    millis = message.get("timestamp")
-    valid = isinstance(millis, int | float) and not isinstance(millis, bool) and 0 <= millis < 2.5e14
-    return stamp(datetime.fromtimestamp(millis / 1000 if valid and millis else 0, UTC))
+    times = (epoch_ms(value) for value in (given, message.get("timestamp")))
+    return stamp(as_datetime(next((time for time in times if time is not None and time >= 0), 0)))
 
 
 def _text(content: Any) -> str:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from lab.times import as_datetime, epoch_ms
+
 
 def moment(text: str) -> datetime | None:
-    """Return an ISO 8601 time in UTC, which is its zone if it names none; None for anything else."""
+    """Return a time in UTC, which is its zone if it names none (TI-2); None for a text that is no time."""
     try:
+        # With its microseconds.
         time = datetime.fromisoformat(text.strip())
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        return None
+        time_ms = epoch_ms(text)
+        return None if time_ms is None else as_datetime(time_ms)
 
 
 def stamp(time: datetime) -> str:

@@ -17,7 +17,7 @@ from lab.systems.observations.observer import LONGEST, Entry, observe
 from lab.systems.observations.recorded import observer_of
 from lab.systems.observations.reflector import KEPT, reflect
 from lab.systems.observations.window import Sizes, Window, block_of, size_of_buffer, size_of_log
-from lab.systems.plans import LAST_MS
+from lab.times import LAST_MS
 from lab.token_estimate import tokens
 
 AT = 1_793_615_460_000  # 2026-11-02T10:31Z

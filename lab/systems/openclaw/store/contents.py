@@ -13,6 +13,7 @@ from lab.files import digest
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.tools.admin import iso_time
 from lab.systems.openclaw.tools.lance_schema import BOOTSTRAP, TABLE
+from lab.times import epoch_ms, without_arrow_times
 
 _BATCH = 4096
 T = TypeVar("T")
@@ -40,13 +41,13 @@ def contents_of(table: Any) -> Contents:
     # Separate hashes of the rows and, for a column of vectors, of which are null and of the numbers of the others: what
     # is in a batch must not matter.
     plain, vectors = hashlib.sha256(), {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
-    times: list[float] = []
-    for batch in table.search().select(list(schema.names)).to_batches(_BATCH):
+    times: list[int] = []
+    for batch in map(without_arrow_times, table.search().select(list(schema.names)).to_batches(_BATCH)):
         for row in batch.select(names).to_pylist():
             plain.update(json.dumps(row, sort_keys=True, default=repr).encode())
             if row.get("id") != BOOTSTRAP:
                 rows += 1
-                times += [float(row["createdAt"])] if row.get("createdAt") else []
+                times += [time] if (time := epoch_ms(row.get("createdAt"))) else []
         for name in columns:
             _add_vectors(*vectors[name], batch.column(name))
     ordered = sorted(times)
