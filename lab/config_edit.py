@@ -15,7 +15,6 @@ from lab.config_text import parse_json
 from lab.errors import UnusableInput
 from lab.shape import json_type
 
-INCLUDE = "$include"
 MISSING: Any = object()
 _BLANKS = "\ufeff\u2028\u2029"
 _ENDS = "\n\r\u2028\u2029"
@@ -87,7 +86,8 @@ def set_value(text: str, path: Path, value: Any, where: str) -> Edit:
     """Return the edit that sets the value at a path of keys.
 
     A value that is there is replaced; a missing one is inserted, with the objects around it. Raises
-    :class:`UnusableInput` if a key on the path has no object, or takes it from another file.
+    :class:`UnusableInput` if a key on the path has no object. Which file decides a key is not known here
+    (:meth:`lab.config_resolve.Resolved.decides`).
     """
     node, depth = _root(text), 0
     while depth < len(path):
@@ -95,7 +95,7 @@ def set_value(text: str, path: Path, value: Any, where: str) -> Edit:
             raise UnusableInput(f"{where}: {'.'.join(path[:depth])}: expected an object")
         member = node.member(path[depth])
         if member is None:
-            return _inserted(text, node, path, depth, value, where)
+            return _inserted(text, node, path, depth, value)
         node, depth = member.value, depth + 1
     old = text[node.start : node.end]
     return Edit(node.start, old, _spelt(value, "'" if old.startswith("'") else '"'))
@@ -153,10 +153,7 @@ def differing(before: Any, after: Any, path: Path = ()) -> Iterator[Path]:
         yield path
 
 
-def _inserted(text: str, node: _Node, path: Path, depth: int, value: Any, where: str) -> Edit:
-    if node.member(INCLUDE) is not None:
-        name = ".".join(path[:depth]) or "the file"
-        raise UnusableInput(f"{where}: {name} has {INCLUDE}: {path[depth]!r} is in another file; name that file")
+def _inserted(text: str, node: _Node, path: Path, depth: int, value: Any) -> Edit:
     for key in reversed(path[depth + 1 :]):
         value = {key: value}
     member = f"{json.dumps(path[depth], ensure_ascii=False)}: {_spelt(value, chr(34))}"

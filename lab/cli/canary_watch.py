@@ -93,16 +93,16 @@ def watch(
     a page that refreshes itself. Exit codes: 0 ended without an alarm, 1 alarm, 2 unusable input, 4 not measured, or
     not downgraded.
     """
-    from lab.config_edit import read_edited
+    from lab.config_resolve import resolve_config
     from lab.report.watch import write_page
-    from lab.rollout.change import read_config, real, slot_to_go_back_to, target_of
+    from lab.rollout.change import real, slot_to_go_back_to, target_of
     from lab.rollout.downgrade import Downgrade
     from lab.rollout.evidence import ERROR_LIMIT, RECALLS
     from lab.rollout.follow import log_files
     from lab.rollout.watching import Arm, WatchPlan, run_watch
 
     require_command(restart)
-    _, value = read_edited(read_config(config), str(config))
+    value = resolve_config(config).value
     found = log_file(log, value, config)
     home = real(config).parent
     slot = slot_to_go_back_to(config, value) if slot is None else slot

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_edit import MISSING, at_path, differing, read_edited, set_value
+from lab.config_edit import MISSING, at_path, differing, set_value
+from lab.config_resolve import resolve_config
 from lab.errors import LabError, UnusableInput
 from lab.files import read_json
 from lab.gate.line import PASS
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import read_verdict, why_stale
-from lab.rollout.change import DEFAULT_SELECTION, HOST_MEMORY, SELECTION, SLOT, edited_lines, read_config, real
+from lab.rollout.change import DEFAULT_SELECTION, HOST_MEMORY, SELECTION, SLOT, edited_lines
 from lab.rollout.run import RECEIPT
 from lab.runs.directory import VERDICT, open_run
 from lab.runs.records import to_json
@@ -147,26 +148,33 @@ def _config_of(arm: Any) -> Any:
 
 
 def applied(config: Path, patch: Patch) -> Applied:
-    """Return what a patch would change in a gateway's file; the file stays as it is.
+    """Return what a patch would change in a gateway's files; they stay as they are.
 
-    Raises :class:`UnusableInput` if the file is no openclaw.json, or if a value has no place in it.
+    Each value is shown in the file that decides it (HC-8). Raises :class:`UnusableInput` if the file is no
+    openclaw.json, or if a value has no place in it.
     """
-    config = real(config)
-    text, value = read_edited(read_config(config), str(config))
-    if not isinstance(value.get("plugins"), dict):
+    resolved = resolve_config(config)
+    value = resolved.value
+    if not isinstance(value, dict) or not isinstance(value.get("plugins"), dict):
         raise UnusableInput(f"{config}: has no object 'plugins'; name the openclaw.json of the gateway")
     if any(path[: len(_CONFIG)] == _CONFIG for path in patch.values):
         locate(value, str(config))
     lines, already = [], []
-    changed = text
+    changed: dict[Path, bytes] = {}
     for path, new in patch.values.items():
+        name = ".".join(path)
         if at_path(value, path) == new:
-            already.append(".".join(path))
+            already.append(name)
             continue
-        after = set_value(changed, path, new, str(config)).apply(changed)
-        lines += [".".join(path), *edited_lines(changed, after, path)]
-        changed = after
-    _, result = read_edited(changed.encode(), str(config))
+        deciding = resolve_config(config, edited=changed).decides(path)
+        if deciding.why_not:
+            raise UnusableInput(f"{config}: {name} cannot be set: {deciding.why_not}")
+        text = changed.get(deciding.file, resolved.texts[deciding.file]).decode()
+        after = set_value(text, deciding.path, new, str(resolved.shown(deciding.file))).apply(text)
+        where = "" if deciding.file == resolved.config else f" (in {resolved.shown(deciding.file)})"
+        lines += [f"{name}{where}", *edited_lines(text, after, deciding.path)]
+        changed[deciding.file] = after.encode()
+    result = resolve_config(config, edited=changed).value
     host = host_of(result)
     refused = check_host(result, host, where=config.name).problems if host is not None and lines else ()
     return Applied(tuple(lines), tuple(already), refused)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
+from lab.config_resolve import INCLUDE, Resolved, resolve_config
 from lab.errors import UnusableInput
 from lab.files import require_finite
 from lab.systems.openclaw.config.file import ENTRY
@@ -91,11 +92,13 @@ def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
     Raises :class:`UnusableInput` if the file is no JSON5, is no openclaw.json, has the value already, or if its host
     would refuse the changed file.
     """
+    resolved = resolve_config(config)
+    if not isinstance(resolved.value, dict) or not isinstance(resolved.value.get("plugins"), dict):
+        raise UnusableInput(f"{config}: has no object 'plugins'; name the openclaw.json of the gateway")
+    require_editable(resolved, path, after)
     config = real(config)
     original = read_config(config)
     text, value = read_edited(original, str(config))
-    if not isinstance(value.get("plugins"), dict):
-        raise UnusableInput(f"{config}: has no object 'plugins'; name the openclaw.json of the gateway")
     before = at_path(value, path)
     if before is not MISSING and not isinstance(before, str):
         raise UnusableInput(f"{config}: {'.'.join(path)} is not a text")
@@ -105,10 +108,33 @@ def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
     edit = set_value(text, path, after, str(config))
     changed = edit.apply(text)
     _, result = read_edited(changed.encode(), str(config))
+    after_all = resolve_config(resolved.config, edited={config: changed.encode()})
     # What the edit did, read back: nothing but the value may differ.
     if [found[: len(path)] for found in differing(value, result)] != [_first_missing(value, path)]:
         raise UnusableInput(f"{config}: {'.'.join(path)} cannot be changed alone; change it by hand")
-    return Change(config, path, before, after, edit, original, changed.encode(), value, _checked(result, config))
+    return Change(
+        config, path, before, after, edit, original, changed.encode(), resolved.value, _checked(after_all, config)
+    )
+
+
+def require_editable(resolved: Resolved, path: tuple[str, ...], after: str) -> None:
+    """Raise :class:`UnusableInput` if a value is decided elsewhere than in the configuration itself (HC-8).
+
+    A canary puts one file back, byte for byte, so it changes no included file and no variable.
+    """
+    name = ".".join(path)
+    found = at_path(resolved.value, path)
+    if found == after:
+        raise UnusableInput(f"{resolved.name}: {name} is {after!r} already; there is nothing to switch")
+    resolved.require_set(path)
+    deciding = resolved.decides(path)
+    if deciding.why_not:
+        raise UnusableInput(f"{resolved.name}: {name} cannot be switched: {deciding.why_not}")
+    if deciding.file != resolved.config:
+        raise UnusableInput(
+            f"{resolved.name}: {name} is decided in {resolved.place(path)}, which it includes; a canary changes the "
+            f"configuration alone: set {name} in {resolved.name}, beside {INCLUDE}, and repeat this"
+        )
 
 
 def slot_change(config: Path, slot: str) -> Change:
@@ -235,12 +261,20 @@ def _first_missing(value: Any, path: tuple[str, ...]) -> tuple[str, ...]:
     return path
 
 
-def _checked(value: Any, config: Path) -> tuple[str, ...]:
-    """Return the warnings of the host's check; raise :class:`UnusableInput` for what the host refuses."""
-    host = host_of(value)
+def _checked(resolved: Resolved, config: Path) -> tuple[str, ...]:
+    """Return the warnings of the host's check; raise :class:`UnusableInput` for what the host refuses.
+
+    A value that names a variable which is not set here cannot be checked; the gateway may have it.
+    """
+    host = host_of(resolved.value)
     if host is None:
         return ()
-    checked = check_host(value, host, where=config.name)
+    checked = check_host(resolved.value, host, where=config.name)
+    named = [f"{config.name}: {'.'.join(each.path)}:" for each in resolved.unset]
+    known = tuple(one for one in checked.problems if not any(one.startswith(name) for name in named))
+    if resolved.unset:
+        sentence = f"{config.name}: {resolved.unset_sentence()}; it was not checked here"
+        checked = checked._replace(problems=known, warnings=(sentence, *checked.warnings))
     if checked.problems:
         count = len(checked.problems)
         more = f" (and {count - 1} more: lab config check {config})" if count > 1 else ""

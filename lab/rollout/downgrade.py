@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.config_edit import Edit, at_path, read_edited
+from lab.config_edit import Edit, at_path
+from lab.config_resolve import resolve_config
 from lab.errors import UnusableInput
 from lab.formatting import Announce, silent
-from lab.rollout.change import SLOT, Change, read_config, real, slot_change
+from lab.rollout.change import SLOT, Change, real, slot_change
 from lab.rollout.guard import guarded
 from lab.rollout.journal import DONE, ROLLBACK, State, begin
 from lab.rollout.recover import finish, remove_parts, roll_back
@@ -46,8 +47,7 @@ class Downgraded(NamedTuple):
 
 def slot_of(config: Path) -> object:
     """Return the memory slot of a configuration. Raises :class:`UnusableInput` if it cannot be read."""
-    _, value = read_edited(read_config(config), str(config))
-    return at_path(value, SLOT)
+    return at_path(resolve_config(config).value, SLOT)
 
 
 def change_back(config: Path, slot: str) -> Change:
