@@ -33,14 +33,14 @@ def apply(
     """
     import json
 
-    from lab.config_resolve import resolve_config
     from lab.gate.outputs import headline
     from lab.rollout.apply import applied, patch_of, verdict_at
+    from lab.rollout.change import resolved_host
 
     verdict, folder = verdict_at(path)
     before = None
     if config is not None:
-        before = resolve_config(config).value
+        before = resolved_host(config).value
     patch = patch_of(verdict, folder, before)
     edited = applied(config, patch) if config is not None else None
     if as_json:

@@ -93,16 +93,15 @@ def watch(
     a page that refreshes itself. Exit codes: 0 ended without an alarm, 1 alarm, 2 unusable input, 4 not measured, or
     not downgraded.
     """
-    from lab.config_resolve import resolve_config
     from lab.report.watch import write_page
-    from lab.rollout.change import real, slot_to_go_back_to, target_of
+    from lab.rollout.change import real, resolved_object, slot_to_go_back_to, target_of
     from lab.rollout.downgrade import Downgrade
     from lab.rollout.evidence import ERROR_LIMIT, RECALLS
     from lab.rollout.follow import log_files
     from lab.rollout.watching import Arm, WatchPlan, run_watch
 
     require_command(restart)
-    value = resolve_config(config).value
+    value = resolved_object(config).value
     found = log_file(log, value, config)
     home = real(config).parent
     slot = slot_to_go_back_to(config, value) if slot is None else slot

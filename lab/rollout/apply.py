@@ -13,7 +13,7 @@ from lab.files import read_json
 from lab.gate.line import PASS
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import read_verdict, why_stale
-from lab.rollout.change import DEFAULT_SELECTION, HOST_MEMORY, SELECTION, SLOT, edited_lines
+from lab.rollout.change import DEFAULT_SELECTION, HOST_MEMORY, SELECTION, SLOT, edited_lines, resolved_host
 from lab.rollout.run import RECEIPT
 from lab.runs.directory import VERDICT, open_run
 from lab.runs.records import to_json
@@ -153,10 +153,8 @@ def applied(config: Path, patch: Patch) -> Applied:
     Each value is shown in the file that decides it (HC-8). Raises :class:`UnusableInput` if the file is no
     openclaw.json, or if a value has no place in it.
     """
-    resolved = resolve_config(config)
+    resolved = resolved_host(config)
     value = resolved.value
-    if not isinstance(value, dict) or not isinstance(value.get("plugins"), dict):
-        raise UnusableInput(f"{config}: has no object 'plugins'; name the openclaw.json of the gateway")
     if any(path[: len(_CONFIG)] == _CONFIG for path in patch.values):
         locate(value, str(config))
     lines, already = [], []

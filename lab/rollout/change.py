@@ -14,6 +14,7 @@ from lab.config_edit import MISSING, Edit, at_path, differing, member_text, read
 from lab.config_resolve import INCLUDE, Resolved, resolve_config
 from lab.errors import UnusableInput
 from lab.files import require_finite
+from lab.shape import json_type
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.openclaw.upstream.host import check_host, host_of
@@ -92,9 +93,7 @@ def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
     Raises :class:`UnusableInput` if the file is no JSON5, is no openclaw.json, has the value already, or if its host
     would refuse the changed file.
     """
-    resolved = resolve_config(config)
-    if not isinstance(resolved.value, dict) or not isinstance(resolved.value.get("plugins"), dict):
-        raise UnusableInput(f"{config}: has no object 'plugins'; name the openclaw.json of the gateway")
+    resolved = resolved_host(config)
     require_editable(resolved, path, after)
     config = real(config)
     original = read_config(config)
@@ -115,6 +114,22 @@ def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
     return Change(
         config, path, before, after, edit, original, changed.encode(), resolved.value, _checked(after_all, config)
     )
+
+
+def resolved_object(config: Path) -> Resolved:
+    """Return a configuration as its host uses it; raise :class:`UnusableInput` if it is no object."""
+    resolved = resolve_config(config)
+    if not isinstance(resolved.value, dict):
+        raise UnusableInput(f"{config}: expected an object, found {json_type(resolved.value)}")
+    return resolved
+
+
+def resolved_host(config: Path) -> Resolved:
+    """Return a gateway's configuration as it uses it; raise :class:`UnusableInput` if it is no openclaw.json."""
+    resolved = resolved_object(config)
+    if not isinstance(resolved.value.get("plugins"), dict):
+        raise UnusableInput(f"{config}: has no object 'plugins'; name the openclaw.json of the gateway")
+    return resolved
 
 
 def require_editable(resolved: Resolved, path: tuple[str, ...], after: str) -> None:
