@@ -6,9 +6,11 @@ import atexit
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,7 +33,9 @@ def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
 
     They are spawned, never forked: the threads of LanceDB and torch do not survive a fork.
     """
+    # Every command imports this module, and few start processes.
     import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
 
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)

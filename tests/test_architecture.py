@@ -19,27 +19,23 @@ def _commands() -> list[str]:
     """Return the names of all visible commands, with their group: ``replay``, ``runs rm``."""
     from lab.cli.main import app
 
-    def walk(app: typer.Typer, path: tuple[str, ...]) -> list[str]:
-        names = [
-            " ".join((*path, command.name or getattr(command.callback, "__name__", "")))
-            for command in app.registered_commands
-            if not command.hidden
-        ]
-        for group in app.registered_groups:
-            if group.typer_instance is not None:
-                names += walk(group.typer_instance, (*path, str(group.name)))
-        return names
+    def walk(group: Any, path: tuple[str, ...]) -> Iterator[str]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from walk(command, (*path, name))
+            elif not command.hidden:
+                yield " ".join((*path, name))
 
-    return walk(app, ())
+    return list(walk(typer.main.get_command(app), ()))
 
 
-def test_files_have_at_most_400_lines() -> None:
+def test_files_have_at_most_600_lines() -> None:
     assert len(MODULES) > 50
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
         for path in [*MODULES, *(ROOT / "lab").rglob("*.j2"), *(ROOT / "tests").rglob("*.py")]
     }
-    assert {name: length for name, length in lengths.items() if length > 400} == {}
+    assert {name: length for name, length in lengths.items() if length > 600} == {}
 
 
 @pytest.mark.parametrize("package", ["episodes", "facts", "graph", "observations", "rerank"])

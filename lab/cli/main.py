@@ -1,6 +1,6 @@
 """The command ``lab``. Each subcommand is a thin layer over the function of the same name.
 
-Heavy imports are inside the commands, so that ``lab --help`` is fast.
+A command's module is imported when the command is called (:mod:`lab.cli.sections`), so that ``lab --help`` is fast.
 """
 
 from __future__ import annotations
@@ -12,57 +12,9 @@ from typing import Annotated
 
 import typer
 
-from lab.cli import (
-    ablate,
-    acceptance,
-    agree,
-    apply,
-    baseline,
-    cache,
-    canary,
-    checks,
-    compare,
-    config,
-    conformance,
-    demo,
-    diff,
-    episodes,
-    facts,
-    gate,
-    golden,
-    governance,
-    graph,
-    init,
-    latency,
-    league,
-    ledger,
-    memory,
-    message,
-    migrate,
-    missed,
-    nightly,
-    observe,
-    pack,
-    receipts,
-    recordings,
-    replay,
-    report,
-    retention,
-    rollback,
-    runs,
-    saturation,
-    scale,
-    silence,
-    store,
-    sweep,
-    trec,
-    view,
-)
-from lab.cli.examples import add_examples
 from lab.cli.output import announce, complain, end_progress
 from lab.cli.sections import SectionedHelp
 from lab.errors import LabError, UnusableInput, describe_unexpected
-from lab.files import DISK_FULL
 from lab.processes import set_up
 from lab.streams import failure
 
@@ -100,54 +52,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 success, 1 the checked thing failed, 2 unusable input or usage, "
     "3 inconclusive or not comparable, 4 could not measure, 130 interrupted.",
 )
-for command in (
-    demo,
-    replay,
-    compare,
-    report,
-    view,
-    diff,
-    gate,
-    acceptance,
-    baseline,
-    nightly,
-    observe,
-    ablate,
-    saturation,
-    governance,
-    retention,
-    init,
-    scale,
-    league,
-    silence,
-    sweep,
-    missed,
-    latency,
-    recordings,
-    golden,
-    memory,
-    ledger,
-    episodes,
-    facts,
-    graph,
-    pack,
-    store,
-    message,
-    config,
-    conformance,
-    receipts,
-    agree,
-    canary,
-    apply,
-    rollback,
-    trec,
-    runs,
-    migrate,
-    cache,
-    checks,
-):
-    command.add_to(app)
-add_examples(app)
 
 
 def _print_version(version: bool) -> None:
@@ -195,6 +99,8 @@ def main() -> None:
         if error.errno in UNUSABLE_PATH and error.filename:
             complain(f"{error.filename}: {error.strerror}")
             sys.exit(UnusableInput.exit_code)
+        from lab.files import DISK_FULL
+
         if error.errno in DISK_FULL:
             # The file is an output, or a temporary file of a library.
             complain(f"cannot write {error.filename or 'any more'}: {error.strerror}")

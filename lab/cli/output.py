@@ -12,11 +12,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from rich.cells import cell_len, set_cell_size
 
 from lab.formatting import CONTROL, counted, visible, without_credentials
 from lab.progress import Passing
-from lab.report.tables import folded, text_table, width
+from lab.report.tables import cell_len, folded, text_table, width
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
@@ -126,6 +125,8 @@ def announce(text: str) -> None:
     if not is_terminal(sys.stderr):
         sys.stderr.write(line + "\n")
     elif isinstance(text, Passing):
+        from rich.cells import set_cell_size
+
         end_progress()
         shown = set_cell_size(line, width() - 1).rstrip() if cell_len(line) >= width() else line
         sys.stderr.write(shown)

@@ -1,47 +1,147 @@
-"""The commands of ``lab`` by purpose, as ``lab --help`` lists them."""
+"""The commands of ``lab`` by purpose, as ``lab --help`` lists them. A command is imported when it is called."""
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
+import typer
 from typer.core import TyperGroup
 
-SECTIONS = {
-    heading: tuple(names.split())
-    for heading, names in {
-        "Replay and compare": "demo replay merge score compare missed explain report view diff",
-        "Judge": "gate acceptance nightly trend baseline message",
-        "Study policies": "ablate saturation governance retention scale silence sweep league latency measures",
-        "Operate a live engine": "init canary receipts agree apply rollback config memory store conformance",
-        "Govern memories": "ledger pack episodes facts graph observe",
-        "Files": "recordings golden runs cache export import migrate doctor",
-    }.items()
+
+class Entry(NamedTuple):
+    """A command: the module that registers it, and its line in ``lab --help``."""
+
+    module: str
+    help: str
+
+
+# Heading -> name -> command. A test checks the lines against the commands' own help.
+SECTIONS: dict[str, dict[str, Entry]] = {
+    "Replay and compare": {
+        "demo": Entry("demo", "Replay, score, judge and chart the shipped conversations."),
+        "replay": Entry("replay", "Replay recordings turn by turn through one or more arms."),
+        "merge": Entry("replay", "Merge the shards of a run."),
+        "score": Entry("replay", "Score a run: means of the headline measures by arm."),
+        "compare": Entry("compare", "Compare two arms over the same turns."),
+        "missed": Entry("missed", "Count the relevant memories that each arm missed, by cause."),
+        "explain": Entry("compare", "Explain one turn: why memories were injected or dropped."),
+        "report": Entry("report", "Write report.html, report.md and figures/ into a run."),
+        "view": Entry("view", "Browse runs turn by turn, with two arms side by side."),
+        "diff": Entry("diff", "Compare two runs exactly, column by column of every receipt."),
+    },
+    "Judge": {
+        "gate": Entry("gate", "Judge a run by a policy; list policies, print schemas."),
+        "acceptance": Entry("acceptance", "Judge the acceptance criteria of the design documents."),
+        "nightly": Entry("nightly", "Replay a plan twice and compare it with approved baselines."),
+        "trend": Entry("nightly", "Show the history of nightly runs and its step changes."),
+        "baseline": Entry("baseline", "Manage baselines: approved runs, by name."),
+        "message": Entry("message", "Write a verdict as a message: text, Slack or e-mail."),
+    },
+    "Study policies": {
+        "ablate": Entry("ablate", "Run the ablation from tier_first_v1 to the full engine."),
+        "saturation": Entry("saturation", "Increase the must_remember share and chart every policy."),
+        "governance": Entry("governance", "Move the grading thresholds and chart both policies."),
+        "retention": Entry("retention", "Say what a retention rule would archive and lose."),
+        "scale": Entry("scale", "Replay with more and more memories and chart every arm."),
+        "silence": Entry("silence", "Show what a silence threshold saves and what it costs."),
+        "sweep": Entry("sweep", "Compare hundreds of configurations over one retrieval."),
+        "league": Entry("league", "Compare memory systems on every set at equal tokens."),
+        "latency": Entry("latency", "Measure the latency of arms over live stores."),
+        "measures": Entry("trec", "List every measure with its definition, range and source."),
+    },
+    "Operate a live engine": {
+        "init": Entry("init", "Judge a change on the sessions of a live host."),
+        "canary": Entry("canary", "Switch a live gateway for a limited time, and roll back."),
+        "receipts": Entry("receipts", "Audit or print the receipts of a live engine."),
+        "agree": Entry("agree", "Compare the recalls of a live engine with the lab's."),
+        "apply": Entry("apply", "Print the configuration patch that follows from a verdict."),
+        "rollback": Entry("rollback", "Check that switching the policy back undoes the switch."),
+        "config": Entry("config", "Resolve and check engine configurations."),
+        "memory": Entry("memory", "Store and recall memories in a LanceDB folder."),
+        "store": Entry("store", "Indexes and versions of a LanceDB folder."),
+        "conformance": Entry("conformance", "Check the engine against recorded plugin behaviour."),
+    },
+    "Govern memories": {
+        "ledger": Entry("ledger", "Capture, search and grade the sidecar's ledger."),
+        "pack": Entry("pack", "Pack a small bundle with citations for a query."),
+        "episodes": Entry("episodes", "Keep conversations as events, and search their exact texts."),
+        "facts": Entry("facts", "Keep facts with their dates and evidence."),
+        "graph": Entry("graph", "Show how projects, tools, decisions and concepts are related."),
+        "observe": Entry("observe", "Compress conversations into logs of observations."),
+    },
+    "Files": {
+        "recordings": Entry("recordings", "List, import, check and convert recordings."),
+        "golden": Entry("golden", "Build, check, compare and split golden sets."),
+        "runs": Entry("runs", "List and remove run directories, and print their schema."),
+        "cache": Entry("cache", "Manage the cache of vectors, tokens, candidates and answers."),
+        "export": Entry("trec", "Export a run's judgements and rankings to TREC or BEIR files."),
+        "import": Entry("trec", "Score TREC run files."),
+        "migrate": Entry("migrate", "Convert files of version 0.1 to this version."),
+        "doctor": Entry("checks", "Check that this machine can run the lab."),
+    },
 }
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+
+class LazyCommands(dict[str, Any]):
+    """The commands by name, each imported when it is first looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a command; raise :class:`KeyError` if there is none of this name."""
+        if super().__getitem__(name) is None:
+            self.update({each: found for each, found in _imported(COMMANDS[name].module).items() if each in COMMANDS})
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a command, or ``default`` if there is none of this name."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def values(self) -> Any:
+        """Return all commands, imported."""
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        """Return all names and commands, imported."""
+        return [(name, self[name]) for name in self]
+
+
+def _imported(module: str) -> dict[str, Any]:
+    """Return the commands that a module of this package registers."""
+    from lab.cli.examples import add_examples
+
+    app = typer.Typer(rich_markup_mode=None)
+    import_module(f"lab.cli.{module}").add_to(app)
+    add_examples(app)
+    found: dict[str, Any] = typer.main.get_group(app).commands
+    return found
 
 
 class SectionedHelp(TyperGroup):
-    """A group of commands whose help lists them in sections. A command without a section is listed at the end.
+    """The group of all commands. Its help lists them in sections, and imports none of them.
 
     typer's types of a context and a formatter are private, hence ``Any``.
     """
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = LazyCommands()
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the sections."""
-        ordered = [name for names in SECTIONS.values() for name in names if name in self.commands]
-        return [*ordered, *(name for name in super().list_commands(ctx) if name not in ordered)]
+        del ctx
+        return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the sections: a heading, and a line for each command."""
-        names = self.list_commands(ctx)
-        width = max(map(len, names))
-        listed = {name for section in SECTIONS.values() for name in section}
-        sections = {**SECTIONS, "Other commands": tuple(name for name in names if name not in listed)}
-        for heading, section in sections.items():
-            rows = [
-                (name.ljust(width), command.get_short_help_str(formatter.width - width - 6))
-                for name in section
-                if (command := self.get_command(ctx, name)) is not None and not command.hidden
-            ]
-            if rows:
-                with formatter.section(heading):
-                    formatter.write_dl(rows)
+        del ctx
+        width = max(map(len, COMMANDS))
+        for heading, section in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in section.items()])

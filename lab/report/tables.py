@@ -6,10 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from html import escape
 from textwrap import fill, wrap
-
-from rich.cells import cell_len
 
 from lab.formatting import markdown, number
 
@@ -255,6 +252,15 @@ def _wrapped(text: str, room: int, column: int) -> list[str]:
     return [text[: len(text) - len(text.lstrip())] + lines[0], *lines[1:]]
 
 
+def cell_len(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len as measured
+
+    return measured(text)
+
+
 def show(value: object) -> str:
     """Return a cell's text: floats by :func:`lab.formatting.number`, None as a dash."""
     return number(value) if value is None or isinstance(value, float) else str(value)
@@ -291,6 +297,7 @@ def latex_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """Return an HTML table; the first cell of a row is its header."""
+    from html import escape
 
     def cell(name: str, column: int, text: str, scope: str = "") -> str:
         style = "text-align: left" if column < left else "text-align: right; white-space: nowrap"
