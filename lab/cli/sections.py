@@ -119,8 +119,7 @@ def _imported(module: str) -> dict[str, Any]:
     app = typer.Typer(rich_markup_mode=None)
     import_module(f"lab.cli.{module}").add_to(app)
     add_examples(app)
-    found: dict[str, Any] = typer.main.get_group(app).commands
-    return found
+    return dict(typer.main.get_group(app).commands)
 
 
 class SectionedHelp(TyperGroup):
