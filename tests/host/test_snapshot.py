@@ -286,6 +286,12 @@ def test_home_says_what_is_missing_and_which_store_is_used(home: Path, shared: C
     }
     assert found.lacks == ()
     (home / "memory" / "lancedb").rename(home / "memory" / "third")
+    # The store that is named is gone, and no other one takes its place.
+    with pytest.raises(UnusableInput, match=r"config\.dbPath: .*memory/lancedb: no such folder"):
+        look(home)
+    config = json.loads((home / "openclaw.json").read_text("utf-8"))
+    del config["plugins"]["entries"]["openclaw-mem-engine"]["config"]["dbPath"]
+    (home / "openclaw.json").write_text(json.dumps(config), "utf-8")
     with pytest.raises(UnusableInput, match="several stores, none of which the configuration names: memory/other"):
         look(home)
     assert look(home, store=home / "memory" / "third").store == home / "memory" / "third"
