@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
+from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, LATER, REPEAT, TEXT, TURNS
 from lab.canary.status import EMPTY, SKIPPED
 from lab.rollout.evidence import WINDOW, Evidence
 
@@ -38,8 +38,8 @@ def why(evidence: Evidence, figure: str) -> str:
         return f"{_NAMES[figure]} of the canary is worse than that of the control ({strength})"
     if figure == TURNS:
         return (
-            f"the log got no recall after {evidence.missed} turns of users in a row: the plugin is dead, or its "
-            f"receipts are not logged ({strength})"
+            f"the log got no recall after {evidence.missed + LATER} turns of users in a row: the plugin is dead, or "
+            f"its receipts are not logged ({strength})"
         )
     if figure == CALLS:
         return f"calls of memory_recall fail; allowed: {limits.errors:.1%} ({strength})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.canary.live_figures import ERRORS, LATENCY, REPEAT, Observation
+from lab.canary.live_figures import ERRORS, LATENCY, REPEAT, TURNS, Observation
 from lab.rollout.evidence import Evidence, Limits
 from lab.rollout.watch_text import status_line, why
 
@@ -71,3 +71,13 @@ def test_latency_of_an_alarm_is_that_of_the_last_recalls() -> None:
     assert "p95 50 ms" in status_line(receipt(evidence))
     assert "p95 400 ms" in status_line(receipt(evidence, {"figure": LATENCY}))
     assert "is 400 ms; allowed: 100 ms" in why(evidence, LATENCY)
+
+
+def test_dead_plugin_is_said_with_the_turns_that_waited() -> None:
+    evidence = failing(20, 0)
+    for _ in range(8):
+        evidence.add(Observation(TURNS, 1.0))
+    assert evidence.alarm == TURNS
+    # Eight turns had to follow the last one that was missed.
+    assert why(evidence, TURNS).startswith("the log got no recall after 16 turns of users in a row: the plugin is dead")
+    assert "turns without a recall 8 (evidence" in status_line(receipt(evidence, {"figure": TURNS}))
