@@ -146,9 +146,12 @@ class Understanding:
         """Return why the format of the log is not understood, or None."""
         reason, failed = max(self._failed.items(), key=lambda entry: entry[1], default=("", 0))
         total = self._read + self._failed.total()
-        if not _is_format(failed, total):
+        if not failed:
             return None
         line, error = self._first[reason]
+        # A log that is one endless line is not damaged in one place.
+        if not _is_format(failed, total) and (error.kind, failed) != ("too_long", total):
+            return None
         return UnknownFormat(file, line, error.kind, error.what, failed, total)
 
 
@@ -182,5 +185,5 @@ def _is_format(failed: int, total: int) -> bool:
 
 
 def _sentence(where: str, kind: str, what: str, failed: int, total: int) -> str:
-    lines = f"{failed} of {counted(total, 'line')} with the engine's JSON cannot be read for one reason"
+    lines = f"{failed:,} of {counted(total, 'line')} with the engine's JSON cannot be read for one reason"
     return f"{where}: the format is not understood: {lines}: {what}; {UNREAD[kind]}; {ACCEPTED}"

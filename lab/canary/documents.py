@@ -87,8 +87,10 @@ class Records:
         self._stack: list[_Open] = []
 
     def __iter__(self) -> Iterator[tuple[int, bytes | None]]:
+        is_open = False
         for block in self._blocks:
             self._data += block
+            is_open = not self._data.endswith(b"\n")
             yield from self._read()
             yield from self._forget()
             if self.broken:
@@ -99,7 +101,7 @@ class Records:
             for opened in self._stack:
                 yield from self._taken(opened)
         self._number(len(self._data))
-        self.lines += bool(self._data) and not self._data.endswith(b"\n")
+        self.lines += is_open
 
     def _read(self, *, is_last: bool = False) -> Iterator[tuple[int, bytes | None]]:
         while True:

@@ -38,7 +38,8 @@ def marked(data: bytes, parts: Parts, also: tuple[bytes, ...] = ()) -> Iterator[
     Each is yielded with its number.
     """
     lines = counted = 0
-    at = _find_marker(data, 0, also)
+    others = [needle for needle in (*also, *_NUMBERS) if needle != MARKER and needle in data]
+    at = _find_marker(data, 0, others)
     while at >= 0:
         begin = data.rfind(b"\n", counted, at) + 1 or counted
         end = data.find(b"\n", at)
@@ -46,7 +47,7 @@ def marked(data: bytes, parts: Parts, also: tuple[bytes, ...] = ()) -> Iterator[
         lines += data.count(b"\n", counted, begin)
         counted = begin
         yield lines + 1, line
-        at = _find_marker(data, end, also)
+        at = _find_marker(data, end, others)
 
 
 class MarkedLines:
@@ -147,13 +148,13 @@ class MarkedLines:
                 raise
 
 
-def _find_marker(data: bytes, begin: int, also: tuple[bytes, ...]) -> int:
-    """Return the place of the next marker, or of one of ``also``, or -1."""
+def _find_marker(data: bytes, begin: int, others: list[bytes]) -> int:
+    """Return the place of the next marker, or of one of the others, or -1."""
     at = data.find(MARKER, begin)
-    end = at if at >= 0 else len(data)
-    needles = (*also, *_NUMBERS) if data.find(b"111,", begin, end) >= 0 else also
-    places = [place for needle in needles if (place := data.find(needle, begin, end)) >= 0]
-    return min(places, default=at)
+    for other in others:
+        place = data.find(other, begin, at if at >= 0 else len(data))
+        at = place if place >= 0 else at
+    return at
 
 
 @contextmanager

@@ -27,10 +27,11 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FROM, _BEFORE = 946_684_800, 4_102_444_800
 
 
-def read_seconds(value: object, *, certain: bool = False) -> Seconds | None:
+def read_seconds(value: object, *, certain: bool = False, searched: bool = False) -> Seconds | None:
     """Return the time that a field of a JSON line holds, or None; small numbers are seconds.
 
-    ``certain`` is for fields that may be something else: the time must be of this century.
+    ``certain`` is for fields that may be something else: the time must be of this century. A text that holds a time
+    among other words is searched for it, unless it comes from a search.
     """
     time = None
     if isinstance(value, str):
@@ -47,7 +48,7 @@ def read_seconds(value: object, *, certain: bool = False) -> Seconds | None:
             return None
     if time is None and (read := read_time(value, SECONDS)) is not None and read.ms > 0:
         time = read.ms / 1000, read.zoned
-    if time is None and isinstance(value, str):
+    if time is None and isinstance(value, str) and not searched:
         time = written_time(value)
     if time is None or (certain and not _FROM <= time[0] < _BEFORE):
         return None
@@ -60,9 +61,13 @@ def written_time(text: str) -> Seconds | None:
     Of several times the last counts, which stands nearest to the line, or the last with a zone.
     """
     head = text[:_HEAD]
-    times = [(read.ms / 1000, read.zoned) for found in _ISO.findall(head) if (read := read_time(found)) is not None]
-    if times:
-        return max(enumerate(times), key=lambda entry: (entry[1][1], entry[0]))[1]
+    nearest = None
+    for found in _ISO.findall(head):
+        time = read_seconds(found, searched=True)
+        if time is not None and (nearest is None or time[1] >= nearest[1]):
+            nearest = time
+    if nearest is not None:
+        return nearest
     if number := _NUMBER.search(head):
         read = read_time(number[0])
     elif written := _WRITTEN.search(head):

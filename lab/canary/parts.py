@@ -14,8 +14,6 @@ from lab.canary.documents import parsed_json
 from lab.canary.streams import BLOCK
 
 _FLAGGED = re.compile(rb"(\S+ )?(stdout|stderr) ([PF])(?::\S*)? ")
-# Bytes without which a JSON line is no part of one, so that few lines are parsed.
-_HINTS = (b'"logtag"', b"artial", b'"stream"')
 _TEXTS = ("log", "message", "MESSAGE", "msg", "line")
 # The fields of Docker's own log, whose last part ends with a line feed.
 _DOCKER = {"log", "stream", "time", "attrs"}
@@ -123,11 +121,11 @@ class Parts:
 
 
 def _part(line: bytes) -> _Part | None:
-    line = line.rstrip(b"\r")
     if line[:1] != b"{":
         flagged = _FLAGGED.match(line)
-        return _Part(flagged[2], line[flagged.end() :], flagged[3] == b"P") if flagged else None
-    if not any(hint in line for hint in _HINTS):
+        return _Part(flagged[2], line[flagged.end() :].rstrip(b"\r"), flagged[3] == b"P") if flagged else None
+    # Few lines are parsed: a part has one of these fields.
+    if b'"stream"' not in line and b"artial" not in line:
         return None
     record = parsed_json(line)
     if not isinstance(record, dict):

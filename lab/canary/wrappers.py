@@ -30,8 +30,8 @@ _TOOL = "memory_"
 _WITHIN_ID = re.compile(r"[\w.:@/-]\Z")
 # A colour code; some programs write its first character as text, such as ``#033`` or ``\u001b``, or leave it out.
 _COLOUR_BEFORE = re.compile(r"\[[0-9;]*m\Z")
-# JSON after a name, whose quotes may be escaped: an id that is only mentioned has none.
-_JSON_AFTER = re.compile(r"\s*\{\\*(?:\"|&quot;|\})")
+# JSON after a name, in whatever notation: an id that is only mentioned has none.
+_JSON_AFTER = re.compile(r"\s*\{")
 # What may begin a JSON value or a quoted text.
 _OPENS = re.compile(r'[{"]|\[(?=\s*["{\[\d])')
 _CELL = re.compile(r'"((?:[^"]|"")*+)"(?!")')
@@ -66,7 +66,7 @@ class Context(NamedTuple):
         """Return the context with the time of something nearer to the line; one without a zone replaces no other."""
         if time is None or (self.time is not None and self.time[1] and not time[1]):
             return self
-        return self._replace(time=time)
+        return Context(time, self.session, self.trace, self.span, self.parent)
 
 
 class Inner(NamedTuple):
@@ -91,10 +91,10 @@ def unwrap(text: str, context: Context = NO_CONTEXT, layer: int = 0) -> list[Inn
             # The time of a row of a table may stand behind the text.
             context = context.with_time(written_time(text[end:]))
         return _lines(value, context, layer + 1, 0)
-    if "\n" in text.rstrip():
+    if "\n" in text and "\n" in text.rstrip():
         lines = [line for line in text.split("\n") if _MARKER in line]
         return [inner for line in lines for inner in unwrap(line, context, layer)]
-    if layer < _LAYERS and '{"' not in text[at:] and _ENTITIES.search(text):
+    if layer < _LAYERS and text.find('{"', at) < 0 and _ENTITIES.search(text):
         return unwrap(html.unescape(text), context, layer + 1)
     return [Inner(text, context)] if _MARKER in text else []
 

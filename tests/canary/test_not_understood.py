@@ -106,11 +106,23 @@ def test_each_log_is_understood_for_itself(tmp_path: Path, receipts: list[str]) 
     )
 
 
+def test_foreign_notation_of_json_is_no_mention(tmp_path: Path, receipts: list[str]) -> None:
+    found = _audit(tmp_path, [f"1:{line.split('] ')[1]}".replace('"', "") for line in receipts])
+    assert found["markers"]["mentions"] == 0
+    assert "20 of 20 lines with the engine's JSON" in str(unreadable(found))
+
+
+def test_log_of_one_endless_line_is_not_understood(tmp_path: Path, receipts: list[str]) -> None:
+    assert "1 of 1 line with the engine's JSON" in str(unreadable(_audit(tmp_path, ["; ".join(receipts * 99)])))
+    # One such line among others is damage.
+    assert unreadable(_audit(tmp_path, [*receipts, "; ".join(receipts * 99)])) is None
+
+
 def test_long_foreign_log_is_not_read_to_its_end(tmp_path: Path, receipts: list[str]) -> None:
     found = _audit(tmp_path, [line[:200] + str(number) for number in range(ENOUGH) for line in receipts])
     assert found["damage"]["lines"] == ENOUGH
     assert found["bytes"] < 20 * ENOUGH * 200
-    assert f"{ENOUGH} of {ENOUGH} lines" in str(unreadable(found)).replace(",", "")
+    assert f"{ENOUGH:,} of {ENOUGH:,} lines" in str(unreadable(found))
 
 
 @pytest.mark.parametrize("data", [bytes(range(256)) * 40, b"PAR1\0\0\1\2" * 99])
@@ -133,7 +145,8 @@ def test_json_document_of_many_records_is_read_in_pieces(tmp_path: Path, receipt
     for indent in (None, 1):
         path.write_text(json.dumps({"data": {"result": [{"values": values}]}}, indent=indent), "utf-8")
         assert path.stat().st_size > 1 << 20
+        lines = path.read_bytes().count(b"\n") + 1
         found = audit([str(path)])
         assert (found["recalls"]["receipts"], found["damage"]["lines"], found["timed_lines"]) == (1200, 0, 1200)
         assert (found["first_time"], found["last_time"]) == ("2026-03-01T09:00:00.000Z", "2026-03-01T09:19:59.000Z")
-    assert found["lines"] > 4 * len(values)
+        assert found["lines"] == lines
