@@ -168,6 +168,8 @@ def only_writer(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        raise InUse(f"{folder}: another process removed it just now; repeat the command") from None
     except (FileExistsError, NotADirectoryError) as error:
         raise UnusableInput(f"{folder}: exists and is not a folder, or is below a file ({error.strerror})") from None
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,9 +94,8 @@ def run(
     """
     from lab.gate.policy import read_policy
     from lab.gate.verdict import EXIT
-    from lab.rollout.change import real
     from lab.rollout.follow import Follower, log_files
-    from lab.rollout.journal import State
+    from lab.rollout.journal import State, real
     from lab.rollout.run import Plan, require_unswitched, run_canary
 
     # An interrupted canary says more than what it left.
@@ -222,9 +220,6 @@ def recover(
     *,
     keep_edits: KeepEdits = False,
     write: Write = False,
-    when_input_ends: Annotated[
-        bool, typer.Option("--when-input-ends", help="Wait for the end of standard input first, as the guard does.")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Roll back a canary that was killed.
@@ -233,21 +228,20 @@ def recover(
     it says so; it can be repeated at any time. A configuration that somebody edited meanwhile is not overwritten.
     Without --write it prints what it would do, with exit code 1 if a canary was left over.
     """
-    from lab.rollout.change import read_config, real
-    from lab.rollout.journal import State
+    from lab.rollout.journal import State, read_config, real
     from lab.rollout.recover import find
     from lab.rollout.recover import recover as roll_back
 
-    if when_input_ends:
-        while sys.stdin.buffer.read(1):
-            pass
     state = State(real(config))
     if not state.folder.is_dir():
         # A misspelt name has no journal either.
         read_config(state.config)
         _emit_recovered(None, state.config, as_json)
         return
+    said = state.guard_said()
     if write:
+        if said:
+            announce(f"the guard of this canary: {said}")
         done = roll_back(config, keep_edits=keep_edits, tell=announce)
         if as_json:
             emit_json({"recovered": done is not None, **(done._asdict() if done else {})})
@@ -261,16 +255,19 @@ def recover(
         again = "; the gateway was restarted" if done.restarted else ""
         emit_folded(f"Recovered: {state.config} {what}{again}.")
         return
-    with state.locked():
+    with state.locked(tell=announce):
         found = find(config)
-    _emit_recovered(found, state.config, as_json)
+    how = state.how(found.journal, held=False) if found else None
+    _emit_recovered(found, state.config, as_json, how)
     if found is not None:
         raise CheckFailed(f"{state.config}: a canary was left over: {state.command}")
 
 
-def _emit_recovered(found: Found | None, config: Path, as_json: bool) -> None:
+def _emit_recovered(found: Found | None, config: Path, as_json: bool, how: str | None = None) -> None:
+    """Print what a canary left, and ``how`` it ended."""
     if as_json:
         shown = {"step": found.journal.step, "state": found.state, "differs": list(found.differs)} if found else {}
+        shown |= {"how": how} if how else {}
         emit_json({"recovered": False, "left_over": found is not None, **shown})
         return
     if found is None:
@@ -278,6 +275,8 @@ def _emit_recovered(found: Found | None, config: Path, as_json: bool) -> None:
         return
     journal = found.journal
     emit_folded(f"A canary of {journal.started} ended in step {journal.step!r}. {config} {STATES[found.state]}.")
+    if how:
+        emit_folded(f"It {how}.")
     if found.differs:
         emit_folded(f"It was edited in {', '.join(found.differs)}.")
     if found.restarts:

@@ -38,7 +38,7 @@ def require_command(restart: str) -> None:
 
 def log_file(given: Path | None, value: Mapping[str, Any], config: Path) -> Path:
     """Return the given log, else the one that a configuration names; raise :class:`UnusableInput` if it names none."""
-    from lab.rollout.change import real
+    from lab.rollout.journal import real
     from lab.rollout.window import log_of
 
     found = given or log_of(value, real(config))

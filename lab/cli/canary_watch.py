@@ -94,10 +94,11 @@ def watch(
     not downgraded.
     """
     from lab.report.watch import write_page
-    from lab.rollout.change import real, resolved_object, slot_to_go_back_to, target_of
+    from lab.rollout.change import resolved_object, slot_to_go_back_to, target_of
     from lab.rollout.downgrade import Downgrade
     from lab.rollout.evidence import ERROR_LIMIT, RECALLS
     from lab.rollout.follow import log_files
+    from lab.rollout.journal import State, real
     from lab.rollout.watching import Arm, WatchPlan, run_watch
 
     require_command(restart)
@@ -154,7 +155,10 @@ def watch(
         )
     if not plan.turns:
         announce("WARNING: recalls or their receipts are switched off in the configuration: a dead plugin is not seen")
-    if not write:
+    if write:
+        again = State(real(config)).command
+        announce(f"if this watch and its guard are killed while it switches back, the next watch goes on, or: {again}")
+    else:
         announce("without --write nothing is switched: an alarm ends the watch, and prints the command that switches")
     receipt = run_watch(plan, tell=announce, draw=lambda one: _draw(write_page, one, out))
     if as_json:

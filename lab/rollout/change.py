@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from lab.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
 from lab.config_resolve import INCLUDE, Resolved, resolve_config
 from lab.errors import UnusableInput
-from lab.files import require_finite
+from lab.rollout.journal import read_config, real
 from lab.shape import json_type
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.select.policies import POLICIES
@@ -23,8 +22,6 @@ SLOT = ("plugins", "slots", "memory")
 SELECTION = ("plugins", "entries", ENTRY, "config", "autoRecall", "selectionMode")
 # The memory plugin that a host takes if none is named, the one that older hosts had, and the first host without it.
 HOST_MEMORY, LANCEDB, UNBUNDLED, NO_MEMORY = "memory-core", "memory-lancedb", "2026.6.11", "none"
-# Names of the copies from which the host may restore, after that of the configuration.
-COPY_NAME = re.compile(r"\.last-good|\.bak(?:\.\d+)?")
 # The plugin's own default.
 DEFAULT_SELECTION = "tier_first_v1"
 
@@ -69,22 +66,6 @@ def edited_lines(before: str, after: str, path: tuple[str, ...]) -> list[str]:
     shown = [f"{old[0]:>5} - {old[1]}"] if old else []
     new = member_text(after, path)
     return [*shown, *([f"{new[0]:>5} + {new[1]}"] if new else [])]
-
-
-def read_config(config: Path) -> bytes:
-    """Return the bytes of a gateway's configuration. Raises :class:`UnusableInput` if it cannot be read."""
-    require_finite(config)
-    try:
-        return config.read_bytes()
-    except FileNotFoundError:
-        raise UnusableInput(f"{config}: no such file") from None
-    except OSError as error:
-        raise UnusableInput(f"{config}: cannot be read: {error.strerror}") from None
-
-
-def real(config: Path) -> Path:
-    """Return the file behind symbolic links, so that a link is never replaced by a file."""
-    return Path(os.path.realpath(config))
 
 
 def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
@@ -234,24 +215,6 @@ def _is_before(value: Mapping[str, Any], version: str) -> bool:
     host = host_of(value)
     known = re.match(r"(\d+)\.(\d+)\.(\d+)", host.version) if host else None
     return known is not None and tuple(map(int, known.groups())) < tuple(map(int, version.split(".")))
-
-
-def host_copies(config: Path, path: tuple[str, ...], value: str) -> list[str]:
-    """Return the names of the host's own copies of a configuration in which a value is still switched (CN-20).
-
-    A host copies its configuration to ``.last-good`` whenever it has started with it, and to ``.bak`` before it writes.
-    """
-    found = []
-    for copy in sorted(config.parent.glob(f"{config.name}.*")):
-        if not COPY_NAME.fullmatch(copy.name.removeprefix(config.name)) or not copy.is_file():
-            continue
-        try:
-            _, content = read_edited(copy.read_bytes(), str(copy))
-        except (OSError, UnusableInput):
-            continue
-        if at_path(content, path) == value:
-            found.append(copy.name)
-    return found
 
 
 def selection_change(config: Path, policy: str) -> Change:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from lab.errors import CannotMeasure
+from lab.files import alive
 
 # Seconds between two checks, and bytes of output that are kept for a message.
 PAUSE, KEPT = 0.5, 4096
@@ -39,37 +39,45 @@ class NoRestart(CannotMeasure):
 
 
 def run_command(
-    command: str, seconds: float, output: IO[bytes] | None = None, process_file: Path | None = None
+    command: str,
+    seconds: float,
+    output: IO[bytes] | None = None,
+    process_file: Path | None = None,
+    folder: str | None = None,
 ) -> Ended:
     """Run a command of the shell in a session of its own; end all of it after so many seconds.
 
     A daemon that it leaves behind is not waited for, even if it holds the output open. Signals of this terminal do not
-    reach it. ``output`` receives what it writes; else a temporary file, or nothing if the disk is full. The shell notes
-    its process id in ``process_file`` before it begins, for :func:`await_orphan`.
+    reach it. It inherits neither a lock nor a pipe of this process. ``output`` receives what it writes; else a
+    temporary file, or nothing if the disk is full. It begins only after its identity was noted in ``process_file``, for
+    :func:`await_orphan`. ``folder`` is where it runs, if that exists.
     """
-    if process_file is not None:
-        # A full disk must not keep the command from running.
-        command = f"{{ echo $$ >{shlex.quote(str(process_file))}; }} 2>/dev/null\n{command}"
     if output is not None:
-        return _run(command, seconds, output)
+        return _run(command, seconds, output, process_file, folder)
     try:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below; a full disk must not stop a rollback
     except OSError:
-        return _run(command, seconds, None)
+        return _run(command, seconds, None, process_file, folder)
     with file:
-        return _run(command, seconds, file)
+        return _run(command, seconds, file, process_file, folder)
 
 
-def _run(command: str, seconds: float, file: IO[bytes] | None) -> Ended:
+def _run(command: str, seconds: float, file: IO[bytes] | None, process_file: Path | None, folder: str | None) -> Ended:
+    if process_file is not None:
+        # If this process is killed before it noted the other one, the end of the input ends that.
+        command = f"read -r _ || exit 1\nexec </dev/null\n{command}"
     # The command is the operator's own: the argument of an option, as in a crontab.
     process = subprocess.Popen(  # noqa: S603 - see above
         ["/bin/sh", "-c", command],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if process_file is None else subprocess.PIPE,
         stdout=file or subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        cwd=folder if folder and Path(folder).is_dir() else None,
     )
     try:
+        if process_file is not None:
+            _begin(process, process_file)
         code: int | None = process.wait(seconds)
     except subprocess.TimeoutExpired:
         code = None
@@ -80,6 +88,17 @@ def _run(command: str, seconds: float, file: IO[bytes] | None) -> Ended:
     return Ended(code, _last_line(file))
 
 
+def _begin(process: subprocess.Popen[bytes], process_file: Path) -> None:
+    """Note a shell that waits for a line, and give it the line."""
+    # A full disk must not keep the command from running.
+    with suppress(OSError):
+        process_file.write_text(identity(process.pid), "ascii")
+    if process.stdin is not None:
+        with suppress(OSError):
+            os.write(process.stdin.fileno(), b"\n")
+        process.stdin.close()
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a command with everything in its session, and wait for it."""
     with suppress(ProcessLookupError):
@@ -87,36 +106,54 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def identity(process: int) -> str:
+    """Return what names a process also after its id was given to another one: id, boot of the machine, time of start.
+
+    The id alone where the system has no /proc, or no such process runs; a zombie does not.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        state, *fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return str(process)
+    return f"{process} {boot} {fields[18].decode()}" if state not in (b"Z", b"X") else str(process)
+
+
+def is_running(known: str) -> bool:
+    """Return whether the process of an :func:`identity` is running."""
+    number = known.partition(" ")[0]
+    if not number.isdecimal():
+        return False
+    return identity(int(number)) == known if " " in known else alive(int(number))
+
+
 def await_orphan(process_file: Path, seconds: float) -> None:
     """Wait for a restart command that outlived the canary that started it; end it after so many seconds.
 
-    Otherwise it could start the gateway with the switched configuration after the rollback restarted it.
+    Otherwise it could start the gateway with the switched configuration after the rollback restarted it. It is ended
+    only if it is certainly that command, and no other process that has got its id.
     """
     try:
-        process = int(process_file.read_text("ascii"))
+        known = process_file.read_text("ascii").strip()
     except (OSError, ValueError):
         return
     last = time.monotonic() + seconds
-    while _leads_a_session(process):
+    while is_running(known):
         if time.monotonic() > last:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process, signal.SIGKILL)
+            process = int(known.partition(" ")[0])
+            with suppress(OSError):
+                if " " in known and os.getsid(process) == process:
+                    os.killpg(process, signal.SIGKILL)
             return
         time.sleep(0.05)
 
 
-def _leads_a_session(process: int) -> bool:
-    """Return whether a process is running and leads a session, as every command that is started here does."""
-    try:
-        return os.getsid(process) == process
-    except OSError:
-        return False
-
-
-def restart_gateway(command: str, check: str | None, seconds: float, process_file: Path) -> None:
+def restart_gateway(
+    command: str, check: str | None, seconds: float, process_file: Path, folder: str | None = None
+) -> None:
     """Restart the gateway and wait until the check succeeds. Raises :class:`NoRestart`, which says why."""
     begun = time.monotonic()
-    ended = run_command(command, seconds, process_file=process_file)
+    ended = run_command(command, seconds, process_file=process_file, folder=folder)
     with suppress(OSError):
         process_file.unlink()
     if ended.code != 0:
@@ -126,7 +163,7 @@ def restart_gateway(command: str, check: str | None, seconds: float, process_fil
         return
     while True:
         left = seconds - (time.monotonic() - begun)
-        ended = run_command(check, max(left, PAUSE))
+        ended = run_command(check, max(left, PAUSE), folder=folder)
         if ended.code == 0:
             return
         if left <= PAUSE:

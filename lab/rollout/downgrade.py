@@ -7,6 +7,7 @@ with the configuration after the downgrade as the original: a kill at any time l
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +17,12 @@ from lab.config_edit import Edit, at_path
 from lab.config_resolve import resolve_config
 from lab.errors import UnusableInput
 from lab.formatting import Announce, silent
-from lab.rollout.change import SLOT, Change, real, slot_change
+from lab.rollout.change import SLOT, Change, slot_change
+from lab.rollout.commands import identity
 from lab.rollout.guard import guarded
-from lab.rollout.journal import DONE, ROLLBACK, State, begin
+from lab.rollout.journal import DONE, ROLLBACK, Journal, State, begin, real
 from lab.rollout.recover import finish, remove_parts, roll_back
-from lab.rollout.signals import undisturbed
+from lab.rollout.signals import undisturbed, unfailing
 from lab.systems.openclaw.config.file import ENTRY
 
 
@@ -61,8 +63,11 @@ def change_back(config: Path, slot: str) -> Change:
     return slot_change(config, slot)
 
 
-def left_over(plan: Downgrade) -> bool:
-    """Return whether a downgrade of this watch is under way; raise :class:`UnusableInput` for another canary."""
+def left_over(plan: Downgrade, *, held: bool | None = None) -> bool:
+    """Return whether a downgrade of this watch is under way; raise :class:`UnusableInput` for another canary.
+
+    ``held`` is whether another process holds the folder, if that is known.
+    """
     state = State(real(plan.config))
     if not (state.folder.is_dir() and state.journal.exists()):
         return False
@@ -71,8 +76,8 @@ def left_over(plan: Downgrade) -> bool:
         return False
     if journal.out != str(plan.out.absolute()):
         raise UnusableInput(
-            f"{state.journal}: a canary of {journal.started} did not end; first: "
-            f"lab canary recover {state.config} --write"
+            f"{state.journal}: a canary of {journal.started} "
+            f"{state.how(journal, held=state.is_held() if held is None else held)}; first: {state.command}"
         )
     return True
 
@@ -84,25 +89,31 @@ def downgrade(plan: Downgrade, *, tell: Announce = silent) -> Downgraded:
     on, :class:`lab.rollout.commands.NoRestart` if the configuration is switched back but the gateway was not restarted,
     and :class:`lab.errors.CannotMeasure` if it could not be written. Each can be repeated.
     """
-    state = State(real(plan.config))
-    with state.locked(), undisturbed():
+    state, tell, notes = State(real(plan.config)), unfailing(tell), list[str]()
+    with state.locked(tell=tell), undisturbed():
         remove_parts(state.config)
-        if not left_over(plan):
-            if slot_of(state.config) != ENTRY:
-                state.clear()
-                return Downgraded(False, False, (f"plugins.slots.memory of {plan.config} was switched back meanwhile",))
-            _write(plan, state)
-        with guarded(state.config, wanted=plan.guard):
-            journal = state.read()
-            if journal is None:
-                raise UnusableInput(f"{state.journal}: is gone; repeat the command")
+        change: Change | None = None
+        left = state.read() if left_over(plan, held=False) else None
+        if left is not None:
+            if said := state.guard_said():
+                notes.append(f"a downgrade that was killed is completed; its guard said: {said}")
+            journal = replace(left, process=identity(os.getpid()))
+        elif slot_of(state.config) != ENTRY:
+            state.clear()
+            return Downgraded(False, False, (f"plugins.slots.memory of {plan.config} was switched back meanwhile",))
+        else:
+            change, journal = _planned(plan, state)
+        # An engine that raised an alarm is switched off also where no guard can be started.
+        with guarded(state, journal, wanted=plan.guard, required=False, keep_edits=True, tell=tell, note=notes.append):
+            if change is not None:
+                _write(state, change, journal)
             done, journal = roll_back(state, journal, keep_edits=True, tell=tell)
             finish(state, journal)
-        return Downgraded(done.wrote, done.restarted, done.notes)
+        return Downgraded(done.wrote, done.restarted, (*notes, *done.notes))
 
 
-def _write(plan: Downgrade, state: State) -> None:
-    """Write the journal and the copy that will be renamed over the configuration; nothing is switched yet."""
+def _planned(plan: Downgrade, state: State) -> tuple[Change, Journal]:
+    """Return the downgrade as a rollback: its change, and the journal of one that is to be rolled back."""
     change = change_back(state.config, plan.slot)
     back = replace(
         change,
@@ -112,11 +123,15 @@ def _write(plan: Downgrade, state: State) -> None:
         original=change.switched,
         switched=change.original,
     )
-    out = plan.out.absolute()
-    journal = begin(back, restart=plan.restart, check=plan.check, timeout=plan.timeout, out=out)
+    journal = begin(back, restart=plan.restart, check=plan.check, timeout=plan.timeout, out=plan.out.absolute())
+    return back, replace(journal, step=ROLLBACK, restarts=True)
+
+
+def _write(state: State, change: Change, journal: Journal) -> None:
+    """Write the copy that will be renamed over the configuration, and the journal; nothing is switched yet."""
     try:
-        state.prepare(back)
-        state.write(replace(journal, step=ROLLBACK, restarts=True))
+        state.prepare(change)
+        state.write(journal)
     except BaseException:
         with suppress(OSError):
             state.clear()

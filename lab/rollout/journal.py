@@ -2,29 +2,52 @@
 
 The folder ``openclaw.json.canary`` holds ``journal.json``, ``backup`` (the bytes of the configuration) and ``restore``,
 a second copy with the mode and the owner of the configuration. The rollback renames ``restore`` over the configuration,
-which takes no room on the disk. All of them are in the same folder as the configuration, so on the same disk.
+which takes no room on the disk. All of them are in the same folder as the configuration, so on the same disk. A guard
+that rolls back adds ``guard.log``.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from lab.config_edit import MISSING, Edit
 from lab.errors import CannotMeasure, InUse, LabError, UnusableInput
-from lab.files import cannot_write, dump_json, flush_folder, only_writer, read_json, sha256_bytes, write_atomically
-from lab.rollout.change import Change, read_config
+from lab.files import (
+    cannot_write,
+    dump_json,
+    flush_folder,
+    lock,
+    only_writer,
+    read_json,
+    require_finite,
+    sha256_bytes,
+    write_atomically,
+)
+from lab.formatting import Announce, silent
+from lab.rollout.commands import identity, is_running
 from lab.shape import expect, field, optional
+
+if TYPE_CHECKING:
+    from lab.rollout.change import Change
 
 SCHEMA = "lab.canary.journal.v1"
 SUFFIX = ".canary"
 JOURNAL, BACKUP, RESTORE, RESTARTING = "journal.json", "backup", "restore", "restarting"
+GUARD_LOG, FAILED = "guard.log", "FAILED: "
+# Seconds for which the lock of a canary that runs is tried: a killed process holds its locks until its memory is freed.
+GRACE = 2.0
+# A rollback waits for a restart command and then restarts, each for the time limit of the journal; twice, if a guard
+# tries again. This is what it may take beside that.
+BESIDE = 60.0
 # In their order. Before SWITCH nothing of the gateway has changed.
 PREPARE, SWITCH, RESTART, WINDOW, JUDGE, ROLLBACK, RESTART_BACK, DONE = STEPS = (
     *("prepare", "switch", "restart", "window", "judge", "roll back", "restart after the rollback", "done"),
@@ -37,7 +60,9 @@ class Journal:
 
     ``original`` and ``switched`` are the sha256 of the configuration before and after the switch; ``at``, ``removed``
     and ``inserted`` are the edit between them. ``restarts`` says whether the gateway must be restarted after the
-    rollback, once that is known.
+    rollback, once that is known. ``token`` names this canary and no other, ``process`` the process that runs it
+    (:func:`lab.rollout.commands.identity`), ``folder`` where its commands run, and ``receipt`` the file that says how
+    it ended; a watch writes its own. Journals of an older version lack the last four.
     """
 
     step: str
@@ -56,6 +81,10 @@ class Journal:
     timeout: float
     out: str
     restarts: bool | None = None
+    token: str | None = None
+    process: str | None = None
+    folder: str | None = None
+    receipt: str | None = None
 
     @property
     def edit(self) -> Edit:
@@ -73,8 +102,26 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def begin(change: Change, *, restart: str, check: str | None, timeout: float, out: Path) -> Journal:
-    """Return the journal of a canary that begins now."""
+def read_config(config: Path) -> bytes:
+    """Return the bytes of a gateway's configuration. Raises :class:`UnusableInput` if it cannot be read."""
+    require_finite(config)
+    try:
+        return config.read_bytes()
+    except FileNotFoundError:
+        raise UnusableInput(f"{config}: no such file") from None
+    except OSError as error:
+        raise UnusableInput(f"{config}: cannot be read: {error.strerror}") from None
+
+
+def real(config: Path) -> Path:
+    """Return the file behind symbolic links, so that a link is never replaced by a file."""
+    return Path(os.path.realpath(config))
+
+
+def begin(
+    change: Change, *, restart: str, check: str | None, timeout: float, out: Path, receipt: Path | None = None
+) -> Journal:
+    """Return the journal of a canary of this process that begins now."""
     return Journal(
         PREPARE,
         now(),
@@ -89,7 +136,18 @@ def begin(change: Change, *, restart: str, check: str | None, timeout: float, ou
         check,
         timeout,
         str(out),
+        token=uuid4().hex,
+        process=identity(os.getpid()),
+        folder=_current_folder(),
+        receipt=str(receipt) if receipt else None,
     )
+
+
+def _current_folder() -> str | None:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
 
 
 class State:
@@ -99,8 +157,10 @@ class State:
         self.config = config
         self.folder = config.with_name(config.name + SUFFIX)
         self.journal, self.backup, self.staged = (self.folder / name for name in (JOURNAL, BACKUP, RESTORE))
-        # Holds the process id of a restart command.
+        # Holds the identity of a restart command.
         self.restarting = self.folder / RESTARTING
+        # Holds what a guard did since the canary ended.
+        self.guard_log = self.folder / GUARD_LOG
 
     @property
     def command(self) -> str:
@@ -108,15 +168,76 @@ class State:
         return f"lab canary recover {shlex.quote(str(self.config))} --write"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder; raise :class:`lab.errors.InUse` if a canary is going on."""
-        try:
-            lock = ExitStack()
-            lock.enter_context(only_writer(self.folder))
-        except InUse:
-            raise InUse(f"{self.config}: a canary is going on, or is being rolled back; wait for its end") from None
-        with lock:
+    def locked(self, *, tell: Announce = silent, ended: str | None = None) -> Iterator[None]:
+        """Hold the folder; raise :class:`lab.errors.InUse` if a canary is going on.
+
+        Waits for a process that ends just now, and for one that rolls back, no longer than that may take. ``ended`` is
+        the token of a canary that is known to have ended.
+        """
+        begun, is_told = time.monotonic(), False
+        with ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(only_writer(self.folder))
+                    break
+                except InUse:
+                    waited, journal = time.monotonic() - begun, self._peek()
+                    is_over = ended is not None and (journal is None or journal.token in (None, ended))
+                    if waited >= GRACE and not is_over and (journal is None or is_running(journal.process or "")):
+                        who = f" (process {journal.process.partition(' ')[0]})" if journal and journal.process else ""
+                        raise InUse(
+                            f"{self.config}: a canary is going on{who}, or is being rolled back; wait for its end"
+                        ) from None
+                    if waited >= 4 * (journal.timeout if journal else 0.0) + BESIDE:
+                        raise InUse(
+                            f"{self.folder}: another process has held it for {waited:.0f} s; end that process, then "
+                            f"{self.command}"
+                        ) from None
+                if waited >= GRACE and not is_told:
+                    is_told = True
+                    tell(f"wait: another process rolls back {self.config}")
+                time.sleep(0.05)
             yield
+
+    def is_held(self) -> bool:
+        """Return whether another process holds the folder: a canary, a watch that downgrades, or a rollback."""
+        try:
+            handle = os.open(self.folder, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            return lock(handle) is False
+        finally:
+            os.close(handle)
+
+    def how(self, journal: Journal, *, held: bool) -> str:
+        """Return how a canary that left a journal stands, as the rest of a sentence; ``held``: see :meth:`is_held`."""
+        if held:
+            if is_running(journal.process or ""):
+                number = str(journal.process).partition(" ")[0]
+                return f"is going on: kill {number} ends it, and it rolls back"
+            return "ended early, and another process is rolling it back: wait for its end"
+        said = self.guard_said()
+        if said is None:
+            return "did not end, and no guard rolled it back: it had none, or the guard was killed as well"
+        at, _, text = said.partition(" ")
+        if text.startswith(FAILED):
+            return f"did not end, and its guard failed at {at}: {text.removeprefix(FAILED)}"
+        return f"did not end, and its guard was killed after {at}, while it rolled back"
+
+    def guard_said(self) -> str | None:
+        """Return the last line of a guard since the canary ended: the time and the text; None if there is none."""
+        try:
+            lines = self.guard_log.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return None
+        at, _, rest = lines[-1].partition(" ") if lines else ("", "", "")
+        return f"{at} {rest.partition(': ')[2]}" if lines else None
+
+    def _peek(self) -> Journal | None:
+        with suppress(LabError):
+            return self.read()
+        return None
 
     def read(self) -> Journal | None:
         """Return the journal, or None if there is none. Raises :class:`UnusableInput` if it is damaged."""
@@ -186,7 +307,7 @@ class State:
         """Remove the folder; the journal last, so that a kill leaves a journal that says that all is done."""
         for path in sorted(self.folder.glob(".*.part")):
             path.unlink(missing_ok=True)
-        for path in (self.restarting, self.staged, self.backup, self.journal):
+        for path in (self.restarting, self.guard_log, self.staged, self.backup, self.journal):
             path.unlink(missing_ok=True)
         # Something of somebody else may be in it.
         with suppress(OSError):
@@ -215,7 +336,8 @@ def _journal(value: Any, where: str) -> Journal:
     named: dict[str, Any] = {name: field(value, name, str, where) for name in texts}
     if named["step"] not in STEPS:
         raise UnusableInput(f"{where}: unknown step {named['step']!r}")
-    for name, kind in (("before", str), ("check", str), ("restarts", bool)):
+    kinds = {**dict.fromkeys(("before", "check", "token", "process", "folder", "receipt"), str), "restarts": bool}
+    for name, kind in kinds.items():
         named[name] = None if value.get(name) is None else optional(value, name, kind, None, where)
     path = field(value, "path", list, where)
     named["path"] = tuple(expect(key, str, f"{where}: path") for key in path)

@@ -6,24 +6,40 @@ repeated: a kill during a rollback needs nothing but another one.
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lab.config_edit import MISSING, Edit, at_path, differing, read_edited, remove_value, set_value
 from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import leftovers, sha256_bytes, write_atomically
+from lab.files import dump_json, leftovers, read_json, sha256_bytes, write_atomically
 from lab.formatting import Announce, silent
-from lab.rollout.change import host_copies, read_config, real
 from lab.rollout.commands import NoRestart, await_orphan, restart_gateway
-from lab.rollout.journal import DONE, PREPARE, RESTART_BACK, ROLLBACK, SWITCH, Journal, State
-from lab.rollout.signals import undisturbed
+from lab.rollout.journal import (
+    DONE,
+    PREPARE,
+    RESTART_BACK,
+    ROLLBACK,
+    SWITCH,
+    Journal,
+    State,
+    now,
+    read_config,
+    real,
+)
+from lab.rollout.signals import undisturbed, unfailing
+
+# The receipt of a canary.
+SCHEMA = "lab.canary.v1"
 
 # Seconds in which a gateway that was restarted may replace its copy of the configuration.
 COPIES_SECONDS = 5.0
+# Names of the copies from which the host may restore, after that of the configuration.
+COPY_NAME = re.compile(r"\.last-good|\.bak(?:\.\d+)?")
 # Paths that are named when a configuration was edited.
 MOST_NAMED = 5
 
@@ -130,7 +146,7 @@ def roll_back(
         tell(f"restart: {journal.restart}")
         try:
             await_orphan(state.restarting, journal.timeout)
-            restart_gateway(journal.restart, journal.check, journal.timeout, state.restarting)
+            restart_gateway(journal.restart, journal.check, journal.timeout, state.restarting, journal.folder)
         except NoRestart as error:
             raise NoRestart(
                 f"{error}; the configuration is as before, but the gateway may be down or still switched: "
@@ -159,31 +175,101 @@ def _copies_note(state: State, journal: Journal, *, restarted: bool) -> str | No
     )
 
 
+def host_copies(config: Path, path: tuple[str, ...], value: str) -> list[str]:
+    """Return the names of the host's own copies of a configuration in which a value is still switched (CN-20).
+
+    A host copies its configuration to ``.last-good`` whenever it has started with it, and to ``.bak`` before it writes.
+    """
+    found = []
+    for copy in sorted(config.parent.glob(f"{config.name}.*")):
+        if not COPY_NAME.fullmatch(copy.name.removeprefix(config.name)) or not copy.is_file():
+            continue
+        try:
+            _, content = read_edited(copy.read_bytes(), str(copy))
+        except (OSError, UnusableInput):
+            continue
+        if at_path(content, path) == value:
+            found.append(copy.name)
+    return found
+
+
 def finish(state: State, journal: Journal) -> None:
     """Say in the journal that all is done, and remove it with its folder."""
     _step(state, journal, DONE, restarts=False)
     state.clear()
 
 
-def recover(config: Path, *, keep_edits: bool = False, tell: Announce = silent) -> RolledBack | None:
+def recover(
+    config: Path, *, keep_edits: bool = False, tell: Announce = silent, only: str | None = None
+) -> RolledBack | None:
     """Roll back the canary that ended early; return None if there is none. See :func:`roll_back`.
 
-    Raises :class:`lab.errors.InUse` if a canary is going on.
+    With ``only``, the token of a canary that ended, another one is left alone. The receipt of the canary says how it
+    ended. Raises :class:`lab.errors.InUse` if a canary is going on.
     """
     config = real(config)
-    state = State(config)
+    state, tell = State(config), unfailing(tell)
     if not state.folder.is_dir():
         return None
-    with state.locked(), undisturbed():
-        remove_parts(config)
+    with state.locked(tell=tell, ended=only), undisturbed():
         journal = state.read()
+        if only is not None and journal is not None and journal.token not in (None, only):
+            # Somebody recovered, and began another canary, which has its own guard.
+            return None
+        remove_parts(config)
         if journal is None or journal.step == DONE:
             # Killed before the first journal, or while it was removed.
             state.clear()
             return None
-        done, journal = roll_back(state, journal, keep_edits=keep_edits, tell=tell)
+        early = journal
+        try:
+            done, journal = roll_back(state, journal, keep_edits=keep_edits, tell=tell)
+        except LabError as error:
+            _write_receipt(early, str(error), ())
+            raise
+        _write_receipt(early, None, done.notes)
         finish(state, journal)
         return done
+
+
+def receipt_of(journal: Journal) -> dict[str, Any]:
+    """Return the receipt of a canary that did not end, as plain values with no text of a memory and no key (CN-10)."""
+    return {
+        "schema": SCHEMA,
+        "started": journal.started,
+        "ended": now(),
+        "config": journal.config,
+        "path": list(journal.path),
+        "before": journal.before,
+        "after": journal.after,
+        # As lab.gate.line names it, which a guard does not import.
+        "status": "error",
+        "problem": f"ended early, in step {journal.step!r}",
+        "complete": False,
+        "golden": None,
+        "verdict": None,
+        "rolled_back": False,
+        "stuck": None,
+        "notes": [],
+        "out": journal.out,
+    }
+
+
+def _write_receipt(journal: Journal, stuck: str | None, notes: tuple[str, ...]) -> None:
+    """Say in the receipt of a canary whether it was rolled back after it ended; a full disk stops no rollback."""
+    if journal.receipt is None:
+        return
+    file = Path(journal.receipt)
+    receipt = receipt_of(journal)
+    with suppress(LabError):
+        if file.exists() and isinstance(earlier := read_json(file), dict):
+            receipt |= earlier
+    receipt |= {"rolled_back": stuck is None, "stuck": stuck}
+    if stuck is None:
+        receipt["notes"] = [*receipt["notes"], *notes, f"rolled back at {now()}, after the canary had ended"]
+    if file.parent.is_dir():
+        with suppress(LabError):
+            write_atomically(file, dump_json(receipt))
 
 
 def remove_parts(config: Path) -> None:

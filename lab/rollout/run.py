@@ -16,17 +16,16 @@ from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
 from lab.gate.outputs import write_verdict
 from lab.gate.policy import Policy
 from lab.gate.verdict import Verdict, judge
-from lab.rollout.change import SELECTION, Change, read_config
+from lab.rollout.change import SELECTION, Change
 from lab.rollout.commands import NoRestart, restart_gateway, run_command
 from lab.rollout.follow import Follower, log_files
-from lab.rollout.guard import guarded
-from lab.rollout.journal import JUDGE, RESTART, SWITCH, WINDOW, Journal, State, begin, now
-from lab.rollout.recover import RolledBack, finish, remove_parts, roll_back
-from lab.rollout.signals import raised, undisturbed
+from lab.rollout.guard import NoGuard, guarded
+from lab.rollout.journal import GUARD_LOG, JUDGE, RESTART, SWITCH, WINDOW, Journal, State, begin, now, read_config
+from lab.rollout.recover import SCHEMA, RolledBack, finish, remove_parts, roll_back
+from lab.rollout.signals import raised, undisturbed, unfailing
 from lab.rollout.window import watch
 from lab.runs.directory import AUDIT
 
-SCHEMA = "lab.canary.v1"
 RECEIPT, GOLDEN = "canary.json", "golden.txt"
 _STATUS = {0: PASS, 1: FAIL, 3: INCONCLUSIVE}
 
@@ -58,10 +57,11 @@ class Plan:
         """Return what would happen, a sentence for each step."""
         change, folder = self.change, State(self.change.config).folder
         check = f" and wait for: {self.check}" if self.check else ""
+        guarded = "start a guard that rolls back if this process is killed" if self.guard else "start no guard"
         judged = f"audit them, judge by policy {self.policy.name}"
         golden = f"run the golden check: {self.golden}; " if self.golden else ""
         return [
-            f"write the journal and the backup to {folder}",
+            f"write the journal and the backup to {folder}; {guarded}",
             f"switch {change.sentence}",
             f"restart: {self.restart}{check}",
             f"wait for at least {self.recalls} answered recalls in {self.log}, for at most {duration(self.seconds)}",
@@ -123,31 +123,63 @@ class Outcome:
         }
 
 
-def require_unswitched(state: State) -> None:
-    """Raise :class:`UnusableInput` if an earlier canary ended early and was not recovered."""
+def require_unswitched(state: State, *, held: bool | None = None) -> None:
+    """Raise :class:`UnusableInput` if another canary is going on, or ended early and was not recovered.
+
+    ``held`` is whether another process holds the folder, if that is known.
+    """
     if state.folder.is_dir() and state.journal.exists():
+        held = state.is_held() if held is None else held
         journal = state.read()
-        since = f" of {journal.started}, step {journal.step!r}," if journal else ""
-        raise UnusableInput(f"{state.journal}: a canary{since} did not end; first: {state.command}")
+        what = "a canary"
+        if journal is not None:
+            what += f" of {journal.started}, step {journal.step!r}, {state.how(journal, held=held)}"
+        raise UnusableInput(f"{state.journal}: {what}; first: {state.command}")
 
 
 def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
     """Switch, restart, wait, judge; then roll back in any case, also after an error or a signal.
 
-    Raises before anything is switched: :class:`UnusableInput`, :class:`lab.errors.InUse` if a canary is going on, and
-    :class:`lab.errors.CannotWrite` if there is no room for the journal. Later errors are in the outcome. A signal is
-    raised again as KeyboardInterrupt after the rollback.
+    Raises before anything is switched: :class:`UnusableInput`, :class:`lab.errors.InUse` if a canary is going on,
+    :class:`lab.rollout.guard.NoGuard` if the guard does not start, and :class:`lab.errors.CannotWrite` if there is no
+    room for the journal. Later errors are in the outcome. A signal is raised again as KeyboardInterrupt after the
+    rollback.
     """
     state, outcome = State(plan.change.config), Outcome(now())
+    # Whatever is told, also by a closed terminal, the rollback follows.
+    tell = unfailing(tell)
     _make_out(plan.out)
-    with state.locked(), raised():
-        require_unswitched(state)
+    out = plan.out.absolute()
+    with state.locked(tell=tell), raised():
+        require_unswitched(state, held=False)
         remove_parts(state.config)
         journal = begin(
-            plan.change, restart=plan.restart, check=plan.check, timeout=plan.timeout, out=plan.out.absolute()
+            plan.change,
+            restart=plan.restart,
+            check=plan.check,
+            timeout=plan.timeout,
+            out=out,
+            receipt=out / RECEIPT,
         )
-        with guarded(plan.change.config, wanted=plan.guard):
-            _protected(plan, state, journal, outcome, tell)
+        try:
+            with guarded(
+                state,
+                journal,
+                wanted=plan.guard,
+                keep_edits=plan.keep_edits,
+                tell=tell,
+                note=outcome.notes.append,
+            ):
+                _protected(plan, state, journal, outcome, tell)
+        except NoGuard as error:
+            # The same command, with the same --out, can be repeated.
+            (out / GUARD_LOG).unlink(missing_ok=True)
+            state.clear()
+            raise NoGuard(f"{error}; nothing was switched; --no-guard runs the canary without one") from None
+        except BaseException:
+            if not state.journal.exists():
+                state.clear()
+            raise
     with suppress(LabError):
         write_atomically(plan.out / RECEIPT, dump_json(outcome.as_json(plan)))
     return outcome

@@ -1,4 +1,4 @@
-"""Signals while a canary runs: those that end it become exceptions, and during a rollback they are ignored."""
+"""What must not end a rollback: signals, which become exceptions once, and a terminal that is gone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from lab.formatting import Announce
+
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     del frame
     # A second signal would end the rollback that follows the first one.
-    _handle(signal.SIG_IGN)
+    _handle(_pass)
     raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    """Do nothing. SIG_IGN would be inherited by the gateway that a restart command starts, which then ignores SIGTERM.
+
+    A handler is set back to the default when a command is executed.
+    """
+    del number, frame
 
 
 @contextmanager
@@ -28,8 +38,21 @@ def raised() -> Iterator[None]:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Ignore the signals that end a command, because a rollback that ends early is none; in the main thread alone."""
-    with _handled(signal.SIG_IGN):
+    with _handled(_pass):
         yield
+
+
+def unfailing(tell: Announce) -> Announce:
+    """Return a function that announces a text if that is possible.
+
+    A terminal that was closed, or a reader of the output that ended, must not end a rollback.
+    """
+
+    def announce(text: str) -> None:
+        with suppress(Exception):
+            tell(text)
+
+    return announce
 
 
 @contextmanager

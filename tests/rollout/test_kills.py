@@ -1,24 +1,41 @@
-"""A short run of the trial that kills canaries and recoveries; docs/canary-run.md has the figures of a long one."""
+"""Short runs of the trials that kill canaries, watches and guards; docs/canary-run.md has the figures of long ones."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-TRIAL = Path(__file__).resolve().parents[1] / "trials" / "canary_kills.py"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_trial(name: str, *words: str) -> str:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.trials.{name}", *words],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
-def test_killed_canaries_leave_the_gateway_as_before() -> None:
-    words = ["--kills", "3", "--guarded", "1", "--every", "17", "--seed", "3"]
-    path = os.pathsep.join([str(TRIAL.parents[2]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, str(TRIAL), *words], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+def test_canaries_killed_before_a_call_leave_the_gateway_as_before() -> None:
+    assert re.match(
+        r"killed before \d+ calls of a canary and \d+ of a recovery", run_trial("canary_kills", "--every", "17")
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("3 kills in ")
-    assert "likewise" in done.stdout
+
+
+@pytest.mark.slow
+def test_canaries_watches_and_guards_killed_at_random_are_rolled_back() -> None:
+    said = run_trial("guard_kills", "--kills", "10", "--parallel", "2", "--seed", "1")
+    assert said.startswith("10 kills in ")
+    counts = said.splitlines()[-1].split()
+    assert (counts[0], sum(map(int, counts[1:4])), counts[4]) == ("all", 10, "0")

@@ -12,9 +12,9 @@ from lab.cli.canary_options import TIMEOUT, seconds_of
 from lab.cli.canary_watch import _expects_receipts
 from lab.errors import UnusableInput
 from lab.rollout import recover as recovering
-from lab.rollout.change import SLOT, host_copies, slot_change, slot_to_go_back_to, target_of
+from lab.rollout.change import SLOT, slot_change, slot_to_go_back_to, target_of
 from lab.rollout.journal import State, begin
-from lab.rollout.recover import recover
+from lab.rollout.recover import host_copies, recover
 from tests.rollout.conftest import ENTRY
 
 

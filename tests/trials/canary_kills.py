@@ -1,37 +1,44 @@
-"""Kill ``lab canary run`` and ``lab canary recover``, and check that no gateway stays switched.
+"""Kill ``lab canary run`` and ``lab canary recover`` before their calls, and check that no gateway stays switched.
 
-    python tests/trials/canary_kills.py --kills 100 [--guarded 20] [--every 1] [--seed N]
+    python -m tests.trials.canary_kills [--every 1]
 
-The gateway is the process of tests/rollout with its own file, log and restart command. A killed canary (SIGKILL) is
-recovered, and the recovery killed as well, until one ends by itself. The configuration must then be as before byte for
-byte, with its mode, the gateway must run under it, and nothing may be left beside it. There are three kinds of kills:
-
-* at moments drawn over the time that a canary takes (``--kills``), counted by the step that the journal names;
-* at moments drawn likewise, with a guard: nothing is started after the kill, the guard recovers (``--guarded``);
-* before every Nth call that changes the disk or starts a process (``--every N``, 0 for none), of a canary, and of the
-  recovery of one that was killed in its window.
+The gateway is the process of tests/rollout with its own file, log and restart command. A canary is killed (SIGKILL)
+before every Nth call that changes the disk or starts a process, without a guard, and so is the recovery of one that was
+killed in its window. Each is then recovered. The configuration must be as before byte for byte, with its mode, the
+gateway must run under it, and nothing may be left beside it. Kills at random moments, with guards, are in
+guard_kills.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.rollout.conftest import CONFIG, Gateway, made_gateway
+import typer
+
+from tests.rollout.conftest import CONFIG, ENTRY, Gateway, made_gateway
 
 PATIENCE = 60.0
+
+
+def prepare() -> None:
+    """Import what the commands import, and build them once, so that a fork does at once what is to be killed."""
+    for name in (
+        *("lab.rollout.run", "lab.rollout.recover", "lab.rollout.watching", "lab.report.canary", "lab.report.watch"),
+        *("lab.gate.receipts", "scipy.special", "json5", "jinja2", "typer._adapters"),
+    ):
+        importlib.import_module(name)
+    main = importlib.import_module("lab.cli.main")
+    main.app = typer.main.get_command(main.app)
 
 
 def started(words: list[str], errors: Path, dies: int = 0, count: Path | None = None) -> int:
@@ -97,21 +104,17 @@ def ended(process: int, seconds: float) -> int | None:
     return None
 
 
-def step(gateway: Gateway) -> str:
-    """Return the step that the journal names."""
-    try:
-        return str(json.loads(gateway.state.journal.read_text("utf-8"))["step"])
-    except (OSError, ValueError):
-        return "no journal"
-
-
-def problem(gateway: Gateway) -> str | None:
+def problem(gateway: Gateway, text: str = CONFIG) -> str | None:
     """Return what is not as before, or None."""
-    if gateway.config.read_bytes() != CONFIG.encode():
+    if gateway.config.read_bytes() != text.encode():
         return "the configuration is not as before"
     if gateway.config.stat().st_mode & 0o777 != 0o600:
         return "the mode of the configuration is not as before"
-    if gateway.running().get("slot") != "memory-lancedb":
+    running = gateway.running()
+    if (running.get("slot"), running.get("mode")) != (
+        "memory-lancedb" if text == CONFIG else ENTRY,
+        "tier_first_v1",
+    ):
         return f"the gateway runs with {gateway.running()}"
     left = [path.name for path in gateway.home.iterdir() if "canary" in path.name or path.name.endswith(".part")]
     return f"left behind: {left}" if left else None
@@ -157,69 +160,15 @@ def every_call(gateway: Gateway, home: Path, stride: int) -> tuple[int, int]:
 def main() -> None:
     """Kill, check, count, and print."""
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--guarded", type=int, default=1)
-    parser.add_argument("--every", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--every", type=int, default=1)
     asked = parser.parse_args()
-    # A fork has them already, so that kills fall on the canary.
-    for name in (
-        "lab.cli.main",
-        "lab.rollout.run",
-        "lab.rollout.recover",
-        "lab.gate.receipts",
-        "scipy.special",
-        "json5",
-    ):
-        importlib.import_module(name)
-    draw = random.Random(asked.seed)
-    steps, rounds, guarded, calls = Counter[str](), 0, 0, (0, 0)
+    prepare()
     with tempfile.TemporaryDirectory(prefix="canary-kills-") as folder, made_gateway(Path(folder)) as gateway:
-        home = Path(folder)
-        errors = home / "errors.txt"
-        recover = ["canary", "recover", str(gateway.config), "--write"]
-
-        def run(number: int, *more: str) -> int:
-            words = gateway.words("--write", "--out", home / f"out{number}", *more)
-            return started(words, errors)
-
-        begun = time.monotonic()
-        if ended(run(0, "--no-guard"), PATIENCE) != 0:
-            sys.exit(f"the unbroken canary failed: {errors.read_text()}")
-        whole = time.monotonic() - begun
-        while sum(steps.values()) < asked.kills:
-            rounds += 1
-            if ended(run(rounds, "--no-guard"), draw.uniform(0.0, whole)) is None:
-                steps[step(gateway)] += 1
-            while True:
-                enough = sum(steps.values()) >= asked.kills
-                wait = PATIENCE if enough or draw.random() < 0.3 else draw.uniform(0.0, 0.5 * whole)
-                code = ended(started(recover, errors), wait)
-                if code == 0:
-                    break
-                if code is not None:
-                    sys.exit(f"recover ended with {code}: {errors.read_text()}")
-                steps[f"recover: {step(gateway)}"] += 1
-            require_as_before(gateway, f"round {rounds}")
-        while guarded < asked.guarded:
-            rounds += 1
-            if ended(run(rounds), draw.uniform(0.0, whole)) is None:
-                guarded += 1
-            # The guard needs a moment to notice, and then restarts the gateway.
-            last = time.monotonic() + PATIENCE
-            while problem(gateway) and time.monotonic() < last:
-                time.sleep(0.05)
-            require_as_before(gateway, f"round {rounds}, with a guard")
-        if asked.every:
-            calls = every_call(gateway, home, asked.every)
+        calls = every_call(gateway, Path(folder), asked.every)
     print(
-        f"{sum(steps.values())} kills in {rounds - guarded} canaries and {guarded} kills with a guard: every time the "
-        f"configuration was as before, byte for byte, and the gateway ran under it (a whole canary: {whole:.1f} s)"
+        f"killed before {calls[0]} calls of a canary and {calls[1]} of a recovery: every time the configuration was as "
+        "before, byte for byte, and the gateway ran under it"
     )
-    for name, count in sorted(steps.items()):
-        print(f"{count:5} {name}")
-    if asked.every:
-        print(f"and before {calls[0]} calls of a canary and {calls[1]} of a recovery, likewise")
 
 
 if __name__ == "__main__":

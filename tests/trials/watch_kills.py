@@ -14,7 +14,6 @@ all. Then the same command runs to its end, which must be the downgrade.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import random
 import shutil
@@ -26,7 +25,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.rollout.conftest import CONFIG, ENTRY, Gateway, made_gateway
-from tests.trials.canary_kills import PATIENCE, ended, started
+from tests.trials.canary_kills import PATIENCE, ended, prepare, started
 
 LIVE = CONFIG.replace("'memory-lancedb'", f"'{ENTRY}'")
 FAILURES, FAILED = 40, f"{ENTRY}: autoRecall failed: Error: no table\n"
@@ -103,9 +102,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    # A fork has them already, so that kills fall on the watch.
-    for name in ("lab.cli.main", "lab.rollout.watching", "lab.report.watch", "json5", "jinja2"):
-        importlib.import_module(name)
+    prepare()
     draw, found = random.Random(asked.seed), Counter[str]()
     killed_at_random = every = 0
     with tempfile.TemporaryDirectory(prefix="watch-kills-") as folder, made_gateway(Path(folder)) as gateway:
