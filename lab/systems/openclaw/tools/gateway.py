@@ -24,9 +24,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.config_resolve import resolve_config
 from lab.errors import UnusableInput
 from lab.files import alive
-from lab.systems.openclaw.config.file import read_value
 
 PROC = Path("/proc")
 STATE_FOLDER, CONFIG_NAME = ".openclaw", "openclaw.json"
@@ -112,7 +112,8 @@ def _uses(config: Path, state: Path, folder: Path) -> bool:
     if state != Path() and state.is_absolute() and folder.is_relative_to(state.resolve()):
         return True
     try:
-        value = read_value(config)
+        # A variable that is not set here hides no other store that the file names.
+        value = resolve_config(config, state=state if state.is_absolute() else None).value
     except (OSError, UnusableInput):
         return False
     return any((config.parent / Path(name).expanduser()).resolve() == folder for name in _paths_in(value))

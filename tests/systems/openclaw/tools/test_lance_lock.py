@@ -148,6 +148,11 @@ def test_gateway_is_recognised_by_its_lock_file(tmp_path: Path, temporary: Path,
     # The configuration may name a folder anywhere.
     (state / "openclaw.json").write_text(f"{{plugins: {{entries: {{x: {{config: {{dbPath: '{other}'}}}}}}}}}}")
     assert gateway_using(other) is not None
+    # So may a file that it includes; a variable that is not set here hides nothing.
+    part = {"engine": {"dbPath": "${LAB_NOT_SET}"}, "x": {"dbPath": str(other)}}
+    (state / "part.json").write_text(json.dumps(part))
+    (state / "openclaw.json").write_text('{"plugins": {"entries": {"openclaw-mem-engine": {"$include": "part.json"}}}}')
+    assert gateway_using(other) is not None
     process.kill()
     process.wait()
     assert gateway_using(store) is None
