@@ -79,7 +79,7 @@ class BadResponse(Exception):
 
 
 class NoOrder(BadResponse):
-    """The vectors of several texts cannot be told apart: ``index`` is missing in part, or repeated."""
+    """The vectors of several texts cannot be distinguished: ``index`` is missing in part, or repeated."""
 
 
 class TextRefused(CannotMeasure):

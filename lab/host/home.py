@@ -114,10 +114,12 @@ def look(path: Path, *, store: Path | None = None, log: Path | None = None, conf
     table = _table(value, str(config))
     stores, ledgers = _stores_and_ledgers(path, table)
     used = _chosen_store(path, config, value, [place for place, _ in stores], store, table)
+    # A configuration may name a store of the home by another path.
+    listed = next((place for place, _ in stores if used is not None and place.resolve() == used.resolve()), None)
     parts += [
-        Found("store", _shown(place, path), contains, problem, place == used) for place, (contains, problem) in stores
+        Found("store", _shown(place, path), contains, problem, place == listed) for place, (contains, problem) in stores
     ]
-    if used is not None and used not in [place for place, _ in stores]:
+    if used is not None and listed is None:
         parts.append(Found("store", _shown(used, path), *_store(used, table)))
     if (bad := next((part for part in parts if part.what == "store" and part.used and part.problem), None)) is not None:
         raise UnusableInput(f"{bad.where}: {bad.problem}; restore it (`lab store list` shows tags), or name --store")

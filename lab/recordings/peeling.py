@@ -170,7 +170,7 @@ class Peeling:
             return False
         stamp = _EVENT_TIME.match(last)
         if _LONG_EVENT.match(last, stamp.end() + 1 if stamp else 0) and self.text[at : at + 1] != "\n":
-            at = _BLANK_LINE.search(self.text, at, self._end).end()  # type: ignore[union-attr]
+            at = _BLANK_LINE.search(self.text, at, self._end).end()  # type: ignore[union-attr]  # an end of the text matches too
         self._remove("event of the host", min(at, self._end))
         return True
 

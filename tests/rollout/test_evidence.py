@@ -181,7 +181,7 @@ def test_outage_is_an_alarm_before_anything_is_learned() -> None:
 def test_window_in_which_the_engine_did_not_work_teaches_nothing(failing: float) -> None:
     # So that no alarm ends it.
     evidence, draw = Evidence(Limits(errors=0.01), recalls=10**15), random.Random(7)
-    evidence.threshold = lambda _: 1e300  # type: ignore[method-assign]
+    evidence.threshold = lambda _: 1e300
     for number in range(20 * WINDOW):
         fails = draw.random() < failing
         evidence.add(Observation(ERRORS, float(fails), ("failed",) if fails else ()))

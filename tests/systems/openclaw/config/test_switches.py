@@ -117,8 +117,8 @@ def test_switched_off_arm_recalls_nothing_and_says_why(tmp_path: Path) -> None:
     (spec,) = parse_arms([f"engine={file}"])
     assert spec.off is not None
     arm = make_arm(spec)
-    system = arm.open(None)  # type: ignore[arg-type]
-    recall = system.recall(None)  # type: ignore[arg-type]
+    system = arm.open(None)
+    recall = system.recall(None)
     assert (recall.items, recall.injected, recall.context, recall.status) == ((), 0, "", "skipped")
     assert recall.receipt == {"skipped": True, "skipReason": "switched_off", "why": spec.off}
     assert off_note("engine", spec.off) == f"arm engine injects nothing, as on its host: {spec.off}"
