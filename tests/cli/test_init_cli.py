@@ -13,7 +13,7 @@ import pytest
 
 from lab.cli.golden_judge import next_command
 from lab.golden.pool import read_pool
-from tests.host.hosts import make_host
+from tests.host.hosts import LAST, add_session, make_host
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -128,7 +128,9 @@ def test_init_without_a_configuration_is_unusable(lab: Lab, tmp_path: Path) -> N
     (tmp_path / "empty").mkdir()
     done = lab("init", "empty", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: empty: has no openclaw.json; name the folder of an OpenClaw host\n"
+    assert done.stderr == (
+        "error: empty: has no openclaw.json; name the configuration with --config, or by OPENCLAW_CONFIG_PATH\n"
+    )
 
 
 def test_init_of_a_home_whose_host_refuses_its_configuration_is_unusable(
@@ -140,3 +142,29 @@ def test_init_of_a_home_whose_host_refuses_its_configuration_is_unusable(
     assert done.returncode == 2
     assert "lab config check host/openclaw.json lists all" in done.stderr
     assert not (tmp_path / "reports").exists()
+
+
+def test_init_draws_from_persons_and_says_what_was_left_out(
+    lab: Lab, shared: Callable[..., Path], tmp_path: Path
+) -> None:
+    home = make_host(shared, tmp_path / "openclaw", sessions=1)
+    job = "[cron:77-1 mill-watch] Please say how high the water stands at the mill"
+    for number in range(3):
+        add_session(home, f"job{number}-bbbb", LAST + 10_000 * (number + 1), [job])
+    index = {"agent:main:main": {"sessionId": "old0-aaaa"}, "agent:main:cron:77-1": {"sessionId": "job2-bbbb"}}
+    (home / "agents/main/sessions/sessions.json").write_text(json.dumps(index), "utf-8")
+    words = ("init", "openclaw", "--embedder", "hashing", "--date", "2026-11-23")
+    done = lab(*words, cwd=tmp_path)
+    assert done.returncode in (1, 3), done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("conversations of cron (--origin cron)")]
+    assert row.split()[-1] == "3"
+    assert {len(line) for line in done.stdout.split("left out")[1].split("\n\n")[0].splitlines()} <= set(range(81))
+    assert "left out: 3 conversations of cron; --origin all takes them" in done.stderr
+    out = tmp_path / "reports/init"
+    assert 'origin = ["person"]' in (out / "plan.toml").read_text("utf-8")
+    other = lab(*words, "--origin", "all", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "reports/init: was made with --origin person; choose another --out for --origin all" in other.stderr
+    wrong = lab(*words, "--origin", "crom", cwd=tmp_path)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("error: --origin: unknown origin 'crom'; did you mean 'cron'? known: person, group,")

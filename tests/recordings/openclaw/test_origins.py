@@ -159,7 +159,7 @@ def test_index_names_a_topic_by_its_file_and_a_session_by_several_keys(tmp_path:
         "agent:main:telegram:group:-1:topic:3": {"sessionId": FIRST, "sessionFile": f"/h/{FIRST}-topic-3.jsonl"},
         "agent:main:main": {"sessionId": SECOND},
         "agent:main:cron:9f": {"sessionId": SECOND},
-        "agent:main:odd": {"sessionId": 7, "sessionFile": None},
+        "agent:main:odd": {"sessionId": [7], "sessionFile": None},
         "agent:main:broken": "text",
     }
     (tmp_path / "sessions.json").write_text(json.dumps(index), "utf-8")
@@ -205,3 +205,16 @@ def test_database_names_origins_by_entries_columns_and_keys_of_archives(
     connection.close()
     library = read_library(path, "openclaw-archived")
     assert origins(library) == {"1": "subagent", "2": "group", "3": "hook", "4": "person", "5": "cron"}
+
+
+def test_index_names_a_session_whose_file_has_another_name_and_its_copies(tmp_path: Path, new_log: Any) -> None:
+    log = new_log(FIRST)
+    log.says("user", "Who brings the rake?")
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "renamed.jsonl").write_text(log.text(), "utf-8")
+    log.says("user", "And the hose?")
+    (tmp_path / "sessions" / "longer.jsonl").write_text(log.text(), "utf-8")
+    index = {"agent:main:telegram:group:-1": {"sessionId": FIRST}}
+    (tmp_path / "sessions" / "sessions.json").write_text(json.dumps(index), "utf-8")
+    library = read_library(tmp_path, "openclaw")
+    assert [(recording.origin, len(recording.turns)) for recording in library.recordings] == [("group", 2)]
