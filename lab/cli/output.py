@@ -56,7 +56,7 @@ def emit_json(value: Any) -> None:
     """
     text = visible(json.dumps(value, ensure_ascii=False))
     try:
-        text.encode(sys.stdout.encoding)
+        text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = visible(json.dumps(value))
     write(text)

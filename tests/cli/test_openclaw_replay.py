@@ -27,7 +27,7 @@ def _said(entry: str, parent: str | None, minute: int, role: str, text: str) -> 
 TRANSCRIPT = [
     {"type": "session", "version": 3, "id": ID, "timestamp": "2026-04-02T01:00:00Z", "cwd": "/srv"},
     _said("a1", None, 0, "user", "<relevant-memories>\nold\n</relevant-memories>\n\nWhich glaze does the kiln take?"),
-    _said("a2", "a1", 1, "assistant", "NO_REPLY"),
+    _said("a2", "a1", 1, "assistant", "The blue one."),
     _said("a3", "a2", 2, "user", "And which glaze did I buy later for the kiln?"),
 ]
 NOON = 1775091600000  # the first turn
@@ -151,4 +151,4 @@ def test_invalid_store_is_bad_input(lab: Lab, place: Path) -> None:
 def test_transcript_replays_without_a_store(lab: Lab, place: Path) -> None:
     done = lab("recordings", "validate", "sessions", "--format", "openclaw", cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "silent replies, skipped: 1" in done.stdout + done.stderr
+    assert "removed from user messages: relevant-memories block 1" in " ".join((done.stdout + done.stderr).split())

@@ -147,7 +147,7 @@ def test_replay_with_an_endpoint_stores_no_key(endpoint: Endpoint, recording: Pa
         assert ended.returncode == code, ended.stderr
         assert said in ended.stderr
         assert code == 0 or ended.stderr.splitlines()[-1].startswith("error: openai:")
-    assert endpoint.state()["keys"] == [f"Bearer {SECRET}"] * 4
+    assert set(endpoint.state()["keys"]) == {f"Bearer {SECRET}"}
     ended = _run(*replay, str(direct))
     assert ended.returncode == 0, ended.stderr
     (own,), (other,) = ([*one.glob("receipts/*.parquet")] for one in (run, direct))
