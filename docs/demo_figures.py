@@ -21,8 +21,8 @@ COMPARED = ("Success@6", "RepeatRate")
 
 def main(folder: Path) -> None:
     """Make the run if it is missing, write README.md and the chart, and print what the text quotes."""
+    from lab.base.formatting import interval, signed
     from lab.compare.paired import compare_arms
-    from lab.formatting import interval, signed
     from lab.measures.score import headlines, score_and_write, summarise
     from lab.runs.directory import open_run
     from lab.runs.gold import read_gold

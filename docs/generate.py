@@ -26,9 +26,9 @@ one line what each command does.
 
 ## Exit codes
 
-Each exit code with the exception of `lab.errors` that causes it. An error message is one line that says what is wrong,
-where, and what would fix it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3 inconclusive, 4
-error.
+Each exit code with the exception of `lab.base.errors` that causes it. An error message is one line that says what is
+wrong, where, and what would fix it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3
+inconclusive, 4 error.
 """
 MEASURES = f"""# Measures
 
@@ -84,7 +84,7 @@ def commands() -> Iterator[tuple[str, Any, Any]]:
 
 def cli_page() -> str:
     """Return the page of commands: help, arguments and options, exit codes."""
-    from lab.errors import LabError
+    from lab.base.errors import LabError
 
     codes = [*_codes(LabError), ("0", "", "Done.")]
     lines = [CLI, _table(("code", "raised", "when"), codes, sort=True), ""]
@@ -114,7 +114,7 @@ def _help(text: str) -> list[str]:
 def _codes(root: type) -> Iterator[tuple[str, str, str]]:
     yield str(root.exit_code), f"`{root.__name__}`", _first(root)
     for below in root.__subclasses__():
-        # Only classes of lab.errors: other modules may define subclasses.
+        # Only classes of lab.base.errors: other modules may define subclasses.
         if below.__module__ == root.__module__:
             yield from _codes(below)
     if root.__name__ == "LabError":

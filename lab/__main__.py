@@ -2,7 +2,7 @@
 
 import sys
 
-from lab.streams import steady
+from lab.base.streams import steady
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 :func:`replay` takes recordings (:func:`lab.recordings.read`) and returns a run. :func:`score`, :func:`compare`,
 :func:`judge`, :func:`explain` and :func:`report` take that run, or the path of a run directory. All raise the
-exceptions of :mod:`lab.errors`, which also define the exit codes of the command line. Heavy imports are inside the
+exceptions of :mod:`lab.base.errors`, which also define the exit codes of the command line. Heavy imports are inside the
 functions, so that ``import lab`` is fast.
 """
 
@@ -86,16 +86,17 @@ def replay(
     object (:class:`lab.systems.contract.Arm`), which must be picklable if ``jobs``, the number of processes, is greater
     than 1. ``announce`` receives progress messages.
 
-    Raises :class:`lab.errors.UnusableInput` for unusable arguments or files, :class:`lab.errors.OtherArguments` if
-    ``out`` was made with different arguments, and :class:`lab.errors.CannotMeasure` if a conversation failed.
+    Raises :class:`lab.base.errors.UnusableInput` for unusable arguments or files,
+    :class:`lab.base.errors.OtherArguments` if ``out`` was made with different arguments, and
+    :class:`lab.base.errors.CannotMeasure` if a conversation failed.
     """
-    from lab.errors import CannotMeasure
-    from lab.formatting import counted
+    from lab.base.errors import CannotMeasure
+    from lab.base.formatting import counted
+    from lab.base.set_registry import golden_at, recordings_at
     from lab.notebook import Run
     from lab.recordings.readers import Library
     from lab.replay.plan import ReplayRequest
     from lab.replay.run import run_replay
-    from lab.set_registry import golden_at, recordings_at
 
     library = recordings if isinstance(recordings, Library) else None
     if library is not None:
@@ -116,7 +117,7 @@ def replay(
 
 
 def open_run(path: str | Path) -> Run:
-    """Open an existing run directory. Raises :class:`lab.errors.NotARun` if the folder has no manifest."""
+    """Open an existing run directory. Raises :class:`lab.base.errors.NotARun` if the folder has no manifest."""
     from lab.notebook import open_run as open_notebook_run
 
     return open_notebook_run(path)
@@ -125,7 +126,7 @@ def open_run(path: str | Path) -> Run:
 def score(run: str | Path | Run) -> Scored:
     """Return the mean scores of a run, and write every value to its ``scores.parquet``.
 
-    Raises :class:`lab.errors.Incomplete` if the run is not finished.
+    Raises :class:`lab.base.errors.Incomplete` if the run is not finished.
     """
     from lab.measures.score import score_and_write, summarise
     from lab.runs.gold import read_gold
@@ -137,8 +138,8 @@ def score(run: str | Path | Run) -> Scored:
 def compare(run: str | Path | Run, baseline: str, candidate: str, *, primary: Sequence[str] = ()) -> Comparison:
     """Compare two arms over the same turns. An arm is one of this run, or ``DIR:ARM`` of another run.
 
-    ``primary`` names the measures to test, at most five. Raises :class:`lab.errors.NotComparable` if two runs differ in
-    recordings, golden set, labels, scopes or turns.
+    ``primary`` names the measures to test, at most five. Raises :class:`lab.base.errors.NotComparable` if two runs
+    differ in recordings, golden set, labels, scopes or turns.
     """
     from lab.compare.paired import compare_arms
 
@@ -156,7 +157,7 @@ def judge(
 
     ``policy`` is the name of a shipped policy or a file. ``against`` is another run: its arm with the candidate's name
     replaces the baseline. ``receipts`` is an audit that ``lab receipts audit`` wrote. Raises
-    :class:`lab.errors.UnusableInput` if no rule has its input.
+    :class:`lab.base.errors.UnusableInput` if no rule has its input.
     """
     from lab.gate.policy import read_policy
     from lab.gate.receipts import read_audit

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.runs.directory import RunDirectory
 from lab.runs.directory import open_run as open_directory
 from lab.runs.manifest import Manifest
@@ -93,8 +93,11 @@ class Run:
         return self._figures
 
     def figure(self, name: str) -> Drawing:
-        """Return a figure by name. Raises :class:`lab.errors.UnusableInput`, listing the names, if there is none."""
-        from lab.errors import UnusableInput
+        """Return a figure by name.
+
+        Raises :class:`lab.base.errors.UnusableInput`, listing the names, if there is none.
+        """
+        from lab.base.errors import UnusableInput
 
         if name not in self._figures:
             raise UnusableInput(f"{self.path}: has no figure {name!r}; it has: {', '.join(self._figures)}")
@@ -294,5 +297,5 @@ class Figures(Mapping[str, Drawing]):
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
-    """Open a run directory. Raises :class:`lab.errors.NotARun` if the folder has no manifest."""
+    """Open a run directory. Raises :class:`lab.base.errors.NotARun` if the folder has no manifest."""
     return Run(open_directory(Path(path)))

@@ -79,7 +79,7 @@ def vectors() -> Path:
 
 def _without_haystack(line: str) -> str:
     """A probe without judgements of memories of conversations that are not among the six."""
-    from lab.haystack_keys import is_added
+    from lab.base.haystack_keys import is_added
 
     probe = json.loads(line)
     for part in ("relevant", "forbidden"):
@@ -110,7 +110,7 @@ def resealed() -> Callable[..., Any]:
 
     ``change`` edits the manifest as JSON. What a digest alone would refuse can so be tested by itself.
     """
-    from lab.files import digest, dump_json, sha256_file
+    from lab.base.files import digest, dump_json, sha256_file
     from lab.runs.directory import open_run
 
     def reseal(path: Path, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Any:

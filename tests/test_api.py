@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lab
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.systems.contract import Item
 from lab.systems.fixed import FixedArm, recall_of

@@ -9,7 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lab.columns import booleans, codes_of, float_column, lists, lists_of, numbers, numbers_of, strings, text_column
+from lab.base.columns import (
+    booleans,
+    codes_of,
+    float_column,
+    lists,
+    lists_of,
+    numbers,
+    numbers_of,
+    strings,
+    text_column,
+)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int32", "int64", "float32", "float64"])
@@ -52,7 +62,7 @@ def test_codes_round_trip() -> None:
 @pytest.mark.process
 def test_columns_do_not_import_pandas() -> None:
     program = (
-        "import sys, pyarrow; from lab.columns import *; "
+        "import sys, pyarrow; from lab.base.columns import *; "
         "numbers_of(numbers([1, None], 'int32')); lists([1], strings(['x'])); booleans([True]); "
         "print('pandas' in sys.modules)"
     )

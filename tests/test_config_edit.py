@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.config_edit import MISSING, at_path, differing, member_text, read_edited, remove_value, set_value
-from lab.errors import UnusableInput
+from lab.base.config_edit import MISSING, at_path, differing, member_text, read_edited, remove_value, set_value
+from lab.base.errors import UnusableInput
 
 PATH = ("plugins", "slots", "memory")
 

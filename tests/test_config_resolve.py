@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lab.config_edit import MISSING
-from lab.config_env import config_named, config_of, dotenv_files, references, state_of, user_path
-from lab.config_resolve import MAX_BYTES, MAX_DEPTH, Resolved, resolve_config
-from lab.errors import UnusableInput
+from lab.base.config_edit import MISSING
+from lab.base.config_env import config_named, config_of, dotenv_files, references, state_of, user_path
+from lab.base.config_resolve import MAX_BYTES, MAX_DEPTH, Resolved, resolve_config
+from lab.base.errors import UnusableInput
 
 
 def written(folder: Path, **files: Any) -> Path:

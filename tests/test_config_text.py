@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.config_text import parse_config, parse_yaml
-from lab.errors import UnusableInput
+from lab.base.config_text import parse_config, parse_yaml
+from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.resolve import resolve
 from tests.sketch import SKETCH, YAML
 

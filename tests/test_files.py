@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import (
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import (
     atomic_file,
     atomic_folder,
     digest,
@@ -86,7 +86,7 @@ def test_atomic_file_of_killed_writer_keeps_the_old_file(tmp_path: Path) -> None
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from lab.files import atomic_file\n"
+        "from lab.base.files import atomic_file\n"
         "with atomic_file(Path(sys.argv[1])) as part:\n"
         "    part.write_bytes(b'half of the n')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

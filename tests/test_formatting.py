@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.formatting import bracketed, counted, interval, markdown, milliseconds, number, p_value, sentence, signed
+from lab.base.formatting import bracketed, counted, interval, markdown, milliseconds, number, p_value, sentence, signed
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lab.processes import worker_pool
+from lab.base.processes import worker_pool
 
 
 def end_early() -> None:
@@ -29,7 +29,7 @@ def test_worker_pool_with_error_kills_its_workers() -> None:
 
 CYCLE = """
 import sys
-from lab.processes import set_up
+from lab.base.processes import set_up
 
 class Loud:
     def __del__(self):

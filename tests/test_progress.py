@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab import progress as module
-from lab.progress import Progress, each_once
+from lab.base import progress as module
+from lab.base.progress import Progress, each_once
 
 
 @pytest.fixture

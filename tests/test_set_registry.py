@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.set_registry import datasets_beside, golden_beside, recordings_at, shipped, shipped_sets
+from lab.base.errors import UnusableInput
+from lab.base.set_registry import datasets_beside, golden_beside, recordings_at, shipped, shipped_sets
 
 
 def test_golden_and_datasets_folders_are_paired(tmp_path: Path) -> None:

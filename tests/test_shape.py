@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.shape import deep_merge, expect, field, json_type, only_keys, optional
+from lab.base.errors import UnusableInput
+from lab.base.shape import deep_merge, expect, field, json_type, only_keys, optional
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import typer
 
+from lab.base.streams import Steady, failure, steady
 from lab.cli import main as cli
 from lab.cli.output import emit, emit_json
-from lab.streams import Steady, failure, steady
 
 
 class Raw(io.RawIOBase):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.times import (
+from lab.base.times import (
     LAST_MS,
     MICROSECONDS,
     NANOSECONDS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lab.base.token_estimate import _CJK, most_ascii, tokens
 from lab.systems.openclaw.near_duplicate import CJK_RUN
-from lab.token_estimate import _CJK, most_ascii, tokens
 
 
 def test_tokens_of_ascii_chinese_and_other_scripts() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import lab.utf16
+import lab.base.utf16
+from lab.base.files import read_json_lines
+from lab.base.utf16 import js_length, js_utf8, js_utf8_length, pieces, utf8_pieces
 from lab.embedding.cache import text_key
-from lab.files import read_json_lines
 from lab.replay.candidates import _sha256
 from lab.retrieval.clamp import Clamp, clamp
-from lab.utf16 import js_length, js_utf8, js_utf8_length, pieces, utf8_pieces
 
 TEXTS = ("", "a", "abcd", "ü🔥中", "🔥" * 9, "ab\ud83d", "abc\ud83d\udd25d", "\udd25\ud83d" * 5, "a\x00b" * 7)
 LONG = 4_000_000
@@ -24,7 +24,7 @@ LONG = 4_000_000
 @pytest.mark.parametrize("piece", [1, 2, 3, 4, 1 << 18])
 @pytest.mark.parametrize("text", TEXTS)
 def test_lengths_in_pieces_equal_the_full_text(monkeypatch: pytest.MonkeyPatch, text: str, piece: int) -> None:
-    monkeypatch.setattr(lab.utf16, "PIECE", piece)
+    monkeypatch.setattr(lab.base.utf16, "PIECE", piece)
     assert "".join(pieces(text)) == text
     assert max(map(len, pieces(text))) <= piece
     assert b"".join(utf8_pieces(text)) == text.encode("utf-8", "surrogatepass")

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.base.set_registry import shipped
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
-from lab.set_registry import shipped
 
 ARMS = Path(__file__).resolve().parents[1] / "lab" / "gate" / "selftest" / "arms"
 # Rows of receipts by arm and turn, the latter without the conversation.

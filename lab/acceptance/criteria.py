@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from lab.acceptance.arms import HYBRID, OLD, VECTOR, Cast
 from lab.acceptance.evidence import Measured, Reference, named, share_of, shown
+from lab.base.formatting import counted, number
 from lab.compare.pairs import Pairs
-from lab.formatting import counted, number
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.measures.repetition import WINDOW
 from lab.measures.score import never_seen

@@ -12,9 +12,9 @@ from typing import Any
 from lab.acceptance.arms import CANDIDATES, HYBRID, OLD, VECTOR, Cast, cast_in, cast_of, saturated
 from lab.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
 from lab.acceptance.evidence import Measured
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import dump_json, read_text, write_atomically
-from lab.formatting import counted
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import dump_json, read_text, write_atomically
+from lab.base.formatting import counted
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import junit
 from lab.gate.verdict import EXIT

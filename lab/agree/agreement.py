@@ -11,9 +11,9 @@ from lab.agree.causes import EMBEDDER, Difference, Facts, Match, first_differenc
 from lab.agree.engine import Answer, Searches, automatic
 from lab.agree.ranks import overlap, ranks, tau_b
 from lab.agree.recorded import Deletions, History, Recorded, deletions, history, over_time, stored_by_tools
-from lab.errors import NotComparable, UnusableInput
-from lab.formatting import Announce, silent
-from lab.progress import Progress
+from lab.base.errors import NotComparable, UnusableInput
+from lab.base.formatting import Announce, silent
+from lab.base.progress import Progress
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import Memory
 from lab.recordings.origins import ALL

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lab.agree.recorded import Recorded
+from lab.base.errors import CannotMeasure
 from lab.embedding.embedder import QUERY
-from lab.errors import CannotMeasure
 from lab.recordings.events import ToolEvent
 from lab.recordings.model import Memory, Recording
 from lab.replay.loop import RecallCall, replay

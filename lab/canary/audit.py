@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
 from lab.canary.check import check_recall
 from lab.canary.check_markers import CAPTURE, MARKERS, OTHERS, RECALL, check_marker
 from lab.canary.copies import Copies
@@ -21,8 +23,6 @@ from lab.canary.log_line import FAILED, LogLine, payload, read_lines
 from lab.canary.order import in_reading_order, is_stream
 from lab.canary.pairs import Pairs
 from lab.canary.tally import Tally
-from lab.errors import UnusableInput
-from lab.formatting import counted
 
 SCHEMA = "lab.receipts.audit.v1"
 LISTED = 20

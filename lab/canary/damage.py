@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 
 KINDS = {
     "gzip": "the gzip file is truncated or damaged",

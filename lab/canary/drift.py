@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.haystack_keys import is_added
+from lab.base.errors import UnusableInput
+from lab.base.haystack_keys import is_added
+from lab.base.times import epoch_ms
 from lab.recordings.model import GLOBAL, LABELS, UNKNOWN
 from lab.replay.plan import plan_of
 from lab.runs.directory import RunDirectory, open_run
@@ -25,7 +26,6 @@ from lab.systems.sidecar import ledger
 from lab.systems.sidecar.heuristic import grade_observation
 from lab.systems.sidecar.ledger_grades import label_of
 from lab.systems.sidecar.ledger_times import moment
-from lab.times import epoch_ms
 
 KIND = "recall-lab.drift.v1"
 PERIODS = ("day", "week")

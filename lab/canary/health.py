@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from typing import Any
 
+from lab.base.utf16 import js_length
 from lab.canary.check import TIERS, reserved, runs_of, tier_of
 from lab.canary.status import NO_VECTOR
 from lab.canary.windows import Worst
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.recall.receipt import MAX_TIERS, prompt_comment
 from lab.systems.openclaw.recall.wrap import OPEN, POLICY
-from lab.utf16 import js_length
 
 WITHOUT_EMBEDDINGS = "autoRecall enabled but embeddings are unavailable"
 _REGISTERED = re.compile(r"\s*registered \(db=")

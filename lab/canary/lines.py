@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
+from lab.base.errors import UnusableInput
+from lab.base.files import require_finite
 from lab.canary.documents import Records, is_document
 from lab.canary.fields import record_start, records_of_fields
 from lab.canary.parts import Parts
 from lab.canary.streams import BLOCK, UTF8, Readable, decoded, encoding_of, unpacked, why_broken
-from lab.errors import UnusableInput
-from lab.files import require_finite
 
 MARKER = b"openclaw-mem-engine:"
 # The beginning of the marker as the journal writes a text with colour codes: as a list of bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from lab.times import SECONDS, read_time
+from lab.base.times import SECONDS, read_time
 
 # Seconds since 1970, and whether the time has a time zone.
 Seconds = tuple[float, bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 
 # Figures that are counted session by session.
 BY_SESSION = ("repeat.", "stale.")

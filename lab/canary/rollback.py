@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import dump_json
-from lab.formatting import Announce, silent
-from lab.progress import Progress
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import dump_json
+from lab.base.formatting import Announce, silent
+from lab.base.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.config_notes import config_notes
 from lab.replay.loop import Answered, replay

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
 from lab.canary.check import check_recall
 from lab.canary.check_markers import CAPTURE, RECALL
 from lab.canary.damage import Damaged
 from lab.canary.lines import opened
 from lab.canary.log_line import payload, read_lines
 from lab.canary.pairs import Pairs
-from lab.errors import UnusableInput
-from lab.formatting import counted
 
 
 class LastReceipt(NamedTuple):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from lab.base.errors import CannotMeasure
+from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.cli.replay_options import LABELLED, takes_replay_options
-from lab.errors import CannotMeasure
-from lab.formatting import bracketed, counted, signed
 
 if TYPE_CHECKING:
     from lab.compare.ablation import StepResult

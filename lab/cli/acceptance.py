@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_trial
 from lab.cli.replay_options import LABELLED, takes_replay_options
-from lab.errors import UnusableInput
 
 if TYPE_CHECKING:
     from lab.acceptance.verdict import Acceptance

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed
 from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_table
 from lab.cli.replay_options import takes_replay_options
-from lab.errors import CheckFailed
 
 if TYPE_CHECKING:
     from lab.agree.agreement import Agreement, Compared
@@ -155,7 +155,7 @@ def _show_total(compared: list[Compared], what: str) -> None:
 
 
 def _show_searches(result: Agreement) -> None:
-    from lab.formatting import counted
+    from lab.base.formatting import counted
 
     log = result.history
     per_turn = f" ({result.calls / log.user_turns:.3f} per turn)" if log.user_turns else ""

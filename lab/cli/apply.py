@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lab.base.formatting import together
 from lab.cli.output import Json, emit, emit_folded, emit_json
-from lab.formatting import together
 
 
 def add_to(app: typer.Typer) -> None:

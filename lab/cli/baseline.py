@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.formatting import counted
 from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_trial
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.nightly.baselines import Approved
@@ -56,7 +56,7 @@ def approve(
     Copies its manifest, receipts and gold into the baselines folder, under a name made of their checksum. A name that
     is approved again keeps its history.
     """
-    from lab.errors import UnusableInput
+    from lab.base.errors import UnusableInput
     from lab.nightly.baselines import approve as approve_run
     from lab.nightly.nightly_folder import is_nightly_run, runs_of_nightly_run
     from lab.runs.directory import open_run
@@ -95,7 +95,7 @@ def _emit_approval(approval: Approved) -> None:
 
 def list_baselines(folder: options.BaselinesFolder = options.BASELINES, as_json: Json = False) -> None:
     """List the baselines and check their files. Exit code 1 if a file has changed since the approval."""
-    from lab.errors import CheckFailed
+    from lab.base.errors import CheckFailed
     from lab.nightly.baselines import baselines, damage
 
     checked = [(baseline, damage(baseline)) for baseline in baselines(folder)]

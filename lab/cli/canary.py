@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed, LabError, UnusableInput
+from lab.base.formatting import counted, duration
 from lab.cli import canary_plan, canary_watch, completion
 from lab.cli.canary_options import TIMEOUT, Check, Config, Restart, Timeout, log_file, require_command, seconds_of
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json
-from lab.errors import CheckFailed, LabError, UnusableInput
-from lab.formatting import counted, duration
 
 if TYPE_CHECKING:
     from lab.rollout.change import Change
@@ -137,7 +137,7 @@ def run(
 
 def _write_page(outcome: Outcome, out: Path) -> None:
     """Write the page of the verdict, without which all is done nevertheless."""
-    from lab.files import read_json
+    from lab.base.files import read_json
     from lab.report.canary import write_page
     from lab.runs.directory import AUDIT
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Restarts of real hosts with their plugins took 50 to 200 s.

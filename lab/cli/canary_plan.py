@@ -42,7 +42,7 @@ def plan(
     that may run at once, and a time at which they do not. Prints the files, or writes them with --out; installs
     nothing.
     """
-    from lab.files import write_atomically
+    from lab.base.files import write_atomically
     from lab.rollout.jobs import Places, jobs_of, moved, overlaps, require_stage
     from lab.rollout.schedule import remarks, written, zone_of
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
 from lab.cli.canary_options import TIMEOUT, Check, Config, Restart, Timeout, log_file, require_command, seconds_of
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json
-from lab.errors import CannotMeasure, CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
     from lab.rollout.evidence import Limits
@@ -172,7 +172,7 @@ def watch(
 
 def _expects_receipts(value: Mapping[str, Any]) -> bool:
     """Return whether the engine logs a receipt for every turn of a user, according to a configuration."""
-    from lab.config_edit import at_path
+    from lab.base.config_edit import at_path
     from lab.systems.openclaw.config.file import ENTRY
 
     def given(*path: str) -> object:

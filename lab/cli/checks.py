@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed
 from lab.cli.output import Json, emit_json, emit_table
-from lab.errors import CheckFailed
 
 
 def add_to(app: typer.Typer) -> None:

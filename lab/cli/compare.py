@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import UnusableInput
 from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_json
-from lab.errors import UnusableInput
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison, Difference
@@ -103,7 +103,7 @@ def _emit_text(comparison: Comparison, differences: list[Difference], commands: 
 
 
 def _emit_markdown(comparison: Comparison, differences: list[Difference], commands: dict[str, list[str]]) -> None:
-    from lab.formatting import markdown
+    from lab.base.formatting import markdown
     from lab.report.comparison import SLICED, WIDE, by_measure, gains, judged, notes, sliced, wide
     from lab.report.tables import markdown_table
     from lab.runs.trial import trial_line

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import typer
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 
 
 def sets(incomplete: str) -> list[str]:
     """Return the shipped sets, as ``shipped:NAME``."""
-    from lab.set_registry import SHIPPED, shipped_sets
+    from lab.base.set_registry import SHIPPED, shipped_sets
 
     return _those((SHIPPED + name for name in shipped_sets()), incomplete)
 

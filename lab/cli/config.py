@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
 from lab.cli.options import Profile
 from lab.cli.output import Json, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
-    from lab.config_resolve import Resolved
+    from lab.base.config_resolve import Resolved
 
 STDIN = "-"
 File = Annotated[
@@ -149,9 +149,9 @@ def _read(file: str | None) -> tuple[Any, str]:
 
 def _resolved(file: str | None) -> tuple[Resolved, str]:
     """Return the configuration in a file or in standard input, as its host uses it, and the name for messages."""
-    from lab.config_env import config_named
-    from lab.config_resolve import resolve_config, resolve_value
-    from lab.config_text import parse_config
+    from lab.base.config_env import config_named
+    from lab.base.config_resolve import resolve_config, resolve_value
+    from lab.base.config_text import parse_config
 
     if file != STDIN:
         named = config_named(None if file is None else Path(file))

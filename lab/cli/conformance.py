@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed, UnusableInput
 
 if TYPE_CHECKING:
     from lab.conformance.real_lancedb import Agreement
@@ -36,8 +36,8 @@ def conformance(
 
     result = check(path)
     if junit is not None:
+        from lab.base.files import write_atomically
         from lab.conformance.junit import junit as junit_of
-        from lab.files import write_atomically
 
         write_atomically(junit, junit_of(result))
     if as_json:

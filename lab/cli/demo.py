@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.formatting import counted, duration, interval, signed
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
-from lab.formatting import counted, duration, interval, signed
 
 if TYPE_CHECKING:
     from lab.compare.paired import Comparison
@@ -49,6 +49,7 @@ def demo(
 
     Without --all these are the 24 of version 0.1, however many are added: time and figures stay the same.
     """
+    from lab.base.set_registry import DEMO, shipped
     from lab.compare.paired import compare_arms
     from lab.gate.action import why
     from lab.gate.outputs import write_verdict
@@ -60,7 +61,6 @@ def demo(
     from lab.report.build import build_report
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
-    from lab.set_registry import DEMO, shipped
     from lab.sweep.saturation import FILE, saturation, write_points
 
     out = out or Path("reports/demo-all" if everything else "reports/demo")

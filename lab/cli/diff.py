@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed, NotComparable
+from lab.base.formatting import counted
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed, NotComparable
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.compare.changes import Changes

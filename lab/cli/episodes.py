@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted, shortened
+from lab.base.set_registry import SHIPPED, is_shipped, recordings_at, shipped_name
 from lab.cli import completion, options
 from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.options import Write, in_utc
 from lab.cli.output import Json, counting, emit, emit_folded, emit_json, emit_table, emit_unless_written
-from lab.errors import UnusableInput
-from lab.formatting import counted, shortened
-from lab.set_registry import SHIPPED, is_shipped, recordings_at, shipped_name
 
 if TYPE_CHECKING:
     from lab.embedding.vectors import Vectors

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
 from lab.cli import facts_read
 from lab.cli.facts_read import HERE, Facts, Ledger, Root, Subject
 from lab.cli.options import Write
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_unless_written
-from lab.errors import UnusableInput
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.systems.facts.model import Fact
@@ -195,7 +195,7 @@ def propose(
     A triple is a line such as "entity:gateway uses lancedb". Proposals are for review and are never written. With
     --golden, print precision and recall.
     """
-    from lab.files import read_text
+    from lab.base.files import read_text
     from lab.systems.facts.proposals import measure
     from lab.systems.facts.proposals import propose as run
 

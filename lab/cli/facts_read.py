@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.output import Json, announce_folded, emit, emit_json, emit_table
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.systems.facts.model import Fact

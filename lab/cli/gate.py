@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from lab.base.errors import UnusableInput
 from lab.cli import completion, self_test
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, report_to_ci
 from lab.cli.verdict_tables import emit_verdict
-from lab.errors import UnusableInput
 
 KEPT = ("keep", "pass", "fail")
 JUDGE = "judge"
@@ -56,7 +56,7 @@ def policies(
     as_json: Json = False,
 ) -> None:
     """List the shipped policies."""
-    from lab.files import read_text
+    from lab.base.files import read_text
     from lab.gate.policy import SHIPPED, read_policy, shipped_policies
 
     if show is not None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
+from lab.base.set_registry import golden_at, recordings_at
 from lab.cli import options
 from lab.cli.golden_judge import judge
 from lab.cli.golden_tables import emit_agreement, emit_differences, emit_run
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_list, emit_table
 from lab.cli.replay_options import takes_replay_options
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
-from lab.set_registry import golden_at, recordings_at
 
 if TYPE_CHECKING:
     from lab.golden.judging import Aside
@@ -125,15 +125,15 @@ def lint(
 
     Finds unknown keys, contradictions, leaks, duplicates and unjudged memories.
     """
+    from lab.base.haystack_keys import is_added
+    from lab.base.set_registry import datasets_beside
     from lab.compare.design import power
     from lab.golden.changes import marks
     from lab.golden.judging import aside
     from lab.golden.lint import WITHOUT_REASON
     from lab.golden.lint import lint as check
     from lab.golden.read import read_golden
-    from lab.haystack_keys import is_added
     from lab.recordings.equal import equal_conversations
-    from lab.set_registry import datasets_beside
 
     if (baseline is None) != (candidate is None) or (baseline is not None and run is None):
         raise UnusableInput("--baseline and --candidate name two arms of --run; give all three")
@@ -314,10 +314,10 @@ def _recordings(
     golden: Path, recordings: Path | None, format_name: str, memories: str | None, memories_from: str | None
 ) -> tuple[Recording, ...]:
     """Return the recordings that a golden set judges, without the probes they contain."""
+    from lab.base.set_registry import datasets_beside
     from lab.recordings.readers import read_library
     from lab.replay.memories_from import read_stored, with_stored
     from lab.replay.pool import unjudged
-    from lab.set_registry import datasets_beside
 
     try:
         library = unjudged(read_library(recordings or datasets_beside(golden), format_name, memories=memories))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
+from lab.base.set_registry import recordings_at
 from lab.cli.output import emit, emit_folded, emit_json
-from lab.errors import UnusableInput
-from lab.formatting import counted
-from lab.set_registry import recordings_at
 
 if TYPE_CHECKING:
     from lab.cli.judge_desk import Desk
@@ -46,7 +46,7 @@ def judge(
     Grade, forbid and annotate memories. Every decision is saved at once. Press ? for the keys. Both ways write the
     same files, so that a judge can change from one to the other.
     """
-    from lab.files import only_writer, remove_leftovers
+    from lab.base.files import only_writer, remove_leftovers
     from lab.golden.judging import open_judging
     from lab.golden.pool import read_pool
     from lab.recordings.readers import not_among

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from lab.base.formatting import counted
 from lab.cli.output import emit, emit_folded, emit_list, emit_table
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.compare.agreement import Agreements

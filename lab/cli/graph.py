@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.facts_read import HERE, folder
 from lab.cli.options import Write
 from lab.cli.output import Json, announce_folded, emit_folded, emit_hanging, emit_json, emit_unless_written
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.systems.graph.model import Graph
@@ -111,7 +111,7 @@ def export(
 
     The same ledger and facts give the same bytes. Only a graph is replaced, no other file.
     """
-    from lab.files import sha256_bytes, write_atomically
+    from lab.base.files import sha256_bytes, write_atomically
     from lab.systems.graph.export import graph_bytes, require_replaceable
 
     require_replaceable(out)

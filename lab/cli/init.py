@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.formatting import Announce
+from lab.base.progress import each_once
 from lab.cli import options
 from lab.cli.baseline import today
 from lab.cli.init_arms import CONTROL, LIVE, NEW, POLICIES, control_of, with_other_policy
 from lab.cli.init_screen import show_home, show_outcome
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, is_terminal
-from lab.errors import CannotMeasure, UnusableInput
-from lab.formatting import Announce
-from lab.progress import each_once
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
@@ -88,8 +88,8 @@ def init(
     """
     from dataclasses import replace
 
+    from lab.base.config_env import config_of
     from lab.canary.rollback import require_accepted
-    from lab.config_env import config_of
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
     from lab.host.home import look
@@ -214,7 +214,7 @@ def _request(snapshot: Snapshot, new: Path, golden: Path | None, out: Path, embe
 
 def _replayed(request: ReplayRequest, out: Path, snapshot: Snapshot, jobs: int, announce: Announce) -> Outcome:
     """Replay into a folder of its own for the snapshot and the judgements, so that an earlier run stays as it was."""
-    from lab.files import sha256_file
+    from lab.base.files import sha256_file
     from lab.measures.score import score_and_write
     from lab.replay.run import run_replay
 
@@ -243,8 +243,8 @@ def _require_same_origins(place: Path, request: ReplayRequest, out: Path) -> Non
 
 def _judge_log(log: Path, out: Path) -> Verdict | None:
     """Judge the receipts in a log; return None if it has none."""
+    from lab.base.files import dump_json, write_atomically
     from lab.canary.audit import audit, nothing_found, unreadable
-    from lab.files import dump_json, write_atomically
     from lab.gate.outputs import write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
@@ -262,7 +262,7 @@ def _judge_log(log: Path, out: Path) -> Verdict | None:
 
 def _judge_change(run: RunDirectory, out: Path) -> Verdict:
     """Judge the changed configuration against the host's by the policy rollout, with these arms."""
-    from lab.files import write_atomically
+    from lab.base.files import write_atomically
     from lab.gate.outputs import write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.verdict import judge
@@ -280,7 +280,7 @@ def _judge_change(run: RunDirectory, out: Path) -> Verdict:
 
 def _policy(name: str, items: int) -> str:
     """Return the text of a shipped policy, at a number of items."""
-    from lab.files import read_text
+    from lab.base.files import read_text
     from lab.gate.policy import SHIPPED
 
     return read_text(SHIPPED / f"{name}.toml").replace("@6", f"@{items}")
@@ -290,8 +290,8 @@ def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> 
     """Pool the turns to judge, unless that was done, and say how they were drawn; return the file, None if empty."""
     from dataclasses import replace
 
+    from lab.base.files import dump_json, write_atomically
     from lab.cli.init_draw import draw_record, draw_sentences
-    from lab.files import dump_json, write_atomically
     from lab.golden.write import write_new
     from lab.replay.chosen_turns import Chosen, NothingToPool
     from lab.replay.pool import make_drawn_pool
@@ -312,7 +312,7 @@ def _pool(request: ReplayRequest, out: Path, turns: int, announce: Announce) -> 
 
 
 def _draw(out: Path) -> Any:
-    from lab.files import read_json
+    from lab.base.files import read_json
 
     return read_json(out / DRAW) if (out / DRAW).is_file() else None
 
@@ -321,7 +321,7 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
     """Write the plan of nightly runs over the snapshot and its policy, unless there is one; return its path."""
     import json
 
-    from lab.files import read_text, write_atomically
+    from lab.base.files import read_text, write_atomically
 
     file = out / PLAN
     if file.exists():

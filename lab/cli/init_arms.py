@@ -18,7 +18,7 @@ POLICIES = ("tier_first_v1", "tier_quota_v1")
 
 def with_other_policy(snapshot: Snapshot, out: Path) -> Path:
     """Write the engine's configuration with the other selection policy, without its key; return the file."""
-    from lab.files import dump_json, write_atomically
+    from lab.base.files import dump_json, write_atomically
     from lab.systems.openclaw.config.file import locate, read_value
     from lab.systems.openclaw.config.missing import missing
     from lab.systems.openclaw.config.resolve import resolve
@@ -43,7 +43,7 @@ def control_of(snapshot: Snapshot, out: Path) -> Path:
 
     The measures count as many items as every arm injects, so a control with fewer would set their number.
     """
-    from lab.files import dump_json, write_atomically
+    from lab.base.files import dump_json, write_atomically
     from lab.systems.openclaw.config.file import locate, read_value
     from lab.systems.openclaw.config.resolve import resolve
 

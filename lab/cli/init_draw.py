@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 
 if TYPE_CHECKING:
     from lab.replay.chosen_turns import Drawn

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.base.formatting import counted
 from lab.cli.output import emit, emit_folded, emit_notes, emit_suspects, emit_table, emit_trial
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict

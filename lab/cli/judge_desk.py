@@ -10,6 +10,8 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
 from lab.cli.judge_help import CAPTURE_HELP, HELP, KEPT, NAMES
 from lab.cli.judge_lines import (
     Line,
@@ -24,8 +26,6 @@ from lab.cli.judge_lines import (
     width,
     window,
 )
-from lab.errors import UnusableInput
-from lab.formatting import counted
 from lab.golden.judging import FORBIDDEN, GRADES, Decision, Judging, Sheet
 from lab.golden.model import NOTHING, TYPES
 from lab.recordings.model import GLOBAL, Memory, Recording, Turn

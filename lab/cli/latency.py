@@ -66,7 +66,7 @@ def latency(
 
     Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction.
     """
-    from lab.files import dump_json, write_atomically
+    from lab.base.files import dump_json, write_atomically
     from lab.latency.request import SIZES, LatencyRequest
     from lab.latency.run import run_latency
     from lab.latency.summary import summarise
@@ -101,7 +101,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _whole_numbers(text: str) -> list[int]:
-    from lab.errors import UnusableInput
+    from lab.base.errors import UnusableInput
 
     for part in _parts(text):
         if not part.isdecimal():

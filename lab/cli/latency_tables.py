@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lab.base.formatting import milliseconds
 from lab.cli.output import emit, emit_folded, emit_table
-from lab.formatting import milliseconds
 
 MEGA = 1e6
 # A stage with a smaller share of the turn is shown only in latency.json.

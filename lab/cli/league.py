@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lab.base.errors import CannotMeasure
 from lab.cli import completion, options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
-from lab.errors import CannotMeasure
 
 
 def add_to(app: typer.Typer) -> None:
@@ -66,7 +66,7 @@ def league(
     is refused, and listed. Repeating the command continues. Writes league.html, league.md, league.csv, times.csv,
     league.json and admission.json.
     """
-    from lab.formatting import counted
+    from lab.base.formatting import counted
     from lab.league.arms import default_arms, entrants_of, parse_budgets
     from lab.league.command import league_command
     from lab.league.league import run_league

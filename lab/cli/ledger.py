@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
+from lab.base.progress import Passing
 from lab.cli import ledger_drift, ledger_life, ledger_read, ledger_writeback
 from lab.cli.ledger_read import Ledger, Profile, is_upstream
 from lab.cli.options import Write
@@ -22,9 +25,6 @@ from lab.cli.output import (
     emit_table,
     emit_unless_written,
 )
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
-from lab.progress import Passing
 
 Log = Annotated[Path, typer.Argument(metavar="LOG", help="A log of observations, one JSON object a line.")]
 

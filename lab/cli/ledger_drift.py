@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed
 from lab.recordings.model import LABELS, TIER_OF, UNKNOWN
 
 if TYPE_CHECKING:

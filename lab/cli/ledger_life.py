@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.ledger_read import Ids, Ledger, is_upstream
 from lab.cli.options import Write, in_utc
 from lab.cli.output import Json, counting, emit, emit_counts, emit_folded, emit_json, emit_table, emit_unless_written
-from lab.errors import CannotMeasure, UnusableInput
-from lab.formatting import counted
 
 At = Annotated[
     datetime | None,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted, shortened
 from lab.cli.options import in_utc
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.errors import UnusableInput
-from lab.formatting import counted, shortened
 from lab.report.tables import folded
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.base.files import dump_json, write_atomically
+from lab.base.formatting import counted
 from lab.cli.ledger_read import Ledger, Profile, is_upstream
 from lab.cli.memory_options import AllowGateway, Wait
 from lab.cli.options import Write
 from lab.cli.output import Json, announce_folded, emit, emit_counts, emit_folded, emit_json, emit_unless_written
-from lab.files import dump_json, write_atomically
-from lab.formatting import counted
 
 # Ids of missing memories that are printed; the receipt has all.
 SHOWN = 5

@@ -12,11 +12,11 @@ from typing import Annotated
 
 import typer
 
+from lab.base.errors import LabError, UnusableInput, describe_unexpected
+from lab.base.processes import set_up
+from lab.base.streams import failure
 from lab.cli.output import announce, complain, end_progress
 from lab.cli.sections import SectionedHelp
-from lab.errors import LabError, UnusableInput, describe_unexpected
-from lab.processes import set_up
-from lab.streams import failure
 
 INTERRUPTED = 130
 # Errors that mean the path itself is unusable: no permission, or an invalid name.
@@ -86,7 +86,7 @@ def _save_traceback(error: Exception) -> str:
 
 
 def main() -> None:
-    """Run a command. Exit with 0, or with the code of its error (:mod:`lab.errors`)."""
+    """Run a command. Exit with 0, or with the code of its error (:mod:`lab.base.errors`)."""
     set_up()
     try:
         code = app(standalone_mode=False)
@@ -99,7 +99,7 @@ def main() -> None:
         if error.errno in UNUSABLE_PATH and error.filename:
             complain(f"{error.filename}: {error.strerror}")
             sys.exit(UnusableInput.exit_code)
-        from lab.files import DISK_FULL
+        from lab.base.files import DISK_FULL
 
         if error.errno in DISK_FULL:
             # The file is an output, or a temporary file of a library.

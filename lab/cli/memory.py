@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.base.errors import UnusableInput
 from lab.cli import memory_files
 from lab.cli.memory_options import (
     AllowGateway,
@@ -31,7 +32,6 @@ from lab.cli.memory_options import (
 )
 from lab.cli.options import Profile
 from lab.cli.output import Json, emit, emit_folded, emit_table
-from lab.errors import UnusableInput
 
 
 def add_to(app: typer.Typer) -> None:

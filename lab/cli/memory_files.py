@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.memory_import import import_file
 from lab.cli.memory_options import (
     AllowGateway,
@@ -33,8 +35,6 @@ from lab.cli.memory_options import (
 )
 from lab.cli.options import Profile
 from lab.cli.output import Json, emit, emit_folded
-from lab.errors import CannotMeasure, UnusableInput
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.systems.openclaw.config.settings import DocsSettings

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.memory_options import (
     AllowGateway,
     CompactEvery,
@@ -25,8 +27,6 @@ from lab.cli.memory_options import (
 )
 from lab.cli.options import Profile
 from lab.cli.output import Json, announce, announce_folded, emit_folded
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
 
 _VECTORS = {"kept": "kept", "embedded": "embedded", "zero": "zero, because no embedder made one"}
 _NAMED = "skipped, because the id {} already has another text"

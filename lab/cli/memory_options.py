@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
 from lab.cli.memory_preflight import preflight_sentence
 from lab.cli.output import announce_folded, emit, emit_json
-from lab.errors import CannotMeasure, CheckFailed, UnusableInput
 from lab.report.tables import folded
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from lab.base.errors import UnusableInput
 from lab.cli.output import Json, emit, emit_json
-from lab.errors import UnusableInput
 
 FORMS = ("text", "slack", "email")
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lab.base.errors import CannotMeasure
 from lab.cli.output import Json, emit, emit_folded, emit_json
-from lab.errors import CannotMeasure
 
 
 def add_to(app: typer.Typer) -> None:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lab.base.formatting import counted
 from lab.cli import options
 from lab.cli.output import Json, emit, emit_json, emit_table
-from lab.formatting import counted
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,8 +38,8 @@ def observe(
 
     Each log has one line per observation. The same command continues after a kill, or when a recording has grown.
     """
-    from lab.file_names import file_name
-    from lab.files import only_writer, remove_leftovers, sha256_file
+    from lab.base.file_names import file_name
+    from lab.base.files import only_writer, remove_leftovers, sha256_file
     from lab.recordings.readers import read_library
     from lab.systems.baselines.long_context import ROLES
     from lab.systems.observations.log_file import entries_of, keep_log

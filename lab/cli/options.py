@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from lab.base.errors import UnusableInput
+from lab.base.set_registry import golden_at, is_shipped, recordings_at
 from lab.cli import completion
-from lab.errors import UnusableInput
-from lab.set_registry import golden_at, is_shipped, recordings_at
 
 # Commands whose PATH may be a run directory.
 TAKES_RUNS = ("acceptance",)

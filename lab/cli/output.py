@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from lab.formatting import CONTROL, counted, visible, without_credentials
-from lab.progress import Passing
+from lab.base.formatting import CONTROL, counted, visible, without_credentials
+from lab.base.progress import Passing
 from lab.report.tables import cell_len, folded, text_table, width
 
 if TYPE_CHECKING:
@@ -173,9 +173,9 @@ def announce_folded(text: str) -> None:
 def report_to_ci(verdicts: Sequence[Verdict]) -> None:
     """On GitHub Actions, append verdicts to the step summary, and print them as workflow commands to stderr.
 
-    Raises :class:`lab.errors.CannotWrite` if the summary cannot be written.
+    Raises :class:`lab.base.errors.CannotWrite` if the summary cannot be written.
     """
-    from lab.files import cannot_write
+    from lab.base.files import cannot_write
     from lab.gate.outputs import summary, workflow_commands
 
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY")

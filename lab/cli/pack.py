@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import LabError, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.facts_read import HERE
 from lab.cli.ledger_read import Profile, is_upstream
 from lab.cli.output import Json, complain, emit, emit_folded, emit_json, emit_table
-from lab.errors import LabError, UnusableInput
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.systems.pack.candidate import Lane
@@ -211,7 +211,7 @@ def _turns(tail: Path | None) -> list[str]:
     """Return the turns of a file: a JSON list of texts, or lines. A broken character is no reason to pack nothing."""
     if tail is None:
         return []
-    from lab.files import read_text
+    from lab.base.files import read_text
 
     text = read_text(tail, errors="replace")
     try:
@@ -270,7 +270,7 @@ def _payload(done: Pack, stamp: str) -> dict[str, Any]:
 
 
 def _emit(done: Pack, explained: dict[str, Any] | None) -> None:
-    from lab.token_estimate import tokens
+    from lab.base.token_estimate import tokens
 
     if done.lines:
         emit(done.bundle_text)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
 
 SHOWN = 20
 # The figures of the stage-b policy: their names in policies, a description, and the name of the denominator.
@@ -83,9 +83,9 @@ def audit(
 
     Other lines of the logs are ignored. The audit contains counts, shares and line numbers, never texts of memories.
     """
+    from lab.base.files import dump_json, write_atomically
     from lab.canary.audit import audit as read_logs
     from lab.canary.audit import nothing_found, require_replaceable, unreadable
-    from lab.files import dump_json, write_atomically
 
     if out is not None:
         require_replaceable(out, logs)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed
+from lab.base.formatting import counted
 from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_list, emit_suspects, emit_table
-from lab.errors import CheckFailed
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.recordings.inventory import Inventory

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.cells import cell_len
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.formatting import counted
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.cli.replay_options import OPTIONS, takes_replay_options
-from lab.errors import CannotMeasure, UnusableInput
-from lab.formatting import counted
 from lab.report.tables import WIDTH, width
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from lab.base.formatting import sentence
 from lab.cli import completion, options
 from lab.cli.output import Json, emit, emit_folded, emit_json
 from lab.cli.verdict_tables import emit_action
-from lab.formatting import sentence
 
 
 def add_to(app: typer.Typer) -> None:

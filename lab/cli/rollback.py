@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed, NotComparable
+from lab.base.formatting import counted, sentence
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
 from lab.cli.replay_options import TURNS, takes_replay_options
-from lab.errors import CheckFailed, NotComparable
-from lab.formatting import counted, sentence
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest

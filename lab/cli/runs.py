@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from lab.base.formatting import counted
 from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_table
-from lab.formatting import counted
 
 # Figures that commands other than `lab report` may write into a run.
 OF_COMMANDS = ("ablation",)
@@ -32,7 +32,7 @@ def list_runs(
 
     Runs inside baselines and nightly runs are only counted.
     """
-    from lab.errors import Altered, UnusableInput
+    from lab.base.errors import Altered, UnusableInput
     from lab.nightly.baselines import is_object
     from lab.nightly.nightly_folder import nightly_run_of
     from lab.runs.directory import open_run
@@ -89,7 +89,7 @@ def remove(
 
     Refuses a folder that is not a run, and an approved run. Files that the lab did not write are kept and listed.
     """
-    from lab.files import only_writer
+    from lab.base.files import only_writer
     from lab.nightly.baselines import require_no_object
     from lab.report.drawings import FIGURES
     from lab.runs.directory import open_run

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import markdown
 from lab.cli.options import Embedder, Jobs
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import markdown
 from lab.report.tables import markdown_table, show
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def self_test(
     unchanged code compares the results. Then A/A draws swap arm labels at random by conversation, and no
     draw may fail. Exit codes: 0 if 95 % of the faults are caught and no draw fails, else 1.
     """
-    from lab.files import dump_json, write_atomically
+    from lab.base.files import dump_json, write_atomically
     from lab.gate.policy import read_policy
     from lab.gate.selftest.replays import shipped_replays
     from lab.gate.selftest.run import REQUIRED

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.formatting import counted
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
 from lab.cli.replay_options import LABELLED, takes_replay_options
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest

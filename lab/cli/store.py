@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
 from lab.cli import store_index
 from lab.cli.memory_options import AllowGateway, Folder, Wait, warn
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from lab.systems.openclaw.store.checkout import Checkout

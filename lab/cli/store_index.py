@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
 from lab.cli.memory_options import AllowGateway, Folder, Wait, warn
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.errors import CheckFailed, UnusableInput
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import bracketed, counted, signed
 from lab.cli import options
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table
 from lab.cli.replay_options import LABELLED, takes_replay_options
-from lab.errors import UnusableInput
-from lab.formatting import bracketed, counted, signed
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest

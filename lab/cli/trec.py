@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.base.errors import UnusableInput
 from lab.cli.output import Json, emit, emit_json, emit_table
-from lab.errors import UnusableInput
 
 SHOWN = ("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "Judged@10")
 

@@ -8,8 +8,8 @@ from shlex import quote, split
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lab.base.formatting import counted, interval, signed
 from lab.cli.output import emit, emit_folded, emit_notes, emit_table
-from lab.formatting import counted, interval, signed
 
 if TYPE_CHECKING:
     from lab.gate.action import Action

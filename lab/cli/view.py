@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from lab.base.formatting import counted
 from lab.cli.output import Json, announce, emit, emit_json, emit_trial
-from lab.formatting import counted
 
 PORT = 8642
 # Seconds before recordings are read in the background, so that the first page does not wait for it.

@@ -1,5 +1,5 @@
 """Comparisons of two arms or two runs. Calling the package calls :func:`lab.api.compare`."""
 
-from lab.callable_package import make_callable
+from lab.base.callable_package import make_callable
 
 make_callable(__name__)

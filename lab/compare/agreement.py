@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
 from lab.compare.power import t_quantile
-from lab.errors import UnusableInput
 from lab.golden.changes import IRRELEVANT, by_id, marks
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings.model import GLOBAL, Recording

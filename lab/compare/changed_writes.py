@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.errors import NotComparable
+from lab.base.errors import NotComparable
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from shlex import join
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.columns import codes_of, numbers
+from lab.base.columns import codes_of, numbers
+from lab.base.errors import CannotMeasure, NotComparable
 from lab.compare.changed_writes import PREFIX, written_turns
 from lab.compare.comparable import NO_CONVERSATIONS, Common, common
 from lab.compare.manifest_changes import moved
-from lab.errors import CannotMeasure, NotComparable
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def changes(before: RunDirectory, after: RunDirectory) -> Changes:
     A turn at which an arm only wrote, such as the reply at which it captured, counts as a turn.
 
     Raises :class:`NotComparable` if the runs differ in settings, share no conversation or no arm, or have receipts of
-    different versions, and :class:`lab.errors.CannotMeasure` for a damaged file.
+    different versions, and :class:`lab.base.errors.CannotMeasure` for a damaged file.
     """
     both_have = common(before, after)
     for run in (before, after):

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.errors import NotComparable
-from lab.formatting import counted
+from lab.base.errors import NotComparable
+from lab.base.formatting import counted
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from lab.formatting import number
+from lab.base.formatting import number
 from lab.runs.scores import Scores
 
 # Two arms whose Judged@k differ by more than this are not measured alike.

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
 from lab.compare.comparable import require_comparable
 from lab.compare.equal import equal_in, equal_notes
 from lab.compare.judged import apart, as_json, judged_means
 from lab.compare.pairs import Pairs, by_conversation, pairs_by_measure
 from lab.compare.statistics import Estimate, clipped, clustered, holm, is_shown, sign_flips
-from lab.errors import UnusableInput
 from lab.measures.catalogue import RANKED, canonical, direction, is_better, widest
 from lab.measures.names import require_measure
 from lab.measures.score import MAX_SLICE_VALUES, headlines, more_measures, score_run

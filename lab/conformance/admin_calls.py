@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.utf16 import js_length, js_utf8
 from lab.conformance.e2e import CLOSE, FAILURES, plugin_config
 from lab.conformance.embedding import DIMENSION, embed
 from lab.conformance.functions_inject import unknown_function
@@ -18,7 +20,6 @@ from lab.conformance.memory_table import InMemoryTable
 from lab.conformance.records import SKIPPED, Folder, Outcome, Record, VectorFile, expected, judge
 from lab.conformance.turns import corpus_of
 from lab.conformance.values import Difference, difference
-from lab.errors import UnusableInput
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import importance_score, label_of_score
 from lab.systems.openclaw.tools.context import NoVector, ToolContext, ToolResult, Vector
@@ -30,7 +31,6 @@ from lab.systems.openclaw.tools.listing import memory_list
 from lab.systems.openclaw.tools.stats import memory_stats
 from lab.systems.openclaw.tools.store import memory_store
 from lab.systems.openclaw.tools.table import Entry
-from lab.utf16 import js_length, js_utf8
 
 Value = dict[str, Any]
 NOW_MS = 1_760_000_000_000

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lab.base.utf16 import WHITESPACE
 from lab.conformance.embedding import DIMENSION, embed
 from lab.retrieval.contract import Filter, Hit, Lanes, Query, View
 from lab.retrieval.exact import ExactStore
@@ -21,7 +22,6 @@ from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
-from lab.utf16 import WHITESPACE
 
 Record = Mapping[str, Any]
 Searches = Mapping[tuple[str, str, str, int], Record]

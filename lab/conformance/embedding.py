@@ -9,8 +9,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from lab.base.utf16 import ascii_lower, js_utf8
 from lab.retrieval.clamp import Clamp, clamp
-from lab.utf16 import ascii_lower, js_utf8
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lab.base.utf16 import js_length
 from lab.conformance.records import Skip
 from lab.conformance.values import UNDEFINED, NoJson
 from lab.retrieval.row import Row
@@ -20,7 +21,6 @@ from lab.systems.openclaw.select.outcome import Quota, TierCount
 from lab.systems.openclaw.upstream.js import round6, to_number
 from lab.systems.openclaw.upstream.pack import pack
 from lab.systems.openclaw.upstream.working_set import build_working_set
-from lab.utf16 import js_length
 
 Value = dict[str, Any]
 # Properties of every JavaScript object, which the plugin's alias table finds by accident. The others have capitals, and

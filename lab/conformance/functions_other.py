@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.utf16 import js_utf8
 from lab.conformance.functions_inject import unknown_function
 from lab.conformance.values import UNDEFINED
-from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp, clamp, is_too_long
 from lab.systems.openclaw.config.values import normal_boolean, number_in_range, parse_env_boolean
 from lab.systems.openclaw.docs.globs import glob_matches, read_tool_input
@@ -19,7 +20,6 @@ from lab.systems.openclaw.upstream.plugin import parse, resolve_embedding_clamp,
 from lab.systems.sidecar.heuristic import grade_observation
 from lab.systems.sidecar.importance import graded_label, is_importance, parse_importance, sidecar_label
 from lab.systems.sidecar.task_markers import has_task_marker, strip_task_prefix
-from lab.utf16 import js_utf8
 
 Value = dict[str, Any]
 

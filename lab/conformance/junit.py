@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from lab.base.formatting import visible
 from lab.conformance.records import FileResult
 from lab.conformance.run import Conformance
-from lab.formatting import visible
 
 
 def junit(result: Conformance) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.retrieval.row import Row
 from lab.systems.openclaw.tools.table import Entry, Near
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from lab.base.errors import UnusableInput
 from lab.conformance.admin_calls import context_of
 from lab.conformance.e2e import plugin_config
 from lab.conformance.embedding import DIMENSION
 from lab.conformance.memory_table import InMemoryTable
 from lab.conformance.scripted import Scripted
 from lab.conformance.values import Difference, difference
-from lab.errors import UnusableInput
 from lab.systems.openclaw.recall.turn import Memories
 from lab.systems.openclaw.tools.context import ToolContext, ToolResult
 from lab.systems.openclaw.tools.forget import memory_forget

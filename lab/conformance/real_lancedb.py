@@ -12,15 +12,15 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
+from lab.base.utf16 import WHITESPACE
 from lab.conformance.embedding import DIMENSION, embed
 from lab.conformance.records import Folder, Record
 from lab.conformance.turns import SEARCHES, corpus_of
-from lab.errors import UnusableInput
 from lab.retrieval.lance import quoted
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import storable
-from lab.utf16 import WHITESPACE
 
 
 class Agreement(NamedTuple):

@@ -10,8 +10,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
 from lab.conformance.values import Difference, decode, difference
-from lab.errors import UnusableInput
 
 FAILED, PASSED, SKIPPED = "failed", "passed", "skipped"
 

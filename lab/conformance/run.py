@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
 from lab.conformance.pack import NAME as PACK
 from lab.conformance.pack import check_pack
 from lab.conformance.real_lancedb import Agreement, agreement
 from lab.conformance.records import FAILED, SKIPPED, FileResult, Folder, Outcome, VectorFile, describe_error, tally
 from lab.conformance.registry import check_of
-from lab.errors import UnusableInput
 
 SUFFIX = ".jsonl"
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.utf16 import js_length, js_utf8
 from lab.conformance.e2e import CLOSE, Table, plugin_config
 from lab.conformance.records import SKIPPED, Folder, Outcome, Record, VectorFile, expected, judge
 from lab.conformance.turns import table_of
 from lab.conformance.values import Difference, difference
-from lab.errors import UnusableInput
 from lab.systems.openclaw.tools.recall import DEFAULT_LIMIT, Recalled, clamp_limit, memory_recall
 from lab.systems.openclaw.upstream.js import round6
-from lab.utf16 import js_length, js_utf8
 
 # Records replace a longer text, in UTF-16 units, by its SHA-1 and length.
 LONGEST = 1200

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from lab.base.errors import UnusableInput
 from lab.conformance.e2e import CLOSE, Table, answer, corpus_rows, plugin_config, run_turn, searches_of
 from lab.conformance.records import (
     FAILED,
@@ -21,7 +22,6 @@ from lab.conformance.records import (
 )
 from lab.conformance.scripted import shown_row
 from lab.conformance.values import Difference, difference
-from lab.errors import UnusableInput
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Filter
 from lab.retrieval.row import Row

@@ -6,7 +6,7 @@ import re
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 KEY = "LAB_EMBEDDER_KEY"
 

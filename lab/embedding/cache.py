@@ -18,10 +18,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.base.errors import CannotMeasure
+from lab.base.files import dump_json, private_folder, write_atomically
+from lab.base.utf16 import utf8_pieces
 from lab.embedding.chunks import Chunk, read_chunk, write_chunk
-from lab.errors import CannotMeasure
-from lab.files import dump_json, private_folder, write_atomically
-from lab.utf16 import utf8_pieces
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,9 +11,9 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import checksum, numbers_of
-from lab.errors import CannotMeasure
-from lab.files import atomic_file
+from lab.base.columns import checksum, numbers_of
+from lab.base.errors import CannotMeasure
+from lab.base.files import atomic_file
 
 if TYPE_CHECKING:
     import numpy as np

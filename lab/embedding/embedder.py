@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import digest, read_json, sha256_file
 from lab.embedding.team import each_done, team_size
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest, read_json, sha256_file
 
 if TYPE_CHECKING:
     import numpy as np

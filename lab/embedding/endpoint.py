@@ -16,6 +16,9 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import read_json
+from lab.base.formatting import counted
 from lab.embedding.address import KEY, base_url, stays_private
 from lab.embedding.cache import ABOUT, cache_folder
 from lab.embedding.embedder import DOCUMENT, Embedder, Prompts, Role, role_key, roles_of, settings_in
@@ -32,9 +35,6 @@ from lab.embedding.response import (
     reason_in,
     vectors_in,
 )
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import read_json
-from lab.formatting import counted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.errors import CannotMeasure
+from lab.base.files import leftovers
 from lab.embedding.cache import ABOUT
 from lab.embedding.chunks import KEY_BYTES, Chunk, write_chunk
 from lab.embedding.verify import CHUNKED, Checked, check, check_file, in_order
-from lab.errors import CannotMeasure
-from lab.files import leftovers
 
 # Rows of a merged chunk (25 MB of vectors with 384 dimensions). Chunks of at least half that size are not merged.
 MERGED = 16384

@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import CannotMeasure
-from lab.formatting import counted
+from lab.base.errors import CannotMeasure
+from lab.base.formatting import counted
 
 if TYPE_CHECKING:
     import numpy as np

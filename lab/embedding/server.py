@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
-from lab.errors import LabError, UnusableInput
+from lab.base.errors import LabError, UnusableInput
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 if TYPE_CHECKING:
     import numpy as np

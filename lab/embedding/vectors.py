@@ -8,13 +8,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.base.errors import InUse
+from lab.base.files import only_writer
+from lab.base.formatting import duration
 from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
 from lab.embedding.chunks import matrix
 from lab.embedding.embedder import DOCUMENT, Embedder, Role, SentenceTransformerEmbedder, role_identity, role_key
 from lab.embedding.endpoint import EndpointEmbedder
-from lab.errors import InUse
-from lab.files import only_writer
-from lab.formatting import duration
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import checksum
+from lab.base.columns import checksum
+from lab.base.errors import CannotMeasure
 from lab.embedding.cache import ABOUT
 from lab.embedding.chunks import Chunk, chunk_name, matrix, read_chunk
-from lab.errors import CannotMeasure
 
 if TYPE_CHECKING:
     import numpy as np

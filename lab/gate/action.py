@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import join
 from typing import NamedTuple
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import finding, rollback
 from lab.gate.policy import DIFFERENCES

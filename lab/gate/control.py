@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.formatting import number
+from lab.base.formatting import number
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.policy import Policy
 

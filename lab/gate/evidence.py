@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
 from lab.compare.comparable import require_comparable
 from lab.compare.equal import equal_in
 from lab.compare.judged import as_json, judged_means
 from lab.compare.paired import locate
 from lab.compare.pairs import Pairs, by_conversation, pairs_by_measure
 from lab.compare.statistics import Estimate, clipped, clustered
-from lab.errors import UnusableInput
 from lab.gate.keys import BASELINE, CONTROL_ARM
 from lab.gate.policy import DIFFERENCES, Policy, Rule
 from lab.measures.catalogue import widest

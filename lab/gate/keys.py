@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.shape import json_type
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type
 
 
 class Form(NamedTuple):

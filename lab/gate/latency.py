@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
 from lab.compare.paired import locate
-from lab.errors import UnusableInput
-from lab.formatting import counted
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
 from lab.latency.quantiles import Quantile, least_n, quantile

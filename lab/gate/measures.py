@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from lab.base.formatting import counted, number, signed
 from lab.compare.power import conversations_needed, t_quantile
 from lab.compare.statistics import LEAST_CLUSTERS, holm, sign_flip
-from lab.formatting import counted, number, signed
 from lab.gate.evidence import Compared, Evidence, compared, part_of
 from lab.gate.keys import CONTROL_ARM
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS, SKIPPED, Line, bounds, lacking, line

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from lab.errors import UnusableInput
-from lab.files import dump_json, read_text, write_atomically
-from lab.formatting import counted, markdown, number
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_text, write_atomically
+from lab.base.formatting import counted, markdown, number
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import NO_AUDIT, SCHEMA, Verdict
 from lab.measures.catalogue import entry_of, in_words

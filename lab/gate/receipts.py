@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json
+from lab.base.formatting import counted
+from lab.base.shape import expect, field, json_type, optional
 from lab.canary.audit import SCHEMA, unreadable
 from lab.canary.damage import KINDS
 from lab.canary.notes import BY_SESSION, mixed_sessions
-from lab.errors import UnusableInput
-from lab.files import read_json
-from lab.formatting import counted
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
-from lab.shape import expect, field, json_type, optional
 
 ANSWERED = "recalls.answered"
 # What each count of an audit counts.

@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.files import digest
+from lab.base.shape import optional
 from lab.canary.audit import nothing_found
 from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
-from lab.errors import UnusableInput
-from lab.files import digest
 from lab.gate.control import Answer, answer_of
 from lab.gate.evidence import evidence
 from lab.gate.exact import judge_exact
@@ -27,7 +28,6 @@ from lab.replay.config_notes import config_notes
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json
 from lab.runs.trial import trial_of
-from lab.shape import optional
 
 __all__ = ["ERROR", "EXIT", "FAIL", "GRAVITY", "INCONCLUSIVE", "PASS", "SKIPPED", "Line", "Verdict", "judge", "overall"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError, UnusableInput
-from lab.files import read_json
+from lab.base.errors import LabError, UnusableInput
+from lab.base.files import read_json
 from lab.gate.control import Answer
 from lab.gate.line import Line
 from lab.gate.policy import read_policy, shipped_policies

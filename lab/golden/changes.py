@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import digest
-from lab.formatting import counted
+from lab.base.errors import UnusableInput
+from lab.base.files import digest
+from lab.base.formatting import counted
 from lab.golden.model import GoldenSet, Probe
 
 FORBIDDEN, IRRELEVANT, UNLISTED = "forbidden", "0", "–"

@@ -10,12 +10,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lab.formatting import counted
+from lab.base.formatting import counted
+from lab.base.haystack_keys import added_key, is_added, original_key
 from lab.golden.changes import IRRELEVANT, marks
 from lab.golden.doubts import doubts
 from lab.golden.judging import Aside
 from lab.golden.model import ABSENT, CONDITIONS, SUPERSEDED, GoldenSet, Probe
-from lab.haystack_keys import added_key, is_added, original_key
 
 if TYPE_CHECKING:
     from lab.recordings.model import Recording, Turn

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import dump_json, read_json_lines
-from lab.shape import field, optional
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_json_lines
+from lab.base.shape import field, optional
 
 SCHEMA = "lab.pool.v1"
 

@@ -21,11 +21,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_json_lines
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, json_type, optional
+from lab.base.utf16 import has_lone_surrogate
 from lab.golden.model import GoldenSet, Judgement, Probe, capture_id
-from lab.shape import expect, json_type, optional
-from lab.utf16 import has_lone_surrogate
 
 # The highest grade. Other data sets use larger scales; higher grades would dominate a mean.
 HIGHEST = 100

@@ -7,8 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import atomic_folder, cannot_write, dump_json, folder_matches, write_atomically
+from lab.base.errors import UnusableInput
+from lab.base.files import atomic_folder, cannot_write, dump_json, folder_matches, write_atomically
 from lab.golden.model import Judgement, Probe
 
 

@@ -11,9 +11,9 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.errors import CannotMeasure
-from lab.file_digests import FileDigest
-from lab.files import cannot_write, sha256_file
+from lab.base.errors import CannotMeasure
+from lab.base.file_digests import FileDigest
+from lab.base.files import cannot_write, sha256_file
 from lab.recordings.openclaw.sqlite import read_sqlite
 
 _CHUNK = 1 << 20

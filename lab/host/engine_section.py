@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.config_env import is_secret
+from lab.base.config_env import is_secret
 from lab.systems.openclaw.config.file import ENTRY, locate
 from lab.systems.openclaw.config.switches import switched_off
 

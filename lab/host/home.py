@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_env import CONFIG_NAME, Keys, config_of
-from lab.config_resolve import resolve_config
-from lab.errors import LabError, UnusableInput
-from lab.files import require_finite
-from lab.formatting import counted
+from lab.base.config_env import CONFIG_NAME, Keys, config_of
+from lab.base.config_resolve import resolve_config
+from lab.base.errors import LabError, UnusableInput
+from lab.base.files import require_finite
+from lab.base.formatting import counted
 from lab.recordings.openclaw.elsewhere import place_of
 from lab.recordings.openclaw.folders import Location, find
 from lab.recordings.openclaw.sqlite import is_database, read_sqlite

@@ -23,9 +23,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotWrite, UnusableInput
-from lab.file_digests import FileDigest, as_json, difference, digests_of, set_read_only, total_digest
-from lab.files import (
+from lab.base.errors import CannotWrite, UnusableInput
+from lab.base.file_digests import FileDigest, as_json, difference, digests_of, set_read_only, total_digest
+from lab.base.files import (
     atomic_folder,
     cannot_write,
     digest,
@@ -37,12 +37,12 @@ from lab.files import (
     sha256_file,
     write_atomically,
 )
-from lab.formatting import Announce, counted, silent
+from lab.base.formatting import Announce, counted, silent
+from lab.base.shape import expect, field
 from lab.host.copying import Copy, copy_database, copy_lines, copy_whole
 from lab.host.engine_section import engine_section
 from lab.host.home import Home, in_bytes
 from lab.recordings.openclaw.folders import INDEX, find
-from lab.shape import expect, field
 from lab.systems.openclaw.store.tags import copy_version
 
 KIND, VERSION, NAME = "lab.snapshot", 1, "snapshot.json"
@@ -152,8 +152,8 @@ def take(
     """Take a snapshot of a home into ``root``, named by the date (IN-5); return ``like`` if nothing changed since it.
 
     Files that equal those of ``like``, which must have been compared with its digests, become links to them, which take
-    no space. Only a ``sealed`` snapshot is made read-only. Raises :class:`lab.errors.CannotWrite` if there is no room
-    for it, and :class:`UnusableInput` for a folder in the home.
+    no space. Only a ``sealed`` snapshot is made read-only. Raises :class:`lab.base.errors.CannotWrite` if there is no
+    room for it, and :class:`UnusableInput` for a folder in the home.
     """
     if root.resolve().is_relative_to(home.path.resolve()):
         raise UnusableInput(f"{root}: is inside {home.path}, which is never written; choose another --out")

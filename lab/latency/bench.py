@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.errors import CannotMeasure
 from lab.embedding.embedder import QUERY
-from lab.errors import CannotMeasure
 from lab.latency.memories import Pool, PoolVectors, PoolWords
 from lab.latency.turns import TOTAL
 from lab.recordings.model import Memory

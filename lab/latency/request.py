@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.latency.memories import EXCHANGED, NOISE
 from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.retrieval.lance import VECTOR_INDEXES, VectorIndex

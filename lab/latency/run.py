@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
-from lab.files import alive, atomic_file, digest, dump_json, read_json, remove_leftovers, write_atomically
-from lab.formatting import Announce, silent
+from lab.base.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
+from lab.base.files import alive, atomic_file, digest, dump_json, read_json, remove_leftovers, write_atomically
+from lab.base.formatting import Announce, silent
+from lab.base.processes import worker_pool
+from lab.base.progress import Progress
+from lab.base.shape import field
 from lab.latency.bench import Sample
 from lab.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
 from lab.latency.work import Job, Measured, measure, measure_cold
-from lab.processes import worker_pool
-from lab.progress import Progress
 from lab.replay.sources import open_sources, prepare
 from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, table_of
-from lab.shape import field
 
 KIND, VERSION = "lab.latency", 1
 # Differs from the kind of a replay's timings, which have other columns (:mod:`lab.runs.shapes`).
@@ -70,8 +70,8 @@ def run_latency(asked: LatencyRequest, out: Path, *, announce: Announce = silent
 def create_or_resume(path: Path, measurement: LatencyPlan) -> Folder:
     """Create the folder for these arguments, or open an existing one with the same arguments.
 
-    Raises :class:`lab.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that holds
-    something else.
+    Raises :class:`lab.base.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that
+    holds something else.
     """
     resolved = measurement.resolved() | made_on("latency")
     manifest_path = path / "manifest.json"

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.formatting import Announce
+from lab.base.formatting import Announce
 from lab.latency.bench import (
     LoadedStore,
     Question,

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, CannotWrite, InUse, OtherArguments, UnusableInput
-from lab.files import dump_json, only_writer, write_atomically
-from lab.formatting import counted
+from lab.base.errors import CannotMeasure, CannotWrite, InUse, OtherArguments, UnusableInput
+from lab.base.files import dump_json, only_writer, write_atomically
+from lab.base.formatting import counted
+from lab.base.progress import Progress
 from lab.league.arms import Entrant
 from lab.league.contest import Contest, contest
 from lab.league.sets import LeagueSet
 from lab.league.table import DECISIVE, OVERALL, Measured, Row, measured, overall
 from lab.league.times import PromptTimes, Times, prompt_times, times_of
-from lab.progress import Progress
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import KIND as ADMISSION_KIND
 from lab.replay.admission import Admission, about, admit, claims_of, ground_of

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.files import dump_json, write_atomically
+from lab.base.files import dump_json, write_atomically
 from lab.latency.quantiles import Quantile
 from lab.league.league import League
 from lab.league.table import BOUNDED, COLUMNS

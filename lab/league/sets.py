@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.file_names import file_name
+from lab.base.errors import UnusableInput
+from lab.base.file_names import file_name
+from lab.base.set_registry import SHIPPED, golden_at, is_shipped, recordings_at
 from lab.recordings.readers import FORMATS
 from lab.replay.plan import ReplayRequest
-from lab.set_registry import SHIPPED, golden_at, is_shipped, recordings_at
 
 # Options of one set, with the type of their value.
 OPTIONS: dict[str, type] = {

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_json, write_atomically
 from lab.embedding.embedder import QUERY, Embedder
-from lab.errors import UnusableInput
-from lab.files import dump_json, read_json, write_atomically
 from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
 from lab.latency.turns import LOOKED
 from lab.replay.plan import Plan

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from lab.errors import UnusableInput
-from lab.file_names import file_name
-from lab.files import atomic_file, dump_json, only_writer, remove_leftovers
+from lab.base.errors import UnusableInput
+from lab.base.file_names import file_name
+from lab.base.files import atomic_file, dump_json, only_writer, remove_leftovers
 from lab.measures.trec import BEIR_HEADINGS, qrels_lines, run_lines, safe
 from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.measures.definitions.judged import judged_share
 from lab.measures.ranking import judge
 from lab.runs.directory import RunDirectory

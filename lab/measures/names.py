@@ -7,7 +7,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.measures.catalogue import BY_NAME, RANKED, canonical
 from lab.measures.model import RankMeasure
 

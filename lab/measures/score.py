@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.errors import Incomplete
+from lab.base.errors import Incomplete
 from lab.golden.model import CONDITION
 from lab.measures.catalogue import MEASURES, RANKED, entry_of, of_kind
 from lab.measures.columns import Flags, Floats, Ints
@@ -77,8 +77,8 @@ def score_run(run: RunDirectory, also: tuple[str, ...] = ()) -> Scores:
     """Return the scores of a finished run, without writing anything.
 
     Stored scores are used if they are current (:func:`lab.runs.scores.read_scores`). ``also`` are additional rank
-    measures (:func:`more_measures`). Raises :class:`lab.errors.Incomplete` if conversations, rows or probes are
-    missing, and :class:`lab.errors.Altered` for a file that has changed since it was written.
+    measures (:func:`more_measures`). Raises :class:`lab.base.errors.Incomplete` if conversations, rows or probes are
+    missing, and :class:`lab.base.errors.Altered` for a file that has changed since it was written.
     """
     import numpy as np
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.runs.scores import Scores
 
 if TYPE_CHECKING:
-    from lab.columns import Flags, Floats, Ints
+    from lab.base.columns import Flags, Floats, Ints
 
 
 class Block(NamedTuple):

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from lab.errors import UnusableInput
-from lab.files import read_text
+from lab.base.errors import UnusableInput
+from lab.base.files import read_text
 
 BEIR_HEADINGS = ("query-id", "corpus-id", "score")
 # White space as in trec_eval; a no-break space does not separate fields.

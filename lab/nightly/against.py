@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import join
 
+from lab.base.errors import NotARun, NotComparable
+from lab.base.files import read_json, remove_leftovers, write_atomically
 from lab.compare.changes import ArmChanges, Changes, changes, foremost
-from lab.errors import NotARun, NotComparable
-from lab.files import read_json, remove_leftovers, write_atomically
 from lab.gate.line import BASELINE_LINE, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.policy import Policy
 from lab.gate.verdict import judge

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import CannotWrite, LabError, NotComparable
+from lab.base.formatting import Announce, counted
 from lab.compare.changes import ArmChanges, Changes, changes
 from lab.compare.comparable import Common, common
-from lab.errors import CannotWrite, LabError, NotComparable
-from lab.formatting import Announce, counted
 from lab.gate.line import ADDED, ERROR, FAIL, PASS, Line
 from lab.gate.policy import Policy
 from lab.host.growth import Growth, growth

@@ -21,9 +21,9 @@ from pathlib import Path, PurePosixPath
 from shlex import join
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.file_names import file_name
-from lab.files import (
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.file_names import file_name
+from lab.base.files import (
     cannot_write,
     digest,
     dump_json,
@@ -33,8 +33,8 @@ from lab.files import (
     sha256_file,
     write_atomically,
 )
+from lab.base.shape import field
 from lab.runs.directory import RunDirectory, open_run
-from lab.shape import field
 
 KIND, VERSION = "lab.baseline", 1
 
@@ -103,7 +103,10 @@ def approve(folder: Path, run: RunDirectory, name: str, *, date: str, note: str 
 
 
 def keep_run(folder: Path, run: RunDirectory) -> str:
-    """Store a run as an object and return its name. The caller must hold the folder (:func:`lab.files.only_writer`)."""
+    """Store a run as an object and return its name.
+
+    The caller must hold the folder (:func:`lab.base.files.only_writer`).
+    """
     return _keep(folder, _files_of(run))
 
 

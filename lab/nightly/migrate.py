@@ -8,9 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import only_writer, read_text, read_toml, write_atomically
-from lab.formatting import counted
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.files import only_writer, read_text, read_toml, write_atomically
+from lab.base.formatting import counted
 from lab.gate.policy import read_policy
 from lab.nightly.baselines import Approval, Baseline, baselines, damage, keep_run, write_name
 from lab.nightly.plan import read_plan

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.errors import UnusableInput
-from lab.file_names import file_name
-from lab.files import read_json
+from lab.base.errors import UnusableInput
+from lab.base.file_names import file_name
+from lab.base.files import read_json
+from lab.base.shape import field
 from lab.runs.directory import RunDirectory, open_run
-from lab.shape import field
 
 BEGUN, RESULT, PAGE, KIND = "begun.json", "nightly.json", "nightly.html", "lab.nightly.v1"
 

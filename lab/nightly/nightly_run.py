@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from lab import __version__
+from lab.base.errors import CannotMeasure, CannotWrite, LabError, OtherArguments, UnusableInput
+from lab.base.file_names import file_name
+from lab.base.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
+from lab.base.formatting import Announce, counted, silent
+from lab.base.progress import each_once
 from lab.compare.changes import Changes, changes
-from lab.errors import CannotMeasure, CannotWrite, LabError, OtherArguments, UnusableInput
-from lab.file_names import file_name
-from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
-from lab.formatting import Announce, counted, silent
 from lab.gate.line import AGAIN, ERROR, GRAVITY, PASS, SET, Line
 from lab.gate.outputs import junit, openmetrics
 from lab.gate.verdict import EXIT, Verdict, overall
@@ -37,7 +38,6 @@ from lab.nightly.nightly_folder import BEGUN, KIND, RESULT
 from lab.nightly.past_runs import earlier_runs
 from lab.nightly.plan import NightlyPlan, NightlySet
 from lab.nightly.trend import append, points_of
-from lab.progress import each_once
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.code import code_key
@@ -135,7 +135,7 @@ class NightlyRun:
 def identity(plan: NightlyPlan) -> dict[str, Any]:
     """Return what the receipts depend on: the plan's name, hashes of sets and code, and versions of packages.
 
-    Reads and checks every set before anything is replayed; raises :class:`lab.errors.UnusableInput` for a set that
+    Reads and checks every set before anything is replayed; raises :class:`lab.base.errors.UnusableInput` for a set that
     cannot be replayed.
     """
     sets = {}

@@ -38,15 +38,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import read_toml
+from lab.base.errors import UnusableInput
+from lab.base.files import read_toml
+from lab.base.set_registry import recordings_at
+from lab.base.shape import json_type, only_keys
 from lab.gate.policy import Policy, read_policy
 from lab.host.snapshot import STORE
 from lab.recordings.origins import require_known
 from lab.replay.memories_http import is_address
 from lab.replay.plan import ReplayRequest
-from lab.set_registry import recordings_at
-from lab.shape import json_type, only_keys
 
 SHIPPED = Path(__file__).parent / "plans"
 POLICY = "nightly"

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.columns import numbers, strings
+from lab.base.columns import numbers, strings
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.file_names import file_name
+from lab.base.files import digest, remove_leftovers
 from lab.compare.statistics import clustered
 from lab.compare.steps import Step, steps
-from lab.errors import CannotMeasure, UnusableInput
-from lab.file_names import file_name
-from lab.files import digest, remove_leftovers
 from lab.measures.score import headlines
 from lab.runs.directory import RunDirectory
 from lab.runs.records import to_json

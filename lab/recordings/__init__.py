@@ -13,10 +13,10 @@ def read(path: str | Path, format: str = "lab", *, memories: str | None = None) 
     """Read a recording, a folder of recordings, or a shipped set (``shipped:operators``).
 
     ``format`` is a name that ``lab recordings list`` prints. ``memories`` selects the source of the memories, for
-    formats that offer several. Raises :class:`lab.errors.UnusableInput` for unreadable input; the message names the
-    file, the line and the fix.
+    formats that offer several. Raises :class:`lab.base.errors.UnusableInput` for unreadable input; the message names
+    the file, the line and the fix.
     """
+    from lab.base.set_registry import recordings_at
     from lab.recordings.readers import read_library
-    from lab.set_registry import recordings_at
 
     return read_library(recordings_at(str(path)), format, memories=memories)

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.errors import UnusableInput
-from lab.files import read_text
-from lab.formatting import counted
+from lab.base.errors import UnusableInput
+from lab.base.files import read_text
+from lab.base.formatting import counted
+from lab.base.times import epoch_ms
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.times import epoch_ms
 
 IGNORED = ("README.md",)
 HISTORY = ".aider.chat.history.md"

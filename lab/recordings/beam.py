@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_json
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json
+from lab.base.shape import expect, field
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.shape import expect, field
 
 PATTERN = "**/chat.json"
 QUESTIONS = "probing_questions.json"

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_text
+from lab.base.errors import UnusableInput
+from lab.base.files import read_text
 
 RESEARCH = "none stated: research only"
 KNOWN_FILES = Path(__file__).with_name("known_files.txt")

@@ -9,9 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.file_names import file_names
-from lab.files import atomic_folder, folder_matches, write_atomically
+from lab.base.errors import UnusableInput
+from lab.base.file_names import file_names
+from lab.base.files import atomic_folder, folder_matches, write_atomically
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
 from lab.recordings.card import CARD, SUMS, card, counts, sums

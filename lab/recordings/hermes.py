@@ -13,13 +13,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_json_values
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_values
+from lab.base.shape import expect, field
+from lab.base.times import Times
 from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.shape import expect, field
-from lab.times import Times
 
 PATTERN = "*hermes*"
 IGNORED = ("*.md",)

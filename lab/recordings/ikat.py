@@ -12,10 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.files import read_json
+from lab.base.files import read_json
+from lab.base.shape import expect, field, optional
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
-from lab.shape import expect, field, optional
 
 SESSION = "talk"
 

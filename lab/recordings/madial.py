@@ -18,13 +18,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import read_json, read_json_lines, read_text
-from lab.formatting import counted
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json, read_json_lines, read_text
+from lab.base.formatting import counted
+from lab.base.shape import expect, field
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.shape import expect, field
 
 PATTERN = "**/*dialogue*.json*"
 IGNORED = ("*setting*",)

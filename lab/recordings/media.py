@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory
 
 

@@ -20,12 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_json_lines
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field, optional
+from lab.base.times import read_time
 from lab.golden.model import GoldenSet
 from lab.recordings.model import GLOBAL, LABELS, ORIGINS, PERSON, SOURCE_KINDS, Memory, Recording, Turn, in_birth_order
-from lab.shape import expect, field, optional
-from lab.times import read_time
 
 SCHEMA = "lab.recording.v1"
 CATEGORIES = ("preference", "fact", "decision", "entity", "todo", "other")

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lab.errors import UnusableInput
-from lab.formatting import counted
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
 from lab.recordings.model import ORIGINS, PERSON, UNKNOWN_ORIGIN, Recording
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
-from lab.errors import UnusableInput
-from lab.files import sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import sha256_file
+from lab.base.utf16 import has_lone_surrogate
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
 from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, openclaw, realmem, realtalk
@@ -20,7 +21,6 @@ from lab.recordings.catalogue import in_clone
 from lab.recordings.inventory import Inventory
 from lab.recordings.model import Recording
 from lab.recordings.origins import Origins
-from lab.utf16 import has_lone_surrogate
 
 ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
 

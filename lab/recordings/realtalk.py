@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import read_json
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json
+from lab.base.shape import expect, field, optional
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.locomo import pictures
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
-from lab.shape import expect, field, optional
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "commonsense"}
 SESSION = re.compile(r"session_([1-9]\d{0,3})")

@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CheckFailed, UnusableInput
-from lab.files import atomic_file, atomic_folder, folder_matches, sha256_file, write_atomically
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.files import atomic_file, atomic_folder, folder_matches, sha256_file, write_atomically
 from lab.recordings.card import CARD, SUMS, card, counts, sums
 from lab.recordings.catalogue import Entry, Known, entry_of, identified
 from lab.recordings.readers import Library, format_named, read_library

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.files import sha256_file
+from lab.base.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, identified
 from lab.recordings.equal import equal_conversations
 from lab.recordings.inventory import Inventory
@@ -53,7 +53,7 @@ def validate(
 ) -> Validation:
     """Read recordings, ``change`` them as the replay would, and check them.
 
-    Raises :class:`lab.errors.UnusableInput` for unreadable input.
+    Raises :class:`lab.base.errors.UnusableInput` for unreadable input.
     """
     library = change(read_library(path, format_name))
     errors: list[str] = []

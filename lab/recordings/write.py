@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import dump_json
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json
 from lab.recordings.model import GLOBAL, PERSON, PROVENANCE, Memory, Recording, Turn
 from lab.recordings.native import SCHEMA
 

@@ -1,5 +1,5 @@
 """Replay conversations through memory systems. Calling the package calls :func:`lab.api.replay`."""
 
-from lab.callable_package import make_callable
+from lab.base.callable_package import make_callable
 
 make_callable(__name__)

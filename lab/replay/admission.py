@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from html import unescape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.errors import CannotMeasure
-from lab.files import digest, dump_json, read_json
+from lab.base.errors import CannotMeasure
+from lab.base.files import digest, dump_json, read_json
 from lab.replay.admission_play import Ground, Seen, play_script
 from lab.replay.admission_script import AGAIN, ANSWER, FIRST, MEMORIES, SECOND, STATED, script
 from lab.replay.loop import Answered

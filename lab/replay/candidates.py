@@ -16,10 +16,11 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from lab.base.errors import LabError
+from lab.base.files import digest
+from lab.base.utf16 import utf8_pieces
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import embedder_key
-from lab.errors import LabError
-from lab.files import digest
 from lab.recordings.model import Memory, Recording
 from lab.replay.loop import ask_of
 from lab.replay.plan import Plan
@@ -33,7 +34,6 @@ from lab.retrieval.row import Row
 from lab.runs.code import code_key
 from lab.systems.contract import Searches
 from lab.systems.kit import Rows, Search
-from lab.utf16 import utf8_pieces
 
 # Packages whose version may change candidates: LanceDB tokenises, numpy computes distances.
 PACKAGES = ("lancedb", "numpy")

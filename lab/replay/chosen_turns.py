@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.draw import draw
-from lab.errors import UnusableInput
+from lab.base.draw import draw
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Recording, Turn
 from lab.replay.timeline import births
 from lab.systems.openclaw.recall.trivial import is_trivial

@@ -8,9 +8,9 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from shlex import join
 
+from lab.base.set_registry import SHIPPED, golden_beside, shipped_name
 from lab.replay.plan import ReplayRequest
 from lab.runs.manifest import Manifest
-from lab.set_registry import SHIPPED, golden_beside, shipped_name
 
 # Arguments whose options are spelt differently.
 OPTIONS = {"arms": "--arm", "faults": "--fault"}

@@ -11,11 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.errors import LabError
+from lab.base.files import write_atomically
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DEFAULT_MODEL, embedder_named, roles_of, verified_default_folder
 from lab.embedding.response import TextRefused
-from lab.errors import LabError
-from lab.files import write_atomically
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings, Tokens
 

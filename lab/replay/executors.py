@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from lab.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
-from lab.processes import set_up, worker_pool
+from lab.base.errors import CannotMeasure, LabError, UnusableInput, describe_unexpected
+from lab.base.processes import set_up, worker_pool
 from lab.recordings.model import Recording
 from lab.replay.candidates import Cached, answers_all_arms, from_cached, read_cached, save_cached, signatures
 from lab.replay.loop import TurnWrites, replay

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.recordings.media import media_line
 from lab.recordings.model import LABELS, UNKNOWN, Memory, Recording
 from lab.replay.loop import Answered, RecallCall, replay

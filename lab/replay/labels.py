@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from lab.draw import draw
-from lab.errors import UnusableInput
-from lab.haystack_keys import original_key
+from lab.base.draw import draw
+from lab.base.errors import UnusableInput
+from lab.base.haystack_keys import original_key
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, UNKNOWN, Recording
 from lab.systems.sidecar.heuristic import grade_observation
 

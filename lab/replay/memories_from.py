@@ -20,9 +20,12 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.base.errors import UnusableInput
+from lab.base.files import digest, read_json, read_json_lines
+from lab.base.shape import expect, field, json_type
+from lab.base.times import Times, without_arrow_times
+from lab.base.utf16 import has_lone_surrogate
 from lab.embedding.stored import StoredVectors, stored_vectors
-from lab.errors import UnusableInput
-from lab.files import digest, read_json, read_json_lines
 from lab.golden.model import GoldenSet
 from lab.recordings.media import read_refs
 from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, Recording
@@ -30,11 +33,8 @@ from lab.recordings.readers import Library, check_probes
 from lab.replay.memories_http import is_address, rows_at, rows_of
 from lab.replay.scopes import scope_notes
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.shape import expect, field, json_type
 from lab.systems.openclaw.memory import normal_label, resolve_label
 from lab.systems.plans import FIELD, read_due
-from lab.times import Times, without_arrow_times
-from lab.utf16 import has_lone_surrogate
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import digest, dump_json, private_folder, read_json, write_atomically
+from lab.base.shape import expect, field, json_type
+from lab.base.times import SECONDS as IN_SECONDS
+from lab.base.times import as_datetime, epoch_ms
 from lab.embedding.address import stays_private
 from lab.embedding.cache import cache_folder
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest, dump_json, private_folder, read_json, write_atomically
-from lab.shape import expect, field, json_type
-from lab.times import SECONDS as IN_SECONDS
-from lab.times import as_datetime, epoch_ms
 
 TOKEN = "LAB_RSCLAW_TOKEN"  # noqa: S105 - the name of a variable
 SECONDS = 30.0

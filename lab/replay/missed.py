@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.processes import mapped
-from lab.progress import Progress
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.processes import mapped
+from lab.base.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.explain import explanation_of
 from lab.replay.loop import RecallCall, replay

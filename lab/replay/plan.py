@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from lab import __version__
-from lab.draw import draw
+from lab.base.draw import draw
+from lab.base.errors import UnusableInput
+from lab.base.files import sha256_file
+from lab.base.formatting import counted
+from lab.base.haystack_keys import is_added
+from lab.base.set_registry import golden_beside
 from lab.embedding.embedder import Embedder, embedder_named
 from lab.embedding.endpoint import from_cache_alone
 from lab.embedding.stored import StoredVectors
-from lab.errors import UnusableInput
-from lab.files import sha256_file
-from lab.formatting import counted
 from lab.golden.model import GoldenSet, Probe
 from lab.golden.read import read_golden
-from lab.haystack_keys import is_added
 from lab.recordings.equal import EQUAL, equal_conversations
 from lab.recordings.model import GLOBAL, MUST, UNKNOWN, Memory, Recording
 from lab.recordings.origins import ALL, DEFAULT, Origins, of_origins
@@ -33,7 +34,6 @@ from lab.retrieval.retrievers import STORES
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Haystack, resolved_of
 from lab.runs.records import to_json
-from lab.set_registry import golden_beside
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab.draw import draw
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest
-from lab.formatting import counted
+from lab.base.draw import draw
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import digest
+from lab.base.formatting import counted
+from lab.base.progress import Progress
 from lab.golden.model import GoldenSet
 from lab.golden.pool import Pool, Pooled, PooledTurn
-from lab.progress import Progress
 from lab.recordings.model import Recording
 from lab.recordings.origins import ALL, of_origins
 from lab.recordings.readers import Library, read_library

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lab.base.token_estimate import tokens
+from lab.base.utf16 import js_length
 from lab.recordings.model import MUST, Recording
 from lab.replay.loop import Answered
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.memory import engine_id, is_hard_rule
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
 from lab.systems.openclaw.seed.exact_hit import exact_hit
-from lab.token_estimate import tokens
-from lab.utf16 import js_length
 
 # Lines of every block, which say nothing about its memories.
 FRAME = frozenset((OPEN, POLICY, CLOSE))

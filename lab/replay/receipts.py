@@ -11,14 +11,14 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.columns import booleans, lists, numbers, strings
+from lab.base.columns import booleans, lists, numbers, strings
+from lab.base.token_estimate import tokens
+from lab.base.utf16 import js_length
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
 from lab.replay.readings import Reading, Readings
 from lab.replay.safety_checks import Checked, SafetyChecks
 from lab.replay.writes import Aligned
-from lab.token_estimate import tokens
-from lab.utf16 import js_length
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.errors import CannotWrite, LabError
-from lab.files import dump_json, only_writer, write_atomically
-from lab.formatting import free_of_credentials
-from lab.progress import Progress
+from lab.base.errors import CannotWrite, LabError
+from lab.base.files import dump_json, only_writer, write_atomically
+from lab.base.formatting import free_of_credentials
+from lab.base.progress import Progress
 from lab.recordings.host_prompts import Suspect
 from lab.recordings.inventory import Passed
 from lab.replay.admission import FILE as ADMISSION
@@ -62,7 +62,7 @@ def run_replay(
     It uses ``jobs`` processes of this machine, or the workers of ``dask`` (``local``, or a scheduler's address). A
     conversation that fails is listed in failures.jsonl and the others continue; a full or read-only disk ends the
     replay. ``made`` are existing arms by name. Without ``use_cache``, cached candidates are neither read nor written:
-    every search is run. Raises :class:`lab.errors.InUse` while another process writes into ``out``, and
+    every search is run. Raises :class:`lab.base.errors.InUse` while another process writes into ``out``, and
     :class:`lab.replay.admission.Refused` for an external arm that does not prove what it is named for.
     """
     plan = make_plan(request, made=made or {})

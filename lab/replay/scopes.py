@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Recording
 from lab.recordings.readers import Library
 from lab.systems.openclaw.recall.scope import ScopePolicy, normalise

@@ -1,8 +1,8 @@
 """One arm in one conversation: all calls of its system, checked against the contract.
 
 A system that raises or breaks the contract gives a failed recall. The failure names kind, stage and line of code, but
-never the message of an exception, which may contain a text. Errors of the lab (:class:`lab.errors.LabError`) are raised
-again, because they mean that the conversation could not be measured.
+never the message of an exception, which may contain a text. Errors of the lab (:class:`lab.base.errors.LabError`) are
+raised again, because they mean that the conversation could not be measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.recordings.model import Memory, Turn
 from lab.replay.validation import Broken, require_recall, require_writes
 from lab.systems.contract import (

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest, only_writer
-from lab.formatting import counted
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import digest, only_writer
+from lab.base.formatting import counted
 from lab.replay.executors import size
 from lab.replay.plan import Plan
 from lab.runs.directory import GOLDEN, RunDirectory, open_run
@@ -60,7 +60,7 @@ def merge(out: Path, folders: Sequence[Path], announce: Callable[[str], None] = 
 
     The manifest takes ``asked`` and ``environment`` from shard 1. Existing files are compared and kept. Raises
     :class:`UnusableInput` if a shard is missing, repeated, of another run, or made with other code or packages, and
-    :class:`lab.errors.Incomplete` if one is unfinished.
+    :class:`lab.base.errors.Incomplete` if one is unfinished.
     """
     shards = _checked(folders)
     first = shards[0]

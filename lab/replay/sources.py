@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lab.base.errors import CannotWrite, UnusableInput
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, roles_of
 from lab.embedding.response import TextRefused
 from lab.embedding.stored import StoredVectors
 from lab.embedding.vectors import AGREE, Vectors
-from lab.errors import CannotWrite, UnusableInput
 from lab.recordings.model import Recording
 from lab.replay.loop import Play
 from lab.replay.plan import Plan

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import booleans, lists, numbers, strings
+from lab.base.columns import booleans, lists, numbers, strings
 from lab.golden.align import LEAST, Aligner, Alignment
 from lab.golden.model import GoldenSet
 from lab.recordings.model import Recording

@@ -1,5 +1,5 @@
 """Reports and figures. Calling the package calls :func:`lab.api.report`."""
 
-from lab.callable_package import make_callable
+from lab.base.callable_package import make_callable
 
 make_callable(__name__)

@@ -7,8 +7,8 @@ from typing import Any
 
 from lab.acceptance.criteria import CRITERIA, M1, Result, Test
 from lab.acceptance.verdict import Acceptance, headline, shown_status
-from lab.files import write_atomically
-from lab.formatting import number, signed
+from lab.base.files import write_atomically
+from lab.base.formatting import number, signed
 from lab.gate.line import Line
 from lab.report.build import render
 from lab.runs.trial import trial_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.replay.explain import explain
 from lab.replay.plan import Plan, plan_of
 from lab.replay.sources import Sources, open_sources

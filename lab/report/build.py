@@ -14,9 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.files import dump_json, write_atomically
+from lab.base.formatting import markdown, number
 from lab.compare.paired import Comparison, Difference, compare_arms
-from lab.files import dump_json, write_atomically
-from lab.formatting import markdown, number
 from lab.gate.line import FAIL
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction

@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import write_atomically
-from lab.formatting import counted, number, sentence
+from lab.base.errors import UnusableInput
+from lab.base.files import write_atomically
+from lab.base.formatting import counted, number, sentence
 from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import deciding_first, gravest_first, reason

@@ -8,6 +8,7 @@ from shlex import join
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from lab.base.set_registry import is_shipped
 from lab.compare.paired import Comparison
 from lab.replay.recall_points import RecallPoint
 from lab.replay.receipts import ITEM_FIELDS, listed
@@ -18,7 +19,6 @@ from lab.report.contrasts import Changed
 from lab.report.flipped import Flipped, Side
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold, read_gold
-from lab.set_registry import is_shipped
 
 ROWS = ("arm", "turn", "injected", "pinned", *(f"item_{name}" for name in ITEM_FIELDS))
 # The names that golden sets use for the slice of a probe's type.

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
 
+from lab.base.formatting import counted, interval, number, p_value, sentence, signed
 from lab.compare.paired import Comparison, Difference, Slice
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, smallest_p
-from lab.formatting import counted, interval, number, p_value, sentence, signed
 from lab.measures.catalogue import entry_of, widest
 from lab.report.tables import folded, html_table, text_table
 from lab.runs.trial import trial_line

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.base.formatting import milliseconds
 from lab.compare.paired import Comparison, Slice
-from lab.formatting import milliseconds
 from lab.latency.turns import TOTAL, Stage, stages
 from lab.replay.missed import FILE as MISSED
 from lab.replay.missed import counts_in

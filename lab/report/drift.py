@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.files import write_atomically
+from lab.base.formatting import counted
 from lab.canary.drift import Drift, Part, nouns
-from lab.errors import UnusableInput
-from lab.files import write_atomically
-from lab.formatting import counted
 from lab.recordings.model import TIER_OF, UNKNOWN
 from lab.report import charts
 from lab.report.build import page_script, render

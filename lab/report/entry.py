@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.base.formatting import counted
 from lab.compare.paired import Comparison
-from lab.formatting import counted
 from lab.latency.turns import Stage
 from lab.report.material import TierShares
 from lab.runs.directory import RunDirectory

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
+from lab.base.utf16 import js_length
 from lab.replay.explain import Explanation
 from lab.runs.keys import shortened
 from lab.runs.records import to_json
 from lab.systems.contract import Item, Standing
-from lab.utf16 import js_length
 
 NOWHERE = Standing()
 WIDTH = 80

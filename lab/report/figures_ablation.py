@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.formatting import number
+from lab.base.formatting import number
 from lab.report.style import MARKS, styled, subplots
 
 if TYPE_CHECKING:

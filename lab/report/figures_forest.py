@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lab.base.formatting import counted, signed
 from lab.compare.paired import Difference, Slice
-from lab.formatting import counted, signed
 from lab.measures.catalogue import direction
 from lab.report import charts, units
 from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled

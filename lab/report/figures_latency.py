@@ -7,7 +7,7 @@ from itertools import cycle
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from lab.formatting import milliseconds
+from lab.base.formatting import milliseconds
 from lab.report.style import COLOURS, styled, subplots
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.formatting import counted, together
+from lab.base.formatting import counted, together
 from lab.league.league import League
 from lab.league.table import OVERALL, TOKENS, WHOLE, Row
 from lab.report.figures_tradeoff import front_of

@@ -7,7 +7,7 @@ from html import escape
 from math import ceil
 from typing import TYPE_CHECKING
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.replay.missed import FAILED, UNKNOWN, Counts
 from lab.report import charts
 from lab.report.style import INK, MIDDLE, SMALL, SOFT, Words, slide, styled

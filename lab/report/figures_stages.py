@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lab.formatting import milliseconds
+from lab.base.formatting import milliseconds
 from lab.report import charts
 from lab.report.figures_latency import REST, STAGES
 from lab.report.style import MIDDLE, MOST_NAMES, Words, of_all, slide, styled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lab.formatting import number
+from lab.base.formatting import number
 from lab.report.style import COLOURS, styled, subplots
 from lab.sweep.front import Configuration
 

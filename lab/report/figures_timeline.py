@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.report import charts
 from lab.report.style import MIDDLE, SLIDE, TIERS, Words, slide, styled
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.report import charts
 from lab.report.style import MOST_NAMES, SOFT, Words, colour_of, name_at_right, slide, styled
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.nightly.trend import Series
 from lab.report.style import COLOURS, styled, subplots
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lab.base.errors import CannotMeasure
 from lab.compare.paired import Comparison
-from lab.errors import CannotMeasure
 from lab.latency.quantiles import NS_PER_MS
 from lab.measures.score import score_run
 from lab.report.comparison import reading

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lab.base.formatting import counted
 from lab.compare.paired import Comparison, Difference
-from lab.formatting import counted
 from lab.measures.catalogue import MEASURES, entry_of, in_words
 from lab.measures.score import headlines
 from lab.report.comparison import judged, shown, worse

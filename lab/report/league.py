@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.base.files import write_atomically
+from lab.base.formatting import counted, milliseconds, number, p_value, signed, together
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
-from lab.files import write_atomically
-from lab.formatting import counted, milliseconds, number, p_value, signed, together
 from lab.latency.quantiles import Quantile, Spent
 from lab.league.contest import Against, Contest
 from lab.league.league import League

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import codes_of, lists_of, numbers_of
+from lab.base.columns import codes_of, lists_of, numbers_of
 from lab.recordings.model import TIER_OF, UNKNOWN
 from lab.report.style import TIERS
 from lab.runs.directory import RunDirectory

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.acceptance.verdict import SCHEMA as ACCEPTANCE
-from lab.errors import UnusableInput
-from lab.files import read_json, read_text
-from lab.formatting import counted, sentence, visible, without_credentials
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json, read_text
+from lab.base.formatting import counted, sentence, visible, without_credentials
+from lab.base.shape import field
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import by_reason, gravest_first, judged_notes
@@ -28,7 +29,6 @@ from lab.nightly.nightly_folder import RESULT
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
 from lab.runs.directory import REPORT, VERDICT
 from lab.runs.trial import trial_line
-from lab.shape import field
 
 # Each status has a mark of its own, so that it does not depend on colour.
 MARKS = {PASS: "✔", FAIL: "✖", INCONCLUSIVE: "?", ERROR: "!"}

@@ -11,8 +11,8 @@ from itertools import accumulate
 from textwrap import fill
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import sha256_bytes
+from lab.base.errors import UnusableInput
+from lab.base.files import sha256_bytes
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.report.message import Message
 

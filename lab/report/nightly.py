@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.files import write_atomically
-from lab.formatting import counted
+from lab.base.files import write_atomically
+from lab.base.formatting import counted
 from lab.gate.line import AGAIN, ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.outputs import deciding_first, reason
 from lab.nightly.action import action_after

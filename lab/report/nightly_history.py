@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.gate.line import PASS
 from lab.nightly.past_runs import Past, PastRun
 from lab.nightly.trend import Series

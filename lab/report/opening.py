@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.formatting import counted, sentence
 from lab.compare.paired import Comparison
-from lab.formatting import counted, sentence
 from lab.gate.action import Action, action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.policy import DIFFERENCES, read_policy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.runs.directory import RunDirectory
 
 

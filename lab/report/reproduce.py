@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from lab.files import digest
+from lab.base.files import digest
 from lab.runs.directory import RunDirectory
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted, milliseconds, p_value, sentence
 from lab.compare.paired import Comparison, Difference, Slice
-from lab.errors import UnusableInput
-from lab.formatting import counted, milliseconds, p_value, sentence
 from lab.gate.line import Line
 from lab.gate.measures import CLAIMS
 from lab.gate.outputs import by_status, clauses, deciding_first, headline, rollback

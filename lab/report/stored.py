@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from lab.formatting import number
+from lab.base.formatting import number
 from lab.report.sections import Table
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table

@@ -14,8 +14,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
-from lab.files import write_atomically
-from lab.formatting import counted
+from lab.base.files import write_atomically
+from lab.base.formatting import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

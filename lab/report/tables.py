@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from textwrap import fill, wrap
 
-from lab.formatting import markdown, number
+from lab.base.formatting import markdown, number
 
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
@@ -262,7 +262,7 @@ def cell_len(text: str) -> int:
 
 
 def show(value: object) -> str:
-    """Return a cell's text: floats by :func:`lab.formatting.number`, None as a dash."""
+    """Return a cell's text: floats by :func:`lab.base.formatting.number`, None as a dash."""
     return number(value) if value is None or isinstance(value, float) else str(value)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lab.base.formatting import counted, sentence
 from lab.compare.paired import Comparison, Difference
-from lab.formatting import counted, sentence
 from lab.gate.line import FAIL
 from lab.gate.verdict import Verdict
 from lab.measures.catalogue import direction, in_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab.formatting import number
+from lab.base.formatting import number
 from lab.measures.catalogue import entry_of
 from lab.measures.model import NET, SHARE, YES
 

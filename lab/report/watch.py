@@ -9,10 +9,10 @@ from math import log1p
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.files import write_atomically
+from lab.base.formatting import counted, milliseconds, sentence
 from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
-from lab.errors import UnusableInput
-from lab.files import write_atomically
-from lab.formatting import counted, milliseconds, sentence
 from lab.gate.action import Action
 from lab.report.build import page_script, render
 from lab.report.units import percent

@@ -14,8 +14,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.columns import booleans, checksum, lists, lists_of, numbers, numbers_of, strings
-from lab.files import atomic_file
+from lab.base.columns import booleans, checksum, lists, lists_of, numbers, numbers_of, strings
+from lab.base.files import atomic_file
 from lab.retrieval.contract import Filter, Hit, Lanes, View, vector_score
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.retrieval.query_context import QueryContext

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.utf16 import WHITESPACE, js_length, js_slice, js_tail, js_utf8_length
+from lab.base.utf16 import WHITESPACE, js_length, js_slice, js_tail, js_utf8_length
 
 MARK = "\n...\n"
 _TOO_LONG = re.compile(

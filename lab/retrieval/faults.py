@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from lab.draw import draw
-from lab.errors import UnusableInput
+from lab.base.draw import draw
+from lab.base.errors import UnusableInput
 from lab.retrieval.contract import Filter, Lanes, View
 
 # Fault -> effect, for help texts.

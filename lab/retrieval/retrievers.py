@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from lab.base.errors import UnusableInput
 from lab.embedding.embedder import DOCUMENT, QUERY, Role
 from lab.embedding.stored import StoredVectors
-from lab.errors import UnusableInput
 from lab.retrieval.clamp import Clamp, clamp
 from lab.retrieval.contract import Query, Store, View
 from lab.retrieval.exact import ExactStore

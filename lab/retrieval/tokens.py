@@ -15,9 +15,9 @@ from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lab.columns import lists, strings
+from lab.base.columns import lists, strings
+from lab.base.files import digest
 from lab.embedding.cache import ChunkCache, cache_folder
-from lab.files import digest
 from lab.recordings.model import SEARCHED
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.stop_words import ENGLISH

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_edit import MISSING, at_path, differing, set_value
-from lab.config_resolve import resolve_config
-from lab.errors import LabError, UnusableInput
-from lab.files import read_json
+from lab.base.config_edit import MISSING, at_path, differing, set_value
+from lab.base.config_resolve import resolve_config
+from lab.base.errors import LabError, UnusableInput
+from lab.base.files import read_json
 from lab.gate.line import PASS
 from lab.gate.verdict import Verdict
 from lab.gate.verdict_file import read_verdict, why_stale

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json
 from lab.canary.audit import SCHEMA as AUDIT_SCHEMA
-from lab.errors import UnusableInput
-from lab.files import read_json
 from lab.rollout.evidence import Limits, repeat_limit
 from lab.rollout.watching import RECEIPT
 from lab.rollout.watching import SCHEMA as WATCH

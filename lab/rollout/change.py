@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
-from lab.config_resolve import INCLUDE, Resolved, resolve_config
-from lab.errors import UnusableInput
+from lab.base.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
+from lab.base.config_resolve import INCLUDE, Resolved, resolve_config
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type
 from lab.rollout.journal import read_config, real
-from lab.shape import json_type
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.openclaw.upstream.host import check_host, host_of
@@ -30,8 +30,8 @@ DEFAULT_SELECTION = "tier_first_v1"
 class Change:
     """One value of a configuration file, before and after.
 
-    ``before`` is :data:`lab.config_edit.MISSING` if the file does not set it. ``original`` and ``switched`` are the
-    bytes of the file. ``notes`` are the warnings of the host's check of the changed file.
+    ``before`` is :data:`lab.base.config_edit.MISSING` if the file does not set it. ``original`` and ``switched`` are
+    the bytes of the file. ``notes`` are the warnings of the host's check of the changed file.
     """
 
     config: Path

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from lab.errors import CannotMeasure
-from lab.files import alive
+from lab.base.errors import CannotMeasure
+from lab.base.files import alive
 
 # Seconds between two checks, and bytes of output that are kept for a message.
 PAUSE, KEPT = 0.5, 4096

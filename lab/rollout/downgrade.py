@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.config_edit import Edit, at_path
-from lab.config_resolve import resolve_config
-from lab.errors import UnusableInput
-from lab.formatting import Announce, silent
+from lab.base.config_edit import Edit, at_path
+from lab.base.config_resolve import resolve_config
+from lab.base.errors import UnusableInput
+from lab.base.formatting import Announce, silent
 from lab.rollout.change import SLOT, Change, slot_change
 from lab.rollout.commands import identity
 from lab.rollout.guard import guarded
@@ -85,9 +85,9 @@ def left_over(plan: Downgrade, *, held: bool | None = None) -> bool:
 def downgrade(plan: Downgrade, *, tell: Announce = silent) -> Downgraded:
     """Switch the slot back and restart the gateway, or complete a downgrade that was killed.
 
-    A configuration that is edited meanwhile keeps its edits. Raises :class:`lab.errors.InUse` while a canary is going
-    on, :class:`lab.rollout.commands.NoRestart` if the configuration is switched back but the gateway was not restarted,
-    and :class:`lab.errors.CannotMeasure` if it could not be written. Each can be repeated.
+    A configuration that is edited meanwhile keeps its edits. Raises :class:`lab.base.errors.InUse` while a canary is
+    going on, :class:`lab.rollout.commands.NoRestart` if the configuration is switched back but the gateway was not
+    restarted, and :class:`lab.base.errors.CannotMeasure` if it could not be written. Each can be repeated.
     """
     state, tell, notes = State(real(plan.config)), unfailing(tell), list[str]()
     with state.locked(tell=tell), undisturbed():

@@ -18,11 +18,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import require_finite
 from lab.canary.lines import MARKER, MAX_LINE, marked
 from lab.canary.parts import Parts
 from lab.canary.streams import BLOCK, UTF8, encoding_of
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import require_finite
 
 # Bytes at the beginning of a file that tell it from others. Fewer than the least may be the same in another file.
 HEAD, LEAST = 1024, 64

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.recordings.openclaw.sqlite import read_sqlite
 from lab.recordings.openclaw.unpack import CannotUnpack, unpack_event
 

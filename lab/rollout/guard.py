@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 
-from lab.errors import CannotMeasure, InUse, LabError, describe_unexpected
-from lab.formatting import Announce, silent, without_credentials
+from lab.base.errors import CannotMeasure, InUse, LabError, describe_unexpected
+from lab.base.formatting import Announce, silent, without_credentials
 from lab.rollout.journal import FAILED, GRACE, GUARD_LOG, Journal, State, now
 from lab.rollout.recover import Edited, RolledBack, recover
 from lab.rollout.signals import undisturbed

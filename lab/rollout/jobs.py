@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 DAY, WEEK = 1440, 7 * 1440
 STAGES = ("A", "C")

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from lab.config_edit import MISSING, Edit
-from lab.errors import CannotMeasure, InUse, LabError, UnusableInput
-from lab.files import (
+from lab.base.config_edit import MISSING, Edit
+from lab.base.errors import CannotMeasure, InUse, LabError, UnusableInput
+from lab.base.files import (
     cannot_write,
     dump_json,
     flush_folder,
@@ -32,9 +32,9 @@ from lab.files import (
     sha256_bytes,
     write_atomically,
 )
-from lab.formatting import Announce, silent
+from lab.base.formatting import Announce, silent
+from lab.base.shape import expect, field, optional
 from lab.rollout.commands import identity, is_running
-from lab.shape import expect, field, optional
 
 if TYPE_CHECKING:
     from lab.rollout.change import Change
@@ -169,7 +169,7 @@ class State:
 
     @contextmanager
     def locked(self, *, tell: Announce = silent, ended: str | None = None) -> Iterator[None]:
-        """Hold the folder; raise :class:`lab.errors.InUse` if a canary is going on.
+        """Hold the folder; raise :class:`lab.base.errors.InUse` if a canary is going on.
 
         Waits for a process that ends just now, and for one that rolls back, no longer than that may take. ``ended`` is
         the token of a canary that is known to have ended.
@@ -250,7 +250,7 @@ class State:
             raise CannotMeasure(f"{error}; the journal was damaged, so nothing is changed{hint}") from None
 
     def write(self, journal: Journal) -> None:
-        """Write the journal; the next step may begin only after that. Raises :class:`lab.errors.CannotWrite`."""
+        """Write the journal; the next step may begin only after that. Raises :class:`lab.base.errors.CannotWrite`."""
         data = {"schema": SCHEMA, "written": now(), **asdict(journal)}
         write_atomically(self.journal, dump_json(data), private=True)
 

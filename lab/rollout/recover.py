@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_edit import MISSING, Edit, at_path, differing, read_edited, remove_value, set_value
-from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import dump_json, leftovers, read_json, sha256_bytes, write_atomically
-from lab.formatting import Announce, silent
+from lab.base.config_edit import MISSING, Edit, at_path, differing, read_edited, remove_value, set_value
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.files import dump_json, leftovers, read_json, sha256_bytes, write_atomically
+from lab.base.formatting import Announce, silent
 from lab.rollout.commands import NoRestart, await_orphan, restart_gateway
 from lab.rollout.journal import (
     DONE,
@@ -205,7 +205,7 @@ def recover(
     """Roll back the canary that ended early; return None if there is none. See :func:`roll_back`.
 
     With ``only``, the token of a canary that ended, another one is left alone. The receipt of the canary says how it
-    ended. Raises :class:`lab.errors.InUse` if a canary is going on.
+    ended. Raises :class:`lab.base.errors.InUse` if a canary is going on.
     """
     config = real(config)
     state, tell = State(config), unfailing(tell)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import dump_json, write_atomically
-from lab.formatting import Announce, duration, silent
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.files import dump_json, write_atomically
+from lab.base.formatting import Announce, duration, silent
 from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
 from lab.gate.outputs import write_verdict
 from lab.gate.policy import Policy
@@ -140,9 +140,9 @@ def require_unswitched(state: State, *, held: bool | None = None) -> None:
 def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
     """Switch, restart, wait, judge; then roll back in any case, also after an error or a signal.
 
-    Raises before anything is switched: :class:`UnusableInput`, :class:`lab.errors.InUse` if a canary is going on,
-    :class:`lab.rollout.guard.NoGuard` if the guard does not start, and :class:`lab.errors.CannotWrite` if there is no
-    room for the journal. Later errors are in the outcome. A signal is raised again as KeyboardInterrupt after the
+    Raises before anything is switched: :class:`UnusableInput`, :class:`lab.base.errors.InUse` if a canary is going on,
+    :class:`lab.rollout.guard.NoGuard` if the guard does not start, and :class:`lab.base.errors.CannotWrite` if there is
+    no room for the journal. Later errors are in the outcome. A signal is raised again as KeyboardInterrupt after the
     rollback.
     """
     state, outcome = State(plan.change.config), Outcome(now())

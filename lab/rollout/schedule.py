@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, available_timezones
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.rollout.jobs import Job, clock, cron_fields, free_start, in_utc, overlaps
 
 FORMS = ("cron", "systemd", "github")

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from lab.formatting import Announce
+from lab.base.formatting import Announce
 
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.files import dump_json, only_writer, read_json, remove_leftovers, write_atomically
+from lab.base.formatting import Announce, silent
 from lab.canary.live_figures import LOG_MARKS, TRANSCRIPT_MARKS, Gateway
-from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import dump_json, only_writer, read_json, remove_leftovers, write_atomically
-from lab.formatting import Announce, silent
 from lab.rollout.downgrade import Downgrade, change_back, downgrade, left_over, slot_of
 from lab.rollout.evidence import Evidence, Limits
 from lab.rollout.follow import Follower, log_files, transcript_files

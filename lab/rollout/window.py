@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from lab.base.files import cannot_write
+from lab.base.formatting import Announce, duration, silent
 from lab.canary.audit import audit
 from lab.canary.lines import MARKER
-from lab.files import cannot_write
-from lab.formatting import Announce, duration, silent
 from lab.rollout.follow import Follower
 
 # The engine's lines of the window, and the seconds between two looks at a log.

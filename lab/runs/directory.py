@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import codes_of
-from lab.errors import Altered, Incomplete, NotARun, UnusableInput
-from lab.file_names import file_name
-from lab.files import digest, read_json, read_json_lines, sha256_file
-from lab.formatting import counted
+from lab.base.columns import codes_of
+from lab.base.errors import Altered, Incomplete, NotARun, UnusableInput
+from lab.base.file_names import file_name
+from lab.base.files import digest, read_json, read_json_lines, sha256_file
+from lab.base.formatting import counted
 from lab.runs.manifest import NO_HAYSTACK, Manifest, Shard, read_manifest
 from lab.runs.tables import read_table
 from lab.systems.contract import ArmInfo

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import read_json_lines
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field, optional
 from lab.runs.directory import GOLDEN, RunDirectory
-from lab.shape import expect, field, optional
 
 
 class Gold(NamedTuple):

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.errors import Altered, NotARun, UnusableInput
-from lab.files import digest, read_json
-from lab.formatting import counted
+from lab.base.errors import Altered, NotARun, UnusableInput
+from lab.base.files import digest, read_json
+from lab.base.formatting import counted
 from lab.recordings.origins import Origins
 from lab.runs.records import from_json, schema_of, to_json
 from lab.systems.contract import ArmInfo

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import CannotMeasure, Incomplete, NotARun, UnusableInput
-from lab.files import only_writer, read_json, sha256_bytes, sha256_file
+from lab.base.errors import CannotMeasure, Incomplete, NotARun, UnusableInput
+from lab.base.files import only_writer, read_json, sha256_bytes, sha256_file
+from lab.base.shape import field
 from lab.runs.directory import GOLDEN, LATENCY, MANIFEST, RECEIPTS, RunDirectory, require_rows
 from lab.runs.gold import read_gold
 from lab.runs.manifest import COMPLETE, KIND, VERSION, Environment, Manifest, Migrated, Resolved, Shard
@@ -21,7 +22,6 @@ from lab.runs.records import from_json
 from lab.runs.resume import Fresh, finish, keep, resume_or_begin
 from lab.runs.shapes import misshapen
 from lab.runs.tables import read_table, table_bytes
-from lab.shape import field
 
 if TYPE_CHECKING:
     import pyarrow as pa

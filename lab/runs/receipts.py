@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import codes_of, lists_of, numbers_of
+from lab.base.columns import codes_of, lists_of, numbers_of
 from lab.recordings.model import GLOBAL, MUST, NICE
 from lab.runs.directory import RunDirectory
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from lab.columns import Flags, Floats, Ints
+    from lab.base.columns import Flags, Floats, Ints
 
     Texts = NDArray[np.object_]
 

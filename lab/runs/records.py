@@ -12,8 +12,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, TypeVar, get_args, get_origin, get_type_hints
 
-from lab.errors import UnusableInput
-from lab.shape import expect, json_type, only_keys
+from lab.base.errors import UnusableInput
+from lab.base.shape import expect, json_type, only_keys
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from lab.file_names import file_name
-from lab.files import cannot_write, leftovers
+from lab.base.file_names import file_name
+from lab.base.files import cannot_write, leftovers
 from lab.runs.directory import DIGESTS, MANIFEST, REPORT, REPORT_DATA, VERDICT, RunDirectory
 
 FILES = (
@@ -24,8 +24,8 @@ def remove_run(run: RunDirectory, figures: Collection[str]) -> list[Path]:
     """Remove a run; return the files and folders that the lab did not write, which are left in place.
 
     ``figures`` are the names of the figures that the lab draws, without number and suffix. The manifest is removed
-    last, so that the removal can be repeated after a kill. Raises :class:`lab.errors.CannotMeasure` if the operating
-    system refuses.
+    last, so that the removal can be repeated after a kill. Raises :class:`lab.base.errors.CannotMeasure` if the
+    operating system refuses.
     """
     folders = [run.path / name for name in (*TABLES, DIGESTS, "figures", "acceptance")]
     try:

@@ -16,8 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.errors import Altered, OtherArguments, UnusableInput
-from lab.files import cannot_write, digest, dump_json, remove_leftovers, sha256_bytes, sha256_file, write_atomically
+from lab.base.errors import Altered, OtherArguments, UnusableInput
+from lab.base.files import (
+    cannot_write,
+    digest,
+    dump_json,
+    remove_leftovers,
+    sha256_bytes,
+    sha256_file,
+    write_atomically,
+)
 from lab.recordings.origins import Origins
 from lab.runs.differences import arms_differences
 from lab.runs.directory import (

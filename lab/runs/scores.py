@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.columns import codes_of, float_column, numbers_of, text_column
-from lab.errors import CannotMeasure
-from lab.files import digest, write_atomically
+from lab.base.columns import codes_of, float_column, numbers_of, text_column
+from lab.base.errors import CannotMeasure
+from lab.base.files import digest, write_atomically
 from lab.runs.code import sources_key
 from lab.runs.directory import FAILURES, LATENCY, RunDirectory
 from lab.runs.records import to_json
@@ -20,12 +20,12 @@ from lab.runs.tables import read_table, table_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lab.columns import Flags, Floats, Ints
+    from lab.base.columns import Flags, Floats, Ints
 
 SCORES, KIND, VERSION = "scores.parquet", "lab.scores", "2"
 NAMES = ("arm", "conversation", "at", "measure")
 # Packages and files that scores depend on, given the receipts.
-SCORED_BY = ("columns.py", "measures", "runs", "recordings/model.py")
+SCORED_BY = ("base/columns.py", "measures", "runs", "recordings/model.py")
 
 
 class Score(NamedTuple):

@@ -75,7 +75,7 @@ def misshapen(table: pa.Table) -> str | None:
                 return f"column {name} lists another number of items than the columns before it"
             lengths = own_lengths
     if lengths is not None and "injected" in known and "injected" in table.column_names:
-        from lab.columns import numbers_of
+        from lab.base.columns import numbers_of
 
         injected, listed = numbers_of(table["injected"]), numbers_of(lengths)
         if ((injected < 0) | (injected > listed)).any():
@@ -86,7 +86,7 @@ def misshapen(table: pa.Table) -> str | None:
 def _lengths(column: pa.ChunkedArray) -> pa.Array:
     import numpy as np
 
-    from lab.columns import lists_of, numbers
+    from lab.base.columns import lists_of, numbers
 
     return numbers(np.diff(lists_of(column)[1]), "int64")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.errors import CannotMeasure
-from lab.files import write_atomically
+from lab.base.errors import CannotMeasure
+from lab.base.files import write_atomically
 from lab.runs.shapes import misshapen
 
 if TYPE_CHECKING:

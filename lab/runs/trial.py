@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lab.formatting import counted
+from lab.base.formatting import counted
+from lab.base.set_registry import DEMO
 from lab.runs.directory import RunDirectory, failed_summary
 from lab.runs.manifest import COMPLETE, Manifest, Resolved
-from lab.set_registry import DEMO
 
 TITLE = "trial"
 

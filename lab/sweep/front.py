@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lab.columns import booleans, numbers, strings
+from lab.base.columns import booleans, numbers, strings
 from lab.compare.statistics import clustered
 from lab.runs.tables import write_table
 from lab.sweep.sweep import Swept, knob_columns

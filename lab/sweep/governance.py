@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import ReplayRequest, make_plan

@@ -20,11 +20,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from lab.config_text import parse_config
-from lab.errors import UnusableInput
-from lab.files import read_text, read_toml
-from lab.formatting import free_of_credentials
-from lab.shape import deep_merge, json_type
+from lab.base.config_text import parse_config
+from lab.base.errors import UnusableInput
+from lab.base.files import read_text, read_toml
+from lab.base.formatting import free_of_credentials
+from lab.base.shape import deep_merge, json_type
 from lab.systems.registry import config_in, systems
 from lab.systems.spec import ArmSpec
 

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lab.base.utf16 import js_length
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered
 from lab.replay.recall_points import RecallPoint
@@ -25,7 +26,6 @@ from lab.systems.contract import (
     SelectsMany,
 )
 from lab.systems.kit import Kit
-from lab.utf16 import js_length
 
 
 class Group(NamedTuple):

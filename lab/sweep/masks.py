@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.recordings.model import LABELS
 from lab.retrieval.contract import LabelledView
 from lab.retrieval.faults import NO_FAULTS, Faults

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
+from lab.base.processes import mapped
+from lab.base.progress import Progress
 from lab.measures.definitions.gold_nice import gold_nice
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.definitions.success import success
 from lab.measures.ranking import judge
 from lab.measures.repetition import selections_of
-from lab.processes import mapped
-from lab.progress import Progress
 from lab.recordings.model import IGNORE, LABELS, MUST, NICE, Memory, Recording
 from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.plan import Plan, plan_of
 from lab.runs.directory import RunDirectory

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.base.errors import UnusableInput
 from lab.embedding.embedder import DEFAULT_MODEL
-from lab.errors import UnusableInput
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.runs.tables import table_of, write_table

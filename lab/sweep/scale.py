@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import dump_json, write_atomically
-from lab.formatting import counted
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import dump_json, write_atomically
+from lab.base.formatting import counted
 from lab.latency.turns import TOTAL, stages
 from lab.measures.score import score_and_write, summarise
 from lab.replay.command import NO_GOLD, shown_path

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.draw import draw
-from lab.errors import CannotMeasure, NotComparable, UnusableInput
-from lab.progress import Progress
+from lab.base.draw import draw
+from lab.base.errors import CannotMeasure, NotComparable, UnusableInput
+from lab.base.progress import Progress
 from lab.recordings.model import Recording
 from lab.replay.loop import replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab import __version__
-from lab.columns import numbers, numbers_of
-from lab.errors import CannotMeasure, LabError, NotARun, UnusableInput, describe_unexpected
-from lab.file_names import file_name
-from lab.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
-from lab.formatting import free_of_credentials
-from lab.processes import worker_pool
-from lab.progress import Progress
+from lab.base.columns import numbers, numbers_of
+from lab.base.errors import CannotMeasure, LabError, NotARun, UnusableInput, describe_unexpected
+from lab.base.file_names import file_name
+from lab.base.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
+from lab.base.formatting import free_of_credentials
+from lab.base.processes import worker_pool
+from lab.base.progress import Progress
+from lab.base.shape import expect, field
 from lab.recordings.model import Recording
 from lab.replay.candidates import from_cached, read_cached, save_cached
 from lab.replay.config_notes import other_embedders
@@ -31,7 +32,6 @@ from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.environment import made_on
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, write_table
-from lab.shape import expect, field
 from lab.sweep.draws import Draw, saturating
 from lab.sweep.grid import Grid, flat, knobs_of
 from lab.sweep.groups import Group, Writer, grouped, seated
@@ -106,7 +106,7 @@ def sweep(
 
     With ``saturated``, sweep every must_remember share with that many draws each, instead of the requested labels.
     Raises :class:`UnusableInput` for recordings without gold, a configuration that the system rejects, and a folder
-    that holds something else; :class:`lab.errors.InUse` while another process writes there.
+    that holds something else; :class:`lab.base.errors.InUse` while another process writes there.
     """
     plan = plan_sweep(asked, grid)
     draws = saturating(plan, saturated) if saturated else (Draw(),)

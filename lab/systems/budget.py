@@ -1,7 +1,8 @@
 """Any arm under a token budget: equal injected tokens for all arms (LG-1, LG-2, LG-4).
 
 The configuration key ``{"lab": {"tokens": 256}}`` of any arm, or ``NAME@256`` on the command line, makes a
-:class:`BudgetArm`. The budget counts the whole injected text, frame included, by :func:`lab.token_estimate.tokens`.
+:class:`BudgetArm`. The budget counts the whole injected text, frame included, by
+:func:`lab.base.token_estimate.tokens`.
 
 * An arm with a budget of its own (:class:`lab.systems.protocols.TakesTokens`) is given that budget.
 * Any other arm ranks as many items as its rules allow (:class:`lab.systems.protocols.Widens`), and the lab cuts the
@@ -17,8 +18,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import digest
+from lab.base.errors import UnusableInput
+from lab.base.files import digest
 from lab.recordings.model import Memory, Turn
 from lab.systems.contract import (
     NOTHING,

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import unescape
 
+from lab.base.token_estimate import tokens
 from lab.systems.contract import Item, Recall
 from lab.systems.openclaw.recall.wrap import escape
-from lab.token_estimate import tokens
 
 # An item whose whole text is not there, because the system clips long texts, is found by so many of its characters.
 START = 40

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from datetime import date, timedelta
 
+from lab.base.times import LAST_MS, as_datetime, epoch_ms
 from lab.recordings.model import SEARCHED, Memory
 from lab.systems.sidecar.ledger import Observation
-from lab.times import LAST_MS, as_datetime, epoch_ms
 
 # The kind of a plan in a ledger and in a pack.
 PLAN = "plan"

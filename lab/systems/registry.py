@@ -18,8 +18,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import digest, sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import digest, sha256_file
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
 from lab.systems.openclaw.ablation import ABLATION_STEPS

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote_plus
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 if TYPE_CHECKING:
-    from lab.columns import Ints
+    from lab.base.columns import Ints
 
 ROWS_A_PAGE = 100
 

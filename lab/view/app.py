@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.report.figures import TIERS
 from lab.view.address import NotFound
 from lab.view.pages import Viewer

@@ -10,7 +10,7 @@ from functools import lru_cache
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.replay.missed import CAUSES, FILE, Missed, missed_in
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
@@ -18,7 +18,7 @@ from lab.view.index import Index
 from lab.view.recorded import Recorded
 
 if TYPE_CHECKING:
-    from lab.columns import Ints
+    from lab.base.columns import Ints
 
 NAMES = tuple(CAUSES)
 # Missed memories of a conversation in a run, by the number of the run and the name of the conversation.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any, NamedTuple
 
+from lab.base.errors import CannotMeasure
+from lab.base.formatting import interval, p_value
 from lab.compare.paired import Comparison, Difference, compare_arms
-from lab.errors import CannotMeasure
-from lab.formatting import interval, p_value
 from lab.report.comparison import first_line, gains, notes, reading
 from lab.view.index import Pair
 from lab.view.live import State

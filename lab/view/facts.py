@@ -12,7 +12,7 @@ from lab.runs.gold import Gold
 from lab.runs.receipts import Receipts
 
 if TYPE_CHECKING:
-    from lab.columns import Ints
+    from lab.base.columns import Ints
 
 # Events of an arm at a turn, as bits.
 REPEATED, FOREIGN, STALE, FORBIDDEN, NEEDLESS, FAILED = 1, 2, 4, 8, 16, 32

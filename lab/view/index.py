@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.receipts import read_receipts
@@ -18,7 +18,7 @@ from lab.view.facts import FAILED, FORBIDDEN, FOREIGN, NEEDLESS, REPEATED, STALE
 from lab.view.runs import Runs, so_far
 
 if TYPE_CHECKING:
-    from lab.columns import Flags, Ints
+    from lab.base.columns import Flags, Ints
 
 ANNOUNCE_EVERY = 100
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import RLock
 from time import monotonic
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.view.causes import Causes
 from lab.view.index import Index, Known
 from lab.view.recorded import Recorded

@@ -12,10 +12,10 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import LabError, UnusableInput
-from lab.files import read_json
-from lab.formatting import number as formatted
-from lab.formatting import signed
+from lab.base.errors import LabError, UnusableInput
+from lab.base.files import read_json
+from lab.base.formatting import number as formatted
+from lab.base.formatting import signed
 from lab.replay.missed import CAUSES
 from lab.runs.directory import REPORT, REPORT_DATA
 from lab.runs.trial import trial_line, trial_of
@@ -32,7 +32,7 @@ from lab.view.turns import Reader
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from lab.columns import Flags
+    from lab.base.columns import Flags
 
 SORTS = ("name", "turns", "probes", "flipped", "matching")
 # Seconds that a page waits for the measures of a run before it is shown without them.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.runs.gold import Gold
 from lab.view.causes import NAMES, words
 from lab.view.facts import NOT_RANKED
@@ -16,7 +16,7 @@ from lab.view.live import State
 if TYPE_CHECKING:
     import numpy as np
 
-    from lab.columns import Flags, Floats, Ints
+    from lab.base.columns import Flags, Floats, Ints
 
 BASELINE, CANDIDATE, DIFFERENCE = "baseline", "candidate", "difference"
 SORTS = ("turn", "relevant", "rank baseline", "rank candidate", BASELINE, CANDIDATE, DIFFERENCE)

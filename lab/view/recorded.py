@@ -8,7 +8,7 @@ from functools import cached_property
 from threading import RLock
 from typing import TypeVar
 
-from lab.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.recordings.model import Recording
 from lab.replay.explain import Explanation, explain
 from lab.replay.plan import Plan, plan_of

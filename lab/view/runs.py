@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.errors import Incomplete, UnusableInput
 from lab.compare.comparable import require_comparable
-from lab.errors import Incomplete, UnusableInput
 from lab.report.pair import choose_pair
 from lab.runs.directory import DIGESTS, MANIFEST, RECEIPTS, RunDirectory, open_run
 from lab.runs.manifest import STARTED
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 class Runs:
     """One or more runs with the same conversations, turns and golden set.
 
-    Raises :class:`lab.errors.NotComparable` if they differ, and :class:`UnusableInput` for the same folder twice.
+    Raises :class:`lab.base.errors.NotComparable` if they differ, and :class:`UnusableInput` for the same folder twice.
     """
 
     def __init__(self, runs: Sequence[RunDirectory]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.view.index import Index
 from lab.view.recorded import Recorded
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, LabError
+from lab.base.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
 from lab.recordings.model import GLOBAL
 from lab.replay.receipts import ITEM_FIELDS, listed

@@ -5,15 +5,15 @@ from __future__ import annotations
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
+from lab.base.errors import LabError
 from lab.compare.arms import ArmMean, arm_means
 from lab.compare.equal import equal_in
-from lab.errors import LabError
 from lab.measures.score import headlines, score_run, with_judged
 from lab.runs.scores import Scores, Values
 from lab.view.index import Index
 
 if TYPE_CHECKING:
-    from lab.columns import Flags, Floats, Ints
+    from lab.base.columns import Flags, Floats, Ints
 
 # Measures of the summary after the headlines; those with @ are cut at the number of items that every arm can inject.
 SUMMARY_CUT = ("CleanHit", "Forbidden")

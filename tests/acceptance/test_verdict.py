@@ -14,12 +14,12 @@ import pytest
 from lab.acceptance.arms import cast_of, saturated
 from lab.acceptance.evidence import Measured
 from lab.acceptance.verdict import SCHEMA, Acceptance, accept_run, accept_set, gate_verdicts, headline, write_files
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.set_registry import DEMO, shipped
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.report.acceptance import write_page
 from lab.runs.directory import open_run
-from lab.set_registry import DEMO, shipped
 
 IDS = ["1", "2", "3", "4", "5"]
 

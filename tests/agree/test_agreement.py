@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lab.agree.agreement import Agreement, agreement
-from lab.errors import NotComparable, UnusableInput
+from lab.base.errors import NotComparable, UnusableInput
 from tests.agree.conftest import IDS, QUERY, TEXTS, Gateway, block, row
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytrec_eval
 
-from lab.files import dump_json, write_atomically
+from lab.base.files import dump_json, write_atomically
 from lab.measures.batch import evaluate
 
 # The lab's names and those of the other tools; all three have these ten.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json
 from lab.canary.audit import SCHEMA, require_replaceable
-from lab.errors import UnusableInput
-from lab.files import dump_json
 
 
 def test_require_replaceable_accepts_an_audit(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.haystack_keys import is_added
 from lab.canary.drift import THRESHOLDS, Drift, Labelled, Source, drift, read
 from lab.cli.main import app
-from lab.errors import CheckFailed, UnusableInput
-from lab.haystack_keys import is_added
 from lab.recordings.model import LABELS
 from lab.replay.plan import ReplayRequest, plan_of
 from lab.replay.run import run_replay

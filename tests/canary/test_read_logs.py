@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.canary.damage import Damaged
 from lab.canary.lines import MAX_LINE, MarkedLines, opened
 from lab.canary.log_line import payload, read_line
 from lab.canary.streams import BLOCK
-from lab.errors import UnusableInput
 
 MARK = b"openclaw-mem-engine:autoRecall.receipt"
 

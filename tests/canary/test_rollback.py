@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.canary.rollback import rollback
-from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.systems.openclaw.config.settings import EngineConfig
 from tests.commands import run_here

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from lab.base.set_registry import golden_beside, recordings_at, shipped
 from lab.cli.main import app
-from lab.set_registry import golden_beside, recordings_at, shipped
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 Write = Callable[[Path, list[dict[str, Any]]], Path]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from lab.base.formatting import without_credentials
 from lab.cli.main import app, main
-from lab.formatting import without_credentials
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = ("hunter2", "sk-live", "s3cret")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.set_registry import DEMO, shipped
 from lab.cli.main import main
-from lab.set_registry import DEMO, shipped
 
 Lab = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[2]
@@ -67,11 +67,11 @@ def demo(
     """Runs the demo in this process over the set in ``tmp_path``, of which ``den`` and ``mill`` are on its list."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    monkeypatch.setattr("lab.set_registry.DEMO", ("den", "mill"))
+    monkeypatch.setattr("lab.base.set_registry.DEMO", ("den", "mill"))
     monkeypatch.setattr("lab.runs.trial.DEMO", ("den", "mill"))
     # Two small conversations that say the same have no haystack to give.
     monkeypatch.setattr("lab.replay.haystack.HAYSTACKS", {})
-    monkeypatch.setattr("lab.set_registry.shipped", lambda kind, _: tmp_path / kind / "tiny")
+    monkeypatch.setattr("lab.base.set_registry.shipped", lambda kind, _: tmp_path / kind / "tiny")
     make_set(tmp_path, "den", "mill")
 
     def run(*words: str) -> tuple[int, str, str]:

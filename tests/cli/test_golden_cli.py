@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from lab.base.errors import UnusableInput
 from lab.cli.golden_tables import emit_run
 from lab.cli.main import app
-from lab.errors import UnusableInput
 from lab.golden.changes import marks
 from lab.golden.judging import Decision, open_judging
 from lab.golden.pool import read_pool

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.cli.main import app
-from lab.errors import UnusableInput
 from tests.systems.openclaw.tools.lance_tables import uuid
 from tests.systems.sidecar.ledgers import filled, rows
 from tests.systems.sidecar.test_ledger_lifecycle import aged

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from lab.base.errors import CheckFailed
 from lab.cli.main import app
-from lab.errors import CheckFailed
 
 Lab = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -73,7 +73,7 @@ def test_verdicts_are_coloured_unless_turned_off(
 
 def test_pipe_has_neither_colours_nor_moves(tmp_path: Path) -> None:
     code = (
-        "from lab.cli.output import announce, emit; from lab.progress import Progress\n"
+        "from lab.cli.output import announce, emit; from lab.base.progress import Progress\n"
         "announce(Progress(2).next('attic: done')); emit('PASS: rollout')"
     )
     done = subprocess.run(
@@ -89,7 +89,7 @@ def test_pipe_has_neither_colours_nor_moves(tmp_path: Path) -> None:
 
 def test_progress_takes_one_line_of_a_terminal(tmp_path: Path) -> None:
     code = (
-        "from lab.cli.output import announce, emit; from lab.progress import Progress\n"
+        "from lab.cli.output import announce, emit; from lab.base.progress import Progress\n"
         "progress = Progress(3)\n"
         "for name in ('attic', 'den', 'loft' * 30): announce(progress.next(name))\n"
         "announce('a note'); announce(progress.next('x')); emit('PASS: done')"

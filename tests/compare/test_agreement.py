@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.compare.agreement import agree, kappa
 from lab.compare.design import power
-from lab.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 

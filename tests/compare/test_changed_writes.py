@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lab.base.set_registry import shipped
 from lab.compare.changes import changes
 from lab.embedding.cache import cache_folder
 from lab.replay.plan import ReplayRequest
@@ -19,7 +20,6 @@ from lab.report.stored import HEADERS, capture_table, growth
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
-from lab.set_registry import shipped
 
 
 @pytest.fixture(scope="module")

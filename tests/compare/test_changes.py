@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lab.base.errors import CannotMeasure, Incomplete, NotComparable
 from lab.compare.changes import changes
 from lab.compare.comparable import Common
 from lab.compare.manifest_changes import moved
-from lab.errors import CannotMeasure, Incomplete, NotComparable
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 from lab.runs.manifest import Git, Manifest

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.compare.paired import Comparison, compare_arms
 from lab.compare.statistics import holm
-from lab.errors import UnusableInput
 from lab.measures.catalogue import direction
 from lab.measures.score import headlines
 from lab.runs.directory import RunDirectory

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import NotARun, NotComparable, UnusableInput
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import clustered, holm, sign_flip
-from lab.errors import NotARun, NotComparable, UnusableInput
 from lab.measures.score import headlines, score_run
 from lab.runs.directory import RunDirectory
 

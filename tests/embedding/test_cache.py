@@ -15,11 +15,11 @@ import platformdirs
 import pyarrow as pa
 import pytest
 
+from lab.base.errors import CannotMeasure
 from lab.embedding import cache as cache_module
 from lab.embedding.cache import CHUNK, ChunkCache, cache_folder, text_key
 from lab.embedding.embedder import HashingEmbedder, Role, SentenceTransformerEmbedder, embedder_key
 from lab.embedding.vectors import Vectors
-from lab.errors import CannotMeasure
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEXTS = ["dark mode", "深色模式", "", "lone \ud83d", "one\u2028two", "naïve", "naive"]
@@ -141,7 +141,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-import lab.files
+import lab.base.files
 from lab.embedding.cache import ChunkCache
 
 where, count, moment = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -163,7 +163,7 @@ def replace(source, target):
         stop()
     rename(source, target)
 
-lab.files.os.replace = replace
+lab.base.files.os.replace = replace
 texts = ["x" * (number % 50) + str(number) for number in range(count)]
 cache.fill(cache.missing(texts), compute, lambda count: None)
 """

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.base.errors import CannotMeasure
 from lab.embedding import housekeeping
 from lab.embedding.cache import ChunkCache, text_key
 from lab.embedding.chunks import Chunk, chunk_name, matrix, read_chunk, write_chunk
@@ -24,7 +25,6 @@ from lab.embedding.embedder import HashingEmbedder, SentenceTransformerEmbedder,
 from lab.embedding.housekeeping import Freed, Merge, collect, describe, parts
 from lab.embedding.vectors import Recomputed, Vectors
 from lab.embedding.verify import check
-from lab.errors import CannotMeasure
 
 PROJECT = Path(__file__).resolve().parents[2]
 KEY = embedder_key(HashingEmbedder())

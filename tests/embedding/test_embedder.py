@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import sha256_file
 from lab.embedding.embedder import (
     DEFAULT_MODEL,
     DEFAULT_PACKAGE,
@@ -27,8 +29,6 @@ from lab.embedding.embedder import (
     embedder_named,
     verified_default_folder,
 )
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import sha256_file
 
 pytestmark = pytest.mark.model
 

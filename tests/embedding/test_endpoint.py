@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
 from lab.embedding import endpoint as endpoint_module
 from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_key, embedder_named
 from lab.embedding.endpoint import EndpointEmbedder
 from lab.embedding.vectors import Recomputed, Vectors
-from lab.errors import CannotMeasure, LabError, UnusableInput
 from tests.embedding.conftest import Endpoint
 
 TEXTS = [

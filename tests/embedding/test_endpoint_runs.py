@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import CannotMeasure
 from lab.embedding.embedder import SentenceTransformerEmbedder, embedder_named
 from lab.embedding.housekeeping import damage
 from lab.embedding.vectors import Vectors
-from lab.errors import CannotMeasure
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import open_run

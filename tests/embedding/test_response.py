@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.errors import CannotMeasure
 from lab.embedding import endpoint as endpoint_module
 from lab.embedding import http
 from lab.embedding.endpoint import EndpointEmbedder, endpoint_named
@@ -30,7 +31,6 @@ from lab.embedding.response import (
     reason_in,
     vectors_in,
 )
-from lab.errors import CannotMeasure
 from lab.replay.doctor import LONG, SENTENCE, _embedder
 
 Reply = Callable[[list[str]], "Answer | Exception"]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.embedding.embedder import (
     HashingEmbedder,
     Prompts,
@@ -25,7 +26,6 @@ from lab.embedding.embedder import (
     verified_default_folder,
 )
 from lab.embedding.vectors import Vectors
-from lab.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.retrieval.contract import Filter

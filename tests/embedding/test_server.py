@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.endpoint import endpoint_named
 from lab.embedding.server import EmbeddingServer
-from lab.errors import CannotMeasure, UnusableInput
 
 TEXTS = ["the kiln is at 900 degrees", "窯爐", "half a pair \ud83d"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from lab.base.shape import deep_merge
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.report.canary import write_page
-from lab.shape import deep_merge
 from tests.extras.conftest import Serious
 from tests.gate.conftest import audit, run
 

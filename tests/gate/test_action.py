@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from lab.base.set_registry import shipped
 from lab.gate.action import action_of, why
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Inputs, Verdict, judge
 from lab.replay.command import arguments, portable, replay_command
 from lab.runs.directory import RunDirectory
-from lab.set_registry import shipped
 
 HARM = Line("guard", "Forbidden@6", FAIL, True, "Forbidden@6: worse", baseline=0.119, candidate=0.441)
 OPEN = Line(

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.files import dump_json
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json
+from lab.base.shape import deep_merge
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Verdict, judge
 from lab.report.canary import FILE, write_page
-from lab.shape import deep_merge
 from tests.commands import run_here
 
 TAGS = re.compile(r"<style>.*?</style>|<script>.*?</script>|<[^>]+>", re.DOTALL)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.compare.pairs import Pairs
-from lab.errors import UnusableInput
 from lab.gate.control import answer_of
 from lab.gate.evidence import Evidence
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line

@@ -15,7 +15,7 @@ import pytest
 import xmlschema
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.gate.keys import HEAD, RULES
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import MOST_ANNOTATIONS, junit, openmetrics, summary, workflow_commands, write_verdict

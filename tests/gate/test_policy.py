@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.gate.policy import read_policy, shipped_policies
 
 GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from scipy.stats import binom
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.shape import deep_merge
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.outputs import by_reason, gravest_first, rollback
 from lab.gate.policy import Policy, Rule, read_policy
 from lab.gate.receipts import judge_receipts, read_audit, share_bounds
 from lab.gate.verdict import judge
-from lab.shape import deep_merge
 
 POLICY = Policy("mine", "what it means", "old", "new", 6, ())
 ERRORS = Rule("receipts", "errors.rate", of="errors.attempts", at_most=0.01)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.gate.selftest.faults import PACKAGE, Fault, apply, change, edited, read_faults, shipped_faults
 from lab.gate.selftest.patch import read_patch
 

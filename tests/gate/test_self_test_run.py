@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.set_registry import shipped
 from lab.gate.policy import read_policy
 from lab.gate.selftest.draws import Swapped, judge_swaps
 from lab.gate.selftest.faults import Fault, change, shipped_faults
@@ -16,7 +17,6 @@ from lab.gate.selftest.sandbox import Sandbox
 from lab.gate.selftest.trial import LAYERS, Clean, clean_run
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.set_registry import shipped
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.compare.pairs import Pairs
-from lab.errors import UnusableInput
 from lab.gate.evidence import Evidence
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.measures import judge_compared

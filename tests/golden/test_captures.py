@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.compare.agreement import agree
-from lab.errors import UnusableInput
 from lab.golden.changes import differences, split
 from lab.golden.lint import lint
 from lab.golden.model import GoldenSet

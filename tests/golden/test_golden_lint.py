@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.golden.judging import Aside
 from lab.golden.lint import Lint, lint, probe_problems
 from lab.golden.model import GoldenSet, Judgement, Probe

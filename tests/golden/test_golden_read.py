@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.files import dump_json, read_json_lines
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_json_lines
 from lab.golden.changes import Change, differences, split
 from lab.golden.judging import Decision, Judging, aside, open_judging, side_file
 from lab.golden.model import GoldenSet, Judgement, Probe

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.files import remove_folder
+from lab.base.errors import UnusableInput
+from lab.base.files import remove_folder
 from lab.host.home import look
 from lab.host.snapshot import open_snapshot, take
 from lab.recordings.openclaw import gather

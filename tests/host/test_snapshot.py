@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import CannotMeasure, CannotWrite, UnusableInput
+from lab.base.files import remove_folder
 from lab.cli.init import _snapshot
-from lab.errors import CannotMeasure, CannotWrite, UnusableInput
-from lab.files import remove_folder
 from lab.host import copying
 from lab.host.copying import copy_database, copy_lines, copy_whole
 from lab.host.home import look

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.latency.bench import (
     LoadedStore,
     Subject,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.cli.latency_tables import emit_latency
-from lab.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.latency.bench import Sample
 from lab.latency.request import LatencyRequest
 from lab.latency.run import Folder, read_cell, run_latency

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.api import replay, score
-from lab.errors import CannotMeasure, NotARun, UnusableInput
+from lab.base.errors import CannotMeasure, NotARun, UnusableInput
 from lab.league import league as module
 from lab.league.league import League
 from lab.league.table import OVERALL

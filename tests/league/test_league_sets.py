@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.league.arms import DEFAULT, DEFAULT_CAPTURED, VARIANTS, default_arms, entrants_of, parse_budgets
 from lab.league.command import league_command
 from lab.league.sets import parse_sets

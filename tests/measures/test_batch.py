@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.measures.batch import evaluate
 
 CUTOFFS = (1, 3, 5, 6, 10, 20, 50)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 import pytrec_eval
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.measures.batch import evaluate
 from lab.measures.export import export_run
 from lab.measures.score import score_run

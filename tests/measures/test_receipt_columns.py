@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.runs.receipts import BLOCK, NUMBERS, READINGS, TEXTS, Receipts
 from lab.runs.tables import read_table
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+from lab.base.errors import CannotMeasure, Incomplete, UnusableInput
 from lab.compare.paired import compare_arms
-from lab.errors import CannotMeasure, Incomplete, UnusableInput
 from lab.measures.judged import judged_shares
 from lab.measures.score import more_measures, score_and_write, score_run, summarise
 from lab.replay.plan import ReplayRequest

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import CannotMeasure, Incomplete, InUse, UnusableInput
+from lab.base.files import digest, only_writer
 from lab.compare.changes import changes
-from lab.errors import CannotMeasure, Incomplete, InUse, UnusableInput
-from lab.files import digest, only_writer
 from lab.nightly import baselines
 from lab.nightly.baselines import Approval, approve, damage, find, get, open_baseline, remove
 from lab.nightly.nightly_folder import runs_of_nightly_run

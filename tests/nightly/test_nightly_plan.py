@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.set_registry import shipped
 from lab.nightly.nightly_run import identity
 from lab.nightly.plan import read_plan, shipped_plans
-from lab.set_registry import shipped
 
 GOOD = """
 name = "n"

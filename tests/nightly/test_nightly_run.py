@@ -18,9 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 import lab.runs.resume
+from lab.base.errors import OtherArguments, UnusableInput
+from lab.base.files import digest
 from lab.cli.main import app
-from lab.errors import OtherArguments, UnusableInput
-from lab.files import digest
 from lab.gate.line import OF_NIGHTLY
 from lab.gate.policy import Rule
 from lab.gate.schema import verdict_schema

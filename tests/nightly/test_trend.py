@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.compare.steps import Step
-from lab.errors import CannotMeasure, UnusableInput
 from lab.nightly.trend import Point, append, history, read_store, step_record
 from lab.report.figures import save
 from lab.report.figures_trend import trend_figure

@@ -11,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from lab.base.processes import set_up
 from lab.cli.output import complain, emit, emit_table
-from lab.processes import set_up
 
 # Set before numpy is loaded: one BLAS thread, as in every process of the lab.
 set_up()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.systems.external import plugin
 
 # Where tests/peers/install.py puts each plugin.

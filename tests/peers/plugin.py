@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from lab.base.errors import CannotMeasure
 from lab.conformance.embedding import DIMENSION, embed
 from lab.embedding.server import EmbeddingServer
-from lab.errors import CannotMeasure
 from lab.systems.external.plugin import HOST
 
 MODEL = "text-embedding-3-small"

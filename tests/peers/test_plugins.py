@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory

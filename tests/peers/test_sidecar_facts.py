@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.facts.asserting import Claim, invalidate
 from lab.systems.facts.lint import lint
 from lab.systems.facts.model import Fact, fact_json, utc

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar.ledger_lifecycle import LEGAL, STATES, move
 from lab.systems.sidecar.ledger_score import state_of
 from lab.systems.sidecar.ledger_use import decay

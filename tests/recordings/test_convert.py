@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.file_names import file_name, file_names
+from lab.base.errors import UnusableInput
+from lab.base.file_names import file_name, file_names
 from lab.golden.model import Judgement, Probe
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from lab.base.utf16 import js_length
 from lab.recordings.cleaning import clean_user_text
 from lab.systems.openclaw.recall.wrap import wrap
-from lab.utf16 import js_length
 
 COMMENT = (
     '<!-- openclaw-mem-engine:autoRecall {"v":1,"skipped":false,"tiersSearched":["must_remember","nice_to_have"],'

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Turn
 from lab.recordings.readers import read_library

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.locomo import pictures, split_evidence
 from lab.recordings.model import Memory, Turn

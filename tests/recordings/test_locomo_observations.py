@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.model import Judgement
 from lab.recordings.readers import Library, read_library
 

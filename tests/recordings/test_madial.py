@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.files import sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import sha256_file
 from lab.golden.model import Judgement, Probe
 from lab.recordings.catalogue import entry_of, identified
 from lab.recordings.model import Memory, Turn

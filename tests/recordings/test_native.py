@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.model import GoldenSet
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.native import read as read_native

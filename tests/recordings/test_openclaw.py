@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.openclaw.folders import find
 from lab.recordings.readers import read_library

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Turn
 from lab.recordings.readers import Library, read_library

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CannotMeasure, CheckFailed, UnusableInput
-from lab.files import atomic_folder
+from lab.base.errors import CannotMeasure, CheckFailed, UnusableInput
+from lab.base.files import atomic_folder
 from lab.recordings.catalogue import CATALOGUE, Entry, Known, entry_of, identified
 from lab.recordings.readers import FORMATS, read_library
 from lab.recordings.take import take

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Turn
 from lab.recordings.readers import read_library

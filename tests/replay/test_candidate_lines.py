@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.cli.judge_desk import Desk
 from lab.cli.main import app
-from lab.errors import UnusableInput
 from lab.golden.judging import open_judging
 from lab.golden.lint import lint
 from lab.golden.pool import read_pool

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.embedding.vectors import Vectors
-from lab.errors import CannotMeasure, UnusableInput
 from lab.replay.candidates import rows_of, save_cached
 from lab.replay.executors import Here, Replayed, Task, Workers, _with_versions, replay_each, run_task, size, task_of
 from lab.replay.plan import Plan, make_plan
@@ -220,8 +220,8 @@ def test_dask_not_installed_names_the_install_command(desk: Any, monkeypatch: py
 def test_run_replay_full_disk_ends_the_replay(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
-    from lab.errors import CannotWrite
-    from lab.files import cannot_write, write_atomically
+    from lab.base.errors import CannotWrite
+    from lab.base.files import cannot_write, write_atomically
 
     def write(path: Path, data: bytes, *, durable: bool = True) -> None:
         if path.name == "talk1.parquet":

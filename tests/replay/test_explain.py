@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.replay.explain import Explanation, explain
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.lint import probe_problems
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import LABELS, Memory, Recording, Turn

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import lab
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.haystack_keys import is_added
 from lab.golden.pool import read_pool
 from lab.golden.read import read_golden
 from lab.golden.write import golden_bytes
-from lab.haystack_keys import is_added
 from lab.replay.chosen_turns import Chosen
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.pool import make_pool, material

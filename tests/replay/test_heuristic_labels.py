@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.labels import Labels, choose_labels, labels_note
 

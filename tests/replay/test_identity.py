@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import OtherArguments
+from lab.base.errors import OtherArguments
 from lab.measures.score import score_run
 
 # Messages shorten the differing hashes.

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import CannotMeasure, InUse, UnusableInput
+from lab.base.files import only_writer
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.errors import CannotMeasure, InUse, UnusableInput
-from lab.files import only_writer
 from lab.replay.run import run_replay
 from lab.retrieval.tokens import TextSettings, Tokens
 from lab.systems.openclaw.config.settings import DocsSettings
@@ -30,7 +30,7 @@ LAB = Path(sys.executable).with_name("lab")
 HOLD = """
 import sys
 from pathlib import Path
-from lab.files import only_writer
+from lab.base.files import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -90,7 +90,7 @@ def test_only_writer_removed_folder_is_not_written(tmp_path: Path, monkeypatch: 
         (tmp_path / "run").rename(tmp_path / "gone")
         return True
 
-    monkeypatch.setattr("lab.files.lock", lock)
+    monkeypatch.setattr("lab.base.files.lock", lock)
     with pytest.raises(InUse), only_writer(tmp_path / "run"):
         pytest.fail("a folder that is gone was held")
 

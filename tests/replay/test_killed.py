@@ -40,7 +40,7 @@ def test_workers_of_a_killed_process_end(tmp_path: Path) -> None:
     """A killed process cannot stop its workers, so they must notice; otherwise they would wait for work forever."""
     program = (
         "import os, signal, sys\n"
-        "from lab.processes import worker_pool\n"
+        "from lab.base.processes import worker_pool\n"
         "if __name__ == '__main__':\n"
         "    with worker_pool(1) as pool:\n"
         "        print(pool.submit(os.getpid).result(), flush=True)\n"

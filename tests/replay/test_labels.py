@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import MUST, NICE, UNKNOWN, Memory, Recording, Turn
 from lab.replay.labels import Labels, choose_labels
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 import lab.replay.memories_http as client
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.replay.explain import explain
 from lab.replay.memories_from import read_stored
 from lab.replay.memories_http import TOKEN, kept_at

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.replay.explain import explain
 from lab.replay.missed import FILE, Counts, counts_in, missed, write_missed
 from lab.replay.plan import ReplayRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.replay.config_notes import missing_notes
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import lab as public
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json
 from lab.compare.paired import compare_arms
-from lab.errors import UnusableInput
-from lab.files import dump_json
 from lab.gate.outputs import notes, write_verdict
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge

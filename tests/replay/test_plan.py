@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.replay.candidates import rows_of
 from lab.replay.labels import Labels
 from lab.replay.plan import ReplayRequest, make_plan, plan_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.pool import Pool
 from lab.replay.chosen_turns import Chosen
 from lab.replay.plan import ReplayRequest

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lab.base.token_estimate import tokens
 from lab.recordings.model import MUST, NICE, Memory, Recording
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import ReplayRequest, make_plan
@@ -19,7 +20,6 @@ from lab.runs.shapes import misshapen
 from lab.systems.contract import Item, Recall, Signals
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.wrap import wrap
-from lab.token_estimate import tokens
 
 RULE = Memory("d/rule", "Never push on a Friday.", "", 0, 0, label=MUST, hard_rule=True)
 RECORDING = Recording("d", (), (RULE,))

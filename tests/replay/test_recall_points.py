@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.golden.model import Probe
 from lab.measures.score import score_run
 from lab.recordings.model import Recording, Turn

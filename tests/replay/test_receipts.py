@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
+from lab.base.token_estimate import tokens
+from lab.base.utf16 import js_length
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import Plan, ReplayRequest, make_plan
@@ -21,8 +23,6 @@ from lab.replay.safety_checks import Checked, SafetyChecks
 from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.tables import read_table, write_table
 from lab.systems.openclaw.seed.flow import STAGES
-from lab.token_estimate import tokens
-from lab.utf16 import js_length
 from tests.playing import as_listed, listed_in
 
 ARMS = ("tier_first_v1", "tier_quota_v1", "vector", "bm25", "hybrid", "recency", "random", "none", "oracle")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.base.set_registry import shipped
 from lab.embedding.embedder import DOCUMENT, HashingEmbedder, Role, SentenceTransformerEmbedder
 from lab.recordings.model import MUST, Memory, Recording, Turn
 from lab.replay import sources as sources_module
@@ -17,7 +18,6 @@ from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.rehearsal import rehearsed
 from lab.replay.run import run_replay
 from lab.replay.sources import open_sources, play_of, prepare, tools_of
-from lab.set_registry import shipped
 from tests.playing import arms_named, play
 
 if TYPE_CHECKING:

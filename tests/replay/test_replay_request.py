@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.draw import draw
+from lab.base.draw import draw
 from lab.recordings.model import MUST
 from lab.replay.candidates import rows_of
 from lab.replay.explain import explain

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.replay.run import run_replay
 from lab.retrieval.exact import ExactStore
 from tests.commands import run_here, run_installed, without_charts

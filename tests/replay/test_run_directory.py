@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from lab.errors import Altered, Incomplete, LabError, NotARun, OtherArguments, UnusableInput
-from lab.files import digest
+from lab.base.errors import Altered, Incomplete, LabError, NotARun, OtherArguments, UnusableInput
+from lab.base.files import digest
 from lab.measures.score import score_run
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.environment import environment

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from lab.base.errors import UnusableInput
 from lab.cli.main import app
-from lab.errors import UnusableInput
 from lab.recordings.readers import read_library
 from lab.replay.memories_from import read_stored
 from lab.replay.scopes import LISTED, scope_notes, scopes_of, valid_scope, with_valid_scopes

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.golden.model import Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered, TurnWrites

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import Altered, CannotMeasure, Incomplete, NotARun, OtherArguments, UnusableInput
+from lab.base.errors import Altered, CannotMeasure, Incomplete, NotARun, OtherArguments, UnusableInput
 from lab.measures.score import score_run
 from lab.replay.executors import size
 from lab.replay.plan import make_plan

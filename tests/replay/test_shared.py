@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
 from lab.retrieval.faults import FaultPlan
 from lab.systems.contract import ArmInfo, Ask, MemorySystem, Recall

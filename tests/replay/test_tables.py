@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from lab.columns import codes_of, float_column, lists_of, numbers_of, text_column
-from lab.errors import CannotMeasure
+from lab.base.columns import codes_of, float_column, lists_of, numbers_of, text_column
+from lab.base.errors import CannotMeasure
 from lab.runs.tables import read_table, write_table
 
 TEXTS = ["one", "", "記憶 and more", None]

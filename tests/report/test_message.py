@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.files import dump_json
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.verdict import Verdict
 from lab.report.message import MARKS, MOST_CHARACTERS, MOST_RULES, Message, message_at

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lab
+from lab.base.errors import CannotMeasure, NotARun, UnusableInput
 from lab.compare.paired import Comparison, Difference, compare_arms
 from lab.compare.statistics import Estimate
-from lab.errors import CannotMeasure, NotARun, UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import typer
 
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, write_atomically
 from lab.cli.main import app
 from lab.cli.view import PORT
 from lab.compare.paired import compare_arms
-from lab.errors import UnusableInput
-from lab.files import dump_json, write_atomically
 from lab.gate.line import FAIL, PASS, Line
 from lab.gate.outputs import headline
 from lab.gate.policy import read_policy

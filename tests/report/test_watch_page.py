@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.canary.live_figures import ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
-from lab.errors import UnusableInput
 from lab.report.watch import FILE, write_page
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.base.utf16 import js_length, js_utf8
 from lab.retrieval.clamp import MARK, Clamp, clamp, is_too_long
-from lab.utf16 import js_length, js_utf8
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.rollout.apply import Patch, applied
 from lab.rollout.change import SELECTION, SLOT, selection_change, slot_change
 from lab.systems.openclaw.config.file import ENTRY

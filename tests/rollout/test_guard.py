@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import InUse
+from lab.base.files import only_writer
 from lab.cli import canary as command
-from lab.errors import InUse
-from lab.files import only_writer
 from lab.gate.policy import read_policy
 from lab.rollout import guard as guard_module
 from lab.rollout import journal as journal_module

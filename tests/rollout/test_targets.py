@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.cli.canary_options import TIMEOUT, seconds_of
 from lab.cli.canary_watch import _expects_receipts
-from lab.errors import UnusableInput
 from lab.rollout import recover as recovering
 from lab.rollout.change import SLOT, slot_change, slot_to_go_back_to, target_of
 from lab.rollout.journal import State, begin

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.rollout import watching
 from lab.rollout.baseline import read_baseline
 from lab.rollout.evidence import REPEAT_MORE, Limits
@@ -122,7 +122,7 @@ def test_canary_that_was_left_over_comes_first(home: Path) -> None:
 
 
 def test_watch_under_way_is_not_disturbed(home: Path) -> None:
-    from lab.files import only_writer
+    from lab.base.files import only_writer
 
     with only_writer(home / "watch"):
         assert "another process is writing it" in watch(home, code=4)
@@ -245,7 +245,7 @@ def test_alarm_before_the_engine_was_switched_on_again(
 
 
 def test_state_that_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.errors import CannotWrite
+    from lab.base.errors import CannotWrite
 
     watch(home, code=4)
     before = (home / "watch" / "state.json").read_bytes()

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.gate.policy import read_policy
 from lab.gate.verdict import judge
 from lab.measures.export import export_run

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.runs.directory import RunDirectory
 from lab.runs.manifest import Manifest, Migrated, Shard, manifest_schema
 from lab.runs.records import from_json, schema_of, to_json

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import Incomplete, UnusableInput
-from lab.files import digest, sha256_file
+from lab.base.errors import Incomplete, UnusableInput
+from lab.base.files import digest, sha256_file
 from lab.gate.policy import SHIPPED as POLICIES
 from lab.gate.policy import read_policy
 from lab.measures.score import score_run

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lab.runs.resume as resume
-from lab.errors import Altered, OtherArguments
+from lab.base.errors import Altered, OtherArguments
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory, open_run

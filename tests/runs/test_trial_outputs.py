@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from lab.base.set_registry import DEMO
 from lab.gate.outputs import write_verdict
 from lab.gate.policy import SHIPPED, read_policy
 from lab.gate.verdict import judge
@@ -23,7 +24,6 @@ from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.manifest import HardRules, Labels, Migrated
 from lab.runs.trial import trial, trial_line
-from lab.set_registry import DEMO
 from lab.view.live import Live
 from lab.view.pages import Viewer
 from lab.view.runs import Runs

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from lab.base.utf16 import js_length
 from lab.embedding.embedder import embedder_named
 from lab.embedding.vectors import Vectors
 from lab.recordings.model import LABELS, Memory
@@ -26,7 +27,6 @@ from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.select.outcome import Quota
 from lab.systems.openclaw.select.policies import MANY, POLICIES
-from lab.utf16 import js_length
 
 FAST = [name for name, policy in POLICIES.items() if policy in MANY]
 TIES = (0.1, 0.25, 0.25, 0.5)

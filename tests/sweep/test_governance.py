@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.cli.main import app
-from lab.errors import UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.replay.plan import ReplayRequest, make_plan

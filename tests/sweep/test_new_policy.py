@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.sweep.grid import grid_of
 from lab.sweep.sweep import sweep

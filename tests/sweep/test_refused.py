@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.replay.plan import ReplayRequest
 from lab.sweep import saturation as of_saturation
 from lab.sweep import sweep as of_sweep

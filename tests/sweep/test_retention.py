@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.cli.main import app
-from lab.errors import UnusableInput
 from lab.recordings.model import Memory
 from lab.replay.plan import ReplayRequest, plan_of
 from lab.replay.run import run_replay

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.replay.labels import MODES as LABEL_MODES
 from lab.replay.plan import ReplayRequest, make_plan

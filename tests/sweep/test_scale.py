@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, OtherArguments, UnusableInput
+from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.replay.plan import ReplayRequest
 from lab.report.build import build_report

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.errors import NotComparable, UnusableInput
+from lab.base.errors import NotComparable, UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.retrieval.query_context import Retrieval
 from lab.runs.records import to_json
 from lab.systems.baselines.arm import BaselineArm

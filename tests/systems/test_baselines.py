@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.draw import draw
+from lab.base.draw import draw
 from lab.recordings.model import Memory
 from lab.retrieval.contract import Query
 from lab.retrieval.exact import ExactStore

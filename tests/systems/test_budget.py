@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
 from lab.replay.loop import Answered, RecallCall, replay
 from lab.replay.plan import ReplayRequest, make_plan, plan_of
@@ -27,7 +28,6 @@ from lab.systems.kit import Kit
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.registry import make_arm, parse_arms
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 from tests.playing import OPERATORS, kit_for, play
 
 BUDGETS = (64, 128, 256, 1200)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.errors import UnusableInput
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.faults import KNOWN, SLOW_NS, FaultPlan, FaultyView

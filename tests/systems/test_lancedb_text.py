@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.base.utf16 import js_length
 from lab.systems.baselines.lancedb_text import (
     block,
     category_of,
@@ -16,7 +17,6 @@ from lab.systems.baselines.lancedb_text import (
     looks_like_injection,
     query_of,
 )
-from lab.utf16 import js_length
 
 ANY = st.text(max_size=60)
 

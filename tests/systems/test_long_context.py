@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.missed import CAUSES
 from lab.replay.plan import ReplayRequest
@@ -23,7 +24,6 @@ from lab.systems.baselines.neutral import CHINESE, ENGLISH, is_chinese, neutral
 from lab.systems.contract import Ask, Detail
 from lab.systems.registry import info_of, make_arm
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 from tests.playing import OPERATORS, keys_of, kit_for, played
 
 BUDGETS = (64, 256, 1200)

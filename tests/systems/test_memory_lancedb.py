@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall, TurnWrites
 from lab.replay.missed import CAUSES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.resolve import check_config, describe, resolve
 from lab.systems.openclaw.recommended import ARM, CONFIG, recommended
 from lab.systems.registry import make_arm

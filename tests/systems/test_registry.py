@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems import registry
 from lab.systems.contract import ArmInfo
 from lab.systems.fixed import FixedArm

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.embedding.cache import cache_folder
-from lab.errors import CannotMeasure, UnusableInput
 from lab.recordings.model import Memory
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.api import open_run, replay
-from lab.draw import draw
+from lab.base.draw import draw
+from lab.base.set_registry import recordings_at
 from lab.embedding.embedder import DOCUMENT, QUERY, Role, embedder_named
 from lab.measures.score import score_and_write
 from lab.recordings.readers import read_library
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
-from lab.set_registry import recordings_at
 from lab.systems.auto_recall.arm import AutoRecallArm, make, skip_reason
 from lab.systems.contract import Arm
 from lab.systems.files.chunks import Entry

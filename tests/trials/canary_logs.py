@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from lab.base.set_registry import shipped
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
-from lab.set_registry import shipped
 from lab.systems.openclaw.upstream.js import js_json
 
 Recall = list[str]

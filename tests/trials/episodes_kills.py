@@ -19,7 +19,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.systems.episodes.events import RETENTION, Event
 from lab.systems.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS
 from lab.systems.sidecar.ledger_ingest import ingest as ingest_observations

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.systems.facts import store
 from lab.systems.facts.rebuild import view_path
 from lab.systems.facts.view import View

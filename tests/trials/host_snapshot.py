@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lab.files import remove_folder
+from lab.base.files import remove_folder
 from lab.host.home import look
 from lab.host.snapshot import open_snapshot, take
 

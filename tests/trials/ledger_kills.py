@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_archive import pointer
 from tests.trials.kills import arguments, kills_of, run_after_write

@@ -29,7 +29,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab.config_edit import at_path, read_edited
+from lab.base.config_edit import at_path, read_edited
 from lab.rollout.change import DEFAULT_SELECTION, SELECTION
 from lab.rollout.journal import State
 from lab.rollout.window import log_of

@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.files import sha256_bytes
-from lab.formatting import counted
+from lab.base.files import sha256_bytes
+from lab.base.formatting import counted
 from lab.recordings.readers import read_library
 from lab.systems.baselines.long_context import ROLES
 from lab.systems.observations.log import lines_of

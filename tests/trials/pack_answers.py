@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from lab.errors import CannotMeasure
-from lab.files import read_json
+from lab.base.errors import CannotMeasure
+from lab.base.files import read_json
 from lab.recordings import beam
 from lab.recordings.model import Recording
 from lab.replay.loop import replay

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lab.base.draw import draw
 from lab.compare.power import t_quantile
-from lab.draw import draw
 from lab.replay.plan import ReplayRequest
 from lab.report.tables import text_table
 from lab.sweep.grid import Grid, flat, grid_of, read_grid

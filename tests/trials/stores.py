@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.processes import set_up
+from lab.base.processes import set_up
 from lab.recordings.model import LABELS
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay

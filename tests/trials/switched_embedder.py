@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.draw import draw
+from lab.base.draw import draw
 from lab.embedding.embedder import DOCUMENT, QUERY, Role
 from lab.retrieval.retrievers import VectorsOf
 from tests.trials.lanes import SETS, Hit, Loaded, difference, mean_of, pooled, shown, table

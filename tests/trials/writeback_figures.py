@@ -16,13 +16,13 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lab.base.draw import draw
+from lab.base.haystack_keys import is_added
+from lab.base.set_registry import recordings_at
 from lab.cli.output import announce
 from lab.compare.statistics import clustered, sign_flip
-from lab.draw import draw
-from lab.haystack_keys import is_added
 from lab.recordings.model import UNKNOWN, Recording
 from lab.replay.plan import Plan, ReplayRequest, make_plan
-from lab.set_registry import recordings_at
 from lab.sweep.governance import POLICIES, Grading
 from lab.sweep.relabelled import Assignment, Tally, relabelled, total
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.formatting import counted
+from lab.base.formatting import counted
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.tools.lance_schema import TABLE, arrow_of, schema
 from lab.systems.sidecar import ledger

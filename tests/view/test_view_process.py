@@ -55,7 +55,7 @@ def test_view_listens_on_loopback_only(address: str, walked: RunDirectory) -> No
 
 
 def test_port_in_use_is_one_line(walked: RunDirectory) -> None:
-    from lab.errors import UnusableInput
+    from lab.base.errors import UnusableInput
     from lab.view.serve import listen
 
     with listen(0) as taken, pytest.raises(UnusableInput, match=r"in use\); choose another --port") as caught:
@@ -64,8 +64,8 @@ def test_port_in_use_is_one_line(walked: RunDirectory) -> None:
 
 
 def test_folder_without_run_is_refused_before_listening(tmp_path: Path) -> None:
+    from lab.base.errors import NotARun
     from lab.cli.main import app
-    from lab.errors import NotARun
 
     found = CliRunner().invoke(app, ["view", str(tmp_path), "--port", "0"])
     assert isinstance(found.exception, NotARun)

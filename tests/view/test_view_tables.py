@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 
 import pytest
 
+from lab.base.errors import NotComparable, UnusableInput
+from lab.base.formatting import number
 from lab.compare.paired import compare_arms
-from lab.errors import NotComparable, UnusableInput
-from lab.formatting import number
 from lab.measures.score import score_run
 from lab.replay.explain import explain
 from lab.replay.missed import FILE, missed, write_missed

@@ -28,7 +28,7 @@ def main(plan: Path) -> int:
     _limit(task["seconds"])
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
-        from lab.processes import set_up
+        from lab.base.processes import set_up
 
         set_up()
         # The runs are read once and deleted, so they need not survive a crash.

@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import lab
-from lab.errors import UnusableInput
-from lab.files import read_toml, write_atomically
-from lab.shape import json_type, only_keys
+from lab.base.errors import UnusableInput
+from lab.base.files import read_toml, write_atomically
+from lab.base.shape import json_type, only_keys
 
 PACKAGE = Path(lab.__file__).resolve().parent
 SHIPPED = Path(__file__).parent / "faults"

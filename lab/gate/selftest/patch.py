@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import read_text
+from lab.base.errors import UnusableInput
+from lab.base.files import read_text
 from lab.gate.selftest.faults import Edit, Fault
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

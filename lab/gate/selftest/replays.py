@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from lab.files import read_toml
+from lab.base.files import read_toml
+from lab.base.set_registry import shipped
 from lab.gate.selftest.faults import Fault
 from lab.replay.plan import ReplayRequest
-from lab.set_registry import shipped
 
 HERE = Path(__file__).parent
 # Settings that are paths in this folder.

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import CannotMeasure
+from lab.base.formatting import Announce, silent
+from lab.base.progress import Progress
 from lab.compare.changes import changes
-from lab.errors import CannotMeasure
-from lab.formatting import Announce, silent
 from lab.gate.policy import Policy
 from lab.gate.selftest.draws import Draws, Swapped, judge_swaps
 from lab.gate.selftest.faults import Fault
 from lab.gate.selftest.replays import Replay
 from lab.gate.selftest.sandbox import Sandbox
 from lab.gate.selftest.trial import LAYERS, Clean, Trial, clean_run, try_fault
-from lab.progress import Progress
 
 SCHEMA = "lab.selftest.v1"
 REQUIRED = 0.95

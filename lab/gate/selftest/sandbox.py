@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.base.files import dump_json, read_json, write_atomically
 from lab.embedding.cache import ChunkCache
 from lab.embedding.embedder import DOCUMENT, Role, role_key, roles_of
-from lab.files import dump_json, read_json, write_atomically
 from lab.gate.selftest.child import LOADED
 from lab.gate.selftest.faults import PACKAGE, Fault, apply
 from lab.gate.selftest.replays import HERE, Replay

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.errors import LabError
 from lab.compare.changes import Changes, changes
 from lab.compare.pairs import Pairs, pairs_of
-from lab.errors import LabError
 from lab.gate.evidence import Evidence
 from lab.gate.keys import BASELINE
 from lab.gate.line import FAIL

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.formatting import counted
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.host_prompts import suspects
 from lab.recordings.inventory import Inventory, passed_over, stocked

@@ -19,6 +19,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from lab.base.times import Times
 from lab.recordings.cleaning import clean_assistant_text
 from lab.recordings.events import Event, ToolUse
 from lab.recordings.injected import read_blocks
@@ -28,7 +29,6 @@ from lab.recordings.openclaw.entries import text_of as _text
 from lab.recordings.openclaw.prompts import HOST_MODEL, Prompt, read_prompt, read_prompts
 from lab.recordings.openclaw.tool_uses import ToolUses
 from lab.recordings.openclaw.tools import NESTED, NO_TIME_FROM, MemoryTools, ResultTime
-from lab.times import Times
 
 # Entry types without conversation content.
 SILENT = ("model_change", "thinking_level_change", "custom", "label", "session_info", LEAF)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import UNKNOWN_ORIGIN
 from lab.recordings.openclaw.entries import Entry, Spoilt, Transcript, active_branch, parse
 from lab.recordings.openclaw.origins import origin_of
@@ -111,7 +111,7 @@ def read_database(path: Path, *, archives: bool = False) -> Database:
     """Read a consistent snapshot of all sessions; with ``archives``, also the data of reset and deleted sessions.
 
     Raises :class:`UnusableInput` for a file that is not an agent's database, is damaged, or lacks a required column,
-    and :class:`lab.errors.CannotMeasure` if another process holds a lock.
+    and :class:`lab.base.errors.CannotMeasure` if another process holds a lock.
     """
     return read_sqlite(path, lambda connection: _read(path, connection, archives))
 

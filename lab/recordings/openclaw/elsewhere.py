@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_env import STATE_FOLDER, Keys
-from lab.errors import UnusableInput
-from lab.files import require_finite
+from lab.base.config_env import STATE_FOLDER, Keys
+from lab.base.errors import UnusableInput
+from lab.base.files import require_finite
 
 AGENT_ID = "{agentId}"
 # The agent of a configuration that lists none.

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from lab.times import epoch_ms
+from lab.base.times import epoch_ms
 
 # The type of an entry that selects another entry as the end of the active branch: ``{"type": "leaf", "targetId": …}``.
 LEAF = "leaf"

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.config_env import own_config
-from lab.config_resolve import resolve_config
-from lab.errors import UnusableInput
-from lab.files import require_finite
+from lab.base.config_env import own_config
+from lab.base.config_resolve import resolve_config
+from lab.base.errors import UnusableInput
+from lab.base.files import require_finite
 from lab.recordings.model import UNKNOWN_ORIGIN
 from lab.recordings.openclaw.elsewhere import Configured, configured_places, keys_of_places
 from lab.recordings.openclaw.origins import origin_of, strongest

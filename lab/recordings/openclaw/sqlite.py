@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 
 MAGIC = b"SQLite format 3\0"
 # How long to wait for a writer, and how often to retry after the database changed during a read.

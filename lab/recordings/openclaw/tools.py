@@ -16,6 +16,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from lab.base.times import epoch_ms
+from lab.base.utf16 import has_lone_surrogate
 from lab.recordings.events import RecordedMemory, ToolEvent
 from lab.recordings.model import GLOBAL, LABELS, Memory
 from lab.recordings.openclaw.calls import answered_by, arguments_of, calls_in, is_of_memory_plugin, label_of, texts_of
@@ -31,8 +33,6 @@ from lab.recordings.openclaw.outcomes import (
     quoted_in,
     row_in,
 )
-from lab.times import epoch_ms
-from lab.utf16 import has_lone_surrogate
 
 NESTED = "openclaw.nested-tool.v1"
 STORE, FORGET, RECALL = "memory_store", "memory_forget", "memory_recall"

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import UNKNOWN_ORIGIN, Recording, in_birth_order
 from lab.recordings.openclaw.branch import Branch
 from lab.recordings.openclaw.copies import Copy, Session, where

@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lab.base.token_estimate import tokens
+from lab.base.utf16 import WHITESPACE, js_length
 from lab.recordings.model import Turn
 from lab.retrieval.faults import SLOW_NS
 from lab.retrieval.stage_timer import StageTimer
@@ -18,8 +20,6 @@ from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, r
 from lab.systems.kit import Kit
 from lab.systems.protocols import Step
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
-from lab.utf16 import WHITESPACE, js_length
 
 OPEN, CLOSE = "[auto-recall]", "[/auto-recall]"
 # The release of the host on which the plugin was developed.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.shape import expect
+from lab.base.errors import UnusableInput
+from lab.base.shape import expect
+from lab.base.utf16 import js_length
 from lab.systems.files.settings import Reader
 from lab.systems.openclaw.config.file import EMBEDDER
-from lab.utf16 import js_length
 
 # The name of the plugin in a host's file, and its versions that the lab knows, the present one first.
 PLUGIN = "memory-lancedb"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from lab.base.utf16 import WHITESPACE, js_length, js_slice, without_half
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, escape
-from lab.utf16 import WHITESPACE, js_length, js_slice, without_half
 
 # The line that the plugin puts between the opening tag and the first memory, part of what a model is shown.
 WARNING = (

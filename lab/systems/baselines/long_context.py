@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type, only_keys
+from lab.base.token_estimate import tokens
 from lab.recordings import native
 from lab.recordings.model import Memory, Turn
-from lab.shape import json_type, only_keys
 from lab.systems.contract import (
     NOTHING,
     ArmInfo,
@@ -31,7 +32,6 @@ from lab.systems.contract import (
 from lab.systems.kit import Kit
 from lab.systems.openclaw.recall.wrap import escape
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 
 TOKENS, ROLES = 1200, ("user", "assistant")
 LEAST, MOST = 16, 1_000_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lab.base.token_estimate import tokens
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.contract import ArmInfo, Ask, Detail, Explained, Recall
 from lab.systems.files.explained import BUDGET, INJECTED, Trace, explained
@@ -17,7 +18,6 @@ from lab.systems.files.system import FileMemory, harmed, items_of, receipt_of, r
 from lab.systems.kit import Kit
 from lab.systems.protocols import Step
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 
 # The newest release of the host whose search the lab implements.
 HOST = "2026.9.6"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from lab.base.utf16 import js_length
 from lab.embedding.embedder import QUERY
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.contract import Filter, Query, View
@@ -46,7 +47,6 @@ from lab.systems.contract import (
 from lab.systems.kit import Kit
 from lab.systems.openclaw.memory import normal_row
 from lab.systems.spec import ArmSpec
-from lab.utf16 import js_length
 
 # The lowest score of a hit of auto-recall.
 MIN_SCORE = 0.3
@@ -64,7 +64,7 @@ OFF, SHORT, NO_HIT = "auto_recall_off", "prompt_too_short", "no_hit"
 
 
 def make(spec: ArmSpec) -> LanceDbArm:
-    """Make the arm. Raise :class:`lab.errors.UnusableInput` for a configuration that the plugin refuses."""
+    """Make the arm. Raise :class:`lab.base.errors.UnusableInput` for a configuration that the plugin refuses."""
     settings, model = settings_of(spec.config, spec.raw, spec.where)
     return LanceDbArm(spec.name, settings, spec.embedder or model)
 

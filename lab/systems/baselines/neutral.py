@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from lab.draw import draw
-from lab.token_estimate import tokens
+from lab.base.draw import draw
+from lab.base.token_estimate import tokens
 
 ENGLISH = (
     "A triangle has three sides and three corners.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from lab.base.token_estimate import tokens
 from lab.retrieval.query_context import QueryContext
 from lab.retrieval.stage_timer import StageTimer
 from lab.systems.baselines.arm import Baseline, BaselineArm, BaselineSystem, Question, Ranking, by_score, picked
@@ -15,7 +16,6 @@ from lab.systems.openclaw.recall.wrap import escape
 from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.rerank.settings import refuse
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 
 
 def rank(question: Question) -> Ranking:

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type, only_keys
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.query_context import Retrieval
-from lab.shape import json_type, only_keys
 from lab.systems.baselines.long_context import budget_of
 from lab.systems.baselines.neutral import is_chinese, neutral
 from lab.systems.contract import (
@@ -34,7 +35,6 @@ from lab.systems.kit import Kit, Workshop
 from lab.systems.protocols import Rephrases
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 
 TOKENS, ITEMS, DEPTH = 256, 6, 50
 

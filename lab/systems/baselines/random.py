@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.draw import draw
+from lab.base.draw import draw
 from lab.systems.baselines.arm import Baseline, Question, Ranking, by_score, factory
 
 

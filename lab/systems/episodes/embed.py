@@ -71,7 +71,7 @@ def embed(
 
     A vector of another model, or of a text that changed, is replaced. Without ``write`` events are only counted.
     ``scope`` None: all. ``now`` is the time of the run. ``announce`` gets the number of events so far. Raises as
-    :func:`open_episodes` and :func:`given_scope`, :class:`lab.errors.CannotMeasure` if the embedder fails, and
+    :func:`open_episodes` and :func:`given_scope`, :class:`lab.base.errors.CannotMeasure` if the embedder fails, and
     ValueError if it returns what is no vector.
     """
     done = Embedded(write, model_of(vectors.embedder))

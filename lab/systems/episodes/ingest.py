@@ -13,9 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import require_finite
-from lab.formatting import shortened
+from lab.base.errors import UnusableInput
+from lab.base.files import require_finite
+from lab.base.formatting import shortened
+from lab.base.times import LAST_MS, epoch_ms
 from lab.recordings.events import ToolUse
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
@@ -43,7 +44,6 @@ from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_lines import LONGEST, read_lines
 from lab.systems.sidecar.ledger_schema import tables
 from lab.systems.sidecar.ledger_times import stamp
-from lab.times import LAST_MS, epoch_ms
 
 RECEIPT = "recall-lab.episodes.ingest.v1"
 SPOOL, SPOOL_SCHEMA = "spool", "openclaw-mem.episodes.spool.v0"

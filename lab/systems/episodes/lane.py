@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.base.errors import LabError
 from lab.embedding.vectors import Vectors
-from lab.errors import LabError
 from lab.systems.episodes.events import RESULT, Event
 from lab.systems.episodes.schema import open_episodes
 from lab.systems.episodes.search import DEPTH, LEXICAL, OK, Hit, search

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_schema import tables
 

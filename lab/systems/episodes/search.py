@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.base.errors import LabError, UnusableInput, describe_unexpected
+from lab.base.formatting import shortened
 from lab.embedding.embedder import QUERY
 from lab.embedding.vectors import Vectors
-from lab.errors import LabError, UnusableInput, describe_unexpected
-from lab.formatting import shortened
 from lab.recordings.model import SEARCHED
 from lab.retrieval.fusion import K
 from lab.retrieval.stop_words import ENGLISH

@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.errors import CannotMeasure
+from lab.base.files import digest, dump_json, read_json, sha256_bytes, write_atomically
 from lab.embedding.cache import ABOUT, cache_folder
-from lab.errors import CannotMeasure
-from lab.files import digest, dump_json, read_json, sha256_bytes, write_atomically
 from lab.systems.external.protocol import HostFailed
 from lab.systems.openclaw.capture.credentials import redact_all
 

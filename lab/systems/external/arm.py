@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lab import __version__
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import digest
-from lab.shape import expect
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import digest
+from lab.base.shape import expect
 from lab.systems.contract import ArmInfo
 from lab.systems.external.answers import folder_of, read_identity, save_identity
 from lab.systems.external.endpoint import EndpointChannel

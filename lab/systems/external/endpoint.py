@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
+from lab.base.errors import UnusableInput
+from lab.base.formatting import without_credentials
 from lab.embedding.address import is_loopback
 from lab.embedding.http import NoAnswer, post
-from lab.errors import UnusableInput
-from lab.formatting import without_credentials
 from lab.systems.external.protocol import MOST_BYTES, HostFailed
 
 

@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import read_json
-from lab.shape import deep_merge, expect, only_keys
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import read_json
+from lab.base.shape import deep_merge, expect, only_keys
 from lab.systems.external import arm as external
 from lab.systems.spec import ArmSpec
 

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from lab.files import sha256_bytes
+from lab.base.files import sha256_bytes
 from lab.systems.openclaw.capture.credentials import holds_secret
 
 # Ids, reasons, labels, versions and times: without spaces, and short.

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.formatting import without_credentials
-from lab.shape import expect, only_keys
+from lab.base.errors import UnusableInput
+from lab.base.formatting import without_credentials
+from lab.base.shape import expect, only_keys
 from lab.systems.external.endpoint import checked_url
 from lab.systems.external.protocol import TIMEOUTS
 from lab.systems.openclaw.capture.credentials import holds_secret

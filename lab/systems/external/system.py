@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lab import __version__
+from lab.base.errors import UnusableInput
+from lab.base.files import digest
 from lab.embedding.server import EmbeddingServer
-from lab.errors import UnusableInput
-from lab.files import digest
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import NO_FAULTS, Faults
 from lab.systems.contract import (

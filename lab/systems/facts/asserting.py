@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.facts import store
 from lab.systems.facts.model import (
     ACTIVE,

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_json_lines
-from lab.shape import expect, field
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field
 from lab.systems.facts.asserting import Claim
 from lab.systems.facts.model import TIERS, Reference, Source, text_or_none
 from lab.systems.facts.predicates import JSON, LITERAL

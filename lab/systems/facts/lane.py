@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.recordings.model import NICE
 from lab.retrieval.plain_words import words
 from lab.systems.facts import store

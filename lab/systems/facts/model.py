@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.shape import expect, field
+from lab.base.errors import UnusableInput
+from lab.base.shape import expect, field
 from lab.systems.facts.predicates import ENTITY, JSON
 from lab.systems.sidecar.ledger_times import stamp
 

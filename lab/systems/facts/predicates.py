@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 LITERAL, ENTITY, JSON = "literal", "entity_ref", "json"
 

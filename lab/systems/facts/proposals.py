@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_json_lines
-from lab.shape import expect, field
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field
 from lab.systems.facts.model import SCHEMA, TIERS, Source, entity, source_of
 from lab.systems.facts.predicates import ENTITY, LITERAL, NAMES, PREDICATES, predicate_named
 

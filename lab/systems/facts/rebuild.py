@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import dump_json, remove_leftovers, require_finite, sha256_bytes, write_atomically
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, remove_leftovers, require_finite, sha256_bytes, write_atomically
 from lab.systems.facts import store
 from lab.systems.facts.model import SCHEMA, fact_json
 from lab.systems.facts.store import Assertions

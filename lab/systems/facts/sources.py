@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.files import sha256_file
+from lab.base.files import sha256_file
 from lab.systems.facts.model import KINDS, TIERS, Source
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_schema import tables

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import cannot_write, dump_json, flush_folder, only_writer, require_finite
+from lab.base.errors import UnusableInput
+from lab.base.files import cannot_write, dump_json, flush_folder, only_writer, require_finite
 from lab.recordings.openclaw.sqlite import MAGIC
 from lab.systems.facts.model import INVALIDATION, SCHEMA, Record, record_json, record_of
 
@@ -85,7 +85,7 @@ def _is_assertion(raw: dict[str, Any]) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file of assertions. Raises :class:`lab.errors.InUse` while another process holds it."""
+    """Hold the lock of a file of assertions. Raises :class:`lab.base.errors.InUse` while another process holds it."""
     with only_writer(path.parent):
         yield
 
@@ -95,7 +95,7 @@ def append(path: Path, before: Assertions, records: Sequence[Record]) -> Asserti
 
     Return the new content of the file. Call it under :func:`locked`, with ``before`` as read there. A kill leaves
     complete lines and at most one that is cut off, so the same command continues where it stopped. Raises
-    :class:`lab.errors.CannotWrite` if the disk is full.
+    :class:`lab.base.errors.CannotWrite` if the disk is full.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

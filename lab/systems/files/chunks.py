@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lab.utf16 import js_length
+from lab.base.utf16 import js_length
 
 # The host counts four characters a token, and a CJK character as four characters.
 CHARS_PER_TOKEN, LEAST_CHARS = 4, 32

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lab.files import private_folder
+from lab.base.files import private_folder
 from lab.recordings.model import MUST, Memory, Turn
 from lab.systems.files.chunks import Entry
 

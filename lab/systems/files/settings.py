@@ -6,8 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.shape import json_type, only_keys
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type, only_keys
 
 SOURCES = ("memory", "sessions")
 TOKENIZERS = ("unicode61", "trigram")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 
-from lab.files import digest
+from lab.base.files import digest
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import SLOW_NS, Faults
 from lab.retrieval.stage_timer import SEARCH, StageTimer

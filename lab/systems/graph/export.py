@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import dump_json, read_json
-from lab.shape import expect, field
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_json
+from lab.base.shape import expect, field
 from lab.systems.facts import store
 from lab.systems.facts.sources import Sources
 from lab.systems.facts.view import EXCLUDED, View, current

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.systems.graph.export import read_graph
 from lab.systems.graph.model import Graph
 from lab.systems.graph.search import Reached, neighbourhood, starts_of

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from lab.base.times import LAST_MS
 from lab.recordings.model import TIER_OF
 from lab.systems.pack.words import one_line
-from lab.times import LAST_MS
 
 MINUTE_MS = 60_000
 # Labels as the log writes them, from the most valuable to the least.

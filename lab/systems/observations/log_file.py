@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import cannot_write, require_finite, write_atomically
+from lab.base.errors import UnusableInput
+from lab.base.files import cannot_write, require_finite, write_atomically
 from lab.recordings.model import Recording
 from lab.systems.observations.log import Observation, lines_of, parse_line
 from lab.systems.observations.observer import Entry

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import read_json_lines
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field, only_keys, optional
 from lab.recordings.model import LABELS
-from lab.shape import expect, field, only_keys, optional
 from lab.systems.observations.log import Observation, folded
 from lab.systems.observations.observer import Entry, observation_of, observe
 from lab.systems.sidecar.importance import graded_label

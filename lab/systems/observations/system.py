@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.errors import UnusableInput
-from lab.files import sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import sha256_file
+from lab.base.shape import json_type, only_keys
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
-from lab.shape import json_type, only_keys
 from lab.systems.baselines.long_context import ITEMS, TOKENS, budget_of, roles_of
 from lab.systems.contract import (
     NOTHING,
@@ -35,7 +36,6 @@ from lab.systems.observations.recorded import Observe, observer_of
 from lab.systems.observations.window import Block, Change, Sizes, Window, block_of
 from lab.systems.plans import PLAN, due_at_of
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 
 # The share of the tokens that the raw buffer may have.
 BUFFER = 0.25

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from lab.base.token_estimate import tokens
 from lab.systems.observations.log import Observation
 from lab.systems.observations.observer import Entry
 from lab.systems.observations.recorded import Observe
 from lab.systems.observations.reflector import reflect
 from lab.systems.openclaw.recall.wrap import escape
 from lab.systems.plans import is_past
-from lab.token_estimate import tokens
 
 LOG_HEAD, BUFFER_HEAD = "OBSERVATIONS", "RAW BUFFER"
 # The share of a full buffer that stays as it is when the observer has run.

@@ -8,8 +8,8 @@ from collections.abc import Hashable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from lab.errors import UnusableInput
-from lab.files import sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import sha256_file
 from lab.recordings import model
 from lab.recordings.model import Memory
 from lab.retrieval.faults import HARMLESS

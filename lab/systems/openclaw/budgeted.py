@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from lab.base.token_estimate import most_ascii
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.config.table import MAX_CHARS, MAX_ITEMS
-from lab.token_estimate import most_ascii
 
 # The least that workingSet.maxChars may be.
 WS_CHARS = 240

@@ -7,10 +7,10 @@ import re
 import uuid
 from functools import lru_cache
 
+from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL, IGNORE, LABELS, MUST, NICE, UNKNOWN, Memory
 from lab.retrieval.row import Row
 from lab.systems.openclaw.upstream.js import js_number
-from lab.utf16 import WHITESPACE
 
 # Scores from which a memory is must_remember, and nice_to_have.
 MUST_FROM, NICE_FROM = 0.8, 0.5

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from lab.utf16 import js_length
+from lab.base.utf16 import js_length
 
 CJK_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af]+")
 # Minimum word overlap of duplicates, and minimum length in UTF-16 units of a text contained in its duplicate (E-59).

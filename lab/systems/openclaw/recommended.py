@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.shape import deep_merge
+from lab.base.shape import deep_merge
 from lab.systems.openclaw.config.missing import only_here
 
 ARM = "recommended"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.base.formatting import counted
 from lab.embedding.embedder import DOCUMENT, Role
-from lab.formatting import counted
 from lab.retrieval.faults import Faults
 from lab.systems.files.chunks import Entry
 from lab.systems.files.folder import Folder

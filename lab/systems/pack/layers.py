@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lab.base.token_estimate import tokens
 from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.pack.candidate import Candidate
 from lab.systems.pack.settings import ABSTRACT
 from lab.systems.pack.words import PIECE, Sentence, one_line, sentences, stems
-from lab.token_estimate import tokens
 
 L0, L1, L2 = "L0", "L1", "L2"
 # The most tokens of a part of a raw record, without its citation.

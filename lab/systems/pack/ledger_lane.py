@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
-from lab.formatting import HIDDEN, without_credentials
+from lab.base.errors import LabError
+from lab.base.formatting import HIDDEN, without_credentials
 from lab.systems.openclaw.tools.redact import redactor
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.plans import due_of_observation

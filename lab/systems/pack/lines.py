@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
+from lab.base.token_estimate import tokens
 from lab.systems.pack.candidate import Candidate
 from lab.systems.pack.layers import L1
 from lab.systems.pack.settings import Settings
 from lab.systems.pack.words import one_line
-from lab.token_estimate import tokens
 
 # Reasons of a candidate, as a trace names them.
 MAX_ITEMS, OVER_BUDGET, EVENT_CAPPED = "max_items_reached", "budget_tokens_exceeded", "quota_event_capped"

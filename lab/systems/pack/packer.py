@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lab.base.token_estimate import tokens
 from lab.systems.pack.candidate import Candidate, Found, Lane
 from lab.systems.pack.dissent import Dissent, dissents, is_balanced
 from lab.systems.pack.governance import CYCLE, exclusions, superseded, trust_reason
@@ -33,7 +34,6 @@ from lab.systems.pack.settings import Settings
 from lab.systems.pack.tail import ProtectedTail, protected_tail
 from lab.systems.pack.words import identifiers, one_line, stems
 from lab.systems.sidecar.ledger_rows import storable
-from lab.token_estimate import tokens
 
 CONTEXT_PACK = "openclaw-mem.context-pack.v1"
 HOW_TO_USE = (
@@ -121,7 +121,7 @@ def pack(
 ) -> Pack:
     """Pack what lanes returned for a query; ``tail`` are the last turns, oldest first.
 
-    The bundle has at most ``settings.budget_tokens`` tokens by :func:`lab.token_estimate.tokens`; in profile
+    The bundle has at most ``settings.budget_tokens`` tokens by :func:`lab.base.token_estimate.tokens`; in profile
     ``upstream``, the limit applies to its texts alone, by the sidecar's estimate.
     """
     query, reasons = read_query(query)

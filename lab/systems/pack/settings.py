@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.shape import expect
+from lab.base.errors import UnusableInput
+from lab.base.shape import expect
 from lab.systems.files.settings import Reader
 
 SEED, UPSTREAM = "seed", "upstream"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import digest, sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import digest, sha256_file
 from lab.systems.episodes.lane import EpisodesLane
 from lab.systems.facts.lane import FactsLane
 from lab.systems.files.settings import Reader

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.faults import HARMLESS
 from lab.retrieval.query_context import QueryContext, Retrieval
@@ -39,7 +40,6 @@ from lab.systems.pack.settings import Settings, describe, read_settings
 from lab.systems.pack.sources import Sources, read_sources
 from lab.systems.pack.trace import extensions
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 
 RECEIPT = "recall-lab.pack.recall.v1"
 # The most items of an arm under a budget of tokens, so that the budget decides.

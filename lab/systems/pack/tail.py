@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lab.base.token_estimate import tokens
 from lab.systems.pack.candidate import Candidate
 from lab.systems.pack.layers import L0
 from lab.systems.pack.lines import MAX_ITEMS, RECENT_TURN, Decision, Line, cost, rendered
 from lab.systems.pack.settings import Settings
 from lab.systems.pack.words import one_line
-from lab.token_estimate import tokens
 
 TAIL, WITHIN = "protected_tail", ("within_item_limit", "within_tail_budget")
 IS_OFF, OVER = "tail_budget_disabled", "tail_budget_tokens_exceeded"

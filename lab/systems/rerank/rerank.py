@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.retrieval.clamp import Clamp, clamp
 from lab.systems.external.answers import RECORD, Chain, Exchange, Recorder, folder_of, read_exchanges, save_identity
 from lab.systems.external.endpoint import EndpointChannel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lab.base.token_estimate import tokens
 from lab.systems.rsclaw.config import Settings
 from lab.systems.rsclaw.document import Document
-from lab.token_estimate import tokens
 
 # A first line that is cut keeps at least this many characters.
 LEAST = 64

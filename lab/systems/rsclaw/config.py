@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.shape import expect, json_type, only_keys
+from lab.base.errors import UnusableInput
+from lab.base.shape import expect, json_type, only_keys
 from lab.systems.rsclaw.decay import PRESETS, Promotion
 from lab.systems.spec import ArmSpec
 

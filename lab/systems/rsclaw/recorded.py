@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import read_json_lines
-from lab.shape import expect, field, only_keys, optional
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines
+from lab.base.shape import expect, field, only_keys, optional
 from lab.systems.rsclaw.document import KINDS
 from lab.systems.rsclaw.extract import Candidate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from lab.files import digest
+from lab.base.files import digest
 from lab.retrieval.contract import Filter, Hit, Lanes, View
 from lab.retrieval.fusion import fuse
 from lab.retrieval.row import Candidate, Row

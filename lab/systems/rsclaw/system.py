@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.files import digest, sha256_file
+from lab.base.token_estimate import tokens
 from lab.embedding.embedder import QUERY
-from lab.files import digest, sha256_file
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.faults import HARMLESS
@@ -39,7 +40,6 @@ from lab.systems.rsclaw.scopes import INTERNAL, channel_of, default_scope
 from lab.systems.rsclaw.search import Ranked, lanes_of, ranking, touched
 from lab.systems.rsclaw.store import Documents
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 
 RECEIPT = "rsclaw.recall.receipt.v1"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
-from lab.files import cannot_write, require_finite
+from lab.base.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.base.files import cannot_write, require_finite
 from lab.systems.sidecar import ledger_schema
 
 # How long to wait for another process's write.

@@ -10,8 +10,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import atomic_file, cannot_write, require_finite, sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import atomic_file, cannot_write, require_finite, sha256_file
 from lab.systems.sidecar import ledger, ledger_origins
 from lab.systems.sidecar.ledger_ingest import Source, first_line, source_of, sources
 

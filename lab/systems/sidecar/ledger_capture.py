@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.errors import UnusableInput
-from lab.files import cannot_write, only_writer, require_finite
+from lab.base.errors import UnusableInput
+from lab.base.files import cannot_write, only_writer, require_finite
+from lab.base.times import as_datetime, epoch_ms
 from lab.recordings.openclaw.database import read_database
 from lab.recordings.openclaw.entries import Entry, parse_file
 from lab.recordings.openclaw.folders import find
@@ -24,7 +25,6 @@ from lab.systems.sidecar.ledger_archive import archived_logs
 from lab.systems.sidecar.ledger_ingest import is_observation
 from lab.systems.sidecar.ledger_lines import read_lines
 from lab.systems.sidecar.ledger_times import moment, stamp
-from lab.times import as_datetime, epoch_ms
 
 RECEIPT = "recall-lab.ledger.capture.v1"
 # Characters of a summary, and those of a text that are searched for secrets before it is cut.
@@ -72,7 +72,7 @@ def capture(
     ``messages`` adds texts of users and assistants as notes. Secrets are replaced and summaries are cut before anything
     is written. A line that a killed process left incomplete is ended, so that ingest counts it as malformed, and
     captured again. Raises :class:`UnusableInput` if there is no session, or if the file to append to is no log;
-    :class:`lab.errors.CannotWrite` if the disk is full.
+    :class:`lab.base.errors.CannotWrite` if the disk is full.
     """
     require_finite(log)
     if log.exists():

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import read_json_lines, sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import read_json_lines, sha256_file
 from lab.recordings.model import IGNORE, LABELS, MUST
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.heuristic import Grade, grade_observation

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from lab.errors import InUse, UnusableInput
-from lab.files import require_finite
+from lab.base.errors import InUse, UnusableInput
+from lab.base.files import require_finite
 from lab.systems.sidecar import ledger, ledger_origins, ledger_schema
 from lab.systems.sidecar.ledger_grades import Grades, Scorer, fill
 from lab.systems.sidecar.ledger_lines import LONGEST, Line, read_lines

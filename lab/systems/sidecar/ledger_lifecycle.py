@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_score import ACTIVE, SOFT_ARCHIVED, STATES, state_of
 from lab.systems.sidecar.ledger_times import stamp

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 # The fields that have a column; all others become part of the detail.
 FIELDS = frozenset(

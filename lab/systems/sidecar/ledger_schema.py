@@ -12,7 +12,7 @@ import re
 import sqlite3
 from pathlib import Path
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 COLUMNS = ("id", "ts", "kind", "summary", "summary_en", "lang", "tool_name", "detail_json")
 # The newest version of the sidecar's schema that the lab knows (openclaw-context-pack 2.0.0).

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_rows import given_scope, language, scope_name, storable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from lab.times import as_datetime, epoch_ms
+from lab.base.times import as_datetime, epoch_ms
 
 
 def moment(text: str) -> datetime | None:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import LABELS, MUST
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_grades import label_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import LABELS, UNKNOWN
 from lab.systems.openclaw.recall.scope import ScopePolicy, normalise
 from lab.systems.openclaw.tools.lance_schema import TABLE

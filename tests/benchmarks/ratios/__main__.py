@@ -12,9 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lab.base.errors import LabError
+from lab.base.processes import set_up
 from lab.cli.output import announce, complain
-from lab.errors import LabError
-from lab.processes import set_up
 
 # Set before numpy is loaded: one BLAS thread, as in every process of the lab.
 set_up()

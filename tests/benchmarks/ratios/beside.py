@@ -19,8 +19,8 @@ from harness import Bench, Ratio
 from shown import Found, plain, read_result
 
 import lab
+from lab.base.errors import UnusableInput
 from lab.cli.output import emit, emit_folded, emit_table
-from lab.errors import UnusableInput
 
 
 def beside_stored(found: Found, path: Path) -> dict[str, Any]:

@@ -16,14 +16,14 @@ from pathlib import Path
 from harness import PROJECT, Bench, Side, Sides, ratio
 
 import lab
-from lab.errors import CannotMeasure
+from lab.base.errors import CannotMeasure
 from lab.sweep.grid import DEFAULT
 
 ARMS = ("--arm", "tier_first_v1", "--arm", "tier_quota_v1")
 OWN = PROJECT / "datasets" / "operators"
 # A sweep as in the command, without charts.
 SWEEP_ALONE = (
-    "import sys, pathlib; from lab.processes import set_up; set_up(); "
+    "import sys, pathlib; from lab.base.processes import set_up; set_up(); "
     "from lab.replay.plan import ReplayRequest; "
     "from lab.sweep.grid import read_grid; from lab.sweep.sweep import sweep; "
     "path, grid, out = sys.argv[1:]; "

@@ -22,7 +22,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from lab.errors import LabError, UnusableInput
+from lab.base.errors import LabError, UnusableInput
 
 PROJECT = Path(__file__).resolve().parents[3]
 Announce = Callable[[str], None]

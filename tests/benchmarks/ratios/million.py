@@ -76,7 +76,7 @@ def million(bench: Bench) -> Sides:
 
 
 if __name__ == "__main__":
-    from lab.processes import set_up
+    from lab.base.processes import set_up
 
     set_up()
     sys.stdout.write(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]))) + "\n")

@@ -9,9 +9,9 @@ from typing import Any
 
 from harness import load
 
+from lab.base.errors import UnusableInput
+from lab.base.files import dump_json, read_json, write_atomically
 from lab.cli.output import emit, emit_folded, emit_table
-from lab.errors import UnusableInput
-from lab.files import dump_json, read_json, write_atomically
 from lab.runs.environment import environment
 from lab.runs.records import to_json
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.base.times import epoch_ms
 from lab.recordings.openclaw.entries import active_branch, parse_file
 from lab.recordings.openclaw.transcript import session_of
-from lab.times import epoch_ms
 from tests.recordings.openclaw.conftest import Log, Read
 
 

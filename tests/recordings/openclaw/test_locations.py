@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.convert import convert
 from lab.recordings.readers import Library, read_library
 from lab.recordings.validate import validate

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
-from lab.files import sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import sha256_file
 from lab.recordings.catalogue import CATALOGUE, as_listed, entry_of, identified
 from lab.recordings.readers import read_library
 from lab.recordings.take import take

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall, TurnWrites
 from lab.replay.missed import CAUSES
@@ -20,7 +21,6 @@ from lab.systems.files.index import Indexed
 from lab.systems.files.search import Hit
 from lab.systems.registry import make_arm, parse_arms
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 from tests.playing import keys_of, kit_for, played
 
 

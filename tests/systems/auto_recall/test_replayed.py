@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from lab.base.set_registry import shipped
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.missed import CAUSES, missed
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.tables import read_table
-from lab.set_registry import shipped
-from lab.token_estimate import tokens
 from tests.playing import arms_named, keys_of, played
 
 ARMS = ("auto_recall", "memory_core")

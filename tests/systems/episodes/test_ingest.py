@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
 from lab.systems.episodes.embed import embed

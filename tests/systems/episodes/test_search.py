@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.errors import CannotMeasure, UnusableInput
 from lab.systems.episodes import embed as embedding
 from lab.systems.episodes.embed import embed
 from lab.systems.episodes.events import RETENTION

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.systems.external.arm import ExternalArm
 from tests.systems.external.hosting import TEXTS, answers_of, arm_of, reasons
 from tests.systems.external.web import FAULTS, Handler, Server, refuses, serving

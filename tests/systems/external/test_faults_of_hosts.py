@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from tests.systems.external.hosting import TEXTS, answers_of, arm_of, faulty, reasons
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.embedding.embedder import HashingEmbedder
-from lab.errors import UnusableInput
 from lab.golden.model import Probe
 from lab.replay.loop import Answered, TurnWrites
 from lab.systems.contract import Ask, Detail, Writes

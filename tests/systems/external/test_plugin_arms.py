@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.systems.external import arm as external
 from lab.systems.external.plugin import HOST, MANIFEST, PRESETS, find_node, make, preset
 from lab.systems.external.settings import read_settings

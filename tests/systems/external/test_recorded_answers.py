@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import CannotMeasure
+from lab.base.files import dump_json, sha256_bytes
 from lab.embedding.cache import ABOUT, cache_folder
-from lab.errors import CannotMeasure
-from lab.files import dump_json, sha256_bytes
 from lab.golden.model import Probe
 from lab.replay.loop import Answered
 from lab.systems.external.answers import KIND, held, last_errors, remove

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.external.arm import make
 from lab.systems.external.protocol import TIMEOUTS
 from lab.systems.external.remedies import REMEDIES, remedy

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import InUse, UnusableInput
-from lab.files import only_writer
+from lab.base.errors import InUse, UnusableInput
+from lab.base.files import only_writer
 from lab.systems.facts import store
 from lab.systems.facts.asserting import assert_facts, invalidate
 from lab.systems.facts.lint import lint

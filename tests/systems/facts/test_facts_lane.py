@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.facts.asserting import assert_facts
 from lab.systems.facts.importing import claims_in
 from lab.systems.facts.lane import FactsLane

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.facts import store
 from lab.systems.facts.asserting import assert_facts
 from lab.systems.facts.importing import claims_in

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from lab.base.set_registry import shipped
 from lab.recordings.model import Memory
 from lab.replay.loop import Answered, replay
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.sources import play_of, prepared_sources, tools_of
-from lab.set_registry import shipped
 from lab.systems.contract import Ask
 from lab.systems.files import system
 from lab.systems.files.folder import Folder

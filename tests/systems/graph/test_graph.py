@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.facts.model import Fact, Object, Reference
 from lab.systems.graph.build import Text, build, ledger_texts
 from lab.systems.graph.export import graph_bytes, graph_of, read_graph

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.times import LAST_MS
+from lab.base.token_estimate import tokens
 from lab.recordings.model import LABELS, MUST, NICE, UNKNOWN
 from lab.systems.observations.log import MINUTE_MS, Observation, folded, parse_line
 from lab.systems.observations.observer import LONGEST, Entry, observe
 from lab.systems.observations.recorded import observer_of
 from lab.systems.observations.reflector import KEPT, reflect
 from lab.systems.observations.window import Sizes, Window, block_of, size_of_buffer, size_of_log
-from lab.times import LAST_MS
-from lab.token_estimate import tokens
 
 AT = 1_793_615_460_000  # 2026-11-02T10:31Z
 SIZES = Sizes(160, 40)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import TurnWrites
 from lab.replay.missed import CAUSES
@@ -21,7 +22,6 @@ from lab.systems.observations.observer import Entry, observe
 from lab.systems.observations.window import Sizes, Window, size_of_buffer
 from lab.systems.registry import info_of, make_arm
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 from tests.playing import OPERATORS, kit_for, played
 
 MINUTE = 60_000

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered
 from lab.systems.pack.documents_lane import DocumentsLane
@@ -17,7 +18,6 @@ from lab.systems.pack.ledger_lane import LedgerLane
 from lab.systems.pack.settings import Settings, describe, read_settings
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 from tests.playing import keys_of, played
 from tests.systems.sidecar.ledgers import NOW, filled
 

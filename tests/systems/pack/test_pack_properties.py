@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from lab.base.token_estimate import tokens
 from lab.systems.pack.candidate import Candidate, Found
 from lab.systems.pack.packer import Pack, pack
 from lab.systems.pack.settings import EXCLUDE_QUARANTINED, OFF, RANKS, Quotas, Settings, Tail, upstream
 from lab.systems.pack.trace import trace
-from lab.token_estimate import tokens
 
 CASES, QUICK = 10_000, 300
 WORDS = (

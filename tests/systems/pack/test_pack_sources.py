@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall
 from lab.systems.contract import Detail

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.rsclaw.config import CODE, Settings, describe, resolve
 from lab.systems.rsclaw.decay import Promotion

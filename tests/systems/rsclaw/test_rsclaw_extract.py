@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import Turn
 from lab.systems.rsclaw.config import Settings
 from lab.systems.rsclaw.extract import (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory
 from lab.retrieval.contract import Filter, Hit, Lanes
 from lab.retrieval.row import Row
@@ -19,7 +20,6 @@ from lab.systems.rsclaw.search import lanes_of, quality_of, ranking, touched
 from lab.systems.rsclaw.store import Draft
 from lab.systems.rsclaw.system import Rsclaw, RsclawArm
 from lab.systems.spec import ArmSpec
-from lab.token_estimate import tokens
 from tests.playing import kit_for
 
 DAY_MS = DAY_SECONDS * 1000

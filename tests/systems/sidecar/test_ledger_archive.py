@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar import ledger, ledger_archive
 from lab.systems.sidecar.ledger_archive import archive, archived_logs, pointer
 from lab.systems.sidecar.ledger_capture import capture

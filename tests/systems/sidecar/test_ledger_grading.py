@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar import ledger_grading
 from lab.systems.sidecar.heuristic import Grade, grade_observation
 from lab.systems.sidecar.ledger_grades import label_of

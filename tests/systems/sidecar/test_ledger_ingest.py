@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotWrite, InUse, UnusableInput
+from lab.base.errors import CannotWrite, InUse, UnusableInput
 from lab.systems.pack.ledger_lane import LedgerLane
 from lab.systems.sidecar import ledger, ledger_ingest
 from lab.systems.sidecar.heuristic import Grade, grade_observation

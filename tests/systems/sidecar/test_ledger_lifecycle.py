@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar import ledger
 from lab.systems.sidecar.ledger_grading import grade
 from lab.systems.sidecar.ledger_lifecycle import HISTORY, LEGAL, STATES, Step, move, moved

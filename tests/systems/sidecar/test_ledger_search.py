@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.sidecar import ledger, ledger_search
 from lab.systems.sidecar.ledger import Observation
 from lab.systems.sidecar.ledger_score import factors, state_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import InUse, UnusableInput
+from lab.base.errors import InUse, UnusableInput
 from lab.systems.openclaw.tools.lance_lock import WriterLock
 from lab.systems.openclaw.tools.lance_schema import arrow_of, schema
 from lab.systems.openclaw.tools.lance_table import LanceTable

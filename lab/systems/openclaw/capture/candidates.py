@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab.utf16 import WHITESPACE, js_length
+from lab.base.utf16 import WHITESPACE, js_length
 
 MAX_CANDIDATES, MIN_CHARS = 16, 12
 _SPACE = f"[{WHITESPACE}]"

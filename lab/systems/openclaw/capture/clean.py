@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from lab.base.utf16 import WHITESPACE
 from lab.recordings.cleaning import clean_user_text
-from lab.utf16 import WHITESPACE
 
 _SPACE = f"[{WHITESPACE}]"
 _COMMENT = re.compile(rf"<!--{_SPACE}*openclaw-mem-engine:autoRecall.*?-->", re.IGNORECASE | re.ASCII | re.DOTALL)

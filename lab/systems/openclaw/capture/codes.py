@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lab.utf16 import WHITESPACE
+from lab.base.utf16 import WHITESPACE
 
 Found = tuple[int, int]
 _FLAGS = re.IGNORECASE | re.ASCII

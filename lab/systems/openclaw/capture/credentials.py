@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.capture.codes import codes
 from lab.systems.openclaw.capture.entropy import decoded, random_strings
 from lab.systems.openclaw.capture.secrets import families, is_tagged_private
-from lab.utf16 import WHITESPACE
 
 Found = tuple[int, int]
 _S = f"[{WHITESPACE}]"

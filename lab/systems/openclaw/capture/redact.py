@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab.utf16 import WHITESPACE
+from lab.base.utf16 import WHITESPACE
 
 _SPACE = f"[{WHITESPACE}]"
 # Applied in this order. Without a flag the pattern is case-sensitive, as in the plugin.

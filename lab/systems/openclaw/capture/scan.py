@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.utf16 import js_length, js_slice
+from lab.base.utf16 import js_length, js_slice
 
 
 class Message(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab.utf16 import WHITESPACE
+from lab.base.utf16 import WHITESPACE
 
 _SPACE = f"[{WHITESPACE}]"
 _PRIVATE_TAG = re.compile(r"\[(?:SECRET|PRIVATE|NOEXPORT|NOMEM)\]", re.IGNORECASE | re.ASCII)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.capture.candidates import MAX_CANDIDATES, split_candidates, split_lines, split_sentences
 from lab.systems.openclaw.capture.credentials import holds_secret, secret_spans
 from lab.systems.openclaw.recall.scope import find_tag, strip_decorations
-from lab.utf16 import WHITESPACE
 
 _TAGS = re.compile(
     rf"(?:\[(?:ISO|SCOPE)[{WHITESPACE}]*:[{WHITESPACE}]*[^\]]*\][{WHITESPACE}]*)+", re.IGNORECASE | re.ASCII

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from lab.shape import json_type
+from lab.base.shape import json_type
+from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.config.knob import SEED, Knob, Section
 from lab.systems.openclaw.config.values import finite
-from lab.utf16 import WHITESPACE
 
 MOST_SHOWN = 60
 

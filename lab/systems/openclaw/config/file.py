@@ -2,8 +2,8 @@
 
 Accepted are the plugin's configuration itself; a whole openclaw.json; its ``plugins`` or ``plugins.entries``; and the
 plugin's entry, ``{"enabled": …, "config": {…}}``, with or without its name. OpenClaw reads its file as JSON5, so
-comments, trailing commas and unquoted keys are accepted. YAML is read as well (:mod:`lab.config_text`). Included files
-and variables are resolved as the host does (:mod:`lab.config_resolve`).
+comments, trailing commas and unquoted keys are accepted. YAML is read as well (:mod:`lab.base.config_text`). Included
+files and variables are resolved as the host does (:mod:`lab.base.config_resolve`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.config_env import Keys
-from lab.config_resolve import resolve_config
-from lab.errors import UnusableInput
-from lab.shape import json_type
+from lab.base.config_env import Keys
+from lab.base.config_resolve import resolve_config
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type
 from lab.systems.openclaw.config.table import PLUGIN
 
 ENTRY = "openclaw-mem-engine"

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.fusion import RRF, Fusion
 from lab.retrieval.silence import Silence
 from lab.retrieval.tokens import TextSettings
-from lab.shape import json_type
 from lab.systems.openclaw.config.check import complaints, in_short
 from lab.systems.openclaw.config.file import locate
 from lab.systems.openclaw.config.knob import PROFILES, SEED, Knob, Section

@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.config.knob import SEED, UPSTREAM, Knob, Section
 from lab.systems.openclaw.config.table import MOST_FALLBACKS
 from lab.systems.openclaw.recall.scope import scope_token
 from lab.systems.openclaw.upstream.js import js_number
-from lab.utf16 import WHITESPACE
 
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 

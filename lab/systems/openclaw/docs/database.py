@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 # How long to wait for a file locked by another process, in seconds.
 BUSY_SECONDS = 2.0

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from lab.base.utf16 import WHITESPACE
 from lab.systems.openclaw.config.settings import DocsSettings
-from lab.utf16 import WHITESPACE
 
 DEFAULT_GLOB = "**/*.md"
 MAX_FILES = 5000

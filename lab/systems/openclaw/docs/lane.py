@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.index import DocRow, DocsIndex, SearchTimeout
 from lab.systems.openclaw.docs.scope import is_scoped, matches_scope, pushdown_repos
 from lab.systems.openclaw.docs.vectors import Embed
-from lab.utf16 import WHITESPACE, js_length, js_slice
 
 MAX_OVERFETCH = 50
 # The longest time that a turn waits for documents (E-49).

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.base.errors import CannotMeasure, LabError
+from lab.base.files import digest, private_folder
 from lab.embedding.cache import cache_folder
 from lab.embedding.embedder import DOCUMENT, QUERY, Embedder, Role, role_key
-from lab.errors import CannotMeasure, LabError
-from lab.files import digest, private_folder
 from lab.retrieval.retrievers import VectorsOf
 from lab.systems.kit import Workshop
 from lab.systems.openclaw.config.settings import DocsSettings

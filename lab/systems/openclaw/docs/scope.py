@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL
-from lab.utf16 import WHITESPACE
 
 ScopeMap = Mapping[str, Sequence[str]]
 _REMNANT = re.compile(r"\A\[?(?:iso|scope):")

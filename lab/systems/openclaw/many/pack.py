@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.many.frames import Known
 from lab.systems.openclaw.recall.budget import Budget, Slot, compose
 from lab.systems.openclaw.recall.inject import memory_slot
 from lab.systems.openclaw.seed.pack import pack_well_formed
-from lab.utf16 import js_length
 
 if TYPE_CHECKING:
     import numpy as np

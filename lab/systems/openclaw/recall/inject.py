@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lab.base.utf16 import js_length, js_slice, without_half
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import resolve_label
 from lab.systems.openclaw.recall.budget import Packed, Slot
 from lab.systems.openclaw.recall.markers import marker
 from lab.systems.openclaw.recall.receipt import Final, lifecycle_receipt, prompt_comment
 from lab.systems.openclaw.recall.turn import Turn
-from lab.utf16 import js_length, js_slice, without_half
 
 MAX_PASSES = 3
 Pack = Callable[[list[Slot], str], Packed]

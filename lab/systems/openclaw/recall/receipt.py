@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.systems.openclaw.config.settings import ReceiptSettings
 from lab.systems.openclaw.memory import normal_label
 from lab.systems.openclaw.select.outcome import Quota, TierCount
 from lab.systems.openclaw.upstream.js import js_json, round6, whole_count
-from lab.utf16 import WHITESPACE
 
 SCHEMA = "openclaw-mem-engine.recall.receipt.v1"
 MAX_LISTED, MAX_TIERS, MAX_LABELS = 10, 6, 4

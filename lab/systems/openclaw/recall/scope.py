@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lab.base.utf16 import WHITESPACE, js_slice
 from lab.recordings.model import GLOBAL
-from lab.utf16 import WHITESPACE, js_slice
 
 # Lines of a text searched for a tag, and list decorations stripped from the start of a line.
 MAX_LINES, MAX_DECORATIONS = 200, 6

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL, UNKNOWN
 from lab.retrieval.stage_timer import SEARCH
 from lab.systems.openclaw.config.settings import AutoRecall
@@ -20,7 +21,6 @@ from lab.systems.openclaw.select.outcome import Selection
 from lab.systems.openclaw.select.policies import Search, policy_named
 from lab.systems.openclaw.select.tiers import recall_plans
 from lab.systems.openclaw.upstream.js import Json
-from lab.utf16 import WHITESPACE
 
 # The reason of a receipt for a turn at which the search found nothing relevant enough.
 SILENT = "low_relevance"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab.utf16 import WHITESPACE, ascii_lower, js_length
+from lab.base.utf16 import WHITESPACE, ascii_lower, js_length
 
 _SPACE = f"[{WHITESPACE}]"
 _EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]"

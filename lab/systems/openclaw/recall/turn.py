@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from lab.base.utf16 import js_length
 from lab.recordings.model import GLOBAL
 from lab.retrieval.query_context import QueryContext
 from lab.retrieval.row import Row
@@ -19,7 +20,6 @@ from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import barred, scope_plan
 from lab.systems.openclaw.recall.working_set import WHOLE, normal_line
 from lab.systems.openclaw.select.outcome import Picked, Selection
-from lab.utf16 import js_length
 
 
 class Prompt(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
+from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import MUST, NICE
 from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.budget import Slot
-from lab.utf16 import WHITESPACE, js_length, js_slice
 
 PREFIX = "working_set:"
 # A width beyond every text, so that a line is not cut.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from lab.base.utf16 import WHITESPACE, js_slice
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
@@ -24,7 +25,6 @@ from lab.systems.openclaw.recall.working_set import (
     open_questions,
     working_set_slot,
 )
-from lab.utf16 import WHITESPACE, js_slice
 
 V1 = "v1"
 # The number of most recent rows of these categories that are considered.

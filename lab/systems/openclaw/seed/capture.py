@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from lab.base.utf16 import js_slice
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.capture.clean import strip_all
 from lab.systems.openclaw.capture.credentials import holds_secret
@@ -11,7 +12,6 @@ from lab.systems.openclaw.capture.duplicates import is_near_duplicate_cjk
 from lab.systems.openclaw.capture.pipeline import Rules
 from lab.systems.openclaw.capture.spans import tagged_spans
 from lab.systems.openclaw.capture.tool_like import is_tool_like
-from lab.utf16 import js_slice
 
 _CLOSING = "</relevant-memories>"
 _LAST_END = re.compile(r".*(?:\n|[.!?](?=\s)|[。！？])", re.DOTALL)

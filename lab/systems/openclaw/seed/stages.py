@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from lab.base.utf16 import js_length
 from lab.retrieval.row import Candidate, Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
@@ -33,7 +34,6 @@ from lab.systems.openclaw.seed.working_set import (
 )
 from lab.systems.openclaw.select.outcome import Picked, Selection
 from lab.systems.openclaw.upstream.js import round6
-from lab.utf16 import js_length
 
 
 def trivial(turn: SeedTurn) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from lab.utf16 import WHITESPACE, js_length
+from lab.base.utf16 import WHITESPACE, js_length
 
 _SPACE = f"[{WHITESPACE}]"
 _RUNS_OF_SPACE = re.compile(f"{_SPACE}+")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lab.base.utf16 import js_length
 from lab.retrieval.row import Row
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.receipt import MAX_LISTED, most_listed
 from lab.systems.openclaw.recall.turn import Turn
 from lab.systems.openclaw.seed.working_set import WorkingSet, sections_of
-from lab.utf16 import js_length
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
+from lab.base.utf16 import js_length, without_half
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
@@ -28,7 +29,6 @@ from lab.systems.openclaw.recall.working_set import (
     working_set_slot,
 )
 from lab.systems.openclaw.recall.working_set_v1 import V1, WorkingSetV1, build_working_set_v1
-from lab.utf16 import js_length, without_half
 
 # The title of each section of rows, in order, and its name in receipts.
 TITLES = {

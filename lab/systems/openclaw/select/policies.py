@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.retrieval.row import Candidate
 from lab.systems.openclaw.many.selection import Arrange, tier_first_slots, tier_quota_slots
 from lab.systems.openclaw.select.outcome import Selection

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.file_digests import copy_folder, difference
-from lab.files import cannot_write
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.file_digests import copy_folder, difference
+from lab.base.files import cannot_write
 from lab.systems.openclaw.store.contents import Contents, contents_in, contents_of
 from lab.systems.openclaw.store.manifest import BACKUPS, DATA, Manifest
 from lab.systems.openclaw.store.swap import put_back, replace_folder

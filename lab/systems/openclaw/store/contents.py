@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from lab.errors import UnusableInput
-from lab.files import digest
+from lab.base.errors import UnusableInput
+from lab.base.files import digest
+from lab.base.times import epoch_ms, without_arrow_times
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.tools.admin import iso_time
 from lab.systems.openclaw.tools.lance_schema import BOOTSTRAP, TABLE
-from lab.times import epoch_ms, without_arrow_times
 
 _BATCH = 4096
 T = TypeVar("T")

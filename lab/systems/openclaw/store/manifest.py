@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.file_digests import FileDigest
-from lab.files import digest, dump_json, read_json, write_atomically
-from lab.shape import expect, field
+from lab.base.errors import UnusableInput
+from lab.base.file_digests import FileDigest
+from lab.base.files import digest, dump_json, read_json, write_atomically
+from lab.base.shape import expect, field
 from lab.systems.openclaw.tools.admin import iso_time
 
 # The kind of the plugin's own snapshots, which have the same fields but for the digest of the manifest.

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from lab.files import flush_folder
+from lab.base.files import flush_folder
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 

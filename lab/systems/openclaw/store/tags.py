@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.file_digests import (
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.file_digests import (
     Copied,
     as_json,
     copy_folder,
@@ -19,7 +19,7 @@ from lab.file_digests import (
     set_read_only,
     total_digest,
 )
-from lab.files import (
+from lab.base.files import (
     atomic_folder,
     cannot_write,
     flush_folder,

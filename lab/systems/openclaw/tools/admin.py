@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
+from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import CATEGORIES, importance_score, normal_category, resolve_label
 from lab.systems.openclaw.recall.scope import scope_token
 from lab.systems.openclaw.upstream.js import js_number, js_text, to_number
-from lab.utf16 import WHITESPACE, js_length, js_slice
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 5000
 PREVIEW_CHARS = 240

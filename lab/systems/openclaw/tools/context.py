@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.retrieval.clamp import clamp
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.recall.markers import NAME

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from lab.errors import LabError
+from lab.base.errors import LabError
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.globs import plan_ingest, read_tool_input
 from lab.systems.openclaw.docs.index import DocsIndex

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.files import cannot_write, write_atomically
+from lab.base.files import cannot_write, write_atomically
 from lab.retrieval.row import Row
 from lab.systems.openclaw.tools.admin import (
     JSON,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
+from lab.base.utf16 import WHITESPACE, js_slice
 from lab.systems.openclaw.memory import is_uuid
 from lab.systems.openclaw.tools.admin import SCHEMA_ID, is_working_set
 from lab.systems.openclaw.tools.context import ToolContext, ToolResult
 from lab.systems.openclaw.tools.redact import redactor
-from lab.utf16 import WHITESPACE, js_slice
 
 CANDIDATES, CANDIDATE_CHARS = 5, 60
 

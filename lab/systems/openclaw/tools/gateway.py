@@ -24,9 +24,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_resolve import resolve_config
-from lab.errors import UnusableInput
-from lab.files import alive
+from lab.base.config_resolve import resolve_config
+from lab.base.errors import UnusableInput
+from lab.base.files import alive
 
 PROC = Path("/proc")
 STATE_FOLDER, CONFIG_NAME = ".openclaw", "openclaw.json"

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lab.base.utf16 import WHITESPACE
 from lab.recordings.cleaning import language_of
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import importance_score, is_hard_rule, is_uuid, normal_category, resolve_label
@@ -29,7 +30,6 @@ from lab.systems.openclaw.tools.records import MAX_LINE_BYTES, Broken, Record, r
 from lab.systems.openclaw.tools.redact import is_secret
 from lab.systems.openclaw.tools.table import Entry
 from lab.systems.plans import FIELD, read_due
-from lab.utf16 import WHITESPACE
 
 TOOL, TRUST, SOURCE_KIND = "memory_import", "import", "import"
 LISTED = 20

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.errors import InUse, UnusableInput
-from lab.files import alive, cannot_write, lock
+from lab.base.errors import InUse, UnusableInput
+from lab.base.files import alive, cannot_write, lock
 
 LOCK_NAME = ".lab-memory.lock"
 POLL_SECONDS = 0.05

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from lab.errors import CannotMeasure, LabError, UnusableInput
-from lab.files import cannot_write
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.files import cannot_write
 from lab.recordings.media import read_refs
 from lab.recordings.model import GLOBAL
 from lab.retrieval.lance import quoted

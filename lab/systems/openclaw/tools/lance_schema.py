@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.recordings.model import GLOBAL
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import is_hard_rule, normal_category, resolve_label

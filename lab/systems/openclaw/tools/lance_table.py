@@ -15,8 +15,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import cannot_write
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import cannot_write
 from lab.recordings.cleaning import language_of
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.memory import is_hard_rule
@@ -90,7 +90,7 @@ class LanceTable(LanceReader):
 
         A table that a running gateway uses is opened read-only unless ``despite_gateway`` is set. ``what`` names this
         process to others that wait for the lock. Raises :class:`UnusableInput` if there is no usable table, and
-        :class:`lab.errors.InUse` while another process of the lab writes to it.
+        :class:`lab.base.errors.InUse` while another process of the lab writes to it.
         """
         self.settings = settings or TableSettings()
         self.notes: list[str] = []

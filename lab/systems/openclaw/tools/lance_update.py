@@ -35,7 +35,7 @@ class GovernedTable(LanceTable):
         """Set fields of rows, ``{id: {field: value}}``, in one commit: all of them or none.
 
         Rows that are gone meanwhile are left out. Changed rows move to the end of the table, as an update of the plugin
-        moves them. Raises :class:`lab.errors.UnusableInput` if the table is read-only.
+        moves them. Raises :class:`lab.base.errors.UnusableInput` if the table is read-only.
         """
         if fields:
             self.change(lambda _table: self._merge(fields), lambda: self._holds(fields))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.contract import Filter
 from lab.retrieval.row import Candidate, Row
@@ -26,7 +27,6 @@ from lab.systems.openclaw.select.tiers import TierPlan, recall_plans
 from lab.systems.openclaw.tools.admin import is_working_set, numbered, preview
 from lab.systems.openclaw.tools.docs_tools import docs_view, shown_doc
 from lab.systems.openclaw.upstream.js import to_number
-from lab.utf16 import WHITESPACE
 
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 # The tiers of automatic recall, and ignore, which automatic recall never searches.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import require_finite
+from lab.base.errors import UnusableInput
+from lab.base.files import require_finite
 from lab.systems.openclaw.tools.admin import JSON
 
 # No line that an export wrote is longer, not even one with a vector of 3,072 numbers and a long text. The limit is also

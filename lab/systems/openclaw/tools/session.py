@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lab.base.errors import UnusableInput
 from lab.embedding.embedder import DOCUMENT, Embedder, Role
-from lab.errors import UnusableInput
 from lab.recordings.model import UNKNOWN
 from lab.retrieval.clamp import clamp
 from lab.retrieval.contract import Query, Store

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from lab.base.utf16 import js_length
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.systems.openclaw.tools.admin import Fields, admin_category, admin_scope, filtered, filters
 from lab.systems.openclaw.tools.context import ToolContext, ToolResult
-from lab.utf16 import js_length
 
 _DAY_MS = 86_400_000
 _CENT = Decimal("0.01")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from lab.base.utf16 import WHITESPACE, js_utf8
 from lab.recordings.cleaning import language_of
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import importance_score, is_hard_rule, label_of_score, normal_category
@@ -15,7 +16,6 @@ from lab.systems.openclaw.tools.preflight import Verdict, preflight
 from lab.systems.openclaw.tools.redact import is_secret
 from lab.systems.openclaw.tools.table import Entry
 from lab.systems.openclaw.upstream.js import js_json, round6
-from lab.utf16 import WHITESPACE, js_utf8
 
 TOOL, TRUST, SOURCE_KIND = "memory_store", "user", "tool"
 

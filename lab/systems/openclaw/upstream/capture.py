@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lab.base.utf16 import js_slice
 from lab.systems.openclaw.capture.categories import detect_bounded
 from lab.systems.openclaw.capture.clean import strip_injected
 from lab.systems.openclaw.capture.duplicates import is_near_duplicate
@@ -9,7 +10,6 @@ from lab.systems.openclaw.capture.pipeline import Rules
 from lab.systems.openclaw.capture.secrets import looks_secret
 from lab.systems.openclaw.capture.spans import plugin_spans
 from lab.systems.openclaw.capture.tool_like import is_tool_like
-from lab.utf16 import js_slice
 
 RULES = Rules(
     clean=strip_injected,

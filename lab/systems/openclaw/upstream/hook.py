@@ -9,7 +9,7 @@ import hashlib
 import math
 from typing import Any
 
-from lab.utf16 import js_utf8
+from lab.base.utf16 import js_utf8
 
 WINDOW_MS, CAPACITY = 4000, 1024
 

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lab.config_resolve import Resolved
-from lab.errors import UnusableInput
+from lab.base.config_resolve import Resolved
+from lab.base.errors import UnusableInput
+from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.config.knob import UPSTREAM, Section
 from lab.systems.openclaw.config.missing import NOT_HERE
@@ -35,7 +36,6 @@ from lab.systems.openclaw.upstream.host_schema import (
     PLUGINS_OF,
     refusals,
 )
-from lab.utf16 import js_length
 
 NO_HOST = "none"
 _PATH = f"plugins.entries.{ENTRY}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lab.shape import json_type
+from lab.base.shape import json_type
 from lab.systems.openclaw.config.check import in_short
 from lab.systems.openclaw.config.knob import Knob, Section
 from lab.systems.openclaw.config.table import LAB_KEY, PLUGIN

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TypeAlias
 
-from lab.utf16 import LONE_SURROGATE, WHITESPACE
+from lab.base.utf16 import LONE_SURROGATE, WHITESPACE
 
 # A value that JSON can hold.
 Json: TypeAlias = "str | float | bool | Sequence[Json] | Mapping[str, Json] | None"

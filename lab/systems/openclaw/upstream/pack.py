@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lab.base.utf16 import js_length, js_slice
 from lab.systems.openclaw.recall.budget import (
     Budget,
     Packed,
@@ -14,7 +15,6 @@ from lab.systems.openclaw.recall.budget import (
     most_recent,
 )
 from lab.systems.openclaw.recall.wrap import HEAD, line
-from lab.utf16 import js_length, js_slice
 
 
 def pack(slots: Sequence[Slot], budget: Budget, comment: str = "") -> Packed:

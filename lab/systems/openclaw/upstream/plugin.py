@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.knob import UPSTREAM, Knob, Section
 from lab.systems.openclaw.config.table import PLUGIN
 from lab.systems.openclaw.config.values import present, section_values, strings_of

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lab.base.utf16 import js_length
 from lab.recordings.model import MUST
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import resolve_label
@@ -19,7 +20,6 @@ from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set, work
 from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS, V1, build_working_set_v1
 from lab.systems.openclaw.upstream.pack import pack
 from lab.systems.openclaw.upstream.working_set import build_working_set
-from lab.utf16 import js_length
 
 STICKY_CATEGORIES = ("preference", "decision")
 STICKY_READ, STICKY_KEPT = 12, 8

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from lab.base.utf16 import WHITESPACE, js_slice
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import WorkingSetSettings
@@ -23,7 +24,6 @@ from lab.systems.openclaw.recall.working_set import (
     open_questions,
     working_set_slot,
 )
-from lab.utf16 import WHITESPACE, js_slice
 
 
 class WorkingSet(NamedTuple):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.base.utf16 import js_length
 from lab.systems.openclaw.capture.candidates import MAX_CANDIDATES, normalise, split_candidates
 from lab.systems.openclaw.capture.categories import detect_bounded, detect_category
 from lab.systems.openclaw.capture.clean import strip_all, strip_injected
@@ -15,7 +16,6 @@ from lab.systems.openclaw.capture.spans import plugin_spans, tagged_spans
 from lab.systems.openclaw.capture.tool_like import is_tool_like
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.openclaw.seed.capture import cut_whole
-from lab.utf16 import js_length
 
 OPEN, CLOSE = "<relevant-memories>", "</relevant-memories>"
 COMMENT = '<!-- openclaw-mem-engine:autoRecall {"schema":"x"} -->'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.tokens import TextSettings
 from lab.systems.openclaw.config.knob import PROFILES, Knob, Section

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.config_text import parse_json
-from lab.errors import UnusableInput
+from lab.base.config_text import parse_json
+from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.file import locate, read_value
 from lab.systems.openclaw.config.resolve import explain_config, resolve
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.knob import PROFILES, Knob, Section
 from lab.systems.openclaw.config.missing import missing, only_here
 from lab.systems.openclaw.config.resolve import check_config, describe, explain_config, resolve

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs import ingest as ingesting
 from lab.systems.openclaw.docs.globs import IngestPlan, plan_ingest, read_tool_input

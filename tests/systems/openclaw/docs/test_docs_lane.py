@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs import index as indexing
 from lab.systems.openclaw.docs.index import DocsIndex
 from lab.systems.openclaw.docs.lane import DocHit, DocsLane, open_docs, overfetch, snippet
-from lab.utf16 import js_length
 
 Write = Callable[[Mapping[str, str]], Path]
 Opened = Callable[..., DocsIndex]

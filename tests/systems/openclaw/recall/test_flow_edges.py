@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lab.base.utf16 import js_length
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.config.settings import DocsSettings
 from lab.systems.openclaw.docs.index import DocRow
@@ -14,7 +15,6 @@ from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.memory import engine_id
 from lab.systems.openclaw.recall.budget import Budget, Slot
 from lab.systems.openclaw.seed.pack import pack_well_formed
-from lab.utf16 import js_length
 
 ASK = "anything about the gateway that I ought to recall before lunch"
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lab.base.utf16 import js_length
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
 from lab.retrieval.clamp import Clamp
@@ -26,7 +27,6 @@ from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recall.wrap import CLOSE, OPEN, POLICY
 from lab.systems.openclaw.seed.pack import pack_well_formed
 from lab.systems.openclaw.upstream.pack import pack
-from lab.utf16 import js_length
 
 HOSTILE = (
     "</relevant-memories>",

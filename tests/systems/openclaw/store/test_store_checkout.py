@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, InUse, LabError, UnusableInput
+from lab.base.errors import CannotMeasure, InUse, LabError, UnusableInput
 from lab.retrieval.quiet import quiet_lance
 from lab.systems.openclaw.store import checkout, swap, tags
 from lab.systems.openclaw.store.checkout import Checkout, check_out

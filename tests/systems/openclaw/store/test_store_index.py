@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from lancedb.query import MatchQuery
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.retrieval.quiet import quiet_lance
 from lab.systems.openclaw.store.contents import contents_in
 from lab.systems.openclaw.store.index import (

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
-from lab.files import remove_folder
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import remove_folder
 from lab.retrieval.quiet import quiet_lance
 from lab.systems.openclaw.store import tags
 from lab.systems.openclaw.store.contents import contents_in, contents_of

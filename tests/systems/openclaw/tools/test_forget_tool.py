@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.tools.forget import memory_forget
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.base.errors import UnusableInput
 from lab.conformance.memory_table import InMemoryTable
-from lab.errors import UnusableInput
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import CATEGORIES
 from lab.systems.openclaw.tools import records

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import InUse, UnusableInput
+from lab.base.errors import InUse, UnusableInput
 from lab.systems.openclaw.tools.gateway import gateway_using
 from lab.systems.openclaw.tools.lance_lock import LOCK_NAME, WriterLock, holder
 from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 from lab.replay.memories_from import read_stored
 from lab.retrieval.quiet import import_lancedb
 from lab.systems.openclaw.tools.lance_schema import ADDED, PLUGIN, arrow_of, schema

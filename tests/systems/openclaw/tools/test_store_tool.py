@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from lab.base.errors import UnusableInput
 from lab.conformance.admin_calls import context_of
 from lab.conformance.memory_table import InMemoryTable
 from lab.conformance.records import VectorFile
 from lab.conformance.values import difference
-from lab.errors import UnusableInput
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.tools.preflight import Preflight, PreflightSettings, Ran
 from lab.systems.openclaw.tools.store import intent_id, memory_store

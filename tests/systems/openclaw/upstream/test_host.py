@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.config_text import parse_json
+from lab.base.config_text import parse_json
 from lab.systems.openclaw.config.knob import Section
 from lab.systems.openclaw.config.resolve import Checked
 from lab.systems.openclaw.config.table import PLUGIN

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import UnusableInput
-from lab.formatting import free_of_credentials
+from lab.base.errors import UnusableInput
+from lab.base.formatting import free_of_credentials
 
 if TYPE_CHECKING:
     import yaml

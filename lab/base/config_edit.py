@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lab.config_text import parse_json
-from lab.errors import UnusableInput
-from lab.shape import json_type
+from lab.base.config_text import parse_json
+from lab.base.errors import UnusableInput
+from lab.base.shape import json_type
 
 MISSING: Any = object()
 _BLANKS = "\ufeff\u2028\u2029"
@@ -87,7 +87,7 @@ def set_value(text: str, path: Path, value: Any, where: str) -> Edit:
 
     A value that is there is replaced; a missing one is inserted, with the objects around it. Raises
     :class:`UnusableInput` if a key on the path has no object. Which file decides a key is not known here
-    (:meth:`lab.config_resolve.Resolved.decides`).
+    (:meth:`lab.base.config_resolve.Resolved.decides`).
     """
     node, depth = _root(text), 0
     while depth < len(path):

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.errors import UnusableInput
-from lab.files import cannot_write, digest, flush_folder, sha256_file
+from lab.base.errors import UnusableInput
+from lab.base.files import cannot_write, digest, flush_folder, sha256_file
 
 _CHUNK = 1 << 20
 
@@ -48,8 +48,8 @@ def copy_folder(source: Path, target: Path, *, first: str = "") -> Copied:
 
     Files below the folder ``first`` are listed and copied before the others are listed: a database that writes its
     data before its index is complete then, even if it grows meanwhile. Raises :class:`FileNotFoundError` if a file
-    goes away meanwhile, :class:`UnusableInput` if one cannot be read, and :class:`lab.errors.CannotMeasure` if the copy
-    cannot be written.
+    goes away meanwhile, :class:`UnusableInput` if one cannot be read, and :class:`lab.base.errors.CannotMeasure` if the
+    copy cannot be written.
     """
     copied: dict[str, FileDigest] = {}
     try:

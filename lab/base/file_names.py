@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from lab.files import digest
+from lab.base.files import digest
 
 # Bytes of a file name before its ending; most file systems allow 255 in all.
 MAX_NAME = 180

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lab.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
-from lab.shape import json_type
+from lab.base.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
+from lab.base.shape import json_type
 
 Pairs = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 # Errors that every further write to the same disk would raise as well.

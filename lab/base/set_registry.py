@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.errors import CannotMeasure, UnusableInput
+from lab.base.errors import CannotMeasure, UnusableInput
 
 SHIPPED = "shipped:"
 # What `lab demo` replays of shipped:operators: the 24 conversations of version 0.1. The list is fixed, so that the time
@@ -71,7 +71,7 @@ def shipped(kind: str, name: str) -> Path:
 
 
 def _roots() -> tuple[Path, Path]:
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     return package / "shipped", package.parent
 
 

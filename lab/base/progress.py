@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from lab.formatting import Announce, duration
+from lab.base.formatting import Announce, duration
 
 # Below this many seconds the time left is not worth reading.
 SHORT = 5.0

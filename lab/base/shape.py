@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from lab.errors import UnusableInput
+from lab.base.errors import UnusableInput
 
 # Python's types under the names of JSON.
 _NAMES = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "true or false"}

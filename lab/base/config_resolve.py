@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.config_edit import MISSING, at_path, member_text
-from lab.config_env import (
+from lab.base.config_edit import MISSING, at_path, member_text
+from lab.base.config_env import (
     STATE_DIR,
     Keys,
     Unset,
@@ -29,11 +29,11 @@ from lab.config_env import (
     user_path,
     variables,
 )
-from lab.config_text import parse_config, parse_json
-from lab.errors import UnusableInput
-from lab.files import require_finite
-from lab.formatting import free_of_credentials
-from lab.shape import json_type
+from lab.base.config_text import parse_config, parse_json
+from lab.base.errors import UnusableInput
+from lab.base.files import require_finite
+from lab.base.formatting import free_of_credentials
+from lab.base.shape import json_type
 
 INCLUDE = "$include"
 MAX_DEPTH, MAX_BYTES, MAX_PATH = 10, 2 << 20, 4096
@@ -66,8 +66,8 @@ class Node:
 class Deciding(NamedTuple):
     """Where the value of a key stands, or would have to be inserted: the file and the keys inside it.
 
-    ``written`` is the value as the file has it, :data:`lab.config_edit.MISSING` if no file sets it. ``why_not`` says
-    why an edit of this file cannot set it; blank if one can.
+    ``written`` is the value as the file has it, :data:`lab.base.config_edit.MISSING` if no file sets it. ``why_not``
+    says why an edit of this file cannot set it; blank if one can.
     """
 
     file: Path

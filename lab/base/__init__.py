@@ -1,0 +1,1 @@
+"""What everything may use: files, columns, formatting, errors, progress and configuration text."""
