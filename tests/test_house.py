@@ -56,4 +56,4 @@ def test_modules_on_the_way_hold_the_turn_loop_and_no_ledger() -> None:
     graph = grimp.build_graph("lab", exclude_type_checking_imports=False, cache_dir=None)
     way = house.on_the_way(graph)
     assert {"lab.replay.loop", "lab.gate.verdict", "lab.report.build"} <= way
-    assert "lab.systems.openclaw.store.tags" not in way
+    assert "lab.memory.store.tags" not in way

@@ -89,11 +89,11 @@ def init(
     from dataclasses import replace
 
     from lab.base.config_env import config_of
-    from lab.canary.rollback import require_accepted
     from lab.gate.line import GRAVITY, INCONCLUSIVE
     from lab.gate.verdict import EXIT
     from lab.host.home import look
     from lab.recordings.origins import require_known
+    from lab.replay.rollback import require_accepted
     from lab.runs.records import to_json
 
     require_known(origin)
@@ -244,7 +244,8 @@ def _require_same_origins(place: Path, request: ReplayRequest, out: Path) -> Non
 def _judge_log(log: Path, out: Path) -> Verdict | None:
     """Judge the receipts in a log; return None if it has none."""
     from lab.base.files import dump_json, write_atomically
-    from lab.canary.audit import audit, nothing_found, unreadable
+    from lab.canary.audit.audit import audit
+    from lab.gate.audit_file import nothing_found, unreadable
     from lab.gate.outputs import write_verdict
     from lab.gate.policy import read_policy
     from lab.gate.verdict import judge

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 from lab.conformance.functions_inject import unknown_function
 from lab.conformance.functions_other import without_undefined
 from lab.conformance.values import UNDEFINED
+from lab.memory.tools.reading import lines_of, safe_name
+from lab.memory.tools.stats import statistics_of
 from lab.systems.openclaw.memory import is_uuid
-from lab.systems.openclaw.tools.admin import (
+from lab.systems.openclaw.recall_tool import clamp_limit
+from lab.systems.openclaw.table.admin import (
     admin_category,
     admin_limit,
     dedupe_mode,
@@ -21,9 +24,6 @@ from lab.systems.openclaw.tools.admin import (
     oldest_first,
     scalar_row,
 )
-from lab.systems.openclaw.tools.reading import lines_of, safe_name
-from lab.systems.openclaw.tools.recall import clamp_limit
-from lab.systems.openclaw.tools.stats import statistics_of
 from lab.systems.openclaw.upstream.hook import cap_calls
 from lab.systems.openclaw.upstream.js import js_text, to_number
 

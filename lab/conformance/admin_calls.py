@@ -20,17 +20,17 @@ from lab.conformance.memory_table import InMemoryTable
 from lab.conformance.records import SKIPPED, Folder, Outcome, Record, VectorFile, expected, judge
 from lab.conformance.turns import corpus_of
 from lab.conformance.values import Difference, difference
+from lab.memory.tools.context import NoVector, ToolContext, ToolResult, Vector
+from lab.memory.tools.docs_tools import memory_docs_ingest
+from lab.memory.tools.export import memory_export
+from lab.memory.tools.forget import memory_forget
+from lab.memory.tools.importing import memory_import
+from lab.memory.tools.listing import memory_list
+from lab.memory.tools.stats import memory_stats
+from lab.memory.tools.store import memory_store
 from lab.retrieval.row import Row
 from lab.systems.openclaw.memory import importance_score, label_of_score
-from lab.systems.openclaw.tools.context import NoVector, ToolContext, ToolResult, Vector
-from lab.systems.openclaw.tools.docs_tools import memory_docs_ingest
-from lab.systems.openclaw.tools.export import memory_export
-from lab.systems.openclaw.tools.forget import memory_forget
-from lab.systems.openclaw.tools.importing import memory_import
-from lab.systems.openclaw.tools.listing import memory_list
-from lab.systems.openclaw.tools.stats import memory_stats
-from lab.systems.openclaw.tools.store import memory_store
-from lab.systems.openclaw.tools.table import Entry
+from lab.systems.openclaw.table.entries import Entry
 
 Value = dict[str, Any]
 NOW_MS = 1_760_000_000_000

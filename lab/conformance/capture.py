@@ -25,7 +25,7 @@ from lab.systems.openclaw.capture.tool_like import is_tool_like
 from lab.systems.openclaw.config.values import number_in_range
 from lab.systems.openclaw.memory import label_of_score
 from lab.systems.openclaw.near_duplicate import normal_text
-from lab.systems.openclaw.tools.table import Near
+from lab.systems.openclaw.table.entries import Near
 from lab.systems.openclaw.upstream.capture import RULES
 
 if TYPE_CHECKING:

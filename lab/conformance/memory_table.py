@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from lab.base.errors import UnusableInput
 from lab.retrieval.row import Row
-from lab.systems.openclaw.tools.table import Entry, Near
+from lab.systems.openclaw.table.entries import Entry, Near
 
 
 class InMemoryTable:
-    """Implements :class:`~lab.systems.openclaw.tools.table.MemoryTable`.
+    """Implements :class:`~lab.systems.openclaw.table.entries.MemoryTable`.
 
     Like the plugin's table it may hold an id twice; such rows are deleted together.
     """

@@ -14,15 +14,15 @@ from lab.conformance.embedding import DIMENSION
 from lab.conformance.memory_table import InMemoryTable
 from lab.conformance.scripted import Scripted
 from lab.conformance.values import Difference, difference
+from lab.memory.tools.context import ToolContext, ToolResult
+from lab.memory.tools.forget import memory_forget
+from lab.memory.tools.listing import memory_list
+from lab.memory.tools.preflight import Ran, preflight, preflight_settings
+from lab.memory.tools.stats import memory_stats
+from lab.memory.tools.store import memory_store
 from lab.systems.openclaw.recall.turn import Memories
-from lab.systems.openclaw.tools.context import ToolContext, ToolResult
-from lab.systems.openclaw.tools.forget import memory_forget
-from lab.systems.openclaw.tools.listing import memory_list
-from lab.systems.openclaw.tools.preflight import Ran, preflight, preflight_settings
-from lab.systems.openclaw.tools.recall import DEFAULT_LIMIT, clamp_limit, memory_recall
-from lab.systems.openclaw.tools.stats import memory_stats
-from lab.systems.openclaw.tools.store import memory_store
-from lab.systems.openclaw.tools.table import Entry
+from lab.systems.openclaw.recall_tool import DEFAULT_LIMIT, clamp_limit, memory_recall
+from lab.systems.openclaw.table.entries import Entry
 
 Value = dict[str, Any]
 Run = Callable[[], Difference | None]

@@ -13,7 +13,7 @@ from lab.conformance.e2e import CLOSE, Table, plugin_config
 from lab.conformance.records import SKIPPED, Folder, Outcome, Record, VectorFile, expected, judge
 from lab.conformance.turns import table_of
 from lab.conformance.values import Difference, difference
-from lab.systems.openclaw.tools.recall import DEFAULT_LIMIT, Recalled, clamp_limit, memory_recall
+from lab.systems.openclaw.recall_tool import DEFAULT_LIMIT, Recalled, clamp_limit, memory_recall
 from lab.systems.openclaw.upstream.js import round6
 
 # Records replace a longer text, in UTF-16 units, by its SHA-1 and length.

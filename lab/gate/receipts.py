@@ -18,9 +18,7 @@ from lab.base.errors import UnusableInput
 from lab.base.files import read_json
 from lab.base.formatting import counted
 from lab.base.shape import expect, field, json_type, optional
-from lab.canary.audit import SCHEMA, unreadable
-from lab.canary.damage import KINDS
-from lab.canary.notes import BY_SESSION, mixed_sessions
+from lab.gate.audit_file import BY_SESSION, KINDS, SCHEMA, mixed_sessions, unreadable
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, Line, bounds, lacking, line
 from lab.gate.policy import Policy, Rule
 

@@ -13,9 +13,9 @@ from typing import Any
 from lab.base.errors import UnusableInput
 from lab.base.files import digest
 from lab.base.shape import optional
-from lab.canary.audit import nothing_found
 from lab.compare.equal import equal_notes
 from lab.compare.paired import locate
+from lab.gate.audit_file import nothing_found
 from lab.gate.control import Answer, answer_of
 from lab.gate.evidence import evidence
 from lab.gate.exact import judge_exact

@@ -23,8 +23,8 @@ from lab.recordings.openclaw.folders import Location, find
 from lab.recordings.openclaw.sqlite import is_database, read_sqlite
 from lab.systems.openclaw.config.file import ENTRY, locate, read_keys
 from lab.systems.openclaw.config.switches import switched_off
-from lab.systems.openclaw.store.contents import glance
-from lab.systems.openclaw.tools.lance_schema import TABLE
+from lab.systems.openclaw.table.contents import glance
+from lab.systems.openclaw.table.schema import TABLE
 
 DEFAULT_STORE = Path("memory") / "lancedb"
 _LOG_FILE: Keys = ("logging", "file")

@@ -43,7 +43,7 @@ from lab.host.copying import Copy, copy_database, copy_lines, copy_whole
 from lab.host.engine_section import engine_section
 from lab.host.home import Home, in_bytes
 from lab.recordings.openclaw.folders import INDEX, find
-from lab.systems.openclaw.store.tags import copy_version
+from lab.systems.openclaw.table.contents import copy_version
 
 KIND, VERSION, NAME = "lab.snapshot", 1, "snapshot.json"
 ENGINE, LOG, STORE = "engine.json", "gateway.log", Path("store") / "data"

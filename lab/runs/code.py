@@ -9,7 +9,7 @@ from pathlib import Path
 import lab
 
 # Packages and files that receipts depend on.
-RECEIPT_SOURCES = ("base", "embedding", "golden", "recordings", "replay", "retrieval", "runs", "systems")
+RECEIPT_SOURCES = ("base", "embedding", "golden", "memory", "recordings", "replay", "retrieval", "runs", "systems")
 # Files of these packages that only read, migrate or remove finished runs. No replay imports them; a test checks it.
 READERS = (
     *("replay/explain.py", "replay/missed.py"),

@@ -11,7 +11,6 @@ from datetime import date, timedelta
 
 from lab.base.times import LAST_MS, as_datetime, epoch_ms
 from lab.recordings.model import SEARCHED, Memory
-from lab.systems.sidecar.ledger import Observation
 
 # The kind of a plan in a ledger and in a pack.
 PLAN = "plan"
@@ -45,18 +44,6 @@ def is_past(due_ms: int | None, now_ms: int) -> bool:
 def due_at_of(memory: Memory) -> int | None:
     """Return when a memory is due, in milliseconds since the epoch: as recorded, else by its text (PL-2)."""
     return due_in(memory.text, memory.created_at) if memory.due_at is None else memory.due_at
-
-
-def due_of_observation(observation: Observation) -> int | None:
-    """Return when an observation of a ledger is due, in milliseconds; None for another kind than ``plan`` (PL-3).
-
-    Its detail may have ``due_at``, an ISO 8601 date or time, or milliseconds; else its summary says it.
-    """
-    if not is_plan(observation.kind):
-        return None
-    given = read_due(observation.detail.get(FIELD))
-    written = read_due(observation.ts)
-    return due_in(observation.summary or "", written or 0) if given is None else given
 
 
 def due_in(text: str, written_ms: int) -> int | None:

@@ -46,7 +46,7 @@ BUILT_IN: dict[str, str] = {
     "external": "lab.systems.external.arm:make",
     "rsclaw": "lab.systems.rsclaw.system:make",
     "observations": "lab.systems.observations.system:make",
-    "pack": "lab.systems.pack.system:make",
+    "pack": "lab.memory.pack.system:make",
     "plugin": "lab.systems.external.plugin:make",
     "auto_recall": "lab.systems.auto_recall.arm:make",
 }

@@ -89,7 +89,12 @@ def test_agree_with_json_prints_one_object(gateway: Gateway, agree: Any) -> None
     gateway.searches(row("gate"), row("rule"))
     done = agree(gateway, "--json")
     value = json.loads(done.stdout)
-    assert (done.returncode, value["schema"], value["agrees"], value["source"]) == (1, "lab.agree.v1", False, "tools")
+    assert (done.returncode, value["schema"], value["agrees"], value["source"]) == (
+        1,
+        "lab.agree.v1",
+        False,
+        "tools",
+    )
     assert value["causes"] == {"other": 1}
     assert value["recalls"]["tool"]["compared"] == 1
     assert not any(text in done.stdout for text in TEXTS.values())

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lab.agree.agreement import Agreement, agreement
 from lab.base.errors import NotComparable, UnusableInput
+from lab.canary.agree.agreement import Agreement, agreement
 from tests.agree.conftest import IDS, QUERY, TEXTS, Gateway, block, row
 
 

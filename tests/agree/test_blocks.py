@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.agree.agreement import agreement
+from lab.canary.agree.agreement import agreement
 from lab.replay.loop import replay
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.sources import play_of, prepared_sources, tools_of

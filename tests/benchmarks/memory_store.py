@@ -28,12 +28,12 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.memory.table.lance_table import LanceTable
+from lab.memory.tools.context import ToolContext
+from lab.memory.tools.importing import memory_import
+from lab.memory.tools.store import memory_store
 from lab.systems.openclaw.config.resolve import resolve
-from lab.systems.openclaw.tools.context import ToolContext
-from lab.systems.openclaw.tools.importing import memory_import
-from lab.systems.openclaw.tools.lance_table import LanceTable
-from lab.systems.openclaw.tools.store import memory_store
-from lab.systems.openclaw.tools.table import Entry
+from lab.systems.openclaw.table.entries import Entry
 
 PLUGIN_SECONDS = 20.7
 WORDS = ("kettle", "lamp", "shelf", "harbour", "garden", "ledger", "window", "bridge", "invoice", "teapot", "river")

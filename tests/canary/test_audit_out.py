@@ -10,7 +10,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
-from lab.canary.audit import SCHEMA, require_replaceable
+from lab.canary.audit.audit import SCHEMA, require_replaceable
 
 
 def test_require_replaceable_accepts_an_audit(tmp_path: Path) -> None:

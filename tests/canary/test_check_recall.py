@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.canary.check import check_recall
-from lab.canary.check_markers import check_marker
-from lab.canary.damage import KINDS, Damaged
-from lab.canary.tally import Tally
+from lab.canary.audit.check import check_recall
+from lab.canary.audit.check_markers import check_marker
+from lab.canary.audit.damage import KINDS, Damaged
+from lab.canary.audit.tally import Tally
 
 Make = Callable[..., dict[str, Any]]
 IDS = ("m1", "m2", "n1", "n2", "u1", "m3")

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit import audit
-from lab.canary.copies import Copies
-from lab.canary.log_line import LogLine
-from lab.canary.notes import notes
+from lab.canary.audit.audit import audit
+from lab.canary.audit.copies import Copies
+from lab.canary.audit.log_line import LogLine
+from lab.gate.audit_file import notes
 
 Make = Callable[..., dict[str, Any]]
 START = datetime(2026, 3, 1, 21, 0, 0, tzinfo=UTC)

@@ -10,13 +10,13 @@ import pytest
 
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.haystack_keys import is_added
-from lab.canary.drift import THRESHOLDS, Drift, Labelled, Source, drift, read
 from lab.cli.main import app
+from lab.memory.ledger.drift import THRESHOLDS, Drift, Labelled, Source, drift, read
+from lab.memory.ledger.drift_page import MARK, write_page
+from lab.memory.table.lance_table import LanceTable
 from lab.recordings.model import LABELS
 from lab.replay.plan import ReplayRequest, plan_of
 from lab.replay.run import run_replay
-from lab.report.drift import MARK, write_page
-from lab.systems.openclaw.tools.lance_table import LanceTable
 from lab.systems.sidecar.heuristic import grade_observation
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry
 from tests.systems.sidecar.ledgers import filled

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.canary.live_figures import (
+from lab.canary.audit.tool_receipts import tool_recall
+from lab.canary.rollout.live_figures import (
     BLOCK,
     CALLS,
     ERRORS,
@@ -22,7 +23,6 @@ from lab.canary.live_figures import (
     Gateway,
     Observation,
 )
-from lab.canary.tool_receipts import tool_recall
 from tests.canary.conftest import receipt_of
 
 LIVE = Path(__file__).resolve().parents[3] / "shared" / "live"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.canary.audit import audit
-from lab.canary.log_line import read_line
+from lab.canary.audit.audit import audit
+from lab.canary.audit.log_line import read_line
 
 MENTIONS = [
     'Done, noted: { "tool": { "id": "openclaw:openclaw-mem-engine:memory_store"',

@@ -12,9 +12,9 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
-from lab.canary.audit import audit, nothing_found, unreadable
-from lab.canary.damage import ENOUGH
-from lab.canary.screens import last_receipts
+from lab.canary.audit.audit import audit, nothing_found, unreadable
+from lab.canary.audit.damage import ENOUGH
+from lab.canary.audit.screens import last_receipts
 from lab.gate.line import ERROR, FAIL
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy

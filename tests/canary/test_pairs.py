@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit import audit
-from lab.canary.notes import notes
+from lab.canary.audit.audit import audit
+from lab.gate.audit_file import notes
 
 Make = Callable[..., dict[str, Any]]
 CAPTURE = {

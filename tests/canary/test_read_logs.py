@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.canary.damage import Damaged
-from lab.canary.lines import MAX_LINE, MarkedLines, opened
-from lab.canary.log_line import payload, read_line
-from lab.canary.streams import BLOCK
+from lab.canary.audit.damage import Damaged
+from lab.canary.audit.lines import MAX_LINE, MarkedLines, opened
+from lab.canary.audit.log_line import payload, read_line
+from lab.canary.audit.streams import BLOCK
 
 MARK = b"openclaw-mem-engine:autoRecall.receipt"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lab.canary.check import check_recall
-from lab.canary.status import CHOSE, FAULT, UNKNOWN, WORKED, checkable, meaning_of, name_of, reading_of
+from lab.canary.audit.check import check_recall
+from lab.canary.audit.status import CHOSE, FAULT, UNKNOWN, WORKED, checkable, meaning_of, name_of, reading_of
 from lab.systems.openclaw.recall.receipt import REASONS
 from tests.canary.conftest import receipt_of
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.canary.audit import SCHEMA, audit
-from lab.canary.repeats import Repeats
-from lab.canary.tally import Tally
-from lab.canary.windows import Windows
+from lab.canary.audit.audit import SCHEMA, audit
+from lab.canary.audit.repeats import Repeats
+from lab.canary.audit.tally import Tally
+from lab.canary.audit.windows import Windows
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.repetition import selections_of
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit import audit
-from lab.canary.live_figures import Gateway
-from lab.canary.log_line import read_line
+from lab.canary.audit.audit import audit
+from lab.canary.audit.log_line import read_line
+from lab.canary.rollout.live_figures import Gateway
 from tests.canary.wrapping import ENCODINGS, FORMS, WITHIN, Events, Form, nested
 
 Make = Callable[..., dict[str, Any]]

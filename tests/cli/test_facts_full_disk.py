@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.systems.facts import store
-from lab.systems.facts.rebuild import view_bytes, view_path
+from lab.memory.facts import store
+from lab.memory.facts.rebuild import view_bytes, view_path
 from tests.cli.test_ledger_full_disk import largest_file
 from tests.commands import run_here
 from tests.systems.facts.stores import place

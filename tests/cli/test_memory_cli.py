@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from lab.memory.table.lance_table import LanceTable
 from lab.replay.memories_from import read_stored
-from lab.systems.openclaw.tools.lance_table import LanceTable
 from tests.commands import Done, run_here
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.tools.lance_table import LanceTable
+from lab.memory.table.lance_table import LanceTable
 from tests.commands import Done, run_here
 from tests.small_disk import Disk, mounted
 from tests.systems.openclaw.tools.lance_tables import entry, plugin_table

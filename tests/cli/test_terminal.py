@@ -34,7 +34,7 @@ def test_config_show_breaks_no_key_at_any_width(columns: int, tmp_path: Path) ->
 @pytest.mark.parametrize("columns", [60, 80])
 def test_receipt_and_memory_fit_a_narrow_terminal(columns: int, tmp_path: Path) -> None:
     code = (
-        "from lab.cli.memory_options import with_places; from lab.cli.output import emit, emit_hanging\n"
+        "from lab.memory.cli.memory_options import with_places; from lab.cli.output import emit, emit_hanging\n"
         f"row = '  {'m' * 36} nice reserved fts+vec from the_global_scope'; emit_hanging(row)\n"
         f"memory = {{'id': '{'i' * 36}', 'scope': 'shop', 'createdAt': 1767225660000}}\n"
         "emit(with_places('1. [fact|unknown] a text', ['[fact|unknown] a text'], [memory]))"

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.tools.lance_lock import WriterLock
-from lab.systems.openclaw.tools.lance_schema import arrow_of, schema
+from lab.memory.table.lance_lock import WriterLock
+from lab.systems.openclaw.table.schema import arrow_of, schema
 from tests.commands import Done, run_here
 from tests.small_disk import Disk
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table, uuid
@@ -143,7 +143,7 @@ def test_table_that_another_process_writes_is_left_alone(ledger: Path, store: Pa
 def test_ledger_that_another_process_writes_can_be_read_and_not_written(
     ledger: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.systems.sidecar.ledger.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("lab.memory.ledger.ledger.BUSY_SECONDS", 0.1)
     other = sqlite3.connect(ledger, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     for words in (("decay", ledger, "--write"), ("used", ledger, "1", "--write")):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit import audit as read_logs
+from lab.canary.audit.audit import audit as read_logs
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory

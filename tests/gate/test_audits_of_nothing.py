@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lab.base.formatting import counted
-from lab.canary.audit import audit as read_logs
-from lab.canary.audit import nothing_found
+from lab.canary.audit.audit import audit as read_logs
+from lab.canary.audit.audit import nothing_found
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy

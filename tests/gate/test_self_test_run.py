@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 ARMS = ("tier_first_v1", "tier_quota_v1", "seed_full")
 FUSION = "lab.retrieval.fusion"
 UNSEEN = Fault(
-    "unseen", "Nothing, unseen.", (change("lab.systems.openclaw.tools.recall:memory_recall", "start", "pass"),)
+    "unseen", "Nothing, unseen.", (change("lab.systems.openclaw.recall_tool:memory_recall", "start", "pass"),)
 )
 SAME = Fault(
     "same", "A number spelt otherwise.", (change(FUSION, "K =", "it + 0"),), equivalent="it is the same number"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lab.canary.audit import audit
+from lab.canary.audit.audit import audit
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Verdict, judge

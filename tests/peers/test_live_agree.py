@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.agree.agreement import Agreement, agreement
+from lab.canary.agree.agreement import Agreement, agreement
 from lab.replay.plan import ReplayRequest
 
 Shared = Callable[..., Path]

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from lab.systems.sidecar import ledger
+from lab.memory.ledger import ledger
+from lab.memory.ledger.archive import archive
+from lab.memory.ledger.grading import grade
+from lab.memory.ledger.ingest import ingest
+from lab.memory.ledger.ledger import Observation
+from lab.memory.ledger.search import Found, search
 from lab.systems.sidecar.heuristic import grade_observation
-from lab.systems.sidecar.ledger import Observation
-from lab.systems.sidecar.ledger_archive import archive
-from lab.systems.sidecar.ledger_grading import grade
-from lab.systems.sidecar.ledger_ingest import ingest
-from lab.systems.sidecar.ledger_search import Found, search
 from tests.systems.sidecar.ledgers import rows
 
 WORDS = ("basil", "pot", "choir", "mill", "thursday", "may", "gateway", "timeout", "error", "fixed", "decided", "plan")

@@ -13,10 +13,10 @@ import pytest
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.server import EmbeddingServer
-from lab.systems.episodes.embed import embed, model_of
-from lab.systems.episodes.ingest import ingest
-from lab.systems.episodes.retention import expire
-from lab.systems.episodes.search import Found
+from lab.memory.episodes.embed import embed, model_of
+from lab.memory.episodes.ingest import ingest
+from lab.memory.episodes.retention import expire
+from lab.memory.episodes.search import Found
 from tests.systems.episodes.ledgers import DAY_MS, NOW, NOW_MS, found, hashing, line, stored, write_spool
 
 WORDS = ("basil", "pot", "choir", "mill", "thursday", "gateway", "backup", "the", "in", "old", "song", "meets", "1,5")

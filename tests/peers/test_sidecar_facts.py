@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.facts.asserting import Claim, invalidate
-from lab.systems.facts.lint import lint
-from lab.systems.facts.model import Fact, fact_json, utc
-from lab.systems.facts.pack import pack
-from lab.systems.facts.predicates import ENTITY, JSON, PREDICATES
-from lab.systems.facts.proposals import measure, propose
-from lab.systems.facts.view import current, status_of
+from lab.memory.facts.asserting import Claim, invalidate
+from lab.memory.facts.lint import lint
+from lab.memory.facts.model import Fact, fact_json, utc
+from lab.memory.facts.pack import pack
+from lab.memory.facts.predicates import ENTITY, JSON, PREDICATES
+from lab.memory.facts.proposals import measure, propose
+from lab.memory.facts.view import current, status_of
 from tests.systems.facts.stores import NOW, Place, place
 
 SUBJECTS = ("Gateway", "kitchen", "entity:Choir Mill")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.sidecar.ledger_lifecycle import LEGAL, STATES, move
-from lab.systems.sidecar.ledger_score import state_of
-from lab.systems.sidecar.ledger_use import decay
+from lab.memory.ledger.lifecycle import LEGAL, STATES, move
+from lab.memory.ledger.score import state_of
+from lab.memory.ledger.use import decay
 from tests.systems.sidecar.ledgers import filled, rows
 
 KINDS = ("preference", "decision", "fact", "learning", "plan", "entity", "event", "note", "tool", "Fact ", "other")

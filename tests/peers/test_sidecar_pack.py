@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from lab.systems.pack.ledger_lane import LedgerLane
-from lab.systems.pack.packer import Pack, gather, pack
-from lab.systems.pack.settings import EXCLUDE_QUARANTINED, Settings, Tail, upstream
-from lab.systems.pack.trace import trace
-from lab.systems.sidecar.ledger_ingest import ingest
+from lab.memory.ledger.ingest import ingest
+from lab.memory.pack.ledger_lane import LedgerLane
+from lab.memory.pack.packer import Pack, gather, pack
+from lab.memory.pack.settings import EXCLUDE_QUARANTINED, Settings, Tail, upstream
+from lab.memory.pack.trace import trace
 from tests.peers.test_sidecar import QUERIES, observations
 
 TURNS = ["Where are the pots?", "In the mill, beside the choir's chairs.", "x" * 90, "Thanks!", "And the backup?"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.canary.live_figures import ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
-from lab.report.watch import FILE, write_page
+from lab.canary.rollout.live_figures import ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS
+from lab.canary.rollout.watch_page import FILE, write_page
 
 
 def receipt(**more: Any) -> dict[str, Any]:

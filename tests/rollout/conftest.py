@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from lab.rollout.commands import run_command
-from lab.rollout.journal import State
+from lab.canary.rollout.commands import run_command
+from lab.canary.rollout.journal import State
 from tests.canary.conftest import receipt_of
 
 HERE = Path(__file__).parent

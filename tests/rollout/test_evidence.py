@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from lab.canary.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS, Observation
-from lab.rollout.evidence import (
+from lab.canary.rollout.evidence import (
     EQUAL,
     LATENCY_TIMES,
     LEARN,
@@ -23,6 +22,7 @@ from lab.rollout.evidence import (
     Limits,
     quantile,
 )
+from lab.canary.rollout.live_figures import CALLS, ERRORS, FIGURES, LATENCY, REPEAT, TEXT, TURNS, Observation
 
 
 def add(evidence: Evidence, figure: str, *values: float, control: bool = False) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
-from lab.canary.lines import MARKER, MAX_LINE
-from lab.rollout.follow import Follower, log_files, transcript_files
+from lab.canary.audit.lines import MARKER, MAX_LINE
+from lab.canary.rollout.follow import Follower, log_files, transcript_files
 
 WANTED = b"mark"
 

@@ -17,16 +17,16 @@ import pytest
 
 from lab.base.errors import InUse
 from lab.base.files import only_writer
-from lab.cli import canary as command
+from lab.canary.cli import canary as command
+from lab.canary.rollout import guard as guard_module
+from lab.canary.rollout import journal as journal_module
+from lab.canary.rollout.change import slot_change
+from lab.canary.rollout.commands import await_orphan, identity, is_running, run_command
+from lab.canary.rollout.guard import Record, Task, _recover, guard_command
+from lab.canary.rollout.journal import WINDOW, Journal, State, begin
+from lab.canary.rollout.recover import receipt_of, recover
+from lab.canary.rollout.run import Outcome, Plan
 from lab.gate.policy import read_policy
-from lab.rollout import guard as guard_module
-from lab.rollout import journal as journal_module
-from lab.rollout.change import slot_change
-from lab.rollout.commands import await_orphan, identity, is_running, run_command
-from lab.rollout.guard import Record, Task, _recover, guard_command
-from lab.rollout.journal import WINDOW, Journal, State, begin
-from lab.rollout.recover import receipt_of, recover
-from lab.rollout.run import Outcome, Plan
 from tests.commands import lives, run_here
 from tests.rollout.conftest import CONFIG, ENTRY, Gateway
 from tests.rollout.test_run import as_before
@@ -334,7 +334,7 @@ def test_process_that_got_the_id_of_a_restart_is_not_ended(tmp_path: Path) -> No
 
 @pytest.mark.process
 def test_restart_begins_only_after_it_was_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab.rollout import commands
+    from lab.canary.rollout import commands
 
     noted = tmp_path / "restarting"
     ended = run_command(f"cat {noted}; echo; read -r line || echo no input", 5.0, process_file=noted)

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from lab.rollout.jobs import Job, Places, cron_fields, free_start, in_utc, jobs_of, overlaps
+from lab.canary.rollout.jobs import Job, Places, cron_fields, free_start, in_utc, jobs_of, overlaps
 from tests.commands import run_here
 
 PLACES = Places("~/o.json", "~/store", "~/l.sqlite", "~/o.jsonl", "true", "~")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.rollout.journal import STEPS
+from lab.canary.rollout.journal import STEPS
 from tests.commands import run_here
 from tests.rollout.conftest import CONFIG, ENTRY, Gateway
 from tests.rollout.test_run import as_before
@@ -77,7 +77,7 @@ def test_guard_recovers_by_itself(make_gateway: Make, tmp_path: Path) -> None:
 # A canary that a signal ends between its last step and its rollback.
 BETWEEN = """
 import runpy
-from lab.rollout import run
+from lab.canary.rollout import run
 
 def ended(*given, **named):
     raise KeyboardInterrupt

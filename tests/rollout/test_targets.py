@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.cli.canary_options import TIMEOUT, seconds_of
-from lab.cli.canary_watch import _expects_receipts
-from lab.rollout import recover as recovering
-from lab.rollout.change import SLOT, slot_change, slot_to_go_back_to, target_of
-from lab.rollout.journal import State, begin
-from lab.rollout.recover import host_copies, recover
+from lab.canary.cli.canary_options import TIMEOUT, seconds_of
+from lab.canary.cli.canary_watch import _expects_receipts
+from lab.canary.rollout import recover as recovering
+from lab.canary.rollout.change import SLOT, slot_change, slot_to_go_back_to, target_of
+from lab.canary.rollout.journal import State, begin
+from lab.canary.rollout.recover import host_copies, recover
 from tests.rollout.conftest import ENTRY
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotMeasure
-from lab.rollout import watching
-from lab.rollout.baseline import read_baseline
-from lab.rollout.evidence import REPEAT_MORE, Limits
+from lab.canary.rollout import watching
+from lab.canary.rollout.baseline import read_baseline
+from lab.canary.rollout.evidence import REPEAT_MORE, Limits
 from tests.canary.conftest import receipt_of
 from tests.commands import run_here
 from tests.rollout.conftest import CONFIG, ENTRY

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.canary.live_figures import ERRORS, LATENCY, REPEAT, TURNS, Observation
-from lab.rollout.evidence import Evidence, Limits
-from lab.rollout.watch_text import status_line, why
+from lab.canary.rollout.evidence import Evidence, Limits
+from lab.canary.rollout.live_figures import ERRORS, LATENCY, REPEAT, TURNS, Observation
+from lab.canary.rollout.watch_text import status_line, why
 
 
 def failing(before: int, failed: int) -> Evidence:

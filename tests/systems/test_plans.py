@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.times import LAST_MS
+from lab.memory.ledger.ledger import Observation
 from lab.recordings.model import Memory
 from lab.systems.plans import due_at_of, due_in, due_of_observation, is_past, read_due
-from lab.systems.sidecar.ledger import Observation
 
 END = "T23:59:59.999+00:00"
 

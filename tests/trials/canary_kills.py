@@ -33,7 +33,13 @@ PATIENCE = 60.0
 def prepare() -> None:
     """Import what the commands import, and build them once, so that a fork does at once what is to be killed."""
     for name in (
-        *("lab.rollout.run", "lab.rollout.recover", "lab.rollout.watching", "lab.report.canary", "lab.report.watch"),
+        *(
+            "lab.canary.rollout.run",
+            "lab.canary.rollout.recover",
+            "lab.canary.rollout.watching",
+            "lab.report.canary",
+            "lab.canary.rollout.watch_page",
+        ),
         *("lab.gate.receipts", "scipy.special", "json5", "jinja2", "typer._adapters"),
     ):
         importlib.import_module(name)

@@ -36,7 +36,7 @@ from canary_logs import (
     sampled,
 )
 
-from lab.canary.audit import audit
+from lab.canary.audit.audit import audit
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.verdict import Verdict, judge

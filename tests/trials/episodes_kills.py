@@ -20,9 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lab.base.formatting import counted
-from lab.systems.episodes.events import RETENTION, Event
-from lab.systems.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS
-from lab.systems.sidecar.ledger_ingest import ingest as ingest_observations
+from lab.memory.episodes.events import RETENTION, Event
+from lab.memory.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS
+from lab.memory.ledger.ingest import ingest as ingest_observations
 from tests.trials.kills import arguments, kills_of, run_after_write
 
 WORDS = ("basil", "choir", "gateway", "timeout", "decided", "prefer", "mill", "thursday", "song", "kettle")

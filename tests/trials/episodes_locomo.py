@@ -19,13 +19,13 @@ from lab.api import replay, score
 from lab.embedding.embedder import DEFAULT_MODEL, embedder_named
 from lab.embedding.vectors import Vectors
 from lab.golden.model import Probe
+from lab.memory.episodes.embed import embed
+from lab.memory.episodes.ingest import Ingested, insert, recording_events
+from lab.memory.episodes.lane import sources_of
+from lab.memory.episodes.schema import open_episodes
+from lab.memory.episodes.search import MODES, OK, search
 from lab.recordings.model import Recording
 from lab.recordings.readers import read_library
-from lab.systems.episodes.embed import embed
-from lab.systems.episodes.ingest import Ingested, insert, recording_events
-from lab.systems.episodes.lane import sources_of
-from lab.systems.episodes.schema import open_episodes
-from lab.systems.episodes.search import MODES, OK, search
 
 ARMS, PROFILES = ("bm25", "hybrid", "vector"), ("seed", "upstream")
 

@@ -20,17 +20,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lab.memory.facts import store
+from lab.memory.facts.asserting import Claim, assert_facts
+from lab.memory.facts.lane import FactsLane
+from lab.memory.facts.lint import lint
+from lab.memory.facts.rebuild import view_bytes, view_path
+from lab.memory.facts.sources import Sources
+from lab.memory.facts.view import View, current
+from lab.memory.ledger.ingest import ingest
+from lab.memory.ledger.times import stamp
 from lab.recordings import beam
 from lab.recordings.model import Recording
-from lab.systems.facts import store
-from lab.systems.facts.asserting import Claim, assert_facts
-from lab.systems.facts.lane import FactsLane
-from lab.systems.facts.lint import lint
-from lab.systems.facts.rebuild import view_bytes, view_path
-from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import View, current
-from lab.systems.sidecar.ledger_ingest import ingest
-from lab.systems.sidecar.ledger_times import stamp
 
 UPDATE = "knowledge_update"
 

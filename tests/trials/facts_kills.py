@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.base.formatting import counted
-from lab.systems.facts import store
-from lab.systems.facts.rebuild import view_path
-from lab.systems.facts.view import View
+from lab.memory.facts import store
+from lab.memory.facts.rebuild import view_path
+from lab.memory.facts.view import View
 from tests.systems.sidecar.ledgers import filled
 from tests.trials.kills import arguments, kills_of, run_after_write
 

@@ -11,8 +11,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from lab.systems.facts.lint import CODES, lint
-from lab.systems.facts.view import View
+from lab.memory.facts.lint import CODES, lint
+from lab.memory.facts.view import View
 from tests.systems.facts.seeded import clean, seeded
 
 

@@ -13,17 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from lab.systems.facts import store
-from lab.systems.facts.asserting import Claim, assert_facts
-from lab.systems.facts.lane import FactsLane
-from lab.systems.facts.lint import lint
-from lab.systems.facts.rebuild import rebuild
-from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import View, current
-from lab.systems.graph.build import build, ledger_texts
-from lab.systems.graph.export import graph_bytes
-from lab.systems.graph.lane import GraphLane
-from lab.systems.graph.search import shortest_path
+from lab.memory.facts import store
+from lab.memory.facts.asserting import Claim, assert_facts
+from lab.memory.facts.lane import FactsLane
+from lab.memory.facts.lint import lint
+from lab.memory.facts.rebuild import rebuild
+from lab.memory.facts.sources import Sources
+from lab.memory.facts.view import View, current
+from lab.memory.graph.build import build, ledger_texts
+from lab.memory.graph.export import graph_bytes
+from lab.memory.graph.lane import GraphLane
+from lab.memory.graph.search import shortest_path
 from tests.systems.facts.stores import NOW
 from tests.systems.sidecar.ledgers import filled
 

@@ -34,7 +34,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lab.rollout.commands import identity
+from lab.canary.rollout.commands import identity
 from tests.rollout.conftest import CONFIG, Gateway, made_gateway
 from tests.trials.canary_kills import PATIENCE, ended, prepare, problem, started
 from tests.trials.watch_kills import ALARM, LIVE, Trial
@@ -138,7 +138,7 @@ def guards_of(config: Path) -> list[int]:
         if folder.name.isdecimal():
             with contextlib.suppress(OSError):
                 words = (folder / "cmdline").read_bytes()
-                if b"lab.rollout.guard" in words and os.fsencode(config) in words:
+                if b"lab.canary.rollout.guard" in words and os.fsencode(config) in words:
                     found.append(int(folder.name))
     return found
 

@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 
 from lab.base.formatting import counted
-from lab.systems.sidecar import ledger
-from lab.systems.sidecar.ledger_archive import pointer
+from lab.memory.ledger import ledger
+from lab.memory.ledger.archive import pointer
 from tests.trials.kills import arguments, kills_of, run_after_write
 
 WORDS = (

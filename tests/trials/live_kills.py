@@ -30,9 +30,9 @@ import time
 from pathlib import Path
 
 from lab.base.config_edit import at_path, read_edited
-from lab.rollout.change import DEFAULT_SELECTION, SELECTION
-from lab.rollout.journal import State
-from lab.rollout.window import log_of
+from lab.canary.rollout.change import DEFAULT_SELECTION, SELECTION
+from lab.canary.rollout.journal import State
+from lab.canary.rollout.window import log_of
 from tests.trials.guard_kills import guards_of
 
 LAB = [sys.executable, "-m", "lab"]

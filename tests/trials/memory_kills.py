@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.systems.openclaw.tools.table import Entry
+from lab.systems.openclaw.table.entries import Entry
 
 BATCH, FORGOTTEN, BACKFILLED = 200, 400, 300
 
@@ -42,7 +42,7 @@ def entries(count: int, dimension: int) -> list[Entry]:
 def plugin_table(folder: Path, dimension: int) -> None:
     """Make a table with the columns of the plugin only, as its own process would."""
     from lab.retrieval.quiet import import_lancedb
-    from lab.systems.openclaw.tools.lance_schema import TABLE, arrow_of, schema
+    from lab.systems.openclaw.table.schema import TABLE, arrow_of, schema
 
     given = schema(dimension, ())
     data = arrow_of(entries(BACKFILLED, dimension), given, dimension, folder)
@@ -51,7 +51,7 @@ def plugin_table(folder: Path, dimension: int) -> None:
 
 def work(kind: str, folder: Path, dimension: int) -> None:
     """Change the table until killed. Print the ids of each change before (``try``) and after it (``ok``)."""
-    from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
+    from lab.memory.table.lance_table import LanceTable, TableSettings
 
     def tell(word: str, ids: list[str]) -> None:
         print(json.dumps([word, ids]), flush=True)
@@ -107,8 +107,8 @@ class State:
 
     def check(self, kind: str, folder: Path, said: list[tuple[str, list[str]]]) -> None:
         """Compare the table with what a killed worker said; exit with the difference."""
-        from lab.systems.openclaw.tools.lance_schema import ADDED
-        from lab.systems.openclaw.tools.lance_table import LanceTable
+        from lab.memory.table.lance_table import LanceTable
+        from lab.systems.openclaw.table.schema import ADDED
 
         for word, ids in said:
             if word == "ok":
@@ -142,7 +142,7 @@ class State:
 
 def prepare(kind: str, folder: Path, dimension: int, state: State) -> None:
     """Give a worker something to do."""
-    from lab.systems.openclaw.tools.lance_table import LanceTable
+    from lab.memory.table.lance_table import LanceTable
 
     if kind == "backfill":
         plugin_table(folder, dimension)

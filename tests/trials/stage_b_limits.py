@@ -33,11 +33,11 @@ from canary_logs import POLICIES, RECEIPT, Pool, lines_of
 from canary_table import LARGEST, SMALLEST, VARIETY, live_rows
 from set_logs import CHECK, DEVELOPMENT, OPERATORS, PUBLIC, Set, half_of, replayed_set
 
-from lab.canary.audit import audit
-from lab.canary.check import TIERS
-from lab.canary.repeats import Repeats
-from lab.canary.tally import Tally
-from lab.canary.windows import Windows
+from lab.canary.audit.audit import audit
+from lab.canary.audit.check import TIERS
+from lab.canary.audit.repeats import Repeats
+from lab.canary.audit.tally import Tally
+from lab.canary.audit.windows import Windows
 from lab.gate.line import FAIL, INCONCLUSIVE, PASS
 from lab.gate.policy import read_policy
 from lab.gate.receipts import figure
@@ -160,7 +160,7 @@ def _again(receipt: Receipt, times: int) -> Receipt:
 
 
 def repetition(log: Sequence[Receipt]) -> dict[str, float]:
-    """Return the four figures of a log, as :class:`lab.canary.tally.Tally` counts them."""
+    """Return the four figures of a log, as :class:`lab.canary.audit.tally.Tally` counts them."""
     repeats, windows = Repeats(), Windows()
     for receipt in log:
         if _is_answered(receipt):

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
+from lab.memory.store.index import Status, Thresholds, build, optimize, status
+from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.retrieval.row import Row
-from lab.systems.openclaw.store.index import Status, Thresholds, build, optimize, status
-from lab.systems.openclaw.tools.lance_schema import VECTOR
-from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
-from lab.systems.openclaw.tools.table import Entry
+from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import VECTOR
 
 WORDS, SCOPES, LIMIT, WARM = 5_000, 8, 24, 10
 LABELS = ("must_remember", "nice_to_have", "unknown", "ignore")

@@ -47,9 +47,9 @@ except KeyboardInterrupt:
 
 def make(folder: Path, count: int) -> None:
     """Write a table with so many memories."""
+    from lab.memory.table.lance_table import LanceTable
     from lab.retrieval.row import Row
-    from lab.systems.openclaw.tools.lance_table import LanceTable
-    from lab.systems.openclaw.tools.table import Entry
+    from lab.systems.openclaw.table.entries import Entry
 
     rows = [Row(f"{n:08d}", f"{n:08d}", f"memory {n}", f"memory {n}", 1 + n, scope="global") for n in range(count)]
     with LanceTable(folder, create=64) as table:
@@ -59,11 +59,11 @@ def make(folder: Path, count: int) -> None:
 
 def work(folder: Path, root: Path, tag: str, *, exchange: bool, once: bool) -> None:
     """Restore the two tags in turns, beginning with ``tag``, and print what begins and ends."""
+    from lab.memory.store import swap
+    from lab.memory.store.checkout import check_out
+    from lab.memory.store.manifest import BACKUPS
+    from lab.memory.store.tags import delete_tag, list_tags
     from lab.retrieval.quiet import import_lancedb
-    from lab.systems.openclaw.store import swap
-    from lab.systems.openclaw.store.checkout import check_out
-    from lab.systems.openclaw.store.manifest import BACKUPS
-    from lab.systems.openclaw.store.tags import delete_tag, list_tags
 
     import_lancedb()
     if not exchange:
@@ -102,7 +102,7 @@ class Trial:
     """Two tagged tables, a folder, and what is known of its state."""
 
     def __init__(self, home: Path, *, exchange: bool) -> None:
-        from lab.systems.openclaw.store.tags import create_tag
+        from lab.memory.store.tags import create_tag
 
         self.home, self.folder, self.root, self.exchange = home, home / "lancedb", home / "tags", exchange
         self.tables: dict[str, State] = {}
@@ -129,7 +129,7 @@ class Trial:
 
     def check(self, said: list[list[str]]) -> None:
         """Compare the folder with what a worker said; exit with the difference."""
-        from lab.systems.openclaw.store.tags import list_tags
+        from lab.memory.store.tags import list_tags
 
         before, gone = self.present, set[str]()
         for word, name, *more in said:
@@ -165,7 +165,7 @@ class Trial:
 
 def main() -> None:
     """Kill, check, and print counts."""
-    from lab.systems.openclaw.store.manifest import BACKUPS
+    from lab.memory.store.manifest import BACKUPS
 
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--kills", type=int, default=6)

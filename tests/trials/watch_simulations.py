@@ -26,10 +26,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from lab.canary.live_figures import CALLS, ERRORS, LATENCY, REPEAT, Observation
+from lab.canary.rollout.evidence import LATENCY_TIMES, Evidence, Limits, quantile
+from lab.canary.rollout.live_figures import CALLS, ERRORS, LATENCY, REPEAT, Observation
+from lab.canary.rollout.watching import Watched
 from lab.gate.receipts import share_bounds
-from lab.rollout.evidence import LATENCY_TIMES, Evidence, Limits, quantile
-from lab.rollout.watching import Watched
 from lab.runs.directory import open_run
 from lab.runs.tables import read_table
 from tests.trials.canary_logs import RECEIPT, replayed

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.formatting import counted
+from lab.memory.ledger import ledger
+from lab.memory.ledger.ingest import ingest
 from lab.retrieval.quiet import import_lancedb, quiet_lance
-from lab.systems.openclaw.tools.lance_schema import TABLE, arrow_of, schema
-from lab.systems.sidecar import ledger
-from lab.systems.sidecar.ledger_ingest import ingest
+from lab.systems.openclaw.table.schema import TABLE, arrow_of, schema
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, uuid
 from tests.trials.kills import ended
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from lab.base.times import LAST_MS
 from lab.recordings.model import TIER_OF
-from lab.systems.pack.words import one_line
+from lab.retrieval.sentence_words import one_line
 
 MINUTE_MS = 60_000
 # Labels as the log writes them, from the most valuable to the least.

@@ -17,7 +17,7 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.memory import label_of_score, normal_row
 from lab.systems.openclaw.seed.capture import RULES as SEED
-from lab.systems.openclaw.tools.table import Near
+from lab.systems.openclaw.table.entries import Near
 from lab.systems.openclaw.upstream.capture import RULES as UPSTREAM
 
 if TYPE_CHECKING:

@@ -15,6 +15,9 @@ from lab.systems.openclaw.memory import label_of_score
 
 _ALIASES = {label.replace("_", sign): label for label in (MUST, NICE, IGNORE) for sign in "_- "}
 _ALIASES |= {"high": MUST, "medium": NICE, "low": IGNORE}
+# Priorities of retention, and the kinds that are kept longer than others (RT-4).
+PRIORITIES = ("P0", "P1", "P2")
+DURABLE = frozenset(("preference", "decision", "fact", "learning", "plan", "entity"))
 _SCORE_OF = {MUST: 0.8, NICE: 0.5, IGNORE: 0.0}
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from lab.embedding.embedder import HashingEmbedder
 from lab.embedding.vectors import Vectors
-from lab.systems.episodes.events import Event
-from lab.systems.episodes.ingest import ingest
-from lab.systems.episodes.schema import EVENTS, open_episodes
-from lab.systems.episodes.search import Found, search
+from lab.memory.episodes.events import Event
+from lab.memory.episodes.ingest import ingest
+from lab.memory.episodes.schema import EVENTS, open_episodes
+from lab.memory.episodes.search import Found, search
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

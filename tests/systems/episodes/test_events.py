@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lab.systems.episodes.events import (
+from lab.memory.episodes.events import (
     SEARCH_TEXT,
     Event,
     Source,

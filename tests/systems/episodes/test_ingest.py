@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.memory.episodes.embed import embed
+from lab.memory.episodes.events import Event
+from lab.memory.episodes.ingest import ingest, is_spool, recording_events
+from lab.memory.episodes.retention import expire
+from lab.memory.episodes.schema import open_episodes
+from lab.memory.ledger.ingest import ingest as ingest_observations
 from lab.recordings.model import Recording, Turn
 from lab.recordings.readers import read_library
-from lab.systems.episodes.embed import embed
-from lab.systems.episodes.events import Event
-from lab.systems.episodes.ingest import ingest, is_spool, recording_events
-from lab.systems.episodes.retention import expire
-from lab.systems.episodes.schema import open_episodes
-from lab.systems.sidecar.ledger_ingest import ingest as ingest_observations
 from tests.conftest import ROOT
 from tests.recordings.conftest import SAMPLES
 from tests.systems.episodes.ledgers import DAY_MS, NOW, NOW_MS, filled, found, hashing, line, stored, write_spool
@@ -127,7 +127,7 @@ def test_transaction_that_was_broken_off_leaves_no_event(tmp_path: Path, monkeyp
         if event.event_id == "e3":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("lab.systems.episodes.ingest._tally", breaks)
+    monkeypatch.setattr("lab.memory.episodes.ingest._tally", breaks)
     spool = write_spool(tmp_path / "m.jsonl", [line(2), line(3), line(4)])
     with pytest.raises(KeyboardInterrupt):
         ingest(path, spool, "spool", now=NOW)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.memory.episodes.embed import embed
+from lab.memory.episodes.ingest import Ingested, ingest, insert, recording_events
+from lab.memory.episodes.retention import expire
 from lab.recordings.model import Recording, Turn
-from lab.systems.episodes.embed import embed
-from lab.systems.episodes.ingest import Ingested, ingest, insert, recording_events
-from lab.systems.episodes.retention import expire
 from tests.systems.episodes.ledgers import DAY_MS, NOW, NOW_MS, filled, found, hashing, line, stored, write_spool
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from lab.systems.facts import store
-from lab.systems.facts.asserting import Claim, assert_facts, invalidate
-from lab.systems.facts.lint import CODES
-from lab.systems.facts.model import ACTIVE, Fact, Object, Record, Source
-from lab.systems.facts.predicates import PREDICATES
-from lab.systems.facts.view import View
+from lab.memory.facts import store
+from lab.memory.facts.asserting import Claim, assert_facts, invalidate
+from lab.memory.facts.lint import CODES
+from lab.memory.facts.model import ACTIVE, Fact, Object, Record, Source
+from lab.memory.facts.predicates import PREDICATES
+from lab.memory.facts.view import View
 from tests.systems.facts.stores import NOW, Place, place
 
 ROWS, QUARANTINED = 40, 5

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.systems.facts import store
-from lab.systems.facts.asserting import Claim, assert_facts
-from lab.systems.facts.model import Fact
-from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import View
+from lab.memory.facts import store
+from lab.memory.facts.asserting import Claim, assert_facts
+from lab.memory.facts.model import Fact
+from lab.memory.facts.sources import Sources
+from lab.memory.facts.view import View
 from tests.systems.sidecar.ledgers import filled
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -13,15 +13,15 @@ import pytest
 
 from lab.base.errors import InUse, UnusableInput
 from lab.base.files import only_writer
-from lab.systems.facts import store
-from lab.systems.facts.asserting import assert_facts, invalidate
-from lab.systems.facts.lint import lint
-from lab.systems.facts.model import Fact, entity, source_of, utc
-from lab.systems.facts.rebuild import rebuild, view_bytes, view_path
-from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import View, current
-from lab.systems.sidecar.ledger_lifecycle import move
-from lab.systems.sidecar.ledger_use import use
+from lab.memory.facts import store
+from lab.memory.facts.asserting import assert_facts, invalidate
+from lab.memory.facts.lint import lint
+from lab.memory.facts.model import Fact, entity, source_of, utc
+from lab.memory.facts.rebuild import rebuild, view_bytes, view_path
+from lab.memory.facts.sources import Sources
+from lab.memory.facts.view import View, current
+from lab.memory.ledger.lifecycle import move
+from lab.memory.ledger.use import use
 from tests.systems.facts.stores import NOW, Place, claim, place
 
 
@@ -194,7 +194,7 @@ def test_use_and_archival_of_a_row_leave_its_facts_fresh(here: Place) -> None:
 
 
 def test_episode_is_a_source_with_a_digest(here: Place) -> None:
-    from lab.systems.sidecar.ledger import open_ledger, transaction
+    from lab.memory.ledger.ledger import open_ledger, transaction
 
     with open_ledger(here.ledger, write=True) as connection, transaction(connection):
         connection.execute(

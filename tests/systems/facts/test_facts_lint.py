@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.systems.facts.lint import CODES, lint, receipt
-from lab.systems.facts.predicates import PREDICATES
-from lab.systems.facts.sources import Sources
-from lab.systems.facts.view import View
+from lab.memory.facts.lint import CODES, lint, receipt
+from lab.memory.facts.predicates import PREDICATES
+from lab.memory.facts.sources import Sources
+from lab.memory.facts.view import View
 from tests.systems.facts.seeded import clean, seeded
 from tests.systems.facts.stores import NOW, Place, claim, place
 

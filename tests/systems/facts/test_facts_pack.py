@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.systems.facts.model import utc
-from lab.systems.facts.pack import pack
-from lab.systems.facts.view import Current, current
+from lab.memory.facts.model import utc
+from lab.memory.facts.pack import pack
+from lab.memory.facts.view import Current, current
 from tests.systems.facts.stores import Place, claim, place
 
 

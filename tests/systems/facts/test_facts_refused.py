@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.facts import store
-from lab.systems.facts.asserting import assert_facts
-from lab.systems.facts.importing import claims_in
-from lab.systems.facts.lint import lint
-from lab.systems.facts.rebuild import rebuild, view_path
+from lab.memory.facts import store
+from lab.memory.facts.asserting import assert_facts
+from lab.memory.facts.importing import claims_in
+from lab.memory.facts.lint import lint
+from lab.memory.facts.rebuild import rebuild, view_path
 from tests.systems.facts.stores import NOW, Place, claim, place
 
 LINE = {"subject": "gateway", "predicate": "config", "object": "live", "valid_from": "2026-11-01"}

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.facts.model import Fact, Object, Reference
-from lab.systems.graph.build import Text, build, ledger_texts
-from lab.systems.graph.export import graph_bytes, graph_of, read_graph
-from lab.systems.graph.extract import marked, relations
-from lab.systems.graph.lane import GraphLane
-from lab.systems.graph.model import Edge, Graph
-from lab.systems.graph.search import BREADTH, described, neighbourhood, shortest_path
+from lab.memory.facts.model import Fact, Object, Reference
+from lab.memory.graph.build import Text, build, ledger_texts
+from lab.memory.graph.export import graph_bytes, graph_of, read_graph
+from lab.memory.graph.extract import marked, relations
+from lab.memory.graph.lane import GraphLane
+from lab.memory.graph.model import Edge, Graph
+from lab.memory.graph.search import BREADTH, described, neighbourhood, shortest_path
 from tests.systems.facts.stores import claim, place
 from tests.systems.sidecar.ledgers import filled
 

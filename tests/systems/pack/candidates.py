@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lab.systems.pack.candidate import Candidate, Found
-from lab.systems.pack.packer import Pack, pack
-from lab.systems.pack.settings import Settings
+from lab.memory.pack.candidate import Candidate, Found
+from lab.memory.pack.packer import Pack, pack
+from lab.memory.pack.settings import Settings
 
 
 def candidate(ref: str, text: str, **fields: Any) -> Candidate:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lab.base.token_estimate import tokens
-from lab.systems.pack import dissent
-from lab.systems.pack.candidate import Candidate
-from lab.systems.pack.dissent import MOST_CLAUSES, MOST_OF_ALL
-from lab.systems.pack.packer import Pack
+from lab.memory.pack import dissent
+from lab.memory.pack.candidate import Candidate
+from lab.memory.pack.dissent import MOST_CLAUSES, MOST_OF_ALL
+from lab.memory.pack.packer import Pack
 from tests.systems.pack.candidates import candidate, packed, reasons
 
 QUERY = "Have I tracked expenses with Excel?"

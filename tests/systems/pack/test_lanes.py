@@ -11,11 +11,11 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.token_estimate import tokens
+from lab.memory.pack.documents_lane import DocumentsLane
+from lab.memory.pack.ledger_lane import LedgerLane
+from lab.memory.pack.settings import Settings, describe, read_settings
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import Answered
-from lab.systems.pack.documents_lane import DocumentsLane
-from lab.systems.pack.ledger_lane import LedgerLane
-from lab.systems.pack.settings import Settings, describe, read_settings
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 from tests.playing import keys_of, played

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lab.base.token_estimate import tokens
-from lab.systems.pack.candidate import Candidate, Found
-from lab.systems.pack.packer import Pack, pack
-from lab.systems.pack.settings import EXCLUDE_QUARANTINED, OFF, RANKS, Quotas, Settings, Tail, upstream
-from lab.systems.pack.trace import trace
+from lab.memory.pack.candidate import Candidate, Found
+from lab.memory.pack.packer import Pack, pack
+from lab.memory.pack.settings import EXCLUDE_QUARANTINED, OFF, RANKS, Quotas, Settings, Tail, upstream
+from lab.memory.pack.trace import trace
 
 CASES, QUICK = 10_000, 300
 WORDS = (

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.memory.pack.documents_lane import read_documents
+from lab.memory.pack.sources import KEYS, Sources, read_sources
+from lab.memory.pack.system import PackSystem
 from lab.recordings.model import Memory, Recording, Turn
 from lab.replay.loop import RecallCall
 from lab.systems.contract import Detail
-from lab.systems.pack.documents_lane import read_documents
-from lab.systems.pack.sources import KEYS, Sources, read_sources
-from lab.systems.pack.system import PackSystem
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 from tests.playing import keys_of, played

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from lab.base.token_estimate import tokens
-from lab.systems.pack.candidate import Candidate, Found
-from lab.systems.pack.layers import DETAIL, READ, layers_of
-from lab.systems.pack.packer import FIRST, MOST_QUERY, gather, pack
-from lab.systems.pack.settings import ABSTRACT, Settings, Tail, describe, read_settings
-from lab.systems.pack.trace import trace
-from lab.systems.pack.words import MOST_NAMES, identifiers, stems
+from lab.memory.pack.candidate import Candidate, Found
+from lab.memory.pack.layers import DETAIL, READ, layers_of
+from lab.memory.pack.packer import FIRST, MOST_QUERY, gather, pack
+from lab.memory.pack.settings import ABSTRACT, Settings, Tail, describe, read_settings
+from lab.memory.pack.trace import trace
+from lab.retrieval.sentence_words import MOST_NAMES, identifiers, stems
 from tests.systems.pack.candidates import candidate, packed, reasons
 
 LONG = "The fair opens on 3 May. " + "Chairs stand in rows along the wall. " * 20 + "The choir sings at noon."

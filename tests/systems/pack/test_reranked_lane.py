@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.systems.pack.candidate import Candidate, Found
-from lab.systems.pack.packer import gather, pack
-from lab.systems.pack.reranked_lane import RerankedLane
-from lab.systems.pack.settings import Settings
-from lab.systems.pack.trace import trace
+from lab.memory.pack.candidate import Candidate, Found
+from lab.memory.pack.packer import gather, pack
+from lab.memory.pack.reranked_lane import RerankedLane
+from lab.memory.pack.settings import Settings
+from lab.memory.pack.trace import trace
 from lab.systems.rerank.settings import Rerank
 from tests.systems.rerank_server import FAULTS, serving
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lab.systems.sidecar import ledger
-from lab.systems.sidecar.ledger import Observation
-from lab.systems.sidecar.ledger_ingest import ingest
+from lab.memory.ledger import ledger
+from lab.memory.ledger.ingest import ingest
+from lab.memory.ledger.ledger import Observation
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 

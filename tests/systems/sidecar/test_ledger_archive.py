@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.sidecar import ledger, ledger_archive
-from lab.systems.sidecar.ledger_archive import archive, archived_logs, pointer
-from lab.systems.sidecar.ledger_capture import capture
-from lab.systems.sidecar.ledger_ingest import ingest
+from lab.memory.ledger import archive as ledger_archive
+from lab.memory.ledger import ledger
+from lab.memory.ledger.archive import archive, archived_logs, pointer
+from lab.memory.ledger.capture import capture
+from lab.memory.ledger.ingest import ingest
 from tests.systems.sidecar.ledgers import write_log
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.sidecar import ledger_grading
+from lab.memory.ledger import grading as ledger_grading
+from lab.memory.ledger.grades import label_of
+from lab.memory.ledger.grading import benchmark, grade
 from lab.systems.sidecar.heuristic import Grade, grade_observation
-from lab.systems.sidecar.ledger_grades import label_of
-from lab.systems.sidecar.ledger_grading import benchmark, grade
 from tests.systems.sidecar.ledgers import NOW, filled, rows
 
 GIVEN = [

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotWrite, InUse, UnusableInput
-from lab.systems.pack.ledger_lane import LedgerLane
-from lab.systems.sidecar import ledger, ledger_ingest
+from lab.memory.ledger import ingest as ledger_ingest
+from lab.memory.ledger import ledger
+from lab.memory.ledger.grading import grade
+from lab.memory.ledger.ingest import ingest
+from lab.memory.ledger.search import search
+from lab.memory.ledger.use import decay, use
+from lab.memory.pack.ledger_lane import LedgerLane
 from lab.systems.sidecar.heuristic import Grade, grade_observation
-from lab.systems.sidecar.ledger_grading import grade
-from lab.systems.sidecar.ledger_ingest import ingest
-from lab.systems.sidecar.ledger_search import search
-from lab.systems.sidecar.ledger_use import decay, use
 from tests.systems.sidecar.ledgers import NOW, filled, rows, write_log
 
 POTS = {"kind": "decision", "tool_name": "chat", "summary": "Decided to use clay pots for the basil."}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.sidecar import ledger
-from lab.systems.sidecar.ledger_grading import grade
-from lab.systems.sidecar.ledger_lifecycle import HISTORY, LEGAL, STATES, Step, move, moved
-from lab.systems.sidecar.ledger_score import state_of
-from lab.systems.sidecar.ledger_search import search
-from lab.systems.sidecar.ledger_use import decay, priority_of, use
+from lab.memory.ledger import ledger
+from lab.memory.ledger.grading import grade
+from lab.memory.ledger.lifecycle import HISTORY, LEGAL, STATES, Step, move, moved
+from lab.memory.ledger.score import state_of
+from lab.memory.ledger.search import search
+from lab.memory.ledger.use import decay, priority_of, use
 from tests.systems.sidecar.ledgers import NOW, filled, rows
 
 STEP = Step("stale", "old", "me", "2026-11-23T12:00:00Z")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.systems.sidecar import ledger, ledger_ingest
-from lab.systems.sidecar.ledger_archive import pointer
-from lab.systems.sidecar.ledger_ingest import ingest
+from lab.memory.ledger import ingest as ledger_ingest
+from lab.memory.ledger import ledger
+from lab.memory.ledger.archive import pointer
+from lab.memory.ledger.ingest import ingest
 
 
 def write(log: Path, draw: random.Random, first: int, last: int) -> None:

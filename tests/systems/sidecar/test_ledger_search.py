@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.systems.sidecar import ledger, ledger_search
-from lab.systems.sidecar.ledger import Observation
-from lab.systems.sidecar.ledger_score import factors, state_of
-from lab.systems.sidecar.ledger_search import Found, search
+from lab.memory.ledger import ledger
+from lab.memory.ledger import search as ledger_search
+from lab.memory.ledger.ledger import Observation
+from lab.memory.ledger.score import factors, state_of
+from lab.memory.ledger.search import Found, search
 from tests.systems.sidecar.ledgers import NOW, filled
 
 GARDEN = [

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from lab.base.errors import InUse, UnusableInput
-from lab.systems.openclaw.tools.lance_lock import WriterLock
-from lab.systems.openclaw.tools.lance_schema import arrow_of, schema
-from lab.systems.openclaw.tools.lance_table import LanceTable
-from lab.systems.sidecar.writeback import Options, Written, forced_fields, writeback
-from lab.systems.sidecar.writeback_fields import SAFE_FIELDS
+from lab.memory.ledger.writeback import Options, Written, forced_fields, writeback
+from lab.memory.ledger.writeback_fields import SAFE_FIELDS
+from lab.memory.table.lance_lock import WriterLock
+from lab.memory.table.lance_table import LanceTable
+from lab.systems.openclaw.table.schema import arrow_of, schema
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table, uuid
 from tests.systems.sidecar.ledgers import filled
 
@@ -237,7 +237,7 @@ def test_killed_writeback_is_finished_by_the_same_command(tmp_path: Path) -> Non
     ledger = filled(tmp_path / "l.sqlite", [noted(number, 0.9) for number in range(count)])
     folder = store(tmp_path / "s", *range(count))
     child = (
-        "import sys; from pathlib import Path; from lab.systems.sidecar.writeback import Options, writeback\n"
+        "import sys; from pathlib import Path; from lab.memory.ledger.writeback import Options, writeback\n"
         "print(flush=True)\n"
         "writeback(Path(sys.argv[1]), Path(sys.argv[2]), Options(write=True, batch=2, limit=100))"
     )

@@ -21,7 +21,7 @@ from lab.systems.openclaw.config.settings import AutoCapture, EngineConfig
 from lab.systems.openclaw.recall.markers import NAME, marker
 from lab.systems.openclaw.recall.scope import normalise as normalise_scope
 from lab.systems.openclaw.recall.todo import is_within_dedupe_window
-from lab.systems.openclaw.tools.table import Near
+from lab.systems.openclaw.table.entries import Near
 from lab.systems.openclaw.upstream.js import Json
 
 if TYPE_CHECKING:

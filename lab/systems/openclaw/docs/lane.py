@@ -13,6 +13,7 @@ from lab.systems.openclaw.docs.globs import plan_ingest
 from lab.systems.openclaw.docs.index import DocRow, DocsIndex, SearchTimeout
 from lab.systems.openclaw.docs.scope import is_scoped, matches_scope, pushdown_repos
 from lab.systems.openclaw.docs.vectors import Embed
+from lab.systems.openclaw.table.admin import numbered
 
 MAX_OVERFETCH = 50
 # The longest time that a turn waits for documents (E-49).
@@ -183,3 +184,26 @@ def open_docs(
         index.close()
         raise
     return index
+
+
+def shown_doc(hit: DocHit, *, upstream: bool) -> dict[str, Any]:
+    """Return a citation as tools report it. The plugin's trust tier is operator; the documents ask for trusted."""
+    return {
+        "id": f"docs:{hit.record_ref}",
+        "recordRef": hit.record_ref,
+        "title": hit.title,
+        "headingPath": hit.heading_path,
+        "text": hit.text,
+        "path": hit.path,
+        "repo": hit.repo,
+        "docKind": hit.doc_kind,
+        "score": hit.score,
+        "match": list(hit.match),
+        "source_kind": hit.source_kind,
+        "trust_tier": "operator" if upstream else hit.trust_tier,
+    }
+
+
+def docs_view(hits: tuple[DocHit, ...]) -> str:
+    """Return citations as numbered lines."""
+    return numbered([f"[docs|operator|{hit.doc_kind}] {hit.text} ({hit.record_ref})" for hit in hits])

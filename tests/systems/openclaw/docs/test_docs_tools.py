@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from lab.conformance.memory_table import InMemoryTable
+from lab.memory.tools.context import ToolContext
+from lab.memory.tools.docs_tools import memory_docs_ingest, memory_docs_search
 from lab.systems.openclaw.config.settings import DocsSettings, EngineConfig
 from lab.systems.openclaw.docs.index import DocsIndex
 from lab.systems.openclaw.docs.lane import DocsLane
-from lab.systems.openclaw.tools.context import ToolContext
-from lab.systems.openclaw.tools.docs_tools import memory_docs_ingest, memory_docs_search
 
 
 def context(docs: DocsSettings, **config: Any) -> ToolContext:

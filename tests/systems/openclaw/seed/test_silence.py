@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.canary.check import check_recall
+from lab.canary.audit.check import check_recall
 from lab.systems.openclaw.upstream.js import js_json
 from tests.playing import shipped_answers
 

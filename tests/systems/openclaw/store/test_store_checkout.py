@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotMeasure, InUse, LabError, UnusableInput
+from lab.memory.store import checkout, swap, tags
+from lab.memory.store.checkout import Checkout, check_out
+from lab.memory.store.manifest import BACKUPS
+from lab.memory.table.lance_lock import WriterLock
+from lab.memory.table.lance_table import LanceTable
 from lab.retrieval.quiet import quiet_lance
-from lab.systems.openclaw.store import checkout, swap, tags
-from lab.systems.openclaw.store.checkout import Checkout, check_out
-from lab.systems.openclaw.store.contents import contents_in
-from lab.systems.openclaw.store.manifest import BACKUPS
-from lab.systems.openclaw.tools.lance_lock import WriterLock
-from lab.systems.openclaw.tools.lance_table import LanceTable
+from lab.systems.openclaw.table.contents import contents_in
 from tests.systems.openclaw.tools.lance_tables import entry, plugin_table, raw_table
 
 NOW = datetime(2026, 11, 23, 14, 5, 1, tzinfo=UTC)

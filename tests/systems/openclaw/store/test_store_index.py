@@ -13,9 +13,7 @@ import pytest
 from lancedb.query import MatchQuery
 
 from lab.base.errors import UnusableInput
-from lab.retrieval.quiet import quiet_lance
-from lab.systems.openclaw.store.contents import contents_in
-from lab.systems.openclaw.store.index import (
+from lab.memory.store.index import (
     Thresholds,
     agreement_of,
     build,
@@ -23,7 +21,9 @@ from lab.systems.openclaw.store.index import (
     receipt_of,
     status,
 )
-from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
+from lab.memory.table.lance_table import LanceTable, TableSettings
+from lab.retrieval.quiet import quiet_lance
+from lab.systems.openclaw.table.contents import contents_in
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table
 
 COLUMNS = ["scope", "importance_label", "category", "createdAt", "text"]

@@ -16,12 +16,12 @@ import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import remove_folder
+from lab.memory.store import tags
+from lab.memory.store.manifest import require_tag
+from lab.memory.table.lance_lock import WriterLock
+from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.retrieval.quiet import quiet_lance
-from lab.systems.openclaw.store import tags
-from lab.systems.openclaw.store.contents import contents_in, contents_of
-from lab.systems.openclaw.store.manifest import require_tag
-from lab.systems.openclaw.tools.lance_lock import WriterLock
-from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
+from lab.systems.openclaw.table.contents import contents_in, contents_of
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table
 
 NOW = datetime(2026, 11, 23, 14, 5, 1, tzinfo=UTC)

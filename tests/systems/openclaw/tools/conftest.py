@@ -11,11 +11,11 @@ import pytest
 
 from lab.conformance.memory_table import InMemoryTable
 from lab.embedding.embedder import HashingEmbedder
+from lab.memory.tools.context import NoVector, ToolContext, Vector
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import normal_row
-from lab.systems.openclaw.tools.context import NoVector, ToolContext, Vector
-from lab.systems.openclaw.tools.table import Entry
+from lab.systems.openclaw.table.entries import Entry
 
 NOW = 1_760_000_000_000
 EMBEDDER = HashingEmbedder()

@@ -7,8 +7,8 @@ from typing import Any
 
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.retrieval.row import Row
-from lab.systems.openclaw.tools.lance_schema import TABLE, arrow_of, schema
-from lab.systems.openclaw.tools.table import Entry
+from lab.systems.openclaw.table.entries import Entry
+from lab.systems.openclaw.table.schema import TABLE, arrow_of, schema
 
 DIMENSION = 8
 

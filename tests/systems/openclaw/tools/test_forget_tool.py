@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lab.base.errors import UnusableInput
+from lab.memory.tools.forget import memory_forget
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.tools.forget import memory_forget
 
 SECRET = "sk-" + "FAKE" * 8
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from lab.base.errors import UnusableInput
 from lab.conformance.memory_table import InMemoryTable
+from lab.memory.tools import records
+from lab.memory.tools.export import memory_export
+from lab.memory.tools.importing import memory_import
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import CATEGORIES
-from lab.systems.openclaw.tools import records
-from lab.systems.openclaw.tools.export import memory_export
-from lab.systems.openclaw.tools.importing import memory_import
 
 SECRET = "sk-" + "FAKE" * 8
 Write = Callable[..., Path]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import InUse, UnusableInput
-from lab.systems.openclaw.tools.gateway import gateway_using
-from lab.systems.openclaw.tools.lance_lock import LOCK_NAME, WriterLock, holder
-from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
+from lab.memory.table.gateway import gateway_using
+from lab.memory.table.lance_lock import LOCK_NAME, WriterLock, holder
+from lab.memory.table.lance_table import LanceTable, TableSettings
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, uuid
 
 pytestmark = pytest.mark.process
@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 HOLD = """
 import sys, time
 from pathlib import Path
-from lab.systems.openclaw.tools.lance_lock import WriterLock
+from lab.memory.table.lance_lock import WriterLock
 lock = WriterLock(Path(sys.argv[1]))
 lock.acquire("a trial")
 print("held", flush=True)
@@ -34,8 +34,8 @@ STORE = """
 import sys, uuid
 from pathlib import Path
 from lab.retrieval.row import Row
-from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
-from lab.systems.openclaw.tools.table import Entry
+from lab.memory.table.lance_table import LanceTable, TableSettings
+from lab.systems.openclaw.table.entries import Entry
 for _ in range(int(sys.argv[2])):
     with LanceTable(Path(sys.argv[1]), create=8, settings=TableSettings(wait_seconds=100)) as table:
         key = str(uuid.uuid4())

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
+from lab.memory.table.lance_table import LanceTable, TableSettings
+from lab.memory.tools.session import Session
 from lab.replay.memories_from import read_stored
 from lab.retrieval.quiet import import_lancedb
-from lab.systems.openclaw.tools.lance_schema import ADDED, PLUGIN, arrow_of, schema
-from lab.systems.openclaw.tools.lance_table import LanceTable, TableSettings
-from lab.systems.openclaw.tools.session import Session
+from lab.systems.openclaw.table.schema import ADDED, PLUGIN, arrow_of, schema
 from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table, uuid
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.tools.command import MAX_OUTPUT_BYTES, run_command
-from lab.systems.openclaw.tools.preflight import (
+from lab.memory.tools.command import MAX_OUTPUT_BYTES, run_command
+from lab.memory.tools.preflight import (
     PreflightSettings,
     Verdict,
     lenient_object,

@@ -15,7 +15,6 @@ from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
 from lab.retrieval.contract import Filter, Hit, Lanes, Query
 from lab.retrieval.exact import ExactStore
 from lab.retrieval.row import Row
-from lab.systems.openclaw.agent_recall import agent_recall
 from lab.systems.openclaw.config.settings import DocsSettings, EngineConfig, ReceiptSettings
 from lab.systems.openclaw.docs.index import DocRow, DocsIndex
 from lab.systems.openclaw.docs.lane import DocsLane
@@ -25,8 +24,8 @@ from lab.systems.openclaw.recall.receipt import LaneHit, lane_of
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.recall.turn import Memories
+from lab.systems.openclaw.recall_tool import DARK, Recalled, agent_recall, memory_recall
 from lab.systems.openclaw.select.tiers import TierPlan
-from lab.systems.openclaw.tools.recall import DARK, Recalled, memory_recall
 
 QUERY = "the gateway"
 

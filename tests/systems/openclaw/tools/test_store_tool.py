@@ -14,9 +14,9 @@ from lab.conformance.admin_calls import context_of
 from lab.conformance.memory_table import InMemoryTable
 from lab.conformance.records import VectorFile
 from lab.conformance.values import difference
+from lab.memory.tools.preflight import Preflight, PreflightSettings, Ran
+from lab.memory.tools.store import intent_id, memory_store
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.tools.preflight import Preflight, PreflightSettings, Ran
-from lab.systems.openclaw.tools.store import intent_id, memory_store
 
 SECRET = "the key is sk-" + "FAKE" * 8
 

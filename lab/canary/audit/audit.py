@@ -1,0 +1,251 @@
+"""Audit the logs of a live engine: check and aggregate its receipts (Stage B of the design document seed 001)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted
+from lab.canary.audit.check import check_recall
+from lab.canary.audit.check_markers import CAPTURE, MARKERS, OTHERS, RECALL, check_marker
+from lab.canary.audit.copies import Copies
+from lab.canary.audit.damage import (
+    Damage,
+    Damaged,
+    Understanding,
+    UnknownFormat,
+    unknown_formats,
+)
+from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
+from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
+from lab.canary.audit.order import in_reading_order, is_stream
+from lab.canary.audit.pairs import Pairs
+from lab.canary.audit.tally import Tally
+from lab.gate.audit_file import BINARY, SCHEMA, WITH_JSON
+
+LISTED = 20
+_COUNTED = (RECALL, *MARKERS, *OTHERS, "unknown", "sentences", FAILED)
+_NO_COPIES = {"count": 0, "lost": 0}
+_SLOTS = 1 << 21
+_REPORT_EVERY = 256 << 20
+# The beginning of an audit file, whether indented or on one line.
+_BEGINS = re.compile(rb'\{\s*"schema":\s*"' + re.escape(SCHEMA.encode()) + rb'"')
+
+
+def audit(logs: Sequence[str], *, listed: int = LISTED, tell: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Read logs (``-`` is stdin) and return the content of ``audit.json``.
+
+    Logs with more information per line are read first (:mod:`lab.canary.audit.order`), and otherwise in the given
+    order. All damaged lines are counted, and the first ``listed`` of them are listed. ``tell`` receives progress
+    messages. Raises
+    :class:`UnusableInput` for a missing or unreadable file.
+    """
+    _require_readable(logs)
+    reading = _Reading(listed, several=len(logs) > 1)
+    if len(logs) == 1:
+        reading.read(logs[0], None, tell)
+    else:
+        with in_reading_order(logs) as (order, streams):
+            for name in order:
+                reading.read(name, streams.get(name), tell)
+    return reading.as_json(logs)
+
+
+def require_replaceable(out: Path, logs: Sequence[str]) -> None:
+    """Raise :class:`UnusableInput` if ``out`` is one of the logs, or an existing file that is not an audit."""
+    if any(name != STDIN and _same(Path(name), out) for name in logs):
+        raise UnusableInput(f"--out {out}: is one of the logs and would be overwritten; choose another file")
+    if out.exists() and not _is_audit(out):
+        raise UnusableInput(f"--out {out}: exists and is not an audit of receipts; choose another file")
+
+
+def _same(left: Path, right: Path) -> bool:
+    return left.resolve() == right.resolve() or (left.exists() and right.exists() and left.samefile(right))
+
+
+def _is_audit(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return _BEGINS.match(file.read(100)) is not None
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+class _Reading:
+    """The state of an audit: the counts so far."""
+
+    def __init__(self, listed: int, *, several: bool) -> None:
+        self._files: dict[str, dict[str, Any]] = {}
+        self._damage = Damage(listed)
+        self._tally = Tally()
+        self._pairs = Pairs()
+        self._copies = Copies() if several else None
+        self._seen = _Seen()
+        self._previous: bytes | None = None
+        self._markers = Counter[str]()
+        self._dropped = Counter[str]()
+        self._first: float | None = None
+        self._last: float | None = None
+        self._timed = 0
+        self._unknown: list[UnknownFormat] = []
+
+    def read(self, name: str, stream: MarkedLines | None, tell: Callable[[str], None] | None) -> None:
+        """Read one log; ``stream`` is set if the log is already open."""
+        understanding = Understanding()
+        with nullcontext(stream) if stream else opened(name) as lines:
+            entries = self._entries(name, lines, tell)
+            number = 0
+            for number, entry in self._copies.without(entries) if self._copies else entries:
+                try:
+                    if isinstance(entry, Damaged):
+                        raise entry
+                    if self._count(entry) in WITH_JSON:
+                        understanding.read()
+                except Damaged as error:
+                    self._damage.add(name, number, error)
+                    understanding.failed(number, error)
+                    if understanding.is_hopeless:
+                        break
+            if unknown := understanding.of(name):
+                self._unknown.append(unknown)
+            elif not number and not lines.is_text:
+                what = "is not text, or is compressed in an unknown way"
+                self._unknown.append(UnknownFormat(name, 1, BINARY, what, 0, 0))
+            if lines.broken:
+                self._damage.add(name, lines.lines, Damaged("gzip", lines.broken))
+            self._files[name] = {"file": name, "lines": lines.lines, "bytes": lines.bytes}
+
+    def _entries(
+        self, name: str, lines: MarkedLines, tell: Callable[[str], None] | None
+    ) -> Iterator[tuple[int, LogLine | Damaged]]:
+        """Yield the parsed lines of the engine with their numbers; lines that only mention it are just counted."""
+        next_report = _REPORT_EVERY
+        for number, line in lines:
+            try:
+                entries = self._read(line)
+            except Damaged as error:
+                entries = [error]
+            for entry in entries:
+                if not isinstance(entry, Damaged) and entry.name is None:
+                    self._markers["mentions"] += 1
+                else:
+                    yield number, entry
+            if tell and lines.bytes >= next_report:
+                tell(f"{name}: {lines.bytes >> 20} MB, {counted(lines.lines, 'line')}")
+                next_report += _REPORT_EVERY
+
+    def _read(self, line: bytes | None) -> list[LogLine | Damaged]:
+        if line is None:
+            raise Damaged("too_long", f"the line is longer than {MAX_LINE} bytes")
+        entries = read_lines(line)
+        if len(entries) == 1:
+            return [self._unseen(line, entries[0])]
+        # Documents that overlap hold the same records in other lines; equal records of one line have only its time.
+        found, seen = list[LogLine | Damaged](), Counter[str]()
+        for entry in entries:
+            key = f"{entry.time} {entry.name}{entry.rest}"
+            found.append(self._unseen(f"{seen[key]} {key}".encode("utf-8", "replace"), entry))
+            seen[key] += 1
+        return found
+
+    def _unseen(self, line: bytes, entry: LogLine) -> LogLine | Damaged:
+        # The two receipts of one turn may be equal if the log's times have no fraction of a second.
+        neighbours = line == self._previous and entry.time is not None and entry.time.is_integer()
+        self._previous = line
+        if entry.time is not None and self._seen.before(line) and not neighbours:
+            return Damaged("duplicate", "the same line, with the same time, was read before")
+        return entry
+
+    def _count(self, entry: LogLine) -> str:
+        """Count a line, and return the name of its marker."""
+        name = entry.name or ""
+        if name == RECALL:
+            receipt = payload(entry)
+            check_recall(receipt)
+            if not self._pairs.is_second(entry, receipt["injectedCount"]):
+                self._tally.add(receipt, entry.session)
+        elif name in MARKERS:
+            value = payload(entry)
+            check_marker(name, value)
+            if name == "todoGuardrail" and type(value.get("dropped")) is int:
+                self._dropped["todos"] += value["dropped"]
+            elif name == CAPTURE:
+                self._pairs.end_turn(entry)
+        elif not name:
+            self._tally.health.add_message(entry.rest)
+            failed = entry.rest.lstrip().startswith(FAILED)
+            name = FAILED if failed else "sentences"
+        # Only valid lines reach this point, so damaged lines do not count as timed.
+        if entry.time is not None:
+            self._timed += 1
+            self._first = entry.time if self._first is None else min(self._first, entry.time)
+            self._last = entry.time if self._last is None else max(self._last, entry.time)
+        self._markers[name if name in _COUNTED else "unknown"] += 1
+        return name
+
+    def as_json(self, logs: Sequence[str]) -> dict[str, Any]:
+        """Return the audit, with its keys in a fixed order and its files in the order of ``logs``."""
+        sound = self._markers.total() - self._markers["mentions"]
+        return {
+            "schema": SCHEMA,
+            "files": [self._files[name] for name in logs],
+            "lines": sum(file["lines"] for file in self._files.values()),
+            "bytes": sum(file["bytes"] for file in self._files.values()),
+            "first_time": _iso(self._first),
+            "last_time": _iso(self._last),
+            "timed_lines": self._timed,
+            "markers": {name: self._markers[name] for name in (*_COUNTED, "mentions")},
+            "damage": self._damage.as_json(sound),
+            "copies": {"count": self._copies.count, "lost": self._copies.lost} if self._copies else _NO_COPIES,
+            "pairs": self._pairs.as_json(self._tally.answered),
+            "stale_todos_dropped": self._dropped["todos"],
+            **self._tally.as_json(self._markers[FAILED]),
+            **unknown_formats(self._unknown),
+        }
+
+
+class _Seen:
+    """A lossy set of the lines that were read, in constant memory.
+
+    Each line has one slot, by its hash, and a new line replaces the old one in its slot. Among millions of lines, a
+    duplicate may be missed, but practically no line is falsely reported.
+    """
+
+    def __init__(self) -> None:
+        self._slots = array("Q", bytes(8 * _SLOTS))
+
+    def before(self, line: bytes) -> bool:
+        """Return whether this line was read before, and remember it."""
+        key = int.from_bytes(hashlib.blake2b(line.rstrip(b"\r\n"), digest_size=8).digest())
+        slot = key % _SLOTS
+        known = self._slots[slot] == key
+        self._slots[slot] = key
+        return known
+
+
+def _require_readable(logs: Sequence[str]) -> None:
+    """Raise :class:`UnusableInput` for a duplicate or unreadable log before the first one is read."""
+    paths = [name if name == STDIN else str(Path(name).resolve()) for name in logs]
+    for index, (name, path) in enumerate(zip(logs, paths, strict=True)):
+        if path in paths[:index]:
+            raise UnusableInput(f"{name}: is given twice, so every receipt would count twice; give it once")
+        # Opening a pipe would lose its data.
+        if not is_stream(name):
+            with opened(name):
+                pass
+
+
+def _iso(time: float | None) -> str | None:
+    if time is None:
+        return None
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,171 @@
+"""Read the lines of a log that contain a marker of the engine, as bytes and in constant memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+
+from lab.base.errors import UnusableInput
+from lab.base.files import require_finite
+from lab.canary.audit.documents import Records, is_document
+from lab.canary.audit.fields import record_start, records_of_fields
+from lab.canary.audit.parts import Parts
+from lab.canary.audit.streams import BLOCK, UTF8, Readable, decoded, encoding_of, unpacked, why_broken
+
+MARKER = b"openclaw-mem-engine:"
+# The beginning of the marker as the journal writes a text with colour codes: as a list of bytes.
+_NUMBERS = tuple(separator.join(b"%d" % byte for byte in MARKER) for separator in (b",", b", "))
+MAX_LINE = BLOCK
+STDIN = "-"
+
+
+def find_bytes(text: str) -> int:
+    """Return where a text has the marker as a list of bytes, or -1."""
+    return max(text.find(numbers.decode()) for numbers in _NUMBERS)
+
+
+def has_marker(line: bytes) -> bool:
+    """Return whether a line contains the marker, as text or as a list of bytes."""
+    return MARKER in line or (b"111," in line and any(numbers in line for numbers in _NUMBERS))
+
+
+def marked(data: bytes, parts: Parts, also: tuple[bytes, ...] = ()) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with a marker, or with one of ``also``, in data that begins at the start of a line.
+
+    Each is yielded with its number.
+    """
+    lines = counted = 0
+    others = [needle for needle in (*also, *_NUMBERS) if needle != MARKER and needle in data]
+    at = _find_marker(data, 0, others)
+    while at >= 0:
+        begin = data.rfind(b"\n", counted, at) + 1 or counted
+        end = data.find(b"\n", at)
+        line, begin, end = parts.around(data, counted, begin, len(data) if end < 0 else end)
+        lines += data.count(b"\n", counted, begin)
+        counted = begin
+        yield lines + 1, line
+        at = _find_marker(data, end, others)
+
+
+class MarkedLines:
+    """An iterator over ``(line number, bytes)`` of the lines with a marker; bytes is None for a line that is too long.
+
+    ``lines`` and ``bytes`` count what was read so far. ``broken`` says why reading ended early, if a gzip file is
+    truncated or damaged; everything before the damage is read.
+    """
+
+    def __init__(self, stream: Readable, packing: str | None = None) -> None:
+        self.lines = self.bytes = 0
+        self.broken: str | None = None
+        # Whether the log begins as text does.
+        self.is_text = True
+        self._stream, self._packing = stream, packing
+        self._parts = Parts()
+        self._rest = self._marked()
+
+    def __iter__(self) -> Iterator[tuple[int, bytes | None]]:
+        return self._rest
+
+    def look(self, count: int) -> list[bytes | None]:
+        """Return the next lines with a marker without consuming them."""
+        head = list(islice(self._rest, count))
+        self._rest = chain(head, self._rest)
+        return [line for _, line in head]
+
+    def _marked(self) -> Iterator[tuple[int, bytes | None]]:
+        blocks = self._blocks()
+        head: list[bytes] = []
+        while sum(map(len, head)) < BLOCK and (block := next(blocks, b"")):
+            head.append(block)
+        begin = b"".join(head)
+        encoding = encoding_of(begin, is_whole=len(begin) < BLOCK)
+        texts = decoded(chain(head, blocks), encoding)
+        first = next(texts, b"")
+        self.is_text = b"\0" not in first.strip(b"\0")
+        texts = chain([first], texts)
+        if is_document(first if encoding != UTF8 else begin):
+            records = Records(texts, has_marker)
+            for self.lines, line in records:
+                yield self.lines, line
+            self.lines, self.broken = records.lines, self.broken or records.broken
+        elif start := record_start(first):
+            for number, lines, line in records_of_fields(texts, start, has_marker):
+                if line != b"":
+                    yield number, line
+                self.lines = number + lines - 1
+        else:
+            yield from self._of_lines(texts)
+
+    def _of_lines(self, blocks: Iterator[bytes]) -> Iterator[tuple[int, bytes | None]]:
+        rest, endless, marked = b"", False, False
+        for block in blocks:
+            end = block.rfind(b"\n") + 1
+            if not end:
+                rest += block
+                if len(rest) > MAX_LINE:
+                    endless, marked = True, marked or has_marker(rest)
+                    # A marker may span two blocks.
+                    rest = rest[-len(MARKER) :]
+                continue
+            data, rest = rest + block[:end], block[end:]
+            if endless:
+                first, _, data = data.partition(b"\n")
+                self.lines += 1
+                if marked or has_marker(first):
+                    yield self.lines, None
+                endless = marked = False
+            # A record in parts is read when all of them are there.
+            whole = self._parts.end_of_records(data)
+            data, rest = data[:whole], data[whole:] + rest
+            yield from self._within(data)
+        if endless:
+            self.lines += 1
+            if marked or has_marker(rest):
+                yield self.lines, None
+        elif rest:
+            yield from self._within(rest)
+            self.lines += not rest.endswith(b"\n")
+
+    def _within(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines with a marker in a piece that begins at the start of a line."""
+        before = self.lines
+        for number, line in marked(data, self._parts):
+            self.lines = before + number - 1
+            yield before + number, line
+        self.lines = before + data.count(b"\n")
+
+    def _blocks(self) -> Iterator[bytes]:
+        try:
+            while block := self._stream.read1(BLOCK):
+                self.bytes += len(block)
+                yield block
+        except Exception as error:
+            self.broken = why_broken(self._packing, error)
+            if self.broken is None:
+                raise
+
+
+def _find_marker(data: bytes, begin: int, others: list[bytes]) -> int:
+    """Return the place of the next marker, or of one of the others, or -1."""
+    at = data.find(MARKER, begin)
+    for other in others:
+        place = data.find(other, begin, at if at >= 0 else len(data))
+        at = place if place >= 0 else at
+    return at
+
+
+@contextmanager
+def opened(name: str) -> Iterator[MarkedLines]:
+    """Open a log: a file, a pipe, or ``-`` for stdin. Compressed data is recognized by its first bytes."""
+    if name != STDIN:
+        require_finite(Path(name), pipes=True)
+    try:
+        with sys.stdin.buffer if name == STDIN else Path(name).open("rb") as file:
+            yield MarkedLines(*unpacked(file))
+    except FileNotFoundError:
+        raise UnusableInput(f"{name}: no such file") from None
+    except OSError as error:
+        raise UnusableInput(f"{name}: cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,184 @@
+"""``lab receipts audit`` and ``show``: check the receipts in the logs of a live engine, and print single ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
+from lab.cli.output import Json, announce, emit, emit_folded, emit_hanging, emit_json, emit_table
+
+SHOWN = 20
+# The figures of the stage-b policy: their names in policies, a description, and the name of the denominator.
+FIGURES = (
+    ("damage.rate", "damaged lines", "damage.of"),
+    ("errors.rate", "recalls that failed", "errors.attempts"),
+    ("skips.rate", "skipped", "recalls.receipts"),
+    ("recalls.empty_rate", "empty answers", "recalls.answered"),
+    ("recalls.items_mean", "items per recall", "recalls.answered"),
+    ("policy_tier.other.count", "unknown policy tier", "recalls.answered"),
+    ("must.share", "must share of items", "scope.items"),
+    ("must.highest_window", "max over windows", "must.windows"),
+    ("tiers.nice.final_share", "nice share of items", "scope.items"),
+    ("repeat.rate", "RepeatRate", "repeat.turns"),
+    ("repeat.longest_streak", "longest run of an id", "recalls.answered"),
+    ("repeat.distinct_share", "distinct in 100 recalls", "repeat.distinct_windows"),
+    ("stale.rate", "stale answers", "stale.recalls"),
+    ("stale.vec_rate", "stale vectors", "stale.vec_recalls"),
+    ("stale.worst_window", "stale, worst window", "stale.recalls"),
+    ("stale.vec_worst_window", "vectors, worst window", "stale.vec_recalls"),
+    ("pairs.injected_rate", "injected twice", "recalls.answered"),
+    ("lanes.without_fts_share", "no text lane", "lanes.with_hits"),
+    ("lanes.without_vec_share", "no vector lane", "lanes.with_hits"),
+    ("lanes.worst_window_without_fts", "text, worst window", "lanes.with_hits"),
+    ("lanes.worst_window_without_vec", "vector, worst window", "lanes.with_hits"),
+    ("provider.rate", "prompts without vector", "recalls.answered"),
+    ("provider.worst_window", "worst window of these", "recalls.answered"),
+    ("lanes.fts_share", "found by text search", "lanes.items"),
+    ("lanes.vec_share", "found by vectors", "lanes.items"),
+    ("lanes.neither_share", "found by neither", "lanes.items"),
+    ("lanes.listed_share", "in a lane's list", "lanes.items"),
+    ("quota.must_max_reached", "mustMax reached", "quota.recalls"),
+    ("quota.must_max_exceeded", "mustMax exceeded", "quota.recalls"),
+    ("quota.nice_floor_met", "nice minimum met", "quota.nice_there"),
+    ("quota.wildcard_rate", "wildcard used", "quota.recalls"),
+    ("quota.overrun_rate", "quota exceeded", "quota.recalls"),
+    ("limits.items_most", "max items", "recalls.answered"),
+    ("limits.uneven_rate", "limit not kept", "recalls.answered"),
+    ("limits.listed_over", "lists too long", "recalls.answered"),
+    ("scope.fallback_consulted_rate", "fallback consulted", "recalls.answered"),
+    ("scope.outside_share", "items of other scopes", "scope.items"),
+    ("scope.unexplained", "without a fallback", "scope.items"),
+    ("budget.truncated_rate", "truncated to budget", "budget.recalls"),
+    ("budget.over", "over the budget", "budget.recalls"),
+    ("budget.cut_rate", "cut inside a memory", "budget.recalls"),
+    ("budget.bare_rate", "without any memory", "budget.recalls"),
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    receipts = typer.Typer(no_args_is_help=True, help="Audit or print the receipts of a live engine.")
+    receipts.command("audit")(audit)
+    receipts.command("show")(show)
+    app.add_typer(receipts, name="receipts")
+
+
+def audit(
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOG", help="Gateway logs, plain, compressed, or as a collector keeps them; - for stdin."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write the audit to this file, for lab gate --receipts.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if a line is damaged.")] = False,
+    listed: Annotated[int, typer.Option(min=0, help="Number of damaged lines to list; all are counted.")] = SHOWN,
+    as_json: Json = False,
+) -> None:
+    """Check and summarise the receipts in the logs of a live engine.
+
+    Other lines of the logs are ignored. The audit contains counts, shares and line numbers, never texts of memories.
+    """
+    from lab.base.files import dump_json, write_atomically
+    from lab.canary.audit.audit import audit as read_logs
+    from lab.canary.audit.audit import require_replaceable
+    from lab.gate.audit_file import nothing_found, unreadable
+
+    if out is not None:
+        require_replaceable(out, logs)
+    result = read_logs(logs, listed=listed, tell=announce)
+    if reason := unreadable(result):
+        raise UnusableInput(reason)
+    if out is not None:
+        write_atomically(out, dump_json(result))
+    empty = nothing_found(result)
+    if as_json:
+        emit_json(result)
+    elif empty is None:
+        _show(result, out)
+    if empty and strict:
+        raise CheckFailed(f"{', '.join(logs)}: {empty}")
+    if empty:
+        announce(empty) if as_json else emit_folded(empty)
+        if out is not None and not as_json:
+            emit(f"written: {out}")
+    damaged = result["damage"]["lines"]
+    if strict and damaged:
+        raise CheckFailed(f"{', '.join(logs)}: {counted(damaged, 'damaged line')}")
+
+
+def show(
+    log: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOG", help="A gateway log, plain, compressed, or as a collector keeps it; - for stdin."
+        ),
+    ],
+    last: Annotated[int, typer.Option(min=1, help="Number of recalls to print, the latest last.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Print the last recall receipts of a log, each on one screen.
+
+    Each injected item has the decision that selected it; each must memory that lost its place has the reason. At most
+    24 lines of 80 columns for each receipt, without texts of memories; on a narrower terminal they are folded. If a
+    host calls the engine twice in a turn, the two receipts count as one recall.
+    """
+    from lab.canary.audit.screens import last_receipts
+    from lab.systems.openclaw.recall.screen import receipt_screen
+
+    shown = last_receipts(log, last)
+    if as_json:
+        emit_json({"receipts": [recall._asdict() for recall in shown]})
+        return
+    for at, recall in enumerate(shown):
+        if at:
+            emit()
+        again = f" and {recall.again}, because the host called the engine twice in this turn" if recall.again else ""
+        emit(f"{log}:{recall.line}{again}")
+        for line in receipt_screen(recall.receipt):
+            emit_hanging(line)
+
+
+def _show(result: dict[str, Any], out: Path | None) -> None:
+    from lab.gate.audit_file import notes
+
+    recalls, damage = result["recalls"], result["damage"]
+    emit(
+        f"{counted(result['lines'], 'line')} of {counted(len(result['files']), 'log')}, "
+        f"{counted(recalls['receipts'], 'valid recall receipt')}"
+    )
+    if result["first_time"]:
+        emit(f"{result['first_time']} to {result['last_time']}")
+    emit()
+    emit_table(["figure", "meaning", "value", "n"], _rows(result), left=2)
+    emit()
+    for title, key in (("selection", "selection_mode"), ("policy tier", "policy_tier"), ("rejected", "rejected")):
+        emit_folded(f"{title}: " + _counts({name: part["count"] for name, part in result[key].items()}))
+    for note in notes(result):
+        emit_folded(f"note: {note}")
+    emit_folded("damaged lines: " + _counts(damage["by_kind"]))
+    for line in damage["listed"]:
+        emit(f"damaged: {line['file']}:{line['line']}: {line['what']}")
+    if damage["lines"] > len(damage["listed"]):
+        emit(f"… and {damage['lines'] - len(damage['listed'])} more (--listed N lists N)")
+    if out is not None:
+        emit(f"written: {out}")
+
+
+def _rows(result: dict[str, Any]) -> list[list[Any]]:
+    return [[path, meaning, _at(result, path), _at(result, n)] for path, meaning, n in FIGURES]
+
+
+def _at(result: dict[str, Any], path: str | None) -> Any:
+    value: Any = result
+    for part in path.split(".") if path else ():
+        value = value[part]
+    return value if path else None
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "none"

@@ -1,0 +1,284 @@
+"""Follow growing files for weeks, across rotation, cuts and kills, reading every line once (CN-13).
+
+Where reading goes on is kept for each file as plain values, so that it can be saved together with what was counted. A
+file is known by its device and inode, and by the digest of its first bytes: a file that was renamed is read on, one
+that was cut or replaced is read from its beginning, and a copy of one that was read already is not read again. Only
+whole lines are read; the rest of a file is read again once its line has ended.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.files import require_finite
+from lab.canary.audit.lines import MARKER, MAX_LINE, marked
+from lab.canary.audit.parts import Parts
+from lab.canary.audit.streams import BLOCK, UTF8, encoding_of
+
+# Bytes at the beginning of a file that tell it from others. Fewer than the least may be the same in another file.
+HEAD, LEAST = 1024, 64
+# Bytes of one file that are read before the others have their turn, and what was read is saved.
+MOST = 8 * BLOCK
+# Files that are gone and may come back under another name.
+MISSING = 64
+PACKED = ".gz"
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a file was read: ``at`` bytes, always at the end of a line unless ``within`` a line that is too long."""
+
+    name: str
+    device: int
+    inode: int
+    at: int
+    head: int
+    digest: str
+    within: bool = False
+    stamp: int = 0
+    encoding: str = UTF8
+
+
+class Follower:
+    """The files that a function lists, such as a log with those it was rotated to.
+
+    The first time, files that exist are read from their end, all later ones from their beginning. ``places`` are those
+    of an earlier process.
+    """
+
+    def __init__(
+        self, files: Callable[[], Sequence[Path]], places: Sequence[Mapping[str, Any]] | None = None, since: float = 0.0
+    ) -> None:
+        self._files = files
+        # Whether the last look read anything, or found another file.
+        self.moved = False
+        self._places = {(place.device, place.inode): place for place in (Place(**one) for one in places or ())}
+        # Packed files by time and size: those that were there, or were looked into.
+        self._packed = {stamp for _, stamp in self._gzipped() if places is None or stamp[0] <= since * 1e9}
+        self._resumed = places is not None
+        if places is None:
+            for path, found in self._found():
+                place = self._new(path, found)
+                _end_of_line(path, place)
+                self._places[found.st_dev, found.st_ino] = place
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return the places as plain values."""
+        return [asdict(place) for place in self._places.values()]
+
+    def more(self, *wanted: bytes) -> Iterator[bytes]:
+        """Yield the new whole lines that contain any of ``wanted``, a bounded number of bytes of each file.
+
+        The places are those after the last line once all are read. Raises :class:`CannotMeasure` for a file that exists
+        and cannot be read.
+        """
+        listed, self.moved = self._found(), False
+        yield from self._unpacked(wanted)
+        kept: dict[tuple[int, int], Place] = {}
+        for path, found in listed:
+            known = self._places.get((found.st_dev, found.st_ino))
+            if known is not None and (known.at, known.stamp) == (found.st_size, found.st_mtime_ns):
+                kept[found.st_dev, found.st_ino] = known
+                continue
+            try:
+                with path.open("rb") as file:
+                    found = os.fstat(file.fileno())
+                    place = self._place(path, file, found)
+                    kept[found.st_dev, found.st_ino] = place
+                    yield from _lines(file, place, wanted)
+                    self.moved |= place != known
+            except FileNotFoundError:
+                # It was rotated away just now: the next look finds it under its new name.
+                continue
+            except OSError as error:
+                raise CannotMeasure(f"{path}: cannot be read: {error.strerror}") from None
+        # A file that is not there may be between two names, or packed.
+        missing = [(key, place) for key, place in self._places.items() if key not in kept]
+        self._places = {**dict(missing[-MISSING:]), **kept}
+
+    def _found(self) -> list[tuple[Path, os.stat_result]]:
+        """Return the files with what the system says of them, the oldest first; packed ones are left out."""
+        found = []
+        for path in self._files():
+            try:
+                about = path.stat()
+            except OSError:
+                continue
+            if path.suffix != PACKED and path.is_file():
+                found.append((path, about))
+        return sorted(found, key=lambda one: (one[1].st_mtime_ns, one[0].name))
+
+    def _gzipped(self) -> list[tuple[Path, tuple[int, int]]]:
+        """Return the packed files with their time and size, the oldest first."""
+        found = []
+        for path in self._files():
+            if path.suffix == PACKED:
+                with suppress(OSError):
+                    about = path.stat()
+                    found.append((path, (about.st_mtime_ns, about.st_size)))
+        return sorted(found, key=lambda one: one[1])
+
+    def _new(self, path: Path, found: os.stat_result) -> Place:
+        try:
+            with path.open("rb") as file:
+                head = file.read(HEAD)
+        except OSError as error:
+            raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+        encoding = encoding_of(head, is_whole=False)
+        return Place(path.name, found.st_dev, found.st_ino, found.st_size, len(head), _digest(head), encoding=encoding)
+
+    def _place(self, path: Path, file: BinaryIO, found: os.stat_result) -> Place:
+        """Return where to read an open file on; the place of a file that is not known begins at 0."""
+        head = file.read(HEAD)
+        own = (found.st_dev, found.st_ino)
+        known = self._places.get(own)
+        if known is not None and not _begins(head, known):
+            known = None
+        alike = [place for key, place in self._places.items() if key != own and _same_file(head, place)]
+        furthest = max(alike, key=lambda place: place.at, default=None)
+        encoding = encoding_of(head, is_whole=False)
+        place = Place(path.name, *own, 0, len(head), _digest(head), stamp=found.st_mtime_ns, encoding=encoding)
+        if known is not None:
+            place.at, place.within = known.at, known.within
+        if furthest is not None and furthest.at >= place.at:
+            # A copy that is still being made may be shorter than what was read of its original.
+            place.at, place.within = furthest.at, furthest.within
+        else:
+            # What is left after a cut in the middle was read before; a cut to nothing changes the head.
+            place.at = min(place.at, found.st_size)
+        return place
+
+    def _unpacked(self, wanted: tuple[bytes, ...]) -> Iterator[bytes]:
+        """Yield the lines that were packed by gzip before they were read, the oldest file first."""
+        for path, stamp in self._gzipped():
+            if stamp in self._packed:
+                continue
+            self._packed.add(stamp)
+            self.moved = True
+            try:
+                with gzip.open(path) as file:
+                    head = file.read(HEAD)
+                    known = [place for place in self._places.values() if _same_file(head, place)]
+                    if not known and not self._resumed:
+                        # While a watch runs, it sees every log before that is packed.
+                        continue
+                    furthest = max(known, key=lambda place: place.at, default=None)
+                    place = Place(path.name, 0, -stamp[0], furthest.at if furthest else 0, len(head), _digest(head))
+                    place.encoding = encoding_of(head, is_whole=False)
+                    # A copy of it that is not packed goes on behind what is read here.
+                    self._places[0, place.inode] = place
+                    before = -1
+                    while place.at != before:
+                        before = place.at
+                        yield from _lines(file, place, wanted)
+            except (OSError, EOFError, zlib.error):
+                continue
+        self._resumed = False
+
+
+def log_files(log: Path) -> Callable[[], list[Path]]:
+    """Return a function that lists a log and the files it was rotated to, such as ``gateway.log.1``.
+
+    A ``*`` in the name stands for a date: ``openclaw-*.log``. Raises :class:`UnusableInput` for a device and for a
+    folder.
+    """
+    require_finite(log)
+    if log.is_dir():
+        raise UnusableInput(f"{log}: is a folder; name the log in it")
+    pattern = log.name if "*" in log.name else None
+
+    def files() -> list[Path]:
+        if pattern is not None:
+            return list(log.parent.glob(pattern))
+        try:
+            names = os.listdir(log.parent)
+        except OSError:
+            return []
+        begins = (f"{log.name}.", f"{log.name}-")
+        return [log.parent / name for name in names if name == log.name or name.startswith(begins)]
+
+    return files
+
+
+def transcript_files(folders: Sequence[Path]) -> Callable[[], list[Path]]:
+    """Return a function that lists the transcripts of folders, or of homes of a host; also those a reset renamed."""
+
+    def files() -> list[Path]:
+        patterns = ("*.jsonl*", "agents/*/sessions/*.jsonl*")
+        found = (path for folder in folders for pattern in patterns for path in folder.glob(pattern))
+        return [path for path in found if path.suffix not in (".zst", ".lock")]
+
+    return files
+
+
+def _lines(file: BinaryIO | gzip.GzipFile, place: Place, wanted: tuple[bytes, ...]) -> Iterator[bytes]:
+    """Yield the whole lines after a place, and move the place behind each piece that was read."""
+    file.seek(place.at)
+    rest, read, parts = b"", 0, Parts()
+    while read < MOST and (block := file.read(BLOCK)):
+        read += len(block)
+        data = rest + block
+        end = _end_of_lines(data, place.encoding)
+        if place.encoding == UTF8:
+            # The parts of a record that a container's runtime split are read together.
+            end = parts.end_of_records(data[:end], guess=False)
+        whole, rest = data[:end], data[end:]
+        text = whole if place.encoding == UTF8 else whole.decode(place.encoding, "replace").encode()
+        if place.within and text:
+            # The end of a line that is too long for any line of the engine.
+            place.within, text = False, text.partition(b"\n")[2]
+        if MARKER in wanted:
+            yield from (line for _, line in marked(text, parts, wanted))
+        else:
+            yield from (line for line in text.split(b"\n") if any(mark in line for mark in wanted))
+        place.at += len(whole)
+        if len(rest) > MAX_LINE:
+            place.at += len(rest)
+            rest, place.within = b"", True
+
+
+def _end_of_line(path: Path, place: Place) -> None:
+    """Move a place at the end of a file back to the end of its last whole line, or into a line that is too long."""
+    with path.open("rb") as file:
+        begin = max(0, place.at - MAX_LINE)
+        # A character of another encoding has up to four bytes.
+        begin -= begin % 4
+        file.seek(begin)
+        tail = file.read(place.at - begin)
+    end = _end_of_lines(tail, place.encoding)
+    if end or not begin:
+        # The rest of a line that began before is a line of the watch once it ends.
+        place.at = begin + end
+    else:
+        place.within = True
+
+
+def _end_of_lines(data: bytes, encoding: str) -> int:
+    """Return the end of the last line of some data that has ended."""
+    feed = "\n".encode(encoding)
+    at = data.rfind(feed)
+    while at % len(feed) and at >= 0:
+        # These bytes are parts of two other characters.
+        at = data.rfind(feed, 0, at + len(feed) - 1)
+    return at + len(feed) if at >= 0 else 0
+
+
+def _begins(head: bytes, place: Place) -> bool:
+    return len(head) >= place.head and _digest(head[: place.head]) == place.digest
+
+
+def _same_file(head: bytes, place: Place) -> bool:
+    return place.head >= LEAST and _begins(head, place)
+
+
+def _digest(head: bytes) -> str:
+    return blake2b(head, digest_size=8).hexdigest()

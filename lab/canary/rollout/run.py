@@ -1,0 +1,294 @@
+"""A canary: switch, wait, judge, and roll back whatever happens (CN-1, seed 001 Stage B)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.base.errors import CannotMeasure, LabError, UnusableInput
+from lab.base.files import dump_json, write_atomically
+from lab.base.formatting import Announce, duration, silent
+from lab.canary.rollout.change import SELECTION, Change
+from lab.canary.rollout.commands import NoRestart, restart_gateway, run_command
+from lab.canary.rollout.follow import Follower, log_files
+from lab.canary.rollout.guard import NoGuard, guarded
+from lab.canary.rollout.journal import (
+    GUARD_LOG,
+    JUDGE,
+    RESTART,
+    SWITCH,
+    WINDOW,
+    Journal,
+    State,
+    begin,
+    now,
+    read_config,
+)
+from lab.canary.rollout.recover import SCHEMA, RolledBack, finish, remove_parts, roll_back
+from lab.canary.rollout.signals import raised, undisturbed, unfailing
+from lab.canary.rollout.window import watch
+from lab.gate.line import ERROR, FAIL, GRAVITY, INCONCLUSIVE, PASS
+from lab.gate.outputs import write_verdict
+from lab.gate.policy import Policy
+from lab.gate.verdict import Verdict, judge
+from lab.runs.directory import AUDIT
+
+RECEIPT, GOLDEN = "canary.json", "golden.txt"
+_STATUS = {0: PASS, 1: FAIL, 3: INCONCLUSIVE}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a canary shall do: the change, the commands of the operator, the window and the policy.
+
+    ``recalls`` and ``seconds`` end the window, whichever comes first. ``golden`` is a command that runs while the
+    gateway is switched and ends with the exit codes of the lab. ``timeout`` is for a restart with its check,
+    ``golden_timeout`` for the golden check.
+    """
+
+    change: Change
+    log: Path
+    restart: str
+    policy: Policy
+    out: Path
+    check: str | None = None
+    golden: str | None = None
+    recalls: int = 300
+    seconds: float = 4 * 3600.0
+    timeout: float = 600.0
+    golden_timeout: float = 3600.0
+    keep_edits: bool = False
+    guard: bool = True
+
+    def steps(self) -> list[str]:
+        """Return what would happen, a sentence for each step."""
+        change, folder = self.change, State(self.change.config).folder
+        check = f" and wait for: {self.check}" if self.check else ""
+        guarded = "start a guard that rolls back if this process is killed" if self.guard else "start no guard"
+        judged = f"audit them, judge by policy {self.policy.name}"
+        golden = f"run the golden check: {self.golden}; " if self.golden else ""
+        return [
+            f"write the journal and the backup to {folder}; {guarded}",
+            f"switch {change.sentence}",
+            f"restart: {self.restart}{check}",
+            f"wait for at least {self.recalls} answered recalls in {self.log}, for at most {duration(self.seconds)}",
+            f"{golden}{judged}",
+            f"roll back {change.name}, whatever the verdict, and restart: {self.restart}",
+        ]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a canary ended. ``problem`` says why it did not get to a verdict, ``stuck`` why it was not rolled back.
+
+    ``is_restart_open``: the configuration is as before, and only the gateway was not restarted.
+    """
+
+    started: str
+    verdict: Verdict | None = None
+    golden: str | None = None
+    complete: bool = False
+    interrupted: bool = False
+    problem: str | None = None
+    stuck: str | None = None
+    is_restart_open: bool = False
+    rolled_back: RolledBack | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def stuck_line(self) -> str:
+        """Return what was left open, and the command that goes on."""
+        return f"{'NOT RESTARTED' if self.is_restart_open else 'NOT ROLLED BACK'}: {self.stuck}"
+
+    @property
+    def status(self) -> str:
+        """Return the gravest of the verdict, the golden check, and an error on the way (CN-9)."""
+        if self.stuck or self.problem or self.verdict is None:
+            return ERROR
+        return min([self.verdict.status, *([self.golden] if self.golden else [])], key=GRAVITY.index)
+
+    def as_json(self, plan: Plan) -> dict[str, Any]:
+        """Return the receipt of the canary as plain values, with no text of a memory and no key (CN-10)."""
+        done = self.rolled_back
+        return {
+            "schema": SCHEMA,
+            "started": self.started,
+            "ended": now(),
+            "config": str(plan.change.config),
+            "path": list(plan.change.path),
+            "before": plan.change.before if isinstance(plan.change.before, str) else None,
+            "after": plan.change.after,
+            "status": self.status,
+            "problem": self.problem,
+            "complete": self.complete,
+            "golden": self.golden,
+            "verdict": self.verdict.as_json() if self.verdict else None,
+            "rolled_back": done is not None and self.stuck is None,
+            "stuck": self.stuck,
+            "notes": [*self.notes, *(done.notes if done else ())],
+            "out": str(plan.out),
+        }
+
+
+def require_unswitched(state: State, *, held: bool | None = None) -> None:
+    """Raise :class:`UnusableInput` if another canary is going on, or ended early and was not recovered.
+
+    ``held`` is whether another process holds the folder, if that is known.
+    """
+    if state.folder.is_dir() and state.journal.exists():
+        held = state.is_held() if held is None else held
+        journal = state.read()
+        what = "a canary"
+        if journal is not None:
+            what += f" of {journal.started}, step {journal.step!r}, {state.how(journal, held=held)}"
+        raise UnusableInput(f"{state.journal}: {what}; first: {state.command}")
+
+
+def run_canary(plan: Plan, *, tell: Announce = silent) -> Outcome:
+    """Switch, restart, wait, judge; then roll back in any case, also after an error or a signal.
+
+    Raises before anything is switched: :class:`UnusableInput`, :class:`lab.base.errors.InUse` if a canary is going on,
+    :class:`lab.canary.rollout.guard.NoGuard` if the guard does not start, and :class:`lab.base.errors.CannotWrite` if
+    there is no room for the journal. Later errors are in the outcome. A signal is raised again as KeyboardInterrupt
+    after the rollback.
+    """
+    state, outcome = State(plan.change.config), Outcome(now())
+    # Whatever is told, also by a closed terminal, the rollback follows.
+    tell = unfailing(tell)
+    _make_out(plan.out)
+    out = plan.out.absolute()
+    with state.locked(tell=tell), raised():
+        require_unswitched(state, held=False)
+        remove_parts(state.config)
+        journal = begin(
+            plan.change,
+            restart=plan.restart,
+            check=plan.check,
+            timeout=plan.timeout,
+            out=out,
+            receipt=out / RECEIPT,
+        )
+        try:
+            with guarded(
+                state,
+                journal,
+                wanted=plan.guard,
+                keep_edits=plan.keep_edits,
+                tell=tell,
+                note=outcome.notes.append,
+            ):
+                _protected(plan, state, journal, outcome, tell)
+        except NoGuard as error:
+            # The same command, with the same --out, can be repeated.
+            (out / GUARD_LOG).unlink(missing_ok=True)
+            state.clear()
+            raise NoGuard(f"{error}; nothing was switched; --no-guard runs the canary without one") from None
+        except BaseException:
+            if not state.journal.exists():
+                state.clear()
+            raise
+    with suppress(LabError):
+        write_atomically(plan.out / RECEIPT, dump_json(outcome.as_json(plan)))
+    return outcome
+
+
+def _protected(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: Announce) -> None:
+    begun = False
+    try:
+        state.write(journal)
+        begun = True
+        state.prepare(plan.change)
+        _steps(plan, state, journal, outcome, tell)
+    except KeyboardInterrupt as signal:
+        outcome.interrupted, outcome.problem = True, f"interrupted by {signal}" if signal.args else "interrupted"
+    except (LabError, OSError) as error:
+        outcome.problem = str(error)
+        if not begun:
+            raise
+    finally:
+        # Nothing may end the rollback: neither a signal nor the error that brought us here.
+        with undisturbed():
+            if begun:
+                _back(plan, state, outcome, tell)
+            else:
+                state.clear()
+
+
+def _steps(plan: Plan, state: State, journal: Journal, outcome: Outcome, tell: Announce) -> None:
+    journal = state.step(journal, SWITCH)
+    if read_config(state.config) != plan.change.original:
+        raise CannotMeasure(f"{state.config}: was edited just now; nothing was switched")
+    tell(f"switch: {plan.change.sentence}")
+    write_atomically(state.config, plan.change.switched, like=state.config.stat())
+    journal = state.step(journal, RESTART)
+    tell(f"restart: {plan.restart}")
+    try:
+        restart_gateway(plan.restart, plan.check, plan.timeout, state.restarting)
+    except NoRestart as error:
+        raise CannotMeasure(f"under the switched configuration {error}") from None
+    journal = state.step(journal, WINDOW)
+    # What the gateway logged until here is not of the switched configuration: the log is followed from its end.
+    log = Follower(log_files(plan.log))
+    tell(f"wait: {plan.recalls} recalls, at most {duration(plan.seconds)}")
+    window = watch(log, plan.out, recalls=plan.recalls, seconds=plan.seconds, tell=tell)
+    outcome.complete = window.complete
+    state.step(journal, JUDGE)
+    if plan.golden:
+        tell(f"golden check: {plan.golden}")
+        outcome.golden = _golden(plan, outcome)
+    write_atomically(plan.out / AUDIT, dump_json(window.audit))
+    outcome.verdict = judge(plan.policy, audit=window.audit)
+    write_verdict(outcome.verdict, plan.out)
+    if plan.change.path == SELECTION:
+        _require_effect(plan.change.after, window.audit)
+
+
+def _require_effect(policy: str, audit: Mapping[str, Any]) -> None:
+    """Raise :class:`CannotMeasure` if no receipt of the window is of the policy that was switched to."""
+    used = {mode: part["count"] for mode, part in audit["selection_mode"].items() if part["count"]}
+    if used and policy not in used:
+        others = ", ".join(used)
+        raise CannotMeasure(
+            f"all recalls of the window were selected by {others}: the switch to {policy} had no effect; "
+            "does the restart command restart the gateway of this configuration?"
+        )
+
+
+def _golden(plan: Plan, outcome: Outcome) -> str:
+    """Run the golden check and return its status."""
+    handle = os.open(plan.out / GOLDEN, os.O_RDWR | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "w+b") as file:
+        ended = run_command(str(plan.golden), plan.golden_timeout, file)
+    status = ERROR if ended.code is None else _STATUS.get(ended.code, ERROR)
+    if status != PASS:
+        outcome.notes.append(f"the golden check {ended.why(plan.golden_timeout)}")
+    return status
+
+
+def _back(plan: Plan, state: State, outcome: Outcome, tell: Announce) -> None:
+    try:
+        journal = state.read()
+        if journal is None:
+            raise CannotMeasure(f"{state.journal}: is gone; compare {state.config} with {state.backup}")
+        outcome.rolled_back, journal = roll_back(state, journal, keep_edits=plan.keep_edits, tell=tell)
+        finish(state, journal)
+        tell("rolled back")
+    except LabError as error:
+        outcome.stuck, outcome.is_restart_open = str(error), isinstance(error, NoRestart)
+    except OSError as error:
+        outcome.stuck = f"{error}; {state.command} tries again"
+    if outcome.stuck:
+        tell(outcome.stuck_line)
+
+
+def _make_out(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnusableInput(f"--out {out}: {error.strerror}") from None
+    if any(out.iterdir()):
+        raise UnusableInput(f"--out {out}: is not empty; choose a new folder")

@@ -1,0 +1,160 @@
+"""``lab graph``: how projects, tools, decisions and concepts are related, with evidence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
+from lab.cli.options import Write
+from lab.cli.output import Json, announce_folded, emit_folded, emit_hanging, emit_json, emit_unless_written
+from lab.memory.cli.facts_read import HERE, folder
+
+if TYPE_CHECKING:
+    from lab.memory.graph.model import Graph
+
+Ledger = Annotated[Path | None, typer.Option(help="A ledger. The graph is made from its observations.")]
+Facts = Annotated[Path | None, typer.Option(help="A file of assertions. Only facts that hold now are used.")]
+Root = Annotated[
+    Path,
+    typer.Option(
+        help="The base folder of relative source paths in --facts.", callback=lambda root: folder(root, "--root")
+    ),
+]
+Exported = Annotated[Path | None, typer.Option("--graph", metavar="FILE", help="Read an exported graph instead.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name, or a reference such as tool:lancedb.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    graph = typer.Typer(
+        no_args_is_help=True,
+        help="Show how projects, tools, decisions and concepts are related. Rules make the graph from a ledger and "
+        "facts; each relation names its evidence. Persons appear only as digests.",
+    )
+    for command in (show, path, export):
+        graph.command(command.__name__)(command)
+    app.add_typer(graph, name="graph")
+
+
+def show(
+    name: Name,
+    ledger: Ledger = None,
+    facts: Facts = None,
+    root: Root = HERE,
+    exported: Exported = None,
+    depth: Annotated[int, typer.Option(min=1, max=6, help="Maximum number of edges from NAME.")] = 2,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entities.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show the entities around one, nearest first, with evidence.
+
+    NAME may be a text: the search starts from all entities that it names.
+    """
+    from lab.memory.graph.export import edge_json
+    from lab.memory.graph.search import described, neighbourhood, start_of
+
+    graph = _graph(ledger, facts, root, exported)
+    starts = _named(graph, name)
+    found = neighbourhood(graph, starts, depth=depth, limit=limit)
+    if as_json:
+        near = [{"entity": one.entity, "path": [edge_json(edge) for edge in one.path]} for one in found]
+        emit_json({"starts": starts, "near": near})
+        return
+    for one in found:
+        emit_hanging(described(start_of(one), one.path))
+    emit_folded(f"{counted(len(found), 'entity')} around {', '.join(starts)}.")
+
+
+def path(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A name or a reference.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="A name or a reference.")],
+    ledger: Ledger = None,
+    facts: Facts = None,
+    root: Root = HERE,
+    exported: Exported = None,
+    as_json: Json = False,
+) -> None:
+    """Show a shortest path between two entities.
+
+    Each edge lists its evidence. The exit code is 1 if there is no path.
+    """
+    from lab.memory.graph.export import edge_json
+    from lab.memory.graph.search import described, shortest_path
+
+    graph = _graph(ledger, facts, root, exported)
+    start, end = _named(graph, source)[0], _named(graph, target)[0]
+    edges = shortest_path(graph, start, end)
+    if as_json:
+        emit_json({"from": start, "to": end, "path": None if edges is None else [edge_json(edge) for edge in edges]})
+    elif edges is not None:
+        emit_hanging(described(start, edges))
+        for edge in edges:
+            emit_hanging(f"  {edge}")
+    if edges is None:
+        raise CheckFailed(f"no path from {start} to {end}")
+
+
+def export(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSON file to write.")],
+    ledger: Ledger = None,
+    facts: Facts = None,
+    root: Root = HERE,
+    write: Write = False,
+    as_json: Json = False,
+) -> None:
+    """Write the graph as JSON: entities, and edges with evidence.
+
+    The same ledger and facts give the same bytes. Only a graph is replaced, no other file.
+    """
+    from lab.base.files import sha256_bytes, write_atomically
+    from lab.memory.graph.export import graph_bytes, require_replaceable
+
+    require_replaceable(out)
+    graph = _graph(ledger, facts, root, None)
+    data = graph_bytes(graph)
+    if write:
+        write_atomically(out, data)
+    entities = list(graph)
+    receipt = {"out": str(out), "entities": len(entities), "edges": len(graph.edges), "bytes": len(data)}
+    if as_json:
+        emit_json({**receipt, "sha256": sha256_bytes(data), "writes_performed": write})
+        return
+    emit_folded(
+        f"{counted(len(entities), 'entity')}, {counted(len(graph.edges), 'edge')}, {counted(len(data), 'byte')} "
+        f"{'written to' if write else 'for'} {out}."
+    )
+    emit_unless_written(write)
+
+
+def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path | None) -> Graph:
+    """Return the graph of an exported file, or of a ledger and facts; say which facts are left out, or not checked."""
+    from lab.memory.graph.export import graph_of, read_graph
+
+    if exported is not None:
+        if ledger is not None or facts is not None:
+            raise UnusableInput("--graph is a graph already; leave out --ledger and --facts")
+        return read_graph(exported)
+    if ledger is None and facts is None:
+        raise UnusableInput("give what to relate: --ledger, --facts or both")
+    made = graph_of(ledger, facts, datetime.now(UTC), root)
+    if made.left_out:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(made.left_out.items()))
+        announce_folded(f"note: facts were left out: {reasons}; lab facts lint says more.")
+    if made.unchecked:
+        announce_folded("note: sources of facts in a ledger were not checked; give --ledger.")
+    return made.graph
+
+
+def _named(graph: Graph, name: str) -> list[str]:
+    """Return the entities that a name or reference names; raise :class:`UnusableInput` if there is none."""
+    from lab.memory.graph.search import starts_of
+
+    found = [name] if name in graph else starts_of(graph, name)
+    if not found:
+        raise UnusableInput(f"the graph has no entity {name!r}; lab graph export lists all")
+    return found

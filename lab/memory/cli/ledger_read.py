@@ -1,0 +1,235 @@
+"""``lab ledger search``, ``timeline`` and ``get``: from a query to the observations, and to where they came from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.base.errors import UnusableInput
+from lab.base.formatting import counted, shortened
+from lab.cli.options import in_utc
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.report.tables import folded
+
+if TYPE_CHECKING:
+    from lab.memory.ledger.archive import Pointer
+    from lab.memory.ledger.ledger import Observation
+
+# A fraction of a second, which a table has no room for.
+_FRACTION = re.compile(r"(?<=:\d\d)\.\d+")
+Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The SQLite file of the ledger.")]
+Profile = Annotated[str, typer.Option(help="seed, or upstream to behave like the public sidecar.")]
+
+
+def identity(text: str) -> int:
+    """Return the id in ``2`` or ``obs:2``, as packs cite it; raise :class:`UnusableInput` for anything else."""
+    from lab.memory.ledger.search import ids_in
+
+    if found := ids_in(text):
+        return found[0]
+    raise UnusableInput(f"{text!r}: is no id of an observation; give a number, or obs: and a number, as in obs:2")
+
+
+Ids = Annotated[
+    list[int],
+    typer.Argument(metavar="ID...", parser=identity, help="Ids of observations: 2, or obs:2 as packs cite them."),
+]
+# Characters of a summary in a table.
+SHOWN = 70
+INDENT = "  "
+# The searches of a ledger, as a receipt names them, in words.
+LANES = {
+    "fts_original": "full text",
+    "fts_en": "full text of English summaries",
+    "cjk_like": "substrings",
+    "trigram": "trigrams",
+}
+
+
+def add_to(ledger: typer.Typer) -> None:
+    """Register the commands."""
+    ledger.command("search")(search)
+    ledger.command("timeline")(timeline)
+    ledger.command("get")(get)
+
+
+def search(
+    ledger: Ledger,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a query in the syntax of FTS5.")],
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of results.")] = 20,
+    scope: Annotated[str | None, typer.Option(help="Only observations of this scope.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Soft-archived observations as well.")] = False,
+    by: Annotated[
+        str, typer.Option(help="composite (relevance, importance, age, use and state) or relevance alone.")
+    ] = "composite",
+    now: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            callback=in_utc,
+            help="The day (UTC) that ages are measured to. [default: today]",
+        ),
+    ] = None,
+    profile: Profile = "seed",
+    as_json: Json = False,
+) -> None:
+    """Search a ledger by words."""
+    from lab.memory.ledger.ledger import open_ledger
+    from lab.memory.ledger.search import search as run
+
+    if by not in ("composite", "relevance"):
+        raise UnusableInput(f"--by {by}: expected composite or relevance")
+    with open_ledger(ledger) as connection:
+        found = run(
+            connection,
+            query,
+            now=now or datetime.now(UTC),
+            limit=limit,
+            scope=scope,
+            include_archived=archived,
+            composite=by == "composite",
+            upstream=is_upstream(profile),
+        )
+    if as_json:
+        results = [
+            {
+                **_row(hit.row),
+                "score": hit.score,
+                "lanes": list(hit.lanes),
+                **({"factors": hit.factors._asdict(), "final_score": hit.factors.score} if hit.factors else {}),
+            }
+            for hit in found.hits
+        ]
+        emit_json({"receipt": found.receipt, "retried": found.retried, "results": results})
+        return
+    if found.hits:
+        _emit_rows([hit.row for hit in found.hits])
+    if found.retried is not None:
+        searched = f"searched for {found.retried}" if found.retried else "it has no word to search for"
+        emit_folded(f"The query is not in the syntax of FTS5; {searched}.")
+    hits = ", ".join(f"{LANES[name]} {count}" for name, count in found.receipt["lane_hits"].items() if count)
+    emit(f"{counted(len(found.hits), 'result')}. Candidates by kind of search: {hits or 'none'}.")
+
+
+def timeline(
+    ledger: Ledger,
+    ids: Ids,
+    window: Annotated[int, typer.Option(min=0, max=1000, help="Number of ids before and after each.")] = 4,
+    as_json: Json = False,
+) -> None:
+    """Show what was ingested around observations.
+
+    Those that are named are marked with >.
+    """
+    from lab.memory.ledger.ledger import get as rows_of
+    from lab.memory.ledger.ledger import open_ledger
+
+    around = {near for number in ids for near in range(number - window, number + window + 1)}
+    with open_ledger(ledger) as connection:
+        rows = rows_of(connection, around)
+    missing = _missing(ids, rows)
+    if as_json:
+        emit_json({"observations": [_row(row) for row in rows]})
+    else:
+        _emit_rows(rows, marked=ids)
+    if missing:
+        raise UnusableInput(missing)
+
+
+def get(
+    ledger: Ledger,
+    ids: Ids,
+    raw: Annotated[bool, typer.Option("--raw", help="Also show the line of the log that each came from.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show observations with all fields and where they came from.
+
+    Long fields are folded; --json has them as they are.
+    """
+    from lab.memory.ledger.archive import pointer
+    from lab.memory.ledger.ledger import get as rows_of
+    from lab.memory.ledger.ledger import open_ledger
+
+    with open_ledger(ledger) as connection:
+        rows = rows_of(connection, ids)
+        missing = _missing(ids, rows)
+        pointers = {row.id: pointer(connection, row.id) for row in rows}
+    lines = {number: place.read() for number, place in pointers.items() if place and raw}
+    if as_json:
+        emit_json({"observations": [_all_fields(row, pointers[row.id], lines.get(row.id)) for row in rows]})
+    else:
+        for row in rows:
+            place = pointers[row.id]
+            fields = {**_row(row), "detail": _shown(row.detail)}
+            fields["source"] = f"{place.log}, line {place.line}" if place else None
+            fields |= {"raw": lines.get(row.id)} if raw else {}
+            for name, value in fields.items():
+                emit(folded(f"{name}: {'-' if value is None else value}", INDENT).lstrip(" "))
+            emit()
+    if missing:
+        raise UnusableInput(missing)
+
+
+def is_upstream(profile: str) -> bool:
+    """Return whether a profile is ``upstream``; raise :class:`UnusableInput` for an unknown one."""
+    if profile not in ("seed", "upstream"):
+        raise UnusableInput(f"--profile {profile}: expected seed or upstream")
+    return profile == "upstream"
+
+
+def _missing(ids: list[int], rows: list[Observation]) -> str:
+    """Return what to say of ids that the ledger lacks, "" if it has all; raise it if it has none."""
+    known = {row.id for row in rows}
+    missing = sorted(set(ids) - known)
+    said = f"the ledger has no observation {', '.join(map(str, missing[:5]))}" if missing else ""
+    if not known & set(ids):
+        raise UnusableInput(said)
+    return said
+
+
+def _all_fields(row: Observation, place: Pointer | None, line: str | None) -> dict[str, Any]:
+    """Return an observation with its detail and source as JSON has them."""
+    source: dict[str, Any] | None = None
+    if place is not None:
+        source = {"log": str(place.log), "line": place.line, "byte": place.position, "length": place.length}
+        source |= {} if line is None else {"raw": line}
+    return {**_row(row), "detail": row.detail, "source": source}
+
+
+def _shown(detail: dict[str, Any]) -> str:
+    """Return a detail as JSON, its numbers without the error of binary fractions: 0.45, not 0.44999999999999996."""
+    text = json.dumps(detail, ensure_ascii=False)
+    return json.dumps(json.loads(text, parse_float=lambda number: float(f"{float(number):.15g}")), ensure_ascii=False)
+
+
+def _row(row: Observation) -> dict[str, Any]:
+    fields = row._asdict()
+    del fields["detail_json"]
+    return fields
+
+
+def _emit_rows(rows: list[Observation], marked: Sequence[int] = ()) -> None:
+    from lab.memory.ledger.grades import label_of
+
+    cells = [
+        [
+            row.id,
+            _FRACTION.sub("", row.ts),
+            row.kind or "-",
+            row.tool_name or "-",
+            label_of(row.detail),
+            shortened(row.summary or "", SHOWN),
+        ]
+        for row in rows
+    ]
+    headers = ["id", "time", "kind", "tool", "label", "summary"]
+    if marked:
+        cells = [[">" if row.id in marked else "", *line] for row, line in zip(rows, cells, strict=True)]
+        headers = ["", *headers]
+    emit_table(headers, cells, left=len(headers))

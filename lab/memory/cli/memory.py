@@ -1,0 +1,250 @@
+"""``lab memory``: store, recall, forget, list and count the memories in a LanceDB folder of the plugin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from lab.base.errors import UnusableInput
+from lab.cli.options import Profile
+from lab.cli.output import Json, emit, emit_folded, emit_table
+from lab.memory.cli import memory_files
+from lab.memory.cli.memory_options import (
+    AllowGateway,
+    Category,
+    CompactEvery,
+    ConfigFile,
+    DocsIndexFile,
+    DryRun,
+    EmbedderName,
+    Folder,
+    Limit,
+    OnlyCategory,
+    ScopeName,
+    VectorLength,
+    Wait,
+    finish,
+    opened,
+    print_json,
+    text_or_stdin,
+    warn,
+    with_places,
+)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    memory = typer.Typer(
+        no_args_is_help=True,
+        help="Store and recall memories in a LanceDB folder. A folder that a running gateway uses is only read, unless "
+        "--despite-gateway is given.",
+    )
+    memory.command("store")(store)
+    memory.command("recall")(recall)
+    memory.command("forget")(forget)
+    memory.command("list")(list_memories)
+    memory.command("stats")(stats)
+    memory_files.add_to(memory)
+    app.add_typer(memory, name="memory")
+
+
+def store(
+    folder: Folder,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to remember, or - to read it from stdin.")],
+    importance: Annotated[
+        float | None, typer.Option(min=0, max=1, help=".8 or more is must_remember, .5 or more nice_to_have.")
+    ] = None,
+    category: Category = "other",
+    scope: ScopeName = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    dimension: VectorLength = None,
+    despite_gateway: AllowGateway = False,
+    compact_every: CompactEvery = 128,
+    wait: Wait = 10.0,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Store one memory.
+
+    A folder without a table gets one.
+
+    With exit code 0 the memory is on disk and survives a kill of this process.
+    Exit code 1: the memory was refused, by the preflight or as a secret.
+    """
+    from lab.memory.tools.store import memory_store
+
+    text = text_or_stdin(text)
+    with opened(
+        folder,
+        "store",
+        config=config,
+        profile=profile,
+        embedder=embedder,
+        dimension=dimension,
+        scope=scope,
+        write=True,
+        create=True,
+        dry_run=dry_run,
+        despite_gateway=despite_gateway,
+        compact_every=compact_every,
+        wait=wait,
+    ) as session:
+        result = memory_store(session.context, text, importance=importance, category=category, scope=scope)
+    finish(result, session, as_json=as_json, dry_run=dry_run)
+
+
+def recall(
+    folder: Folder,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for, or - to read it from stdin.")],
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of memories.")] = 5,
+    scope: ScopeName = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    docs: DocsIndexFile = None,
+    as_json: Json = False,
+) -> None:
+    """Search memories as the agent's tool does.
+
+    If there are too few, documents are added from the index of docs-ingest.
+    """
+    from lab.embedding.embedder import QUERY
+    from lab.systems.openclaw.recall.markers import NAME
+    from lab.systems.openclaw.recall_tool import agent_recall, clamp_limit
+    from lab.systems.openclaw.table.admin import preview
+
+    query = text_or_stdin(query)
+    with (
+        opened(folder, "recall", config=config, profile=profile, embedder=embedder, role=QUERY, scope=scope) as session,
+        memory_files.docs_lane(session, folder, docs) as lane,
+        session.memories(query, lane) as memories,
+    ):
+        found = agent_recall(query, session.context.config, memories, limit=clamp_limit(limit), scope=scope)
+    # The receipt has what the line of the documents says.
+    warn(*session.notes, *(line for line in found.log if not line.startswith(f"{NAME}:docsColdLane")))
+    if as_json:
+        print_json(found.details)
+    else:
+        lines = [f"[{row.category}] {preview(row.text)}" for _, row in found.hits]
+        emit(with_places(found.text, lines, found.details["memories"]))
+        if len(found.hits) > 1:
+            emit_folded("Tiers go first: must_remember and nice_to_have, then unknown, then ignore; then the score.")
+
+
+def forget(
+    folder: Folder,
+    memory_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Delete the memory with this id.")] = None,
+    query: Annotated[str | None, typer.Option(help="List the five nearest memories; delete nothing.")] = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    despite_gateway: AllowGateway = False,
+    compact_every: CompactEvery = 128,
+    wait: Wait = 10.0,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete one memory by its id, or list candidates for a query.
+
+    Older versions of the table keep the text for seven days: to remove it from
+    the disk, run lab memory compact --keep 0.
+    Exit code 1: there is no memory with this id.
+    """
+    from lab.embedding.embedder import QUERY
+    from lab.memory.tools.forget import memory_forget
+
+    if (memory_id is None) == (query is None):
+        raise UnusableInput("give either --id or --query")
+    if query is not None and embedder == "none":
+        raise UnusableInput("--query needs an embedder: give --embedder, the model that made the vectors, or use --id")
+    with opened(
+        folder,
+        "forget",
+        config=config,
+        profile=profile,
+        embedder=embedder if query is not None else "none",
+        role=QUERY,
+        write=memory_id is not None,
+        dry_run=dry_run,
+        despite_gateway=despite_gateway,
+        compact_every=compact_every,
+        wait=wait,
+    ) as session:
+        result = memory_forget(session.context, memory_id=memory_id, query=query)
+    if session.context.upstream:
+        result = replace(result, text=result.text + ("\n\nHere memoryId is --id." if query is not None else ""))
+    else:
+        result = replace(result, text=result.text.replace("Re-run with memoryId", "Run again with --id"))
+    finish(result, session, as_json=as_json, dry_run=dry_run)
+
+
+def list_memories(
+    folder: Folder,
+    scope: ScopeName = None,
+    category: OnlyCategory = None,
+    limit: Limit = 50,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    as_json: Json = False,
+) -> None:
+    """List memories, newest first, with secrets replaced."""
+    from lab.memory.tools.listing import memory_list
+    from lab.systems.openclaw.table.admin import preview
+
+    with opened(folder, "list", config=config, profile=profile, scope=scope) as session:
+        result = memory_list(session.context, scope=scope, category=category, limit=limit)
+    items = result.details["items"]
+    lines = [f"[{item['category']}|{item['importance_label']}] {preview(item['text'])}" for item in items]
+    result = replace(result, text=with_places(result.text, lines, items))
+    finish(result, session, as_json=as_json)
+
+
+def stats(
+    folder: Folder,
+    scope: ScopeName = None,
+    category: OnlyCategory = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    as_json: Json = False,
+) -> None:
+    """Count memories by scope and category; describe the table."""
+    from lab.memory.table.gateway import gateway_using
+    from lab.memory.table.lance_lock import holder
+    from lab.memory.tools.stats import memory_stats
+
+    with opened(folder, "stats", config=config, profile=profile, scope=scope) as session:
+        details = memory_stats(session.context, scope=scope, category=category).details
+        assert session.table is not None  # noqa: S101 - only a dry run has no table
+        table = session.table.describe() | {"gateway": gateway_using(folder), "writer": holder(folder)}
+    warn(*session.notes)
+    if as_json:
+        print_json(details | {"table": table})
+        return
+    _show_stats(details["stats"], table)
+
+
+def _show_stats(counts: dict[str, Any], table: dict[str, Any]) -> None:
+    """Print the statistics as tables."""
+    rows: list[tuple[str, object]] = [("memories", counts["count"])]
+    absent = table["missingPluginColumns"]
+    by_default = ", for want of a column" if "scope" in absent else ""
+    rows += [(f"scope {name}{by_default}", count) for name, count in counts["byScope"].items()]
+    rows += [(f"category {name}", count) for name, count in counts["byCategory"].items()]
+    rows += [(f"characters, {name.removesuffix('Chars')}", value) for name, value in counts["size"].items()]
+    rows += [(f"age in days, {name}", value) for name, value in counts["ageDays"].items()]
+    rows += [(name, table[name]) for name in ("dimension", "version", "fragments", "bytes")]
+    rows.append(("missing columns", ", ".join(table["missingColumns"]) or "none"))
+    if absent:
+        rows.append(("missing plugin columns", ", ".join(absent)))
+    rows.append(("running gateway", table["gateway"] or "none detected"))
+    rows.append(("writer", table["writer"] or "none"))
+    emit_table(("", "value"), rows, left=2)
+    if absent:
+        emit_folded(
+            "The table lacks columns of the plugin, so it is only read, and backfill cannot add them: export it, and "
+            "import the file into a new folder."
+        )

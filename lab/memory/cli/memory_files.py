@@ -1,0 +1,340 @@
+"""Commands of ``lab memory`` that read or write files: export, import, documents, and upkeep of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.base.errors import CannotMeasure, UnusableInput
+from lab.base.formatting import counted
+from lab.cli.options import Profile
+from lab.cli.output import Json, emit, emit_folded
+from lab.memory.cli.memory_import import import_file
+from lab.memory.cli.memory_options import (
+    AllowGateway,
+    ConfigFile,
+    DocsIndexFile,
+    DryRun,
+    EmbedderName,
+    FileFormat,
+    FileLimit,
+    Folder,
+    OnlyCategory,
+    ScopeName,
+    Wait,
+    finish,
+    named,
+    opened,
+    print_json,
+    require_format,
+    require_scope,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from lab.memory.tools.session import Configured, Session
+    from lab.systems.openclaw.config.settings import DocsSettings
+    from lab.systems.openclaw.docs.lane import DocsLane
+
+
+def add_to(memory: typer.Typer) -> None:
+    """Register the commands."""
+    memory.command("export")(export)
+    memory.command("import")(import_file)
+    memory.command("docs-ingest")(docs_ingest)
+    memory.command("docs-search")(docs_search)
+    memory.command("backfill")(backfill)
+    memory.command("compact")(compact)
+
+
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; an old one is replaced.")],
+    file_format: FileFormat = None,
+    scope: ScopeName = None,
+    category: OnlyCategory = None,
+    limit: FileLimit = None,
+    raw: Annotated[bool, typer.Option("--no-redact", help="Keep secrets; by default they are replaced.")] = False,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    as_json: Json = False,
+) -> None:
+    """Write memories to a file, oldest first, without vectors.
+
+    The same table gives the same bytes. Only its owner can read the file.
+    """
+    from lab.memory.tools.export import memory_export
+
+    require_format(file_format)
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise UnusableInput(f"{out}: is inside the LanceDB folder; choose a file outside {folder}")
+    if out.is_dir():
+        raise UnusableInput(f"{out}: is a folder; name a file")
+    _require_unprotected(out.parent)
+    with opened(folder, "export", config=config, profile=profile, scope=scope) as session:
+        table = session.table
+        assert table is not None  # noqa: S101 - only a new table may be missing
+        result = memory_export(
+            session.context,
+            out,
+            file_format=file_format,
+            scope=scope,
+            category=category,
+            limit=limit,
+            redact=not raw,
+            carried=table.carried(),
+        )
+        left = len(session.context.table.rows()) - result.details["count"]
+    if left and scope is None and category is None:
+        warn(f"{counted(left, 'memory')} not exported; see --limit")
+    finish(result, session, as_json=as_json)
+
+
+def docs_ingest(
+    folder: Folder,
+    root: Annotated[
+        list[str] | None, typer.Option("--root", metavar="FOLDER", help="Folder with Markdown. Repeat for more.")
+    ] = None,
+    glob: Annotated[list[str] | None, typer.Option("--glob", help="Only files that match. Repeat for more.")] = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    docs: DocsIndexFile = None,
+    despite_gateway: AllowGateway = False,
+    as_json: Json = False,
+) -> None:
+    """Update the index of the operator's Markdown documents.
+
+    Without a configuration every --root is allowed; with one, only folders
+    inside its docsColdLane.sourceRoots.
+    """
+    from lab.memory.table.gateway import gateway_using
+    from lab.memory.tools.docs_tools import memory_docs_ingest
+    from lab.memory.tools.session import configured
+
+    path, settings = docs or folder / "docs.sqlite", configured(config, profile)
+    if not folder.is_dir():
+        raise UnusableInput(f"{folder}: no such folder; make it, or store a memory in it first")
+    if not despite_gateway and path.resolve().is_relative_to(folder.resolve()) and (by := gateway_using(folder)):
+        raise UnusableInput(f"{folder}: a running gateway uses it: {by}; give --docs FILE or --despite-gateway")
+    _require_unprotected(path.parent)
+    session = _docs_session(settings, tuple(root or ()), tuple(glob or ()))
+    if not session.config.docs.source_roots and not session.config.read_only:
+        raise UnusableInput("no documents: give --root, or docsColdLane.sourceRoots in the configuration")
+    context = _bare_context(session, folder)
+    raw = {"sourceRoots": root or [], "sourceGlobs": glob or []} if settings.given else None
+    with closing(_index(path, embedder)) as index:
+        result = memory_docs_ingest(context, index, raw)
+    receipt = result.details.get("receipt") or {}
+    if as_json:
+        print_json(result.details)
+    elif result.error is None and not receipt.get("skipReason"):
+        emit(result.text)
+    roots = session.config.docs.source_roots
+    wrong = [f"{name} (no such folder)" for name in roots if not Path(name).expanduser().is_dir()]
+    _raise(result.error, f"{', '.join(wrong or roots)}: {result.text}", receipt)
+
+
+def docs_search(
+    folder: Folder,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to search for.")],
+    limit: Annotated[int | None, typer.Option(help="Maximum number of documents. [default: by configuration]")] = None,
+    scope: ScopeName = None,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    embedder: EmbedderName = None,
+    docs: DocsIndexFile = None,
+    as_json: Json = False,
+) -> None:
+    """Search the documents that docs-ingest indexed."""
+    from lab.memory.tools.docs_tools import memory_docs_search
+    from lab.memory.tools.session import configured
+    from lab.systems.openclaw.docs.lane import DocsLane
+
+    path = docs or folder / "docs.sqlite"
+    if not path.is_file():
+        raise UnusableInput(f"{path}: no such index; lab memory docs-ingest makes it")
+    configuration = configured(config, profile)
+    require_scope(scope, configuration)
+    settings = _docs_session(configuration, (), ())
+    most = settings.config.docs.max_items if limit is None else max(1, limit)
+    wider = replace(settings.config.docs, max_items=most)
+    settings = replace(settings, config=replace(settings.config, docs=wider))
+    with closing(DocsLane(wider, _index(path, embedder))) as lane:
+        result = memory_docs_search(_bare_context(settings, folder), lane, query, limit=limit, scope=scope)
+    if as_json:
+        print_json(result.details)
+    elif result.error is None:
+        emit(result.text)
+    _raise(result.error, result.text, {})
+
+
+def backfill(
+    folder: Folder,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    despite_gateway: AllowGateway = False,
+    wait: Wait = 10.0,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Add the lab's columns to an older table.
+
+    They are source_kind, source_ref, lang, hard_rule, media_refs, media_kind and
+    due_at.
+    Languages and hard rules follow from the texts; where a text came from stays
+    unknown. The plugin ignores the columns. Run it again after an interruption.
+    """
+    with opened(
+        folder,
+        "backfill",
+        config=config,
+        profile=profile,
+        write=True,
+        dry_run=dry_run,
+        despite_gateway=despite_gateway,
+        wait=wait,
+    ) as session:
+        table = session.table
+        assert table is not None  # noqa: S101 - only a new table may be missing
+        missing = list(table.describe()["missingColumns"])
+        if dry_run:
+            filled = table.unfilled()
+        elif session.context.read_only:
+            _refuse(session)
+        else:
+            added, filled = table.backfill()
+            missing = list(added)
+    warn(*session.notes)
+    details = {"addedColumns": missing, "filledRows": filled, "dryRun": dry_run, "dbPath": str(folder)}
+    if as_json:
+        print_json(details)
+        return
+    what = f"columns {', '.join(missing)}" if missing else "no column"
+    state = "would be added" if dry_run else "added"
+    emit_folded(f"{what} {state}, values for {counted(filled, 'row')}")
+
+
+def compact(
+    folder: Folder,
+    keep: Annotated[float, typer.Option(min=0.0, help="Days for which older versions stay; 0 deletes them all.")] = 7.0,
+    config: ConfigFile = None,
+    profile: Profile = "seed",
+    despite_gateway: AllowGateway = False,
+    wait: Wait = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Merge the files of a table, delete older versions.
+
+    Older versions contain deleted texts, and can be restored with LanceDB.
+    """
+    with opened(
+        folder,
+        "compact",
+        config=config,
+        profile=profile,
+        write=True,
+        despite_gateway=despite_gateway,
+        wait=wait,
+        keep_seconds=int(keep * 86400),
+    ) as session:
+        table = session.table
+        assert table is not None  # noqa: S101 - only a new table may be missing
+        before = table.describe()
+        if session.context.read_only:
+            _refuse(session)
+        table.compact()
+        after = table.describe()
+    warn(*session.notes)
+    if as_json:
+        print_json({"before": before, "after": after})
+        return
+    sizes = ", ".join(f"{name} {before[name]} to {after[name]}" for name in ("fragments", "bytes"))
+    emit(f"compacted {counted(after['rows'], 'memory')}: {sizes}")
+
+
+@contextmanager
+def docs_lane(session: Session, folder: Path, docs: Path | None) -> Iterator[DocsLane | None]:
+    """Yield the documents of a recall; None if the lane is off or there is no index."""
+    from lab.systems.openclaw.docs.index import DocsIndex
+    from lab.systems.openclaw.docs.lane import DocsLane
+
+    settings, path = session.context.config.docs, docs or folder / "docs.sqlite"
+    if docs is not None and not docs.is_file():
+        raise UnusableInput(f"{docs}: no such index; lab memory docs-ingest makes it")
+    if docs is None and not (settings.enabled and path.is_file()):
+        yield None
+        return
+    embed = session.encode if session.embedder else None
+    with closing(DocsLane(replace(settings, enabled=True), DocsIndex(path, embed, session.context.model))) as lane:
+        yield lane
+
+
+def _index(path: Path, embedder: str | None) -> Any:
+    from lab.systems.openclaw.docs.index import DocsIndex
+
+    name = "all-MiniLM-L6-v2" if embedder is None else embedder
+    model = named(name)
+    return DocsIndex(path, model.encode if model else None, name)
+
+
+def _docs_session(settings: Configured, roots: tuple[str, ...], globs: tuple[str, ...]) -> Configured:
+    """Return the configuration with the documents lane on, and without a file with the roots of the command line."""
+    docs: DocsSettings = settings.config.docs
+    if not settings.given:
+        docs = replace(docs, enabled=True, source_roots=roots, source_globs=globs or docs.source_globs)
+    return replace(settings, config=replace(settings.config, docs=docs))
+
+
+def _bare_context(settings: Configured, folder: Path) -> Any:
+    """Return a context without a table, for tools that read documents alone."""
+    import time
+    import uuid
+
+    from lab.memory.tools.context import ToolContext
+    from lab.memory.tools.session import DryTable
+
+    return ToolContext(
+        DryTable(None),
+        settings.config,
+        lambda: time.time_ns() // 1_000_000,
+        lambda: str(uuid.uuid4()),
+        None,
+        1,
+        str(folder),
+        read_only_source=settings.read_only_source,
+    )
+
+
+def _require_unprotected(folder: Path) -> None:
+    """Raise :class:`UnusableInput` for a write-protected folder, also for root."""
+    from lab.systems.openclaw.table.schema import write_protected
+
+    if protected := write_protected(folder):
+        raise UnusableInput(f"{protected}: is write-protected; nothing was written")
+
+
+def _refuse(session: Session) -> None:
+    table, context = session.table, session.context
+    assert table is not None  # noqa: S101 - see the callers
+    why = (
+        f"{context.read_only_source} makes the tools read-only" if context.config.read_only else table.read_only_reason
+    )
+    raise UnusableInput(f"{table.folder}: nothing was written, because {why}")
+
+
+def _raise(error: str | None, text: str, receipt: dict[str, Any]) -> None:
+    """Raise the error of a tool on documents."""
+    if error in ("docs_cold_lane_disabled", "empty_query"):
+        raise UnusableInput(text)
+    if error == "readonly_mode":
+        raise UnusableInput(text)
+    if error is not None:
+        raise CannotMeasure(text)
+    if receipt.get("skipReason"):
+        raise UnusableInput(text)

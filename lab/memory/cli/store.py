@@ -1,0 +1,230 @@
+"""``lab store``: indexes and versions of the LanceDB folder of the plugin."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.base.errors import CheckFailed, UnusableInput
+from lab.base.formatting import counted
+from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
+from lab.memory.cli import store_index
+from lab.memory.cli.memory_options import AllowGateway, Folder, Wait, warn
+
+if TYPE_CHECKING:
+    from lab.memory.store.checkout import Checkout
+    from lab.memory.store.tags import Listed
+    from lab.systems.openclaw.table.contents import Contents
+
+Root = Annotated[
+    Path | None, typer.Option("--root", metavar="DIR", help="Folder of the tags. [default: FOLDER-snapshots]")
+]
+TagName = Annotated[str, typer.Argument(metavar="TAG", help="1 to 64 letters, digits, '.', '_' and '-'.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without it, everything is checked and nothing is changed.")]
+Backup = Annotated[bool, typer.Option("--backup", help="TAG is the name of a backup that a checkout made.")]
+_DRY = "Dry run, nothing was changed; --yes does it."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    store = typer.Typer(
+        no_args_is_help=True,
+        help="Indexes and versions of a LanceDB folder. A folder that a running gateway uses is only read, unless "
+        "--despite-gateway is given.",
+    )
+    store_index.add_to(store)
+    store.command("tag")(tag)
+    store.command("list")(list_versions)
+    store.command("checkout")(checkout)
+    store.command("delete")(delete)
+    app.add_typer(store, name="store")
+
+
+def tag(
+    folder: Folder,
+    name: TagName,
+    root: Root = None,
+    in_table: Annotated[
+        bool, typer.Option("--in-table", help="Tag the version inside the table instead of copying it.")
+    ] = False,
+    despite_gateway: AllowGateway = False,
+    wait: Wait = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Keep the table as it is now, under a name.
+
+    Copies the table to DIR/TAG/data with a digest of every file; only its owner
+    can read it. A gateway may use the table meanwhile. With --in-table nothing
+    is copied: the version stays in the table, which no compaction then deletes,
+    and is lost with the table.
+    """
+    from lab.memory.store.tags import create_tag, create_version_tag, open_for_tags, receipt_of, root_of
+
+    started, tags = time.perf_counter_ns(), root_of(folder, root)
+    if in_table:
+        with open_for_tags(folder, "lab store tag", despite_gateway=despite_gateway, wait=wait, write=True) as table:
+            manifest = create_version_tag(folder, name, tags, now=datetime.now(UTC), table=table)
+    else:
+        manifest = create_tag(folder, name, tags, now=datetime.now(UTC))
+    receipt = _receipt("tag", folder, tags, started) | receipt_of(manifest)
+    if as_json:
+        emit_json(receipt)
+        return
+    emit(f"tagged {counted(manifest.rows or 0, 'memory')} as {name}")
+    if not in_table:
+        emit(f"  {tags / name / 'data'}")
+
+
+def list_versions(
+    folder: Folder,
+    root: Root = None,
+    check: Annotated[bool, typer.Option("--check", help="Compare every file with its digest.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List tags and backups, newest first.
+
+    A checkout makes the backups.
+
+    Exit code 1: --check found a damaged tag.
+    """
+    from lab.memory.store.tags import list_tags, require_table, root_of
+
+    started, tags = time.perf_counter_ns(), root_of(folder, root)
+    if not tags.is_dir():
+        # A name that was mistyped has no tags either.
+        require_table(folder)
+    found, backups = (list_tags(tags, backups=backups, check=check) for backups in (False, True))
+    if as_json:
+        lists = {"tags": [_listed(one) for one in found], "backups": [_listed(one) for one in backups]}
+        emit_json(_receipt("list", folder, tags, started) | lists)
+    elif not (found or backups):
+        emit(f"{tags}: no tags")
+    else:
+        rows = [_row(one, "") for one in found] + [_row(one, "backup") for one in backups]
+        emit_table(["tag", "made", "memories", "bytes", ""], rows, left=2)
+    damaged = [one for one in (*found, *backups) if one.manifest is None]
+    if check and damaged:
+        more = f" ({len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        raise CheckFailed(f"{damaged[0].problem}{more}")
+
+
+def checkout(
+    folder: Folder,
+    name: TagName,
+    root: Root = None,
+    backup: Backup = False,
+    yes: Yes = False,
+    despite_gateway: AllowGateway = False,
+    wait: Wait = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Put the table of a tag in the place of the present one.
+
+    Every file of the tag is compared with its digest, and the present table is
+    copied to DIR/_checkout-backups first. Then the two tables change places in
+    one step. Start the gateway again afterwards.
+    """
+    from lab.memory.store.checkout import check_out
+    from lab.memory.store.tags import place_of, root_of
+
+    started, tags = time.perf_counter_ns(), root_of(folder, root)
+    place = place_of(tags, name, backup=backup)
+    done = check_out(folder, place, tags, now=datetime.now(UTC), write=yes, despite_gateway=despite_gateway, wait=wait)
+    warn(*done.notes)
+    undo = _undo(folder, root, done)
+    if as_json:
+        emit_json(
+            _receipt("checkout", folder, tags, started)
+            | {
+                "tag": name,
+                "dryRun": not yes,
+                "before": _contents(done.before),
+                "after": _contents(done.after),
+                "backup": done.backup or None,
+                "restartRequired": yes,
+                "rollback": undo or None,
+            }
+        )
+        return
+    if not yes:
+        emit(_DRY)
+    before = "no readable table" if done.before is None else counted(done.before.rows, "memory")
+    after = 0 if done.after is None else done.after.rows
+    emit(f"{'restored' if yes else 'would restore'} {name}: {counted(after, 'memory')} in the place of {before}")
+    if yes:
+        emit_folded("Start the gateway again: it still has the old table open.")
+    if undo:
+        emit(f"To undo:\n  {undo}")
+
+
+def delete(
+    folder: Folder,
+    name: TagName,
+    root: Root = None,
+    backup: Backup = False,
+    yes: Yes = False,
+    despite_gateway: AllowGateway = False,
+    wait: Wait = 10.0,
+    as_json: Json = False,
+) -> None:
+    """Delete a tag or a backup; the table stays as it is."""
+    from lab.memory.store.manifest import read_manifest
+    from lab.memory.store.tags import delete_tag, open_for_tags, place_of, root_of
+
+    started, tags = time.perf_counter_ns(), root_of(folder, root)
+    place = place_of(tags, name, backup=backup)
+    try:
+        in_table = read_manifest(place).lance_tag
+    except UnusableInput:
+        # A damaged tag can be deleted.
+        in_table = False
+    if yes and in_table and (folder / "memories.lance").is_dir():
+        with open_for_tags(folder, "lab store delete", despite_gateway=despite_gateway, wait=wait, write=True) as table:
+            delete_tag(place, table)
+    elif yes:
+        delete_tag(place, None)
+    if as_json:
+        emit_json(_receipt("delete", folder, tags, started) | {"tag": name, "dryRun": not yes, "backup": backup})
+        return
+    if not yes:
+        emit(_DRY)
+    emit(f"{'deleted' if yes else 'would delete'} {place}")
+
+
+def _receipt(op: str, folder: Path, root: Path, started: int) -> dict[str, Any]:
+    latency = (time.perf_counter_ns() - started) // 1_000_000
+    return {"schema": "lab.store.version.v1", "op": op, "dbPath": str(folder), "root": str(root), "latencyMs": latency}
+
+
+def _contents(contents: Contents | None) -> dict[str, Any] | None:
+    if contents is None:
+        return None
+    return {"version": contents.version, "rowCount": contents.rows, "contentSha256": contents.sha256}
+
+
+def _listed(listed: Listed) -> dict[str, Any]:
+    from lab.memory.store.tags import receipt_of
+
+    return {"tag": listed.tag, "problem": listed.problem} if listed.manifest is None else receipt_of(listed.manifest)
+
+
+def _row(listed: Listed, kind: str) -> list[str]:
+    manifest = listed.manifest
+    if manifest is None:
+        return [listed.tag, "", "", "", f"damaged {kind}".strip()]
+    size = "" if manifest.lance_tag else f"{sum(file.bytes for file in manifest.files):,}"
+    rows = "" if manifest.rows is None else str(manifest.rows)
+    return [listed.tag, manifest.created, rows, size, "in the table" if manifest.lance_tag else kind]
+
+
+def _undo(folder: Path, root: Path | None, done: Checkout) -> str:
+    """Return the command that undoes a checkout; blank if there is nothing to go back to."""
+    if not done.backup:
+        return ""
+    words = ["lab", "store", "checkout", str(folder), done.backup, *(["--root", str(root)] if root else [])]
+    return shlex.join([*words, *([] if done.manifest.lance_tag else ["--backup"]), "--yes"])

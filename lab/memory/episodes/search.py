@@ -1,0 +1,308 @@
+"""Search episodes by words, by vectors, or by both, and group the hits by session (EP-9).
+
+The search does not fail if a ledger lacks something: without vectors it searches by words, without a full-text index by
+vectors, and it says so in :attr:`Found.vector_status` and :attr:`Found.lexical_status`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lab.base.errors import LabError, UnusableInput, describe_unexpected
+from lab.base.formatting import shortened
+from lab.embedding.embedder import QUERY
+from lab.embedding.vectors import Vectors
+from lab.memory.episodes.embed import model_of
+from lab.memory.episodes.events import Event
+from lab.memory.episodes.schema import EVENTS, FTS, STEMS, VECTORS, is_damaged_index
+from lab.memory.ledger.rows import given_scope, storable
+from lab.memory.ledger.schema import require_segments, tables
+from lab.memory.ledger.search import Ranked, first_valid, han_terms
+from lab.recordings.model import SEARCHED
+from lab.retrieval.fusion import K
+from lab.retrieval.stop_words import ENGLISH
+from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RECEIPT = "recall-lab.episodes.search.v1"
+LEXICAL, HYBRID, VECTOR = MODES = ("lexical", "hybrid", "vector")
+# Words, Chinese characters, vectors, and vectors of the query in English.
+LANES = ("fts", "cjk", "vector", "vector_en")
+SESSIONS, PER_SESSION, DEPTH = 5, 3, 40
+SESSION_SUMMARY = 280
+# Distinct words of a query that are searched; characters of one that are embedded, more than a model reads.
+MOST_WORDS, EMBEDDED = 256, 20_000
+# A query with more characters or words is no expression in the syntax of FTS5, whose time grows with the square of its
+# words, also if they are equal.
+LONGEST_EXPRESSION, EXPRESSION_WORDS = 2000, 64
+OK = "ok"
+_WORD = re.compile(r"\w+")
+_OPERATOR = re.compile(r"""["*^:()]|\b(?:AND|OR|NOT|NEAR)\b""")
+_STOP_WORDS = frozenset(ENGLISH)
+_FIELDS = ", ".join(f"e.{name}" for name in Event._fields)
+# The events that a search may return, oldest last; the order decides ties.
+_WHERE = "(:scope IS NULL OR e.scope = :scope) AND (:now IS NULL OR e.ts_ms <= :now)"
+_NEWEST = "e.ts_ms DESC, e.id DESC"
+# A filter of FTS5: the index also has types, sessions and agents.
+_TEXTS = "{summary search_text} : "
+
+
+class Hit(NamedTuple):
+    """An event that was found: its number, its fused score, and its lanes with their scores.
+
+    ``lanes`` are some of ``fts``, ``vector`` and ``vector_en``, the search for the English query.
+    """
+
+    id: int
+    event: Event
+    score: float
+    lanes: tuple[str, ...]
+    fts_score: float | None
+    vector_score: float | None
+
+
+class Session(NamedTuple):
+    """The hits of a session: their number, the best rank among all hits, the first of them, and their summaries."""
+
+    session_id: str
+    hit_count: int
+    best_rank: int
+    latest_ts_ms: int
+    type_counts: dict[str, int]
+    summary: str
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result of a search: the hits, best first, and grouped. A status is ``ok``, or why a lane was not searched.
+
+    ``vector_status`` is None if vectors were not to be searched. ``lanes`` are the ranked ids of each lane.
+    """
+
+    mode: str
+    hits: list[Hit]
+    sessions: list[Session]
+    lexical_status: str
+    vector_status: str | None
+    lanes: dict[str, Ranked] = field(default_factory=dict)
+
+    def receipt(self) -> dict[str, Any]:
+        """Return the counts and statuses; no text of the query or of an event is in it."""
+        return {
+            "kind": RECEIPT,
+            "mode": self.mode,
+            "sessions": len(self.sessions),
+            "hits": len(self.hits),
+            "lexical_status": self.lexical_status,
+            "vector_status": self.vector_status,
+        }
+
+    def trace(self) -> dict[str, Any]:
+        """Return the ranking of each lane and the fused one, by id and without texts."""
+        names = {hit.id: {"event_id": hit.event.event_id, "session_id": hit.event.session_id} for hit in self.hits}
+
+        def ranking(lane: str) -> list[dict[str, Any]]:
+            return [{"id": id_, **names.get(id_, {}), "score": score} for id_, score in self.lanes.get(lane, ())]
+
+        return {
+            "fts_top_k": ranking("fts"),
+            "cjk_top_k": ranking("cjk"),
+            "vec_top_k": ranking("vector"),
+            "vec_query_en_top_k": ranking("vector_en"),
+            "fused_ranking": [
+                {"id": hit.id, **names[hit.id], "rrf_score": hit.score, "lanes": list(hit.lanes)} for hit in self.hits
+            ],
+        }
+
+
+def search(
+    connection: sqlite3.Connection,
+    query: str,
+    *,
+    mode: str = LEXICAL,
+    vectors: Vectors | None = None,
+    query_en: str | None = None,
+    limit: int = SESSIONS,
+    per_session: int = PER_SESSION,
+    depth: int = DEPTH,
+    scope: str | None = None,
+    now_ms: int | None = None,
+    upstream: bool = False,
+) -> Found:
+    """Search the episodes of a scope (None: all) that happened up to ``now_ms`` (None: all).
+
+    Each lane returns ``depth`` events, which are fused by reciprocal rank. ``vectors`` embeds the query, and
+    ``query_en`` in English beside it, in the modes ``hybrid`` and ``vector``. ``limit`` is a number of sessions.
+    ``upstream`` searches for words as the sidecar does. Raises :class:`UnusableInput` for a blank query, an unknown
+    mode, and as :func:`given_scope`.
+    """
+    query = storable(query[:SEARCHED].strip())
+    if not query:
+        raise UnusableInput("the query is blank; give a word to search for")
+    if mode not in MODES:
+        raise UnusableInput(f"mode {mode!r}: expected {', '.join(MODES)}")
+    limits = {"scope": given_scope(scope), "now": now_ms, "depth": depth}
+    lanes: dict[str, Ranked] = {}
+    vector_status: str | None = None
+    if mode != LEXICAL:
+        queries = {"vector": query} | ({"vector_en": query_en} if query_en and query_en.strip() else {})
+        by_vector, vector_status = _by_vectors(connection, queries, vectors, limits)
+        lanes |= by_vector
+    lexical_status = OK
+    if mode != VECTOR or vector_status != OK:
+        lanes["fts"], lexical_status = _by_words(connection, query, limits, upstream)
+        if not upstream and (terms := han_terms(query)):
+            lanes["cjk"] = _by_characters(connection, terms, limits)
+    hits = _fused(connection, lanes, depth)
+    return Found(mode, hits, grouped(hits, limit, per_session), lexical_status, vector_status, lanes)
+
+
+def grouped(hits: Sequence[Hit], limit: int, per_session: int) -> list[Session]:
+    """Group hits by session; order sessions by most hits, best rank, latest event, then id."""
+    by_session: dict[str, list[tuple[int, Hit]]] = {}
+    for rank, hit in enumerate(hits, 1):
+        by_session.setdefault(hit.event.session_id, []).append((rank, hit))
+    sessions = [
+        Session(
+            name,
+            len(ranked),
+            ranked[0][0],
+            max(hit.event.ts_ms for _, hit in ranked),
+            dict(sorted(Counter(hit.event.type for _, hit in ranked).items())),
+            shortened(" | ".join(dict.fromkeys(hit.event.summary for _, hit in ranked[:per_session])), SESSION_SUMMARY),
+            tuple(hit for _, hit in ranked[:per_session]),
+        )
+        for name, ranked in by_session.items()
+    ]
+    sessions.sort(key=lambda found: (-found.hit_count, found.best_rank, -found.latest_ts_ms, found.session_id))
+    return sessions[:limit]
+
+
+def replay(connection: sqlite3.Connection, session_id: str, *, limit: int = -1) -> list[Event]:
+    """Return the events of a session in order of time, at most ``limit`` (-1: all)."""
+    ordered = f"SELECT {_FIELDS} FROM {EVENTS} e WHERE session_id = ? ORDER BY ts_ms, id LIMIT ?"  # noqa: S608 - names of our own tables
+    return [Event.of(row) for row in connection.execute(ordered, (session_id, limit))]
+
+
+def _by_words(connection: sqlite3.Connection, query: str, limits: dict[str, Any], upstream: bool) -> tuple[Ranked, str]:
+    """Search for a query with FTS5 operators as an expression, otherwise or without a hit for any of its words.
+
+    Stop words are left out, and words are compared by their stems. With ``upstream``, every query is first an
+    expression, then all of its words are searched for, then any of them, as they are.
+    """
+    table = next((name for name in ((FTS,) if upstream else (STEMS, FTS)) if name in tables(connection)), None)
+    if table is None:
+        return [], "missing_index"
+
+    def full_text(expression: str) -> Ranked:
+        require_segments(connection, table)
+        return connection.execute(
+            f"SELECT e.id, f.rank FROM {table} f JOIN {EVENTS} e ON e.id = f.rowid WHERE {table} MATCH :words "  # noqa: S608 - names of our own tables
+            f"AND {_WHERE} ORDER BY f.rank, {_NEWEST} LIMIT :depth",
+            {**limits, "words": expression},
+        ).fetchall()
+
+    occurring = _WORD.findall(query)
+    words = list(dict.fromkeys(occurring))
+    if not upstream:
+        words = [word for word in words if word.lower() not in _STOP_WORDS] or words
+    quoted = [f'"{word}"' for word in words[:MOST_WORDS]]
+    is_short = len(query) <= LONGEST_EXPRESSION and len(occurring) <= EXPRESSION_WORDS
+    is_expression = is_short and (upstream or _OPERATOR.search(query))
+    try:
+        found, _ = first_valid(full_text, [query if is_expression else "", " ".join(quoted) if upstream else ""])
+        if not found:
+            # The name of a session is not searched: "choir" would find all of choir-tour.
+            columns = "" if upstream else _TEXTS
+            found, _ = first_valid(full_text, [f"{columns}({' OR '.join(quoted)})" if quoted else ""])
+    except sqlite3.DatabaseError as error:
+        if not is_damaged_index(error):
+            raise
+        return [], "damaged_index"
+    return found, OK
+
+
+def _by_characters(connection: sqlite3.Connection, terms: list[str], limits: dict[str, Any]) -> Ranked:
+    """Return the events that have the most of some Chinese terms, which the index does not split into words."""
+    matches = " + ".join(f"(e.search_text LIKE :term{number})" for number in range(len(terms)))
+    ordered = (
+        f"SELECT e.id, -1.0 * ({matches}) AS score FROM {EVENTS} e WHERE score < 0 AND {_WHERE} "  # noqa: S608 - names of our own tables; values are placeholders
+        f"ORDER BY score, {_NEWEST} LIMIT :depth"
+    )
+    values = {f"term{number}": f"%{term}%" for number, term in enumerate(terms)}
+    return connection.execute(ordered, {**limits, **values}).fetchall()
+
+
+def _by_vectors(
+    connection: sqlite3.Connection, queries: dict[str, str], vectors: Vectors | None, limits: dict[str, Any]
+) -> tuple[dict[str, Ranked], str]:
+    """Return the nearest events of each query by cosine, and the status."""
+    if vectors is None:
+        return {}, "missing_embedder"
+    if VECTORS not in tables(connection):
+        return {}, "missing_embeddings"
+    try:
+        model = model_of(vectors.embedder)
+        rows = connection.execute(
+            f"SELECT e.id, v.dim, v.vector FROM {VECTORS} v JOIN {EVENTS} e ON e.id = v.event_row_id "  # noqa: S608 - names of our own tables
+            f"WHERE v.model = :model AND {_WHERE} ORDER BY {_NEWEST}",
+            {**limits, "model": model},
+        ).fetchall()
+        if not rows:
+            others = connection.execute(f"SELECT 1 FROM {VECTORS} WHERE model <> ? LIMIT 1", (model,)).fetchone()  # noqa: S608 - names of our own tables
+            return {}, "other_model" if others else "missing_embeddings"
+        asked = _embed_queries(vectors, [text[:EMBEDDED] for text in queries.values()])
+        dimension = asked.shape[1]
+        fitting = [(id_, "", vector) for id_, dim, vector in rows if dim == dimension and len(vector) == 4 * dimension]
+        if not fitting:
+            return {}, "other_dimension"
+        matrix = matrix_of(fitting, dimension)
+        return {
+            lane: nearest(matrix, vector, (), limits["depth"]) for lane, vector in zip(queries, asked, strict=True)
+        }, OK
+    except sqlite3.Error:
+        raise
+    except LabError as error:
+        return {}, str(error)
+    except Exception as error:
+        # Whatever an embedder raises, words can still be searched.
+        return {}, describe_unexpected(error)
+
+
+def _embed_queries(vectors: Vectors, texts: list[str]) -> np.ndarray:
+    vectors.prepare(texts, role=QUERY)
+    return embedded(lambda given: vectors.of(given, QUERY), texts)
+
+
+def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int) -> list[Hit]:
+    """Fuse the lanes by reciprocal rank; ties are ordered by number."""
+    scores: dict[int, float] = {}
+    for ranked in lanes.values():
+        for rank, (id_, _) in enumerate(ranked, 1):
+            scores[id_] = scores.get(id_, 0.0) + 1 / (K + rank)
+    by_lane = {lane: dict(ranked) for lane, ranked in lanes.items()}
+    rows = connection.execute(
+        f"SELECT e.id, {_FIELDS} FROM {EVENTS} e WHERE e.id IN (SELECT value FROM json_each(?))",  # noqa: S608 - names of our own tables
+        (json.dumps(list(scores)),),
+    )
+    hits = [
+        Hit(
+            id_,
+            Event.of(values),
+            scores[id_],
+            tuple(lane for lane in LANES if id_ in by_lane.get(lane, ())),
+            by_lane.get("fts", {}).get(id_),
+            by_lane.get("vector", {}).get(id_),
+        )
+        for id_, *values in rows
+    ]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:depth]

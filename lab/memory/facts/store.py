@@ -1,0 +1,125 @@
+"""The file of assertions (TF-7): append-only JSON Lines, one record a line. Everything else is derived from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.base.errors import UnusableInput
+from lab.base.files import cannot_write, dump_json, flush_folder, only_writer, require_finite
+from lab.memory.facts.model import INVALIDATION, SCHEMA, Record, record_json, record_of
+from lab.recordings.openclaw.sqlite import MAGIC
+
+# How every record begins.
+_BEGIN = b'{"schema": "'
+
+
+class Assertions(NamedTuple):
+    """The records of a file in order, its complete bytes, and the number of bytes that a kill left after them."""
+
+    records: tuple[Record, ...]
+    data: bytes
+    cut_bytes: int = 0
+
+
+def read(path: Path, *, new: bool = False) -> Assertions:
+    """Return the assertions of a file; with ``new``, it may be missing.
+
+    A last line without a line break is read if it is complete, and ignored if it is the beginning of one that a kill
+    cut off. Raises :class:`UnusableInput`, with the line and a remedy, for any other line that cannot be read.
+    """
+    require_finite(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        if new:
+            return Assertions((), b"")
+        raise UnusableInput(f"{path}: no such file; make it with lab facts assert --write") from None
+    except OSError as error:
+        raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
+    if data.startswith(MAGIC):
+        raise UnusableInput(f"{path}: is an SQLite database; name the file of assertions (JSON Lines)")
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    records = [_parsed(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
+    if _is_cut(tail):
+        return Assertions(tuple(records), data[: len(data) - len(tail)], len(tail))
+    if tail.strip():
+        records.append(_parsed(tail, path, len(lines) + 1))
+    return Assertions(tuple(records), data)
+
+
+def _is_cut(tail: bytes) -> bool:
+    """Return whether a last line is the beginning of a record. The lab must not remove anything else."""
+    if not tail or not tail.startswith(_BEGIN[: len(tail)]):
+        return False
+    try:
+        json.loads(tail)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _parsed(line: bytes, path: Path, number: int) -> Record:
+    at = f"{path}:{number}"
+    remedy = f"restore the file from a copy, or delete the line and run lab facts rebuild {path} --write"
+    try:
+        raw = json.loads(line)
+        return record_of(raw, at)
+    except UnusableInput as error:
+        if isinstance(raw, dict) and not _is_assertion(raw):
+            remedy = "it is no assertion: name the file of assertions, and add claims to it with lab facts import"
+        raise UnusableInput(f"{error}; {remedy}") from None
+    except (ValueError, RecursionError):
+        raise UnusableInput(f"{at}: damaged, not one JSON object a line; {remedy}") from None
+
+
+def _is_assertion(raw: dict[str, Any]) -> bool:
+    """Return whether an object has the marks of a record; a claim has no digests of sources yet."""
+    return raw.get("schema") == INVALIDATION or (raw.get("schema") == SCHEMA and "source_digests" in raw)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file of assertions. Raises :class:`lab.base.errors.InUse` while another process holds it."""
+    with only_writer(path.parent):
+        yield
+
+
+def append(path: Path, before: Assertions, records: Sequence[Record]) -> Assertions:
+    """Append records, each in one write, and flush them to disk; remove a line that a kill cut off first.
+
+    Return the new content of the file. Call it under :func:`locked`, with ``before`` as read there. A kill leaves
+    complete lines and at most one that is cut off, so the same command continues where it stopped. Raises
+    :class:`lab.base.errors.CannotWrite` if the disk is full.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(handle, len(before.data))
+            os.lseek(handle, 0, os.SEEK_END)
+            lines = [b"\n"] if before.data and not before.data.endswith(b"\n") else []
+            lines += map(line_of, records)
+            for line in lines:
+                _write(handle, line)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        flush_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error, "; the facts before it are kept, and the same command goes on") from error
+    return Assertions((*before.records, *records), before.data + b"".join(lines))
+
+
+def line_of(record: Record) -> bytes:
+    """Return a record as a line with its line break."""
+    return dump_json(record_json(record), indent=None)
+
+
+def _write(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]

@@ -1,0 +1,102 @@
+"""Walk a graph: the neighbourhood of entities and the shortest path between two, each step with its evidence (GR-5)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from lab.memory.graph.extract import marked
+from lab.memory.graph.model import PERSON, Edge, Graph, type_of
+
+# Edges of one entity that a neighbourhood follows, so that one that everything touches costs no more than others.
+BREADTH = 32
+Allowed = Callable[[Edge], bool]
+
+
+class Reached(NamedTuple):
+    """An entity, and the edges from a start to it, which explain why it is included."""
+
+    entity: str
+    path: tuple[Edge, ...]
+
+
+def neighbourhood(
+    graph: Graph, starts: Sequence[str], *, depth: int = 2, limit: int = 20, allowed: Allowed | None = None
+) -> list[Reached]:
+    """Return the entities around some others, the nearest first, each once and by a shortest path.
+
+    They are at most ``depth`` edges away; at most :data:`BREADTH` edges of an entity are followed, to rare entities
+    first. ``allowed`` chooses the edges. The starts are not among the results.
+    """
+    seen = {start for start in starts if start in graph}
+    queue = deque(Reached(start, ()) for start in starts if start in graph)
+    found: list[Reached] = []
+    while queue and len(found) < limit:
+        at = queue.popleft()
+        if len(at.path) == depth:
+            continue
+        for edge in _first(graph.of(at.entity), BREADTH, allowed):
+            if (entity := edge.other(at.entity)) not in seen:
+                seen.add(entity)
+                reached = Reached(entity, (*at.path, edge))
+                found.append(reached)
+                queue.append(reached)
+    return found[:limit]
+
+
+def _first(edges: Iterable[Edge], most: int, allowed: Allowed | None) -> list[Edge]:
+    chosen: list[Edge] = []
+    for edge in edges:
+        if len(chosen) == most:
+            break
+        if allowed is None or allowed(edge):
+            chosen.append(edge)
+    return chosen
+
+
+def shortest_path(graph: Graph, source: str, target: str) -> tuple[Edge, ...] | None:
+    """Return the edges of a shortest path between two entities, in any direction; None if there is none."""
+    if source not in graph or target not in graph:
+        return None
+    came: dict[str, tuple[str, Edge] | None] = {source: None}
+    queue = deque([source])
+    while queue and target not in came:
+        at = queue.popleft()
+        for edge in graph.of(at):
+            if (entity := edge.other(at)) not in came:
+                came[entity] = (at, edge)
+                queue.append(entity)
+    if target not in came:
+        return None
+    path: list[Edge] = []
+    step = came[target]
+    while step is not None:
+        path.append(step[1])
+        step = came[step[0]]
+    return tuple(reversed(path))
+
+
+def described(start: str, path: Iterable[Edge]) -> str:
+    """Return a path on one line, ``a -USES-> b <-DECIDES- c (obs:1, obs:2)``, with the first evidence of each edge."""
+    text, refs, at = start, [], start
+    for edge in path:
+        forward = edge.source == at
+        at = edge.other(at)
+        text += f" -{edge.type}-> {at}" if forward else f" <-{edge.type}- {at}"
+        refs.append(edge.evidence[0])
+    return f"{text} ({', '.join(dict.fromkeys(refs))})"
+
+
+def start_of(one: Reached) -> str:
+    """Return the entity that a path starts at."""
+    at = one.entity
+    for edge in reversed(one.path):
+        at = edge.other(at)
+    return at
+
+
+def starts_of(graph: Graph, text: str) -> list[str]:
+    """Return the entities that a text names, by their words, and the persons that an address or @name marks."""
+    persons = [entity for entity in marked(text) if type_of(entity) == PERSON and entity in graph]
+    return list(dict.fromkeys([*graph.named(text), *persons]))

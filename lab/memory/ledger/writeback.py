@@ -1,0 +1,251 @@
+"""Write what the ledger says of memories back to the table of the engine (WB-1)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.base.errors import UnusableInput
+from lab.memory.ledger import ledger
+from lab.memory.ledger.writeback_fields import FORCE_FIELDS, SAFE_FIELDS, TRUSTS, incoming, memory_id
+from lab.memory.table.lance_table import TableSettings, require_permitted
+from lab.memory.table.lance_update import GovernedTable
+from lab.recordings.model import LABELS, UNKNOWN
+from lab.systems.openclaw.recall.scope import ScopePolicy, normalise
+from lab.systems.openclaw.table.schema import TABLE
+
+KIND = "recall-lab.writeback.v1"
+TOOL = "memory_store"
+LIMIT, BATCH = 50, 25
+# The values of a field that say nothing, in profile seed. Rows are born with the label unknown.
+NOT_SAID = {"importance_label": UNKNOWN, "trust_tier": "unknown"}
+_UNKNOWN = f"importance_label IS NULL OR importance_label IN ('', '{UNKNOWN}')"
+
+
+class Update(NamedTuple):
+    """What an observation gives a memory: its id in the table, and governance fields."""
+
+    memory: str
+    fields: dict[str, Any]
+
+
+class Patch(NamedTuple):
+    """The fields of a row to set, and how many of them overwrite a value."""
+
+    fields: dict[str, Any]
+    overwritten: int
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to write back: ``forced`` fields are overwritten, all others only filled (WB-4)."""
+
+    limit: int = LIMIT
+    batch: int = BATCH
+    forced: tuple[str, ...] = ()
+    upstream: bool = False
+    write: bool = False
+    despite_gateway: bool = False
+    wait_seconds: float = 10.0
+
+
+@dataclass(slots=True)
+class Written:
+    """The counts of a run, and the ids of memories that the table does not have."""
+
+    options: Options
+    checked: int = 0
+    without_id: int = 0
+    older: int = 0
+    not_inspected: int = 0
+    updated: int = 0
+    overwritten: int = 0
+    overwritten_fields: int = 0
+    skipped: int = 0
+    missing: list[str] = field(default_factory=list)
+    fields: Counter[str] = field(default_factory=Counter)
+    unknown_before: int = 0
+    unknown_after: int = 0
+    notes: tuple[str, ...] = ()
+
+    def receipt(self, path: Path, store: Path) -> dict[str, Any]:
+        """Return the receipt (WB-7): the names of the sidecar's, and what is unknown before and after. No text."""
+        return {
+            "kind": KIND,
+            "ok": True,
+            "dryRun": not self.options.write,
+            "profile": "upstream" if self.options.upstream else "seed",
+            "ledger": str(path),
+            "db": str(store),
+            "table": TABLE,
+            "limit": self.options.limit,
+            "batch": self.options.batch,
+            "forceOverwrite": bool(self.options.forced),
+            "forceFields": list(self.options.forced),
+            "checked": self.checked,
+            "updated": self.updated,
+            "updatedFields": {name: self.fields[name] for name in FORCE_FIELDS if self.fields[name]},
+            "overwritten": self.overwritten,
+            "overwrittenFields": self.overwritten_fields,
+            "skipped": self.skipped,
+            "withoutId": self.without_id,
+            "older": self.older,
+            "notInspected": self.not_inspected,
+            "missing": len(self.missing),
+            "missingIds": self.missing,
+            "unknown": {"before": self.unknown_before, "after": self.unknown_after},
+        }
+
+
+def forced_fields(force: bool, names: str | None) -> tuple[str, ...]:
+    """Return the fields to overwrite: none without ``force``, by default all but ``trust_tier``.
+
+    ``names`` are separated by commas. Raises :class:`UnusableInput` for an unknown name, and for names without force.
+    """
+    wanted = tuple(dict.fromkeys(name.strip().lower() for name in (names or "").split(",") if name.strip()))
+    if unknown := [name for name in wanted if name not in FORCE_FIELDS]:
+        raise UnusableInput(f"--force-fields: unknown {', '.join(unknown)}; the fields are {', '.join(FORCE_FIELDS)}")
+    if wanted and not force:
+        raise UnusableInput("--force-fields names what --force overwrites; add --force")
+    return (wanted or SAFE_FIELDS) if force else ()
+
+
+def writeback(path: Path, store: Path, options: Options | None = None) -> Written:
+    """Write the governance fields of the newest observations of ``memory_store`` to the memories they are about.
+
+    Each batch is one commit. A run that was killed is finished by the same command, because a row that has its values
+    is left alone. Raises as :func:`ledger.open_ledger` and
+    :class:`~lab.memory.table.lance_table.LanceTable`; batches written before stay.
+    """
+    options = options or Options()
+    done = Written(options)
+    with ledger.open_ledger(path) as connection:
+        rows = ledger.newest(connection, options.limit, tool_name=TOOL)
+        (total,) = connection.execute("SELECT count(*) FROM observations WHERE tool_name = ?", (TOOL,)).fetchone()
+    done.not_inspected = total - len(rows)
+    updates = updates_of(rows, done)
+    require_permitted(store, despite_gateway=options.despite_gateway)
+    with GovernedTable(
+        store,
+        read_only=not options.write,
+        despite_gateway=options.despite_gateway,
+        settings=TableSettings(wait_seconds=options.wait_seconds),
+        what="lab ledger writeback",
+    ) as table:
+        table.require_changeable()
+        done.unknown_before = done.unknown_after = table.count(_UNKNOWN)
+        for patches in _patches(updates, table, done):
+            if options.write:
+                table.set_fields(patches)
+        if options.write:
+            done.unknown_after = table.count(_UNKNOWN)
+        done.notes = tuple(table.notes)
+    return done
+
+
+def updates_of(rows: Sequence[ledger.Observation], done: Written) -> list[Update]:
+    """Return what the observations give, newest first; count those without an id.
+
+    In profile ``seed`` a memory is updated once, each field by the newest observation that gives it. The sidecar
+    applies them one after the other, so that with force the oldest wins (WB-5).
+    """
+    upstream = done.options.upstream
+    updates: list[Update] = []
+    for row in rows:
+        detail = row.detail
+        identity = memory_id(row, detail, upstream=upstream)
+        if identity is None:
+            done.without_id += 1
+        else:
+            updates.append(Update(identity, incoming(row, detail, upstream=upstream)))
+    done.checked = done.skipped = done.without_id
+    if upstream:
+        return updates
+    merged: dict[str, dict[str, Any]] = {}
+    for update in updates:
+        merged[update.memory] = {**update.fields, **merged.get(update.memory, {})}
+    done.older = len(updates) - len(merged)
+    done.checked += done.older
+    done.skipped += done.older
+    return [Update(identity, fields) for identity, fields in merged.items()]
+
+
+def _patches(updates: Sequence[Update], table: GovernedTable, done: Written) -> Iterator[dict[str, dict[str, Any]]]:
+    """Yield what to set, a batch at a time, and count it."""
+    options = done.options
+    set_before: dict[str, dict[str, Any]] = {}
+    for first in range(0, len(updates), options.batch):
+        chunk = updates[first : first + options.batch]
+        stored = table.stored(list(dict.fromkeys(update.memory for update in chunk)))
+        patches: dict[str, dict[str, Any]] = {}
+        for identity, fields in chunk:
+            if identity not in stored:
+                done.missing.append(identity)
+                continue
+            now = {**stored[identity], **set_before.get(identity, {})}
+            patch = patch_of(now, fields, options)
+            done.checked += 1
+            if not patch.fields:
+                done.skipped += 1
+                continue
+            done.updated += 1
+            done.overwritten += bool(patch.overwritten)
+            done.overwritten_fields += patch.overwritten
+            done.fields.update(patch.fields.keys())
+            if "importance_label" in patch.fields:
+                # A dry run changes no row that could be counted.
+                was, is_now = ((row["importance_label"] or "").strip() for row in (now, {**now, **patch.fields}))
+                done.unknown_after += (is_now in ("", UNKNOWN)) - (was in ("", UNKNOWN))
+            for target in (patches, set_before):
+                target[identity] = {**target.get(identity, {}), **patch.fields}
+        yield patches
+
+
+def patch_of(current: Mapping[str, Any], fields: Mapping[str, Any], options: Options) -> Patch:
+    """Return what to set in a row (WB-4): values that fill nothing, or overwrite a forced field, and differ."""
+    patch: dict[str, Any] = {}
+    overwritten = 0
+    for name in FORCE_FIELDS:
+        value, now = fields.get(name), current.get(name)
+        if name not in current or value is None or not _is_allowed(name, value, options.upstream):
+            continue
+        filled = is_filled(name, now, upstream=options.upstream)
+        if filled and (name not in options.forced or _same(now, value)):
+            continue
+        patch[name] = value
+        overwritten += filled
+    return Patch(patch, overwritten)
+
+
+def is_filled(name: str, value: Any, *, upstream: bool) -> bool:
+    """Return whether a row has a value that only force overwrites (WB-4).
+
+    ``unknown`` is a value for the sidecar. In profile ``seed`` it is what no one has said yet.
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return False
+    if not isinstance(value, str):
+        return True
+    text = value.strip()
+    return bool(text) and (upstream or text.lower() != NOT_SAID.get(name))
+
+
+def _same(now: Any, value: Any) -> bool:
+    if isinstance(now, str):
+        return now.strip() == str(value).strip()
+    return bool(max(0.0, min(1.0, float(now))) == value)
+
+
+def _is_allowed(name: str, value: Any, upstream: bool) -> bool:
+    """Return whether the engine could read a value: labels and trust tiers are from a list, a scope must be valid."""
+    if name == "importance_label":
+        return value in LABELS
+    if name == "trust_tier":
+        return value in TRUSTS
+    if name == "scope" and not upstream:
+        return not normalise(value, ScopePolicy()).invalid
+    return True
