@@ -26,7 +26,7 @@ def main(folder: Path) -> None:
     from lab.measures.score import headlines, score_and_write, summarise
     from lab.runs.directory import open_run
     from lab.runs.gold import read_gold
-    from lab.sweep.scale import in_reach
+    from lab.studies.scale import in_reach
 
     if not (folder / "report.html").exists():
         command = [sys.executable, "-m", "lab", "demo", "--out", str(folder)]

@@ -13,8 +13,8 @@ from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_tr
 from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
-    from lab.acceptance.verdict import Acceptance
     from lab.replay.plan import ReplayRequest
+    from lab.studies.acceptance.verdict import Acceptance
 
 
 def add_to(app: typer.Typer) -> None:
@@ -57,10 +57,10 @@ def acceptance(
     pass, fail or inconclusive, with numbers and what would settle it. Writes verdict.json, verdict.xml (JUnit) and
     acceptance.html. Exit codes: 0 pass, 1 fail, 2 unusable input, 3 inconclusive, 4 could not measure.
     """
-    from lab.acceptance.arms import CANDIDATES
-    from lab.acceptance.verdict import accept_run, accept_set, headline, write_files
     from lab.report.acceptance import write_page
     from lab.runs.directory import open_run
+    from lab.studies.acceptance.arms import CANDIDATES
+    from lab.studies.acceptance.verdict import accept_run, accept_set, headline, write_files
 
     candidates = tuple(candidate or CANDIDATES)
     path = Path(request.path)
@@ -85,7 +85,7 @@ def acceptance(
 
 
 def _show(verdict: Acceptance) -> None:
-    from lab.acceptance.verdict import shown_status
+    from lab.studies.acceptance.verdict import shown_status
 
     arm = None
     for result in verdict.results:

@@ -61,7 +61,7 @@ def demo(
     from lab.report.build import build_report
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
-    from lab.sweep.saturation import FILE, saturation, write_points
+    from lab.studies.saturation import FILE, saturation, write_points
 
     out = out or Path("reports/demo-all" if everything else "reports/demo")
     recordings, golden = shipped("datasets", "operators"), shipped("golden", "operators")

@@ -54,8 +54,8 @@ def governance(
     injects nothing else: there, grading alone saturates recall.
     """
     from lab.report.figures import governance_figure, save
-    from lab.sweep.governance import STEPS, distinct, finding, write_points
-    from lab.sweep.governance import governance as sweep
+    from lab.studies.governance import STEPS, distinct, finding, write_points
+    from lab.studies.governance import governance as sweep
 
     options.require_no_run(out)
     graders = list(dict.fromkeys(grader or ["heuristic-v1"]))

@@ -67,9 +67,9 @@ def latency(
     Measures warm and cold turns, by stage and store size, and turns over rows that wait for compaction.
     """
     from lab.base.files import dump_json, write_atomically
-    from lab.latency.request import SIZES, LatencyRequest
-    from lab.latency.run import run_latency
-    from lab.latency.summary import summarise
+    from lab.studies.latency.request import SIZES, LatencyRequest
+    from lab.studies.latency.run import run_latency
+    from lab.studies.latency.summary import summarise
 
     latency_request = LatencyRequest(
         request,

@@ -14,7 +14,7 @@ SHOWN_FROM = 0.01
 
 
 def emit_latency(summary: Mapping[str, Any]) -> None:
-    """Print a summary of :func:`lab.latency.summary.summarise`."""
+    """Print a summary of :func:`lab.studies.latency.summary.summarise`."""
     for size in summary["sizes"]:
         made = size["memories"] - size["real"]
         if made:

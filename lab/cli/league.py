@@ -67,13 +67,13 @@ def league(
     league.json and admission.json.
     """
     from lab.base.formatting import counted
-    from lab.league.arms import default_arms, entrants_of, parse_budgets
-    from lab.league.command import league_command
-    from lab.league.league import run_league
-    from lab.league.outputs import write_outputs
-    from lab.league.sets import parse_sets
     from lab.replay.plan import ReplayRequest
     from lab.report.league import headline_columns, headline_rows, statements, write_page
+    from lab.studies.league.arms import default_arms, entrants_of, parse_budgets
+    from lab.studies.league.command import league_command
+    from lab.studies.league.league import run_league
+    from lab.studies.league.outputs import write_outputs
+    from lab.studies.league.sets import parse_sets
 
     options.require_no_run(out)
     budgets = parse_budgets(tokens)

@@ -11,7 +11,7 @@ import typer
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table, emit_trial
 
 if TYPE_CHECKING:
-    from lab.sweep.retention import Loss
+    from lab.studies.retention import Loss
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def retention(
     """
     from lab.runs.directory import open_run
     from lab.runs.trial import trial
-    from lab.sweep.retention import (
+    from lab.studies.retention import (
         DEFAULT,
         FILE,
         P1_DAYS,

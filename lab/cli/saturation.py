@@ -31,8 +31,8 @@ def saturation(
 ) -> None:
     """Increase the must_remember share and chart every policy."""
     from lab.report.figures import saturation_figure, save
-    from lab.sweep.saturation import FILE, means, write_points
-    from lab.sweep.saturation import saturation as sweep
+    from lab.studies.saturation import FILE, means, write_points
+    from lab.studies.saturation import saturation as sweep
 
     options.require_no_run(out)
     points = sweep(

@@ -51,8 +51,8 @@ def scale(
     """
     from lab.report.figures import save, scale_figure
     from lab.runs.trial import trial_line
-    from lab.sweep.scale import SIZES
-    from lab.sweep.scale import scale as measure
+    from lab.studies.scale import SIZES
+    from lab.studies.scale import scale as measure
 
     options.require_no_run(out)
     result = measure(request, out, haystack or SIZES, jobs=jobs, announce=announce)

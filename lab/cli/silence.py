@@ -14,7 +14,7 @@ from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
-    from lab.sweep.silence import Chosen
+    from lab.studies.silence import Chosen
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,7 +51,7 @@ def silence(
     from lab.runs.manifest import NO_HAYSTACK, resolved_of
     from lab.runs.records import to_json
     from lab.runs.trial import trial_of_replay
-    from lab.sweep.silence import FILE, Terms, chosen, collect, curves, write_points
+    from lab.studies.silence import FILE, Terms, chosen, collect, curves, write_points
 
     options.require_no_run(out)
     points, rows = [], []

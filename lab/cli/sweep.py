@@ -15,8 +15,8 @@ from lab.cli.replay_options import LABELLED, takes_replay_options
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
-    from lab.sweep.front import Configuration
-    from lab.sweep.sweep import Swept
+    from lab.studies.sweep.front import Configuration
+    from lab.studies.sweep.sweep import Swept
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,10 +54,10 @@ def sweep(
     """
     from lab.report.figures import save
     from lab.report.figures_sweep import front_figure, heat_figure
-    from lab.sweep.front import configurations, heat, reference, write_configurations
-    from lab.sweep.grid import read_grid
-    from lab.sweep.sweep import notes_of
-    from lab.sweep.sweep import sweep as run
+    from lab.studies.sweep.front import configurations, heat, reference, write_configurations
+    from lab.studies.sweep.grid import read_grid
+    from lab.studies.sweep.sweep import notes_of
+    from lab.studies.sweep.sweep import sweep as run
 
     if saturated and (request.labels or request.must_share is not None or request.nice_share is not None):
         raise UnusableInput("--saturated samples the labels itself; omit --labels, --must-share and --nice-share")
@@ -92,7 +92,7 @@ def sweep(
 
 
 def _show_draws(swept: Swept, number: int) -> None:
-    from lab.sweep.tally import MEASURES
+    from lab.studies.sweep.tally import MEASURES
 
     columns = [MEASURES.index(name) for name in ("Success", "RepeatRate", "InjectedChars", "HardRules")]
     means = swept.means()
@@ -115,7 +115,7 @@ def _show(
     out: Path,
     files: list[Path],
 ) -> None:
-    from lab.sweep.front import differences
+    from lab.studies.sweep.front import differences
 
     front = sorted((result for result in results if result.on_front), key=lambda row: -(row.measures["Success"] or 0.0))
     # Show one of several configurations with equal results: their settings make no difference.

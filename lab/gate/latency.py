@@ -13,8 +13,8 @@ from lab.base.formatting import counted
 from lab.compare.paired import locate
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line, lacking, line
 from lab.gate.policy import Policy, Rule
-from lab.latency.quantiles import Quantile, least_n, quantile
-from lab.latency.turns import warm_times
+from lab.measures.quantiles import Quantile, least_n, quantile
+from lab.measures.turn_latency import warm_times
 from lab.runs.directory import RunDirectory
 
 # Durations of warm turns in milliseconds, by stage.

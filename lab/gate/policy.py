@@ -64,10 +64,10 @@ from lab.base.errors import UnusableInput
 from lab.base.files import read_text, read_toml
 from lab.base.shape import json_type, only_keys
 from lab.gate.keys import ARMS, BASELINE, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key, checked
-from lab.latency.turns import TOTAL
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.model import SHARE, YES
 from lab.measures.names import require_measure
+from lab.measures.turn_latency import TOTAL
 
 # The rules on measures of a scored run.
 OF_MEASURES = ("guard", "improve", "worth", "slice", "limit")

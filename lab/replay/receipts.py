@@ -149,7 +149,7 @@ def latency_table(answers: Sequence[Answered]) -> pa.Table:
             "cold": booleans([answer.point.key == first for answer, _, _ in timed]),
         }
     )
-    return table.replace_schema_metadata({"kind": "lab.latency", "schema_version": VERSION})
+    return table.replace_schema_metadata({"kind": "lab.studies.latency", "schema_version": VERSION})
 
 
 def _items(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lab.acceptance.criteria import CRITERIA, M1, Result, Test
-from lab.acceptance.verdict import Acceptance, headline, shown_status
 from lab.base.files import write_atomically
 from lab.base.formatting import number, signed
 from lab.gate.line import Line
 from lab.report.build import render
 from lab.runs.trial import trial_line
+from lab.studies.acceptance.criteria import CRITERIA, M1, Result, Test
+from lab.studies.acceptance.verdict import Acceptance, headline, shown_status
 
 PAGE = "acceptance.html"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.formatting import milliseconds
 from lab.compare.paired import Comparison, Slice
-from lab.latency.turns import TOTAL, Stage, stages
+from lab.measures.turn_latency import TOTAL, Stage, stages
 from lab.replay.missed import FILE as MISSED
 from lab.replay.missed import counts_in
 from lab.report import figures
@@ -18,12 +18,12 @@ from lab.report.material import busiest, tier_shares, timeline
 from lab.report.stored import growth
 from lab.runs.directory import RunDirectory
 from lab.runs.tables import read_table
-from lab.sweep.saturation import FILE as SATURATION
-from lab.sweep.saturation import Point as SaturationPoint
-from lab.sweep.scale import POINTS as SCALE
-from lab.sweep.scale import ScalePoint
-from lab.sweep.silence import FILE as SILENCE
-from lab.sweep.silence import Point as SilencePoint
+from lab.studies.saturation import FILE as SATURATION
+from lab.studies.saturation import Point as SaturationPoint
+from lab.studies.scale import POINTS as SCALE
+from lab.studies.scale import ScalePoint
+from lab.studies.silence import FILE as SILENCE
+from lab.studies.silence import Point as SilencePoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

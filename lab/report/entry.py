@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.formatting import counted
 from lab.compare.paired import Comparison
-from lab.latency.turns import Stage
+from lab.measures.turn_latency import Stage
 from lab.report.material import TierShares
 from lab.runs.directory import RunDirectory
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lab.report.style import COLOURS, MARKERS, SMALL, TIERS, Words, colour_of, slide, styled
-from lab.sweep.governance import POLICIES, REFERENCES, SATURATED, Point, finding, saturated
+from lab.studies.governance import POLICIES, REFERENCES, SATURATED, Point, finding, saturated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lab.base.formatting import counted, together
-from lab.league.league import League
-from lab.league.table import OVERALL, TOKENS, WHOLE, Row
 from lab.report.figures_tradeoff import front_of
 from lab.report.style import COLOURS, MIDDLE, SMALL, SOFT, Words, name_at_right, slide, styled
+from lab.studies.league.league import League
+from lab.studies.league.table import OVERALL, TOKENS, WHOLE, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

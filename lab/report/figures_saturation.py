@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lab.report import charts
 from lab.report.style import COLOURS, MARKERS, SMALL, Words, colour_of, slide, styled
-from lab.sweep.draws import MODES
-from lab.sweep.saturation import REFERENCES, Point
+from lab.studies.draws import MODES
+from lab.studies.saturation import REFERENCES, Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

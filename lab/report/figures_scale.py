@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.report import charts
 from lab.report.style import MARKERS, MIDDLE, SMALL, Words, colour_of, slide, styled
-from lab.sweep.scale import ScalePoint
+from lab.studies.scale import ScalePoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

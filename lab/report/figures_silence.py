@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lab.report import charts
 from lab.report.style import SMALL, SOFT, Words, slide, styled
-from lab.sweep.silence import Chosen, Point
+from lab.studies.silence import Chosen, Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.base.formatting import number
 from lab.report.style import COLOURS, styled, subplots
-from lab.sweep.front import Configuration
+from lab.studies.sweep.front import Configuration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

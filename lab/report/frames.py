@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.base.errors import CannotMeasure
 from lab.compare.paired import Comparison
-from lab.latency.quantiles import NS_PER_MS
+from lab.measures.quantiles import NS_PER_MS
 from lab.measures.score import score_run
 from lab.report.comparison import reading
 from lab.runs.directory import RunDirectory

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from lab.base.files import write_atomically
 from lab.base.formatting import counted, milliseconds, number, p_value, signed, together
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
-from lab.latency.quantiles import Quantile, Spent
-from lab.league.contest import Against, Contest
-from lab.league.league import League
-from lab.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row
+from lab.measures.quantiles import Quantile, Spent
 from lab.report import figures
 from lab.report.build import inline, page_script, render
 from lab.report.figures_league import curves_figure, front_figure, measures_figure, plural, sets_figure
 from lab.report.sections import Table
 from lab.runs.trial import trial_line
+from lab.studies.league.contest import Against, Contest
+from lab.studies.league.league import League
+from lab.studies.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

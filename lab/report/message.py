@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab.acceptance.verdict import SCHEMA as ACCEPTANCE
 from lab.base.errors import UnusableInput
 from lab.base.files import read_json, read_text
 from lab.base.formatting import counted, sentence, visible, without_credentials
@@ -29,6 +28,7 @@ from lab.nightly.nightly_folder import RESULT
 from lab.report.acceptance import PAGE as ACCEPTANCE_PAGE
 from lab.runs.directory import REPORT, VERDICT
 from lab.runs.trial import trial_line
+from lab.studies.acceptance.verdict import SCHEMA as ACCEPTANCE
 
 # Each status has a mark of its own, so that it does not depend on colour.
 MARKS = {PASS: "✔", FAIL: "✖", INCONCLUSIVE: "?", ERROR: "!"}

@@ -41,7 +41,7 @@ _TREND = {
 # By the ``kind`` in a table's metadata.
 COLUMNS = {
     b"lab.receipts": _RECEIPTS,
-    b"lab.latency": _LATENCY,
+    b"lab.studies.latency": _LATENCY,
     b"lab.writes": _WRITES,
     b"lab.scores": _SCORES,
     b"lab.trend": _TREND,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.acceptance.arms import Cast
-from lab.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
-from lab.acceptance.evidence import Measured
+from lab.studies.acceptance.arms import Cast
+from lab.studies.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
+from lab.studies.acceptance.evidence import Measured
 
 OLD, NEW = "tier_first_v1", "new"
 Values = Mapping[str, Mapping[str, Sequence[float]]]

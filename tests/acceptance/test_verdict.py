@@ -11,15 +11,23 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lab.acceptance.arms import cast_of, saturated
-from lab.acceptance.evidence import Measured
-from lab.acceptance.verdict import SCHEMA, Acceptance, accept_run, accept_set, gate_verdicts, headline, write_files
 from lab.base.errors import UnusableInput
 from lab.base.set_registry import DEMO, shipped
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.report.acceptance import write_page
 from lab.runs.directory import open_run
+from lab.studies.acceptance.arms import cast_of, saturated
+from lab.studies.acceptance.evidence import Measured
+from lab.studies.acceptance.verdict import (
+    SCHEMA,
+    Acceptance,
+    accept_run,
+    accept_set,
+    gate_verdicts,
+    headline,
+    write_files,
+)
 
 IDS = ["1", "2", "3", "4", "5"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lab.league.contest import Against, Contest
-from lab.league.league import League, Standing
-from lab.league.table import Cell, Row
 from lab.report.league import write_page
+from lab.studies.league.contest import Against, Contest
+from lab.studies.league.league import League, Standing
+from lab.studies.league.table import Cell, Row
 
 ATTACK = "<script>document.title='owned'</script><img src=http://127.0.0.1:9/x onerror=\"document.title='owned'\">"
 ARMS = {"bm25": (0.5, 0.25), "hybrid": (0.6, 0.2), f"own {ATTACK}": (0.1, 0.9)}

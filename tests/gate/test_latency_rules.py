@@ -15,8 +15,8 @@ from lab.gate.latency import judge_latency
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS, SKIPPED, Line
 from lab.gate.policy import Policy, Rule
 from lab.gate.verdict import judge
-from lab.latency.quantiles import least_n, quantile
-from lab.latency.turns import stages, warm_times
+from lab.measures.quantiles import least_n, quantile
+from lab.measures.turn_latency import stages, warm_times
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.tables import read_table, write_table
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import CannotMeasure
-from lab.latency.bench import (
+from lab.recordings.model import Memory
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.sources import Sources, prepared_sources
+from lab.retrieval.retrievers import make_store
+from lab.studies.latency.bench import (
     LoadedStore,
     Subject,
     ask,
@@ -20,11 +24,7 @@ from lab.latency.bench import (
     retrieval_of,
     tools_over,
 )
-from lab.latency.memories import PoolWords
-from lab.recordings.model import Memory
-from lab.replay.plan import Plan, ReplayRequest, make_plan
-from lab.replay.sources import Sources, prepared_sources
-from lab.retrieval.retrievers import make_store
+from lab.studies.latency.memories import PoolWords
 from lab.systems.contract import ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from lab.latency.bench import Sample
-from lab.latency.quantiles import QUANTILES, interval_ranks, least_n, paired_ratio, quantile
-from lab.latency.schedule import BLOCK
-from lab.latency.summary import _ratios
-from lab.latency.work import Measured
+from lab.measures.quantiles import QUANTILES, interval_ranks, least_n, paired_ratio, quantile
+from lab.studies.latency.bench import Sample
+from lab.studies.latency.schedule import BLOCK
+from lab.studies.latency.summary import _ratios
+from lab.studies.latency.work import Measured
 
 SHARES = tuple(QUANTILES.values())
 

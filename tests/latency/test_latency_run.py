@@ -12,12 +12,12 @@ import pytest
 
 from lab.base.errors import CannotMeasure, OtherArguments, UnusableInput
 from lab.cli.latency_tables import emit_latency
-from lab.latency.bench import Sample
-from lab.latency.request import LatencyRequest
-from lab.latency.run import Folder, read_cell, run_latency
-from lab.latency.summary import summarise
-from lab.latency.work import Measured
 from lab.replay.plan import ReplayRequest
+from lab.studies.latency.bench import Sample
+from lab.studies.latency.request import LatencyRequest
+from lab.studies.latency.run import Folder, read_cell, run_latency
+from lab.studies.latency.summary import summarise
+from lab.studies.latency.work import Measured
 
 pytestmark = pytest.mark.slow
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lab.league.arms import entrants_of
-from lab.league.league import League, run_league
-from lab.league.outputs import write_outputs
-from lab.league.sets import parse_sets
 from lab.replay.plan import ReplayRequest
 from lab.report.league import write_page
+from lab.studies.league.arms import entrants_of
+from lab.studies.league.league import League, run_league
+from lab.studies.league.outputs import write_outputs
+from lab.studies.league.sets import parse_sets
 from lab.systems.registry import BUILT_IN
 
 SETS = ("one=shipped:operators:limit=2:haystack=0", "two=shipped:operators:haystack=20:conversation=harbor-release")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lab.compare.statistics import clustered, sign_flip
-from lab.league.contest import Contest, contest
-from lab.league.strata import stratified, weighted_sums
-from lab.league.table import Cell, Measured, Row, by_conversation, overall
 from lab.report.league import sentence
 from lab.runs.scores import Values
+from lab.studies.league.contest import Contest, contest
+from lab.studies.league.strata import stratified, weighted_sums
+from lab.studies.league.table import Cell, Measured, Row, by_conversation, overall
 
 Conversations = Mapping[str, Sequence[float]]
 GROUPS = st.lists(

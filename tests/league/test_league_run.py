@@ -10,11 +10,11 @@ import pytest
 
 from lab.api import replay, score
 from lab.base.errors import CannotMeasure, NotARun, UnusableInput
-from lab.league import league as module
-from lab.league.league import League
-from lab.league.table import OVERALL
 from lab.replay.plan import ReplayRequest, plan_of
 from lab.runs.directory import open_run
+from lab.studies.league import league as module
+from lab.studies.league.league import League
+from lab.studies.league.table import OVERALL
 from tests.league.conftest import ARMS, BUDGETS, SETS, run
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from lab.replay.run import run_replay
 from lab.replay.safety_checks import SafetyChecks
 from lab.retrieval.retrievers import STORES
 from lab.runs.tables import read_table
-from lab.sweep.saturation import saturation
+from lab.studies.saturation import saturation
 from tests.playing import arms_named, keys_of, played
 
 SPANS = ((0, None), (0, 2), (1, 4), (2, 2), (2, None), (3, 5), (3, None), (5, 6))

@@ -13,7 +13,7 @@ from lab.report.cards import shows_texts
 from lab.report.figures import growth_chart, missed_chart, silence_chart
 from lab.report.stored import Growth
 from lab.runs.directory import RunDirectory
-from lab.sweep.silence import Point
+from lab.studies.silence import Point
 
 NASTY = "<b>&\"'"
 MakeRun = Callable[..., RunDirectory]

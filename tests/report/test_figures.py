@@ -34,8 +34,8 @@ from lab.report.figures import (
     words_of,
 )
 from lab.report.style import chinese_font
-from lab.sweep.saturation import Point
-from lab.sweep.scale import ScalePoint
+from lab.studies.saturation import Point
+from lab.studies.scale import ScalePoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

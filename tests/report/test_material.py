@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from lab.compare.paired import compare_arms
-from lab.latency.turns import stages
 from lab.measures.score import score_run, summarise
+from lab.measures.turn_latency import stages
 from lab.recordings.model import TIER_OF
 from lab.report import sections
 from lab.report.material import PARTS, busiest, tier_shares, timeline

@@ -37,10 +37,10 @@ from lab.report.sections import contract_table, verdict_model
 from lab.report.units import mean_of, unbroken
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
-from lab.sweep.draws import MODES, SHARES
-from lab.sweep.saturation import Point, write_points
-from lab.sweep.scale import ScalePoint
-from lab.sweep.scale import write_points as write_scale
+from lab.studies.draws import MODES, SHARES
+from lab.studies.saturation import Point, write_points
+from lab.studies.scale import ScalePoint
+from lab.studies.scale import write_points as write_scale
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 MakeRun = Callable[..., RunDirectory]

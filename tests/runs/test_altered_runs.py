@@ -272,7 +272,7 @@ def test_flipped_bits_change_no_score(run: RunDirectory, sound: RunDirectory) ->
 
 @pytest.mark.parametrize("kind", ["latency", "receipts"])
 def test_latency_rule_missing_conversations_are_refused(run: RunDirectory, kind: str) -> None:
-    from lab.latency.turns import warm_times
+    from lab.measures.turn_latency import warm_times
 
     path = run.path / kind / run.latency(run.conversations[0]).name
     path.unlink()
@@ -285,7 +285,7 @@ def test_latency_rule_missing_conversations_are_refused(run: RunDirectory, kind:
 
 
 def test_altered_timings_are_refused(run: RunDirectory) -> None:
-    from lab.latency.turns import warm_times
+    from lab.measures.turn_latency import warm_times
 
     _rewrite(run.latency(run.conversations[0]), lambda rows: [row | {"ns": 1} for row in rows])
     with pytest.raises(LabError, match="damaged or altered"):

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as some
 
-from lab.sweep.draws import Draw
-from lab.sweep.front import CHARS, HIT, REPEAT, configurations, differences, pareto, reference
-from lab.sweep.grid import grid_of
-from lab.sweep.sweep import Swept
-from lab.sweep.tally import MEASURES
+from lab.studies.draws import Draw
+from lab.studies.sweep.front import CHARS, HIT, REPEAT, configurations, differences, pareto, reference
+from lab.studies.sweep.grid import grid_of
+from lab.studies.sweep.sweep import Swept
+from lab.studies.sweep.tally import MEASURES
 
 
 @given(some.lists(some.tuples(*[some.integers(0, 4)] * 3), min_size=1, max_size=30))

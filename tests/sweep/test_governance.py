@@ -16,7 +16,7 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
-from lab.sweep.governance import MUST_FROM, POLICIES, Grading, Point, distinct, finding, governance, write_points
+from lab.studies.governance import MUST_FROM, POLICIES, Grading, Point, distinct, finding, governance, write_points
 
 FEW = ("harbor-release", "juniper-clinic", "tea-mountain")
 

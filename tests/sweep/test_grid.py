@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.base.errors import UnusableInput
-from lab.sweep.grid import DEFAULT, flat, grid_of, merged, read_grid
+from lab.studies.sweep.grid import DEFAULT, flat, grid_of, merged, read_grid
 from lab.systems.registry import make_arm
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.replay.plan import ReplayRequest
-from lab.sweep.grid import grid_of
-from lab.sweep.sweep import sweep
+from lab.studies.sweep.grid import grid_of
+from lab.studies.sweep.sweep import sweep
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 
@@ -31,11 +31,11 @@ from lab.replay.explain import explain
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.figures import save, saturation_figure
-from lab.sweep.grid import grid_of
-from lab.sweep.saturation import saturation
-from lab.sweep.groups import grouped
-from lab.sweep.sweep import plan_sweep, sweep
-from lab.sweep.tally import MEASURES
+from lab.studies.sweep.grid import grid_of
+from lab.studies.saturation import saturation
+from lab.studies.sweep.groups import grouped
+from lab.studies.sweep.sweep import plan_sweep, sweep
+from lab.studies.sweep.tally import MEASURES
 
 path, out = sys.argv[1], Path("out")
 flow = {"autoRecall": {"selectionMode": "best_first"}, "lab": {"arm": "engine"}}

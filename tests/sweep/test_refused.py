@@ -10,10 +10,10 @@ import pytest
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.replay.plan import ReplayRequest
-from lab.sweep import saturation as of_saturation
-from lab.sweep import sweep as of_sweep
-from lab.sweep.grid import grid_of
-from lab.sweep.sweep import notes_of, sweep
+from lab.studies import saturation as of_saturation
+from lab.studies.sweep import sweep as of_sweep
+from lab.studies.sweep.grid import grid_of
+from lab.studies.sweep.sweep import notes_of, sweep
 from lab.systems.contract import Arm, ArmInfo, Ask, MemorySystem, Recall
 from lab.systems.kit import Kit
 from lab.systems.spec import ArmSpec

@@ -17,7 +17,7 @@ from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
-from lab.sweep.retention import (
+from lab.studies.retention import (
     ALL,
     DAY_MS,
     DEFAULT,
@@ -205,8 +205,8 @@ def test_run_too_short_for_a_rule_names_none(
         return " ".join(capsys.readouterr().out.split())
 
     # Rules that no conversation of the run is long enough for.
-    monkeypatch.setattr("lab.sweep.retention.P1_DAYS", (9000,))
-    monkeypatch.setattr("lab.sweep.retention.P2_DAYS", (9000,))
+    monkeypatch.setattr("lab.studies.retention.P1_DAYS", (9000,))
+    monkeypatch.setattr("lab.studies.retention.P2_DAYS", (9000,))
     text = said()
     assert "Too short to judge a rule, so none is named: the shortest archives after 9000 days." in text
     assert "archives most" not in text

@@ -15,8 +15,8 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
-from lab.sweep.draws import SHARES
-from lab.sweep.saturation import Point, saturation, write_points
+from lab.studies.draws import SHARES
+from lab.studies.saturation import Point, saturation, write_points
 
 POLICIES = ("tier_first_v1", "tier_quota_v1")
 SEEDS = 2

@@ -16,7 +16,7 @@ from lab.report.build import build_report
 from lab.runs.directory import open_run
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
-from lab.sweep.scale import Scale, ScalePoint, scale
+from lab.studies.scale import Scale, ScalePoint, scale
 
 ARMS = ("hybrid", "random")
 

@@ -16,7 +16,7 @@ from lab.replay.run import run_replay
 from lab.report.figures import alt_text, silence_figure
 from lab.retrieval.silence import ABOUT, SIGNALS
 from lab.runs.gold import read_gold
-from lab.sweep.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
+from lab.studies.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
 from tests.commands import run_here
 
 ROOT = Path(__file__).resolve().parents[2]

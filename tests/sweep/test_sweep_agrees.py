@@ -17,10 +17,10 @@ from lab.replay.plan import Plan, ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.replay.sources import play_of, prepared_sources, tools_of
 from lab.runs.gold import read_gold
-from lab.sweep.grid import Grid, grid_of
-from lab.sweep.groups import Group, Writer, grouped, seated
-from lab.sweep.sweep import sweep
-from lab.sweep.tally import MEASURES, PROBES
+from lab.studies.sweep.grid import Grid, grid_of
+from lab.studies.sweep.groups import Group, Writer, grouped, seated
+from lab.studies.sweep.sweep import sweep
+from lab.studies.sweep.tally import MEASURES, PROBES
 from lab.systems.openclaw.select.policies import MANY, POLICIES
 from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.spec import ArmSpec

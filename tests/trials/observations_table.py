@@ -17,11 +17,11 @@ from typing import Any
 
 from lab.api import replay
 from lab.compare.statistics import clustered
-from lab.league.table import WHOLE, by_conversation, measured
 from lab.measures.score import score_and_write
 from lab.recordings.locomo import split_evidence
 from lab.recordings.readers import read_library
 from lab.runs.directory import RunDirectory, open_run
+from lab.studies.league.table import WHOLE, by_conversation, measured
 
 ARMS = ("observations", "long_context", "recency", "hybrid")
 HIT, SHARE, PREFIX, TURN = "hit", "PrefixShare", "PrefixTokens", "InjectedTokens"

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.api import replay
 from lab.base.token_estimate import tokens
-from lab.league.table import measured
 from lab.replay.plan import plan_of
 from lab.report.style import Words, save, slide, styled
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table
+from lab.studies.league.table import measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,9 +21,9 @@ from lab.base.draw import draw
 from lab.compare.power import t_quantile
 from lab.replay.plan import ReplayRequest
 from lab.report.tables import text_table
-from lab.sweep.grid import Grid, flat, grid_of, read_grid
-from lab.sweep.sweep import sweep
-from lab.sweep.tally import MEASURES
+from lab.studies.sweep.grid import Grid, flat, grid_of, read_grid
+from lab.studies.sweep.sweep import sweep
+from lab.studies.sweep.tally import MEASURES
 
 # Name, folder, format, conversations (by a part of their names), other options.
 SETS: dict[str, tuple[str, str, str, dict[str, str]]] = {

@@ -23,8 +23,8 @@ from lab.cli.output import announce
 from lab.compare.statistics import clustered, sign_flip
 from lab.recordings.model import UNKNOWN, Recording
 from lab.replay.plan import Plan, ReplayRequest, make_plan
-from lab.sweep.governance import POLICIES, Grading
-from lab.sweep.relabelled import Assignment, Tally, relabelled, total
+from lab.studies.governance import POLICIES, Grading
+from lab.studies.relabelled import Assignment, Tally, relabelled, total
 
 HEURISTIC, RECORDED = "heuristic-v1", "recorded"
 SHARES = (1.0, 0.5, 0.1)

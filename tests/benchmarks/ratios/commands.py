@@ -17,7 +17,7 @@ from harness import PROJECT, Bench, Side, Sides, ratio
 
 import lab
 from lab.base.errors import CannotMeasure
-from lab.sweep.grid import DEFAULT
+from lab.studies.sweep.grid import DEFAULT
 
 ARMS = ("--arm", "tier_first_v1", "--arm", "tier_quota_v1")
 OWN = PROJECT / "datasets" / "operators"
@@ -25,7 +25,7 @@ OWN = PROJECT / "datasets" / "operators"
 SWEEP_ALONE = (
     "import sys, pathlib; from lab.base.processes import set_up; set_up(); "
     "from lab.replay.plan import ReplayRequest; "
-    "from lab.sweep.grid import read_grid; from lab.sweep.sweep import sweep; "
+    "from lab.studies.sweep.grid import read_grid; from lab.studies.sweep.sweep import sweep; "
     "path, grid, out = sys.argv[1:]; "
     "sweep(ReplayRequest(path, 'realmem', ()), read_grid(pathlib.Path(grid)), pathlib.Path(out))"
 )

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness import PROJECT, Bench, Side
 
-from lab.latency.bench import (
+from lab.replay.plan import Plan, ReplayRequest, make_plan
+from lab.replay.sources import Sources, open_sources, prepare
+from lab.retrieval.contract import Store
+from lab.retrieval.exact import BLOCK
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.retrievers import make_store
+from lab.studies.latency.bench import (
     LoadedStore,
     Question,
     Subject,
@@ -26,13 +32,7 @@ from lab.latency.bench import (
     retrieval_of,
     tools_over,
 )
-from lab.latency.memories import Pool, PoolWords
-from lab.replay.plan import Plan, ReplayRequest, make_plan
-from lab.replay.sources import Sources, open_sources, prepare
-from lab.retrieval.contract import Store
-from lab.retrieval.exact import BLOCK
-from lab.retrieval.lance import LanceStore
-from lab.retrieval.retrievers import make_store
+from lab.studies.latency.memories import Pool, PoolWords
 from lab.systems.openclaw.select.policies import POLICIES
 
 if TYPE_CHECKING:

@@ -32,17 +32,17 @@ from lab.replay.sources import Sources, open_sources, play_of, prepare, tools_of
 from lab.runs.environment import made_on
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, write_table
-from lab.sweep.draws import Draw, saturating
-from lab.sweep.grid import Grid, flat, knobs_of
-from lab.sweep.groups import Group, Writer, grouped, seated
-from lab.sweep.tally import MEASURES, Tallies, tally
+from lab.studies.draws import Draw, saturating
+from lab.studies.sweep.grid import Grid, flat, knobs_of
+from lab.studies.sweep.groups import Group, Writer, grouped, seated
+from lab.studies.sweep.tally import MEASURES, Tallies, tally
 from lab.systems.registry import info_of, make_arm
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-KIND, VERSION = "lab.sweep", 1
+KIND, VERSION = "lab.studies.sweep", 1
 REFERENCE = "hybrid"
 Announce = Callable[[str], None]
 
@@ -245,7 +245,7 @@ def open_folder(out: Path, asked: ReplayRequest, grid: Grid, plan: Plan, draws: 
             if embedder
         ],
         **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
-        **made_on("sweep", "measures"),
+        **made_on("studies", "measures"),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)
@@ -300,7 +300,7 @@ def read_sweep(out: Path) -> Swept:
     """Return a finished sweep."""
     import numpy as np
 
-    from lab.sweep.grid import grid_of
+    from lab.studies.sweep.grid import grid_of
 
     manifest = read_manifest(out)
     draws = tuple(Draw(*values) for values in manifest["draws"])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.base.columns import booleans, numbers, strings
 from lab.compare.statistics import clustered
 from lab.runs.tables import write_table
-from lab.sweep.sweep import Swept, knob_columns
-from lab.sweep.tally import MEASURES
+from lab.studies.sweep.sweep import Swept, knob_columns
+from lab.studies.sweep.tally import MEASURES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,16 +20,16 @@ from lab.base.formatting import Announce, silent
 from lab.base.processes import worker_pool
 from lab.base.progress import Progress
 from lab.base.shape import field
-from lab.latency.bench import Sample
-from lab.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
-from lab.latency.work import Job, Measured, measure, measure_cold
 from lab.replay.sources import open_sources, prepare
 from lab.runs.environment import environment, made_on
 from lab.runs.records import to_json
 from lab.runs.resume import require_same_arguments
 from lab.runs.tables import read_table, table_of
+from lab.studies.latency.bench import Sample
+from lab.studies.latency.request import Cell, LatencyPlan, LatencyRequest, plan_latency
+from lab.studies.latency.work import Job, Measured, measure, measure_cold
 
-KIND, VERSION = "lab.latency", 1
+KIND, VERSION = "lab.studies.latency", 1
 # Differs from the kind of a replay's timings, which have other columns (:mod:`lab.runs.shapes`).
 SAMPLES = f"{KIND}.samples"
 
@@ -73,7 +73,7 @@ def create_or_resume(path: Path, measurement: LatencyPlan) -> Folder:
     Raises :class:`lab.base.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that
     holds something else.
     """
-    resolved = measurement.resolved() | made_on("latency")
+    resolved = measurement.resolved() | made_on("studies/latency", "measures")
     manifest_path = path / "manifest.json"
     for folder in (path, path / "samples", path / "figures"):
         remove_leftovers(folder)

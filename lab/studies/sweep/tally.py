@@ -16,7 +16,7 @@ from lab.measures.definitions.success import success
 from lab.measures.ranking import Judged
 from lab.measures.repetition import WINDOW
 from lab.recordings.model import NICE, Memory
-from lab.sweep.groups import Heard
+from lab.studies.sweep.groups import Heard
 from lab.systems.contract import ManyRecalls
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json, read_json, write_atomically
 from lab.embedding.embedder import QUERY, Embedder
-from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
-from lab.latency.turns import LOOKED
+from lab.measures.quantiles import NS_PER_MS, Spent, spent_of
+from lab.measures.turn_latency import LOOKED
 from lab.replay.plan import Plan
 from lab.runs.directory import RunDirectory
 
 SAMPLE = 200
-KIND = "lab.league.prompts"
+KIND = "lab.studies.league.prompts"
 # Before the first prompt is timed, so that the model is loaded.
 WARM_UP = 3
 # Milliseconds of the embedding of a prompt, by conversation and recall point.

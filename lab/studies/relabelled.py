@@ -1,7 +1,7 @@
 """Replay conversations under many assignments of labels, over one retrieval.
 
 Assignments differ only in the labels of memories. A query is scored once per recall point; every assignment is a mask
-over these scores (:mod:`lab.sweep.masks`), and each is a replay by the loop.
+over these scores (:mod:`lab.studies.masks`), and each is a replay by the loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.replay.loop import Play, replay
 from lab.replay.plan import Plan
 from lab.replay.sources import open_sources, play_of, prepare, prepared_sources, tools_of
 from lab.retrieval.row import Row
-from lab.sweep.masks import Masks
+from lab.studies.masks import Masks
 from lab.systems.kit import Rows
 from lab.systems.openclaw.memory import row_of
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from shlex import join
 
-from lab.league.arms import TOKENS
 from lab.replay.plan import ReplayRequest
+from lab.studies.league.arms import TOKENS
 
 
 def league_command(

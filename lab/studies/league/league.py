@@ -11,11 +11,6 @@ from lab.base.errors import CannotMeasure, CannotWrite, InUse, OtherArguments, U
 from lab.base.files import dump_json, only_writer, write_atomically
 from lab.base.formatting import counted
 from lab.base.progress import Progress
-from lab.league.arms import Entrant
-from lab.league.contest import Contest, contest
-from lab.league.sets import LeagueSet
-from lab.league.table import DECISIVE, OVERALL, Measured, Row, measured, overall
-from lab.league.times import PromptTimes, Times, prompt_times, times_of
 from lab.replay.admission import FILE as ADMISSION
 from lab.replay.admission import KIND as ADMISSION_KIND
 from lab.replay.admission import Admission, about, admit, claims_of, ground_of
@@ -25,6 +20,11 @@ from lab.replay.run import run_replay
 from lab.runs.directory import RunDirectory
 from lab.runs.failed_recalls import why_failed
 from lab.runs.trial import trial_of
+from lab.studies.league.arms import Entrant
+from lab.studies.league.contest import Contest, contest
+from lab.studies.league.sets import LeagueSet
+from lab.studies.league.table import DECISIVE, OVERALL, Measured, Row, measured, overall
+from lab.studies.league.times import PromptTimes, Times, prompt_times, times_of
 from lab.systems.contract import ArmInfo
 from lab.systems.registry import info_of, make_arm
 
@@ -76,7 +76,7 @@ class League:
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON, without times, so that equal inputs give equal bytes."""
         return {
-            "kind": "lab.league",
+            "kind": "lab.studies.league",
             "sets": dict(self.sets),
             "budgets": list(self.budgets),
             "source": self.source,

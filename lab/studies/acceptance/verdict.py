@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lab.acceptance.arms import CANDIDATES, HYBRID, OLD, VECTOR, Cast, cast_in, cast_of, saturated
-from lab.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
-from lab.acceptance.evidence import Measured
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json, read_text, write_atomically
 from lab.base.formatting import counted
@@ -25,6 +22,9 @@ from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
 from lab.runs.directory import VERDICT, RunDirectory
 from lab.runs.trial import trial
+from lab.studies.acceptance.arms import CANDIDATES, HYBRID, OLD, VECTOR, Cast, cast_in, cast_of, saturated
+from lab.studies.acceptance.criteria import CRITERIA, M1, Result, Runs, judge
+from lab.studies.acceptance.evidence import Measured
 
 SCHEMA = "lab.acceptance.v1"
 FILES = (VERDICT, "verdict.xml")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.files import dump_json, write_atomically
 from lab.base.formatting import counted
-from lab.latency.turns import TOTAL, stages
 from lab.measures.score import score_and_write, summarise
+from lab.measures.turn_latency import TOTAL, stages
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.haystack import TooFew
 from lab.replay.plan import ReplayRequest, make_plan

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from lab.base.errors import CannotMeasure
 from lab.embedding.embedder import QUERY
-from lab.latency.memories import Pool, PoolVectors, PoolWords
-from lab.latency.turns import TOTAL
+from lab.measures.turn_latency import TOTAL
 from lab.recordings.model import Memory
 from lab.replay.candidates import rows_of
 from lab.replay.loop import ask_of
@@ -30,6 +29,7 @@ from lab.retrieval.query_context import QueryContext, Retrieval
 from lab.retrieval.retrievers import StoreRetriever, embedded_text, make_store, row_vectors
 from lab.retrieval.row import Row
 from lab.retrieval.tokens import words_under
+from lab.studies.latency.memories import Pool, PoolVectors, PoolWords
 from lab.systems.contract import Ask, Recall
 from lab.systems.kit import Kit, Tools
 

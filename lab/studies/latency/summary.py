@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.latency.bench import Sample
-from lab.latency.quantiles import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
-from lab.latency.request import NEVER, LatencyRequest
-from lab.latency.run import Folder
-from lab.latency.schedule import BLOCK
-from lab.latency.turns import TOTAL
-from lab.latency.work import Measured
+from lab.measures.quantiles import LEVEL, NS_PER_MS, QUANTILES, least_n, paired_ratio, spent_of
+from lab.measures.turn_latency import TOTAL
+from lab.studies.latency.bench import Sample
+from lab.studies.latency.request import NEVER, LatencyRequest
+from lab.studies.latency.run import Folder
+from lab.studies.latency.schedule import BLOCK
+from lab.studies.latency.work import Measured
 
 WORDS = (
     "Times are milliseconds on this machine. A quantile is the sample of that rank, with a distribution-free "
@@ -29,7 +29,7 @@ def summarise(asked: LatencyRequest, folder: Folder, cells: Sequence[Measured]) 
     growth = [cell for cell in cells if "waiting" in cell.about]
     sweep = [cell for cell in cells if "compact_every" in cell.about]
     return {
-        "kind": "lab.latency.summary",
+        "kind": "lab.studies.latency.summary",
         "unit": "ms",
         "about": WORDS,
         "least_n": {name: least_n(share) for name, share in QUANTILES.items()},

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.formatting import Announce
-from lab.latency.bench import (
+from lab.measures.turn_latency import TOTAL
+from lab.replay.sources import Sources, open_sources
+from lab.retrieval.contract import Filter
+from lab.retrieval.lance import LanceStore
+from lab.retrieval.quiet import import_lancedb
+from lab.retrieval.retrievers import make_store
+from lab.studies.latency.bench import (
     LoadedStore,
     Question,
     Sample,
@@ -29,15 +35,9 @@ from lab.latency.bench import (
     size_of,
     tools_over,
 )
-from lab.latency.memories import Pool, PoolWords
-from lab.latency.request import WAITING_TURNS, Cell, LatencyPlan
-from lab.latency.schedule import MonotonicClock, abba, open_loop, stretches
-from lab.latency.turns import TOTAL
-from lab.replay.sources import Sources, open_sources
-from lab.retrieval.contract import Filter
-from lab.retrieval.lance import LanceStore
-from lab.retrieval.quiet import import_lancedb
-from lab.retrieval.retrievers import make_store
+from lab.studies.latency.memories import Pool, PoolWords
+from lab.studies.latency.request import WAITING_TURNS, Cell, LatencyPlan
+from lab.studies.latency.schedule import MonotonicClock, abba, open_loop, stretches
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from lab.compare.pairs import by_conversation, pairs_of
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL, Estimate, holm, is_shown, sign_flips, smallest_p
-from lab.league.strata import Groups, stratified, weighted_sums
-from lab.league.table import MEASURES, Cell, Measured
+from lab.studies.league.strata import Groups, stratified, weighted_sums
+from lab.studies.league.table import MEASURES, Cell, Measured
 
 # Means over sets are sums in another order, so equal ones may differ by rounding.
 _SAME = 1e-9

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.columns import codes_of, numbers_of
-from lab.latency.quantiles import NS_PER_MS, Spent, spent_of
+from lab.measures.quantiles import NS_PER_MS, Spent, spent_of
 from lab.replay.seat import WHOLE
 from lab.retrieval.stage_timer import SEARCH
 from lab.runs.directory import RunDirectory

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from lab.compare.equal import equal_in
 from lab.compare.statistics import Estimate, clustered
-from lab.league.strata import stratified
 from lab.measures.score import score_and_write
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.scores import Values
 from lab.runs.tables import read_table
+from lab.studies.league.strata import stratified
 from lab.systems.cut import CLIPPED
 
 # Short names of the measures; ``{k}`` is the number of items that the arm may inject, so every measure counts all that

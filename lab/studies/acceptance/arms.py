@@ -12,7 +12,7 @@ from lab.base.files import dump_json, write_atomically
 from lab.base.shape import deep_merge
 from lab.replay.labels import NICE_OF_REST
 from lab.replay.plan import Plan, ReplayRequest
-from lab.sweep.draws import saturating
+from lab.studies.draws import saturating
 from lab.systems.contract import ArmInfo
 from lab.systems.registry import info_of, make_arm, parse_arms
 from lab.systems.spec import ArmSpec

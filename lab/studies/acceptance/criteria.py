@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lab.acceptance.arms import HYBRID, OLD, VECTOR, Cast
-from lab.acceptance.evidence import Measured, Reference, named, share_of, shown
 from lab.base.formatting import counted, number
 from lab.compare.pairs import Pairs
 from lab.gate.line import FAIL, GRAVITY, INCONCLUSIVE, PASS, Line
 from lab.measures.repetition import WINDOW
 from lab.measures.score import never_seen
+from lab.studies.acceptance.arms import HYBRID, OLD, VECTOR, Cast
+from lab.studies.acceptance.evidence import Measured, Reference, named, share_of, shown
 
 # Half of the effect: what a new treatment must keep of an old one in a non-inferiority trial.
 HALF = 0.5

@@ -1,6 +1,6 @@
 """Recall as the share of must_remember memories increases: the failure of E-14 that the quotas of E-15 answer.
 
-The samples of labels come from :mod:`lab.sweep.draws`.
+The samples of labels come from :mod:`lab.studies.draws`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from lab.embedding.embedder import DEFAULT_MODEL
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.runs.tables import table_of, write_table
-from lab.sweep.draws import Draw, saturating
-from lab.sweep.relabelled import Assignment, Tally, relabelled, total
+from lab.studies.draws import Draw, saturating
+from lab.studies.relabelled import Assignment, Tally, relabelled, total
 from lab.systems.registry import policies
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.base.files import dump_json, write_atomically
-from lab.latency.quantiles import Quantile
-from lab.league.league import League
-from lab.league.table import BOUNDED, COLUMNS
+from lab.measures.quantiles import Quantile
+from lab.studies.league.league import League
+from lab.studies.league.table import BOUNDED, COLUMNS
 
 JSON, CSV, TIMES_CSV = "league.json", "league.csv", "times.csv"
 OWN = "own"

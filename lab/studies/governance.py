@@ -17,7 +17,7 @@ from lab.recordings.model import Memory, Recording
 from lab.replay.command import NO_GOLD, shown_path
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.runs.tables import table_of, write_table
-from lab.sweep.relabelled import Assignment, Tally, relabelled, total
+from lab.studies.relabelled import Assignment, Tally, relabelled, total
 from lab.systems.openclaw.capture.categories import IMPORTANCE
 from lab.systems.openclaw.memory import MUST_FROM, NICE_FROM, label_of_score
 from lab.systems.sidecar.heuristic import grade_observation
