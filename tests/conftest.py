@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from tests.guard import pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
 
+pytest_plugins = ["tests.commands_fixtures"]
 __all__ = ("pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect")
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

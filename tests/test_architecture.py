@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,24 @@ def test_files_have_at_most_600_lines() -> None:
     assert {name: length for name, length in lengths.items() if length > 600} == {}
 
 
-@pytest.mark.parametrize("package", ["episodes", "facts", "graph", "observations", "rerank"])
+def test_page_lists_every_package_in_the_order_of_the_layers() -> None:
+    page = (ROOT / "docs" / "design" / "architecture.md").read_text("utf-8")
+    listed = [
+        re.findall(r"`lab/(\w+)`", line.split("|")[1]) for line in page.splitlines() if line.startswith("| `lab/")
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contract = project["tool"]["importlinter"]["contracts"][0]
+    layers = [name.strip().removeprefix("lab.") for row in contract["layers"] for name in row.split("|")]
+    assert [name for row in listed for name in row] == layers
+    packages = {path.name for path in (ROOT / "lab").iterdir() if (path / "__init__.py").exists()}
+    assert packages == set(layers) - {"notebook"}
+
+
+@pytest.mark.parametrize(
+    "package", ["memory/episodes", "memory/facts", "memory/graph", "systems/observations", "systems/rerank"]
+)
 def test_package_reads_no_clock_randomness_or_environment(package: str) -> None:
-    modules = sorted((ROOT / "lab" / "systems" / package).glob("*.py"))
+    modules = sorted((ROOT / "lab" / package).glob("*.py"))
     reads = re.compile(r"\.(?:now|utcnow|today|time(?:_ns)?)\(|\bimport (?:random|uuid)\b|\b(?:environ|getenv)\b")
     assert len(modules) > 2
     assert [path.name for path in modules if reads.search(path.read_text("utf-8"))] == []

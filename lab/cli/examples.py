@@ -34,7 +34,6 @@ EXAMPLES = {
     "sweep": "lab sweep shipped:operators --out reports/sweep",
     "missed": "lab missed reports/demo",
     "latency": "lab latency shipped:operators --out reports/latency",
-    "conformance": "lab conformance vectors",
     "agree": "lab agree ~/.openclaw --format openclaw \\\n"
     "    --memories-from ~/.openclaw/memory/lancedb --config openclaw.json",
     "canary run": "lab canary run ~/.openclaw/openclaw.json --slot openclaw-mem-engine \\\n"

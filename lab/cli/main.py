@@ -25,7 +25,6 @@ UNUSABLE_PATH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 CHECKS = (
     "doctor",
     "diff",
-    "conformance",
     "baseline list",
     "cache verify",
     "canary recover",
@@ -85,11 +84,11 @@ def _save_traceback(error: Exception) -> str:
     return f"the traceback is in {name} (it may quote your texts)"
 
 
-def main() -> None:
-    """Run a command. Exit with 0, or with the code of its error (:mod:`lab.base.errors`)."""
+def main(program: typer.Typer = app) -> None:
+    """Run a command of a program. Exit with 0, or with the code of its error (:mod:`lab.base.errors`)."""
     set_up()
     try:
-        code = app(standalone_mode=False)
+        code = program(standalone_mode=False)
         end_progress()
         sys.stdout.flush()
     except LabError as error:

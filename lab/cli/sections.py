@@ -60,7 +60,6 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "config": Entry("lab.cli.config", "Resolve and check engine configurations."),
         "memory": Entry("lab.memory.cli.memory", "Store and recall memories in a LanceDB folder."),
         "store": Entry("lab.memory.cli.store", "Indexes and versions of a LanceDB folder."),
-        "conformance": Entry("lab.cli.conformance", "Check the engine against recorded plugin behaviour."),
     },
     "Govern memories": {
         "ledger": Entry("lab.memory.cli.ledger", "Capture, search and grade the sidecar's ledger."),

@@ -12,9 +12,11 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.base.files import dump_json
-from lab.canary.audit.audit import audit, nothing_found, unreadable
+from lab.canary.audit.audit import audit
+from lab.canary.audit.check_markers import MARKERS, RECALL
 from lab.canary.audit.damage import ENOUGH
 from lab.canary.audit.screens import last_receipts
+from lab.gate.audit_file import WITH_JSON, nothing_found, unreadable
 from lab.gate.line import ERROR, FAIL
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy
@@ -150,3 +152,7 @@ def test_json_document_of_many_records_is_read_in_pieces(tmp_path: Path, receipt
         assert (found["recalls"]["receipts"], found["damage"]["lines"], found["timed_lines"]) == (1200, 0, 1200)
         assert (found["first_time"], found["last_time"]) == ("2026-03-01T09:00:00.000Z", "2026-03-01T09:19:59.000Z")
         assert found["lines"] == lines
+
+
+def test_markers_with_json_are_those_that_an_audit_checks() -> None:
+    assert (RECALL, *MARKERS) == WITH_JSON

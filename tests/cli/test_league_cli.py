@@ -50,7 +50,7 @@ def test_command_prints_who_wins_and_writes_the_page(lab: Callable[..., Any], tm
 def test_refused_arm_ends_the_command_with_its_proof(
     lab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(BUILT_IN, "mute", "tests.league.systems:make")
+    monkeypatch.setitem(BUILT_IN, "mute", "tests.studies.league.systems:make")
     done = lab(*WORDS, "--arm", "bm25", "--arm", "mute", "--out", "out", cwd=tmp_path)
     assert done.returncode == 4
     assert done.stderr.splitlines()[-1] == (

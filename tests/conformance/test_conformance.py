@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.conformance.embedding import embed, fnv1a, tokens_of
-from lab.conformance.records import FileResult, Folder
-from lab.conformance.registry import FUNCTIONS, SEQUENCES, check_of
-from lab.conformance.run import conformance
+from tests.conformance.embedding import embed, fnv1a, tokens_of
+from tests.conformance.record_files import FileResult, Folder
+from tests.conformance.registry import FUNCTIONS, SEQUENCES, check_of
+from tests.conformance.run import conformance
 
 # Numbers of records that agree, and of those that are skipped on purpose.
 EXPECTED = {

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from lab.conformance.pack import NAME as PACK
-from lab.conformance.real_lancedb import Agreement
-from lab.conformance.registry import FUNCTIONS, SEQUENCES
-from lab.conformance.run import conformance
+from tests.conformance.pack import NAME as PACK
+from tests.conformance.real_lancedb import Agreement
+from tests.conformance.registry import FUNCTIONS, SEQUENCES
+from tests.conformance.run import conformance
 
 RECORDS = Path(__file__).parent / "records"
 # The fields of a record that hold its expectation; the record of a search is itself the expectation.

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lab.conformance.records import FileResult
-from lab.conformance.run import Conformance, conformance
-from lab.conformance.values import UNDEFINED, decode, difference, plain
+from tests.conformance.record_files import FileResult
+from tests.conformance.run import Conformance, conformance
+from tests.conformance.values import UNDEFINED, decode, difference, plain
 
 CONFIG = {"skipTrivialPrompts": True, "trivialMinChars": 8}
 GOOD = {"id": "a", "input": {"prompt": "hello", "cfg": CONFIG}, "output": True}

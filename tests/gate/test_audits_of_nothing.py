@@ -10,7 +10,7 @@ import pytest
 
 from lab.base.formatting import counted
 from lab.canary.audit.audit import audit as read_logs
-from lab.canary.audit.audit import nothing_found
+from lab.gate.audit_file import nothing_found
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 from lab.gate.outputs import rollback
 from lab.gate.policy import read_policy

@@ -238,7 +238,7 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
     ]
     (place / "store.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (place / "store.json").write_text(json.dumps({"items": rows}))
-    log = runpy.run_path(str(ROOT / "tests/cli/test_receipts_cli.py"))
+    log = runpy.run_path(str(ROOT / "tests/canary/cli/test_receipts_cli.py"))
     lines = [log["_line"](log["_receipt"](), second=5 * number) for number in range(12)]
     (place / "gateway.log").write_bytes(b"\n".join([b"starting up", *lines, log["SOUND"][4]]) + b"\n")
     (place / "gateway.log.gz").write_bytes(gzip.compress((place / "gateway.log").read_bytes()))

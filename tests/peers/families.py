@@ -169,8 +169,8 @@ def _untimed(draw: Draw, turns: int) -> Family:
 
 def _as_stored(draw: Draw, row: Row) -> Row:
     """Return a row as stored in the table."""
-    from lab.conformance.embedding import embed
     from lab.systems.openclaw.memory import label_of_score
+    from tests.conformance.embedding import embed
 
     kind = draw.random.random()
     time = None if kind < 0.2 else 0 if kind < 0.4 else row["createdAt"]

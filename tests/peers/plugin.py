@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from lab.base.errors import CannotMeasure
-from lab.conformance.embedding import DIMENSION, embed
 from lab.embedding.server import EmbeddingServer
 from lab.systems.external.plugin import HOST
+from tests.conformance.embedding import DIMENSION, embed
 
 MODEL = "text-embedding-3-small"
 

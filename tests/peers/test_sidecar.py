@@ -19,7 +19,7 @@ from lab.memory.ledger.ingest import ingest
 from lab.memory.ledger.ledger import Observation
 from lab.memory.ledger.search import Found, search
 from lab.systems.sidecar.heuristic import grade_observation
-from tests.systems.sidecar.ledgers import rows
+from tests.memory.ledger.ledgers import rows
 
 WORDS = ("basil", "pot", "choir", "mill", "thursday", "may", "gateway", "timeout", "error", "fixed", "decided", "plan")
 WORDS += (

@@ -17,7 +17,7 @@ from lab.memory.episodes.embed import embed, model_of
 from lab.memory.episodes.ingest import ingest
 from lab.memory.episodes.retention import expire
 from lab.memory.episodes.search import Found
-from tests.systems.episodes.ledgers import DAY_MS, NOW, NOW_MS, found, hashing, line, stored, write_spool
+from tests.memory.episodes.ledgers import DAY_MS, NOW, NOW_MS, found, hashing, line, stored, write_spool
 
 WORDS = ("basil", "pot", "choir", "mill", "thursday", "gateway", "backup", "the", "in", "old", "song", "meets", "1,5")
 TYPES = ("conversation.user", "conversation.assistant", "tool.call", "tool.result", "ops.decision", "ops.alert")

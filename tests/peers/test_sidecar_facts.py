@@ -19,7 +19,7 @@ from lab.memory.facts.pack import pack
 from lab.memory.facts.predicates import ENTITY, JSON, PREDICATES
 from lab.memory.facts.proposals import measure, propose
 from lab.memory.facts.view import current, status_of
-from tests.systems.facts.stores import NOW, Place, place
+from tests.memory.facts.stores import NOW, Place, place
 
 SUBJECTS = ("Gateway", "kitchen", "entity:Choir Mill")
 SOURCES = (("obs:1",), ("obs:2", "doc:a.md"), ("doc:a.md#top", "memory:b.md"), ("daily_log:b.md",), ("doc:gone.md",))

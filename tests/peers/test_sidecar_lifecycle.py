@@ -13,7 +13,7 @@ from lab.base.errors import UnusableInput
 from lab.memory.ledger.lifecycle import LEGAL, STATES, move
 from lab.memory.ledger.score import state_of
 from lab.memory.ledger.use import decay
-from tests.systems.sidecar.ledgers import filled, rows
+from tests.memory.ledger.ledgers import filled, rows
 
 KINDS = ("preference", "decision", "fact", "learning", "plan", "entity", "event", "note", "tool", "Fact ", "other")
 # What the sidecar leaves and the lab removes when a memory is revived.

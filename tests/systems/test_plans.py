@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from lab.base.times import LAST_MS
 from lab.memory.ledger.ledger import Observation
+from lab.memory.pack.ledger_lane import due_of_observation
 from lab.recordings.model import Memory
-from lab.systems.plans import due_at_of, due_in, due_of_observation, is_past, read_due
+from lab.systems.plans import due_at_of, due_in, is_past, read_due
 
 END = "T23:59:59.999+00:00"
 

@@ -2,10 +2,10 @@
 
     python -m tests.trials.canary_kills [--every 1]
 
-The gateway is the process of tests/rollout with its own file, log and restart command. A canary is killed (SIGKILL)
-before every Nth call that changes the disk or starts a process, without a guard, and so is the recovery of one that was
-killed in its window. Each is then recovered. The configuration must be as before byte for byte, with its mode, the
-gateway must run under it, and nothing may be left beside it. Kills at random moments, with guards, are in
+The gateway is the process of tests/canary/rollout with its own file, log and restart command. A canary is killed
+(SIGKILL) before every Nth call that changes the disk or starts a process, without a guard, and so is the recovery of
+one that was killed in its window. Each is then recovered. The configuration must be as before byte for byte, with its
+mode, the gateway must run under it, and nothing may be left beside it. Kills at random moments, with guards, are in
 guard_kills.py.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 
 import typer
 
-from tests.rollout.conftest import CONFIG, ENTRY, Gateway, made_gateway
+from tests.canary.rollout.conftest import CONFIG, ENTRY, Gateway, made_gateway
 
 PATIENCE = 60.0
 

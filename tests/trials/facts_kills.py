@@ -23,7 +23,7 @@ from lab.base.formatting import counted
 from lab.memory.facts import store
 from lab.memory.facts.rebuild import view_path
 from lab.memory.facts.view import View
-from tests.systems.sidecar.ledgers import filled
+from tests.memory.ledger.ledgers import filled
 from tests.trials.kills import arguments, kills_of, run_after_write
 
 TIME = re.compile(rb'"created_at": "[^"]*"')

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.memory.facts.lint import CODES, lint
 from lab.memory.facts.view import View
-from tests.systems.facts.seeded import clean, seeded
+from tests.memory.facts.seeded import clean, seeded
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ from lab.memory.graph.build import build, ledger_texts
 from lab.memory.graph.export import graph_bytes
 from lab.memory.graph.lane import GraphLane
 from lab.memory.graph.search import shortest_path
-from tests.systems.facts.stores import NOW
-from tests.systems.sidecar.ledgers import filled
+from tests.memory.facts.stores import NOW
+from tests.memory.ledger.ledgers import filled
 
 T = TypeVar("T")
 WORDS = "gateway timeout basil choir mill backup deploy latency cache queue kitchen port config cluster network"

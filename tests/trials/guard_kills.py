@@ -4,7 +4,7 @@
 
 Each kill (SIGKILL) is drawn from the seed and its number: the victim, what is switched (the memory slot or the
 selection mode), and the moment, over the time that a canary or a downgrade takes. The gateway is the process of
-tests/rollout, a daemon that its restart command leaves behind. Victims are
+tests/canary/rollout, a daemon that its restart command leaves behind. Victims are
 
 * the canary; all of its session; the guard alone; the guard, and then the canary; the canary, and then the guard in the
   midst of its rollback; both at once;
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.canary.rollout.commands import identity
-from tests.rollout.conftest import CONFIG, Gateway, made_gateway
+from tests.canary.rollout.conftest import CONFIG, Gateway, made_gateway
 from tests.trials.canary_kills import PATIENCE, ended, prepare, problem, started
 from tests.trials.watch_kills import ALARM, LIVE, Trial
 

@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.conformance.capture import Captures
-from lab.conformance.embedding import embed
 from lab.systems.openclaw.capture.pipeline import Captured, capture
 from lab.systems.openclaw.capture.scan import Message
 from lab.systems.openclaw.config.resolve import resolve
 from lab.systems.openclaw.seed.capture import RULES
+from tests.conformance.capture import Captures
+from tests.conformance.embedding import embed
 
 NUMBER = 5000
 CONFIG = resolve({"autoCapture": {"captureTodo": True, "maxItemsPerTurn": 4, "maxTodoPerTurn": 3}}, "seed")

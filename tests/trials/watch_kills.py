@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.rollout.conftest import CONFIG, ENTRY, Gateway, made_gateway
+from tests.canary.rollout.conftest import CONFIG, ENTRY, Gateway, made_gateway
 from tests.trials.canary_kills import PATIENCE, ended, prepare, started
 
 LIVE = CONFIG.replace("'memory-lancedb'", f"'{ENTRY}'")

@@ -25,7 +25,7 @@ from lab.memory.ledger import ledger
 from lab.memory.ledger.ingest import ingest
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.openclaw.table.schema import TABLE, arrow_of, schema
-from tests.systems.openclaw.tools.lance_tables import DIMENSION, entry, uuid
+from tests.memory.tools.lance_tables import DIMENSION, entry, uuid
 from tests.trials.kills import ended
 
 AT = "2026-11-23"

@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.conformance.capture import Captures, stored_rows
-from lab.conformance.embedding import embed
 from lab.systems.openclaw.capture.pipeline import Captured, capture, captures
 from lab.systems.openclaw.capture.scan import Message
 from lab.systems.openclaw.capturing import RULES
 from lab.systems.openclaw.config.resolve import resolve
+from tests.conformance.capture import Captures, stored_rows
+from tests.conformance.embedding import embed
 
 HOUR = 3_600_000
 TODOS = {"autoCapture": {"captureTodo": True, "maxItemsPerTurn": 3}}

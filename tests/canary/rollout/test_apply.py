@@ -1,0 +1,203 @@
+"""The patch that follows from a verdict: of a judged run, and of a canary."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import json5
+import pytest
+
+from tests.canary.rollout.conftest import CONFIG, ENTRY
+from tests.commands import run_here
+
+pytestmark = pytest.mark.slow
+ENGINE = CONFIG.replace("'memory-lancedb'", f"'{ENTRY}'")
+POLICY = """name = "small"
+about = "No memory of the future."
+minimum_conversations = 2
+ROLLBACK
+[comparison]
+baseline = "BASE"
+candidate = "CANDIDATE"
+
+[[limit]]
+measure = "RepeatRate"
+at_most = MOST
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("apply")
+    (folder / "wide.json").write_text(
+        '{"lab": {"arm": "engine"}, "autoRecall": {"maxItems": 3, "quotas": {"mustMax": 1}}}', "utf-8"
+    )
+    arms = ("tier_first_v1", "tier_quota_v1", "hybrid", "engine", f"wide={folder / 'wide.json'}")
+    done = run_here(
+        *("replay", "shipped:operators", "--conversation", "choir-tour", "--embedder", "hashing", "--haystack", "0"),
+        *(word for arm in arms for word in ("--arm", arm)),
+        *("--profile", "upstream", "--scope", "recorded", "--out", folder / "run"),
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+def judged(run: Path, folder: Path, candidate: str, base: str = "tier_first_v1", most: float = 1.0) -> Path:
+    """Judge a run by a policy that passes unless ``most`` is low; return the folder of the verdict."""
+    text = POLICY.replace("CANDIDATE", candidate).replace("BASE", base).replace("MOST", f"{most}")
+    policy = folder / "policy.toml"
+    policy.write_text(text.replace("ROLLBACK", ""), "utf-8")
+    done = run_here("gate", run, "--policy", policy, "--out", folder)
+    assert done.returncode in (0, 1), done.stderr
+    return folder
+
+
+def apply(*words: str | Path, code: int = 0) -> dict[str, Any]:
+    done = run_here("apply", *words, "--json")
+    assert done.returncode == code, done.stdout + done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def recall(patch: dict[str, Any]) -> dict[str, Any]:
+    return dict(patch["plugins"]["entries"][ENTRY]["config"]["autoRecall"])
+
+
+def test_pass_of_a_policy_sets_its_one_line(run: Path, tmp_path: Path) -> None:
+    config = tmp_path / "openclaw.json"
+    config.write_text(ENGINE, "utf-8")
+    said = apply(judged(run, tmp_path, "tier_quota_v1"), "--config", config)
+    assert recall(said["patch"]) == {"selectionMode": "tier_quota_v1"}
+    path = f"plugins.entries.{ENTRY}.config.autoRecall.selectionMode"
+    assert said["lines"] == [path, '   11 + "selectionMode": "tier_quota_v1"']
+    assert (said["already"], said["refused"]) == ([], [])
+    # Nothing is written.
+    assert config.read_text("utf-8") == ENGINE
+
+
+def test_pass_of_a_configuration_sets_what_differs(run: Path, tmp_path: Path) -> None:
+    config = tmp_path / "openclaw.json"
+    config.write_text(ENGINE.replace("maxItems: 4.0", "maxItems: 3"), "utf-8")
+    said = apply(judged(run, tmp_path, "wide", "engine"), "--config", config)
+    assert recall(said["patch"]) == {"maxItems": 3, "quotas": {"mustMax": 1}}
+    assert said["already"] == [f"plugins.entries.{ENTRY}.config.autoRecall.maxItems"]
+    assert said["lines"][1].endswith('"quotas": {"mustMax": 1}') or '"mustMax": 1' in said["lines"][1]
+
+
+def test_text_has_the_patch_as_json_and_no_key(run: Path, tmp_path: Path) -> None:
+    config = tmp_path / "openclaw.json"
+    config.write_text(ENGINE, "utf-8")
+    done = run_here("apply", judged(run, tmp_path, "tier_quota_v1"), "--config", config)
+    text = done.stdout
+    patch = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    assert recall(patch) == {"selectionMode": "tier_quota_v1"}
+    assert "s3cret" not in text
+    assert "sk-key" not in text
+
+
+def test_fail_of_a_run_sets_nothing(run: Path, tmp_path: Path) -> None:
+    said = apply(judged(run, tmp_path, "tier_quota_v1", most=0.0), code=1)
+    assert said["patch"] == {}
+    assert said["why"] == "the verdict is fail, so tier_first_v1 stays"
+
+
+def test_arm_that_is_no_configuration_is_refused(run: Path, tmp_path: Path) -> None:
+    done = run_here("apply", judged(run, tmp_path, "hybrid"))
+    assert done.returncode == 2
+    assert f"arm hybrid is hybrid, which is no configuration of {ENTRY}" in done.stderr
+
+
+def test_verdict_of_a_changed_policy_is_refused(run: Path, tmp_path: Path) -> None:
+    folder = judged(run, tmp_path, "tier_quota_v1")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text("utf-8").replace("at_most = 1.0", "at_most = 0.9"), "utf-8")
+    done = run_here("apply", folder)
+    assert done.returncode == 2
+    assert "is out of date: policy small has changed since; run lab gate again" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("verdict.json", "{}", "not a verdict of `lab gate`"),
+        ("verdict.json", "[", "not JSON"),
+        ("other.json", "{}", "has no verdict.json; lab gate writes one"),
+    ],
+)
+def test_no_verdict_is_refused_in_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    done = run_here("apply", tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def canary(folder: Path, status: str, before: str | None, after: str = ENTRY) -> Path:
+    """Write what a canary leaves: its receipt and a verdict on receipts."""
+    path = ["plugins", "slots", "memory"]
+    receipt = {"schema": "lab.canary.v1", "path": path, "before": before, "after": after}
+    (folder / "canary.json").write_text(json.dumps(receipt), "utf-8")
+    fields = dict.fromkeys(("run", "baseline", "candidate", "rollback", "against", "audit", "evidence", "control"))
+    verdict = {"schema": "lab.verdict.v1", "trial": [], "policy": "stage-b", "about": "", "status": status, **fields}
+    (folder / "verdict.json").write_text(json.dumps({**verdict, "lines": [], "embedder": [], "judged": None}), "utf-8")
+    return folder
+
+
+def test_canary_that_passed_sets_what_it_switched(tmp_path: Path) -> None:
+    config = tmp_path / "openclaw.json"
+    config.write_text(CONFIG, "utf-8")
+    said = apply(canary(tmp_path, "pass", "memory-lancedb"), "--config", config)
+    assert said["patch"] == {"plugins": {"slots": {"memory": ENTRY}}}
+    assert said["lines"][1:] == ["    6 - memory: 'memory-lancedb'", f"    6 + memory: '{ENTRY}'"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "text", "before", "expected"),
+    [
+        # The canary rolled back already, so there is nothing to set back.
+        ("fail", 1, CONFIG, "memory-lancedb", {}),
+        ("fail", 1, ENGINE, "memory-lancedb", {"plugins": {"slots": {"memory": "memory-lancedb"}}}),
+        ("inconclusive", 3, ENGINE, None, {"plugins": {"slots": {"memory": "memory-core"}}}),
+    ],
+)
+def test_canary_that_did_not_pass_sets_back_what_is_still_switched(
+    tmp_path: Path, status: str, code: int, text: str, before: str | None, expected: dict[str, Any]
+) -> None:
+    config = tmp_path / "openclaw.json"
+    config.write_text(text, "utf-8")
+    assert apply(canary(tmp_path, status, before), "--config", config, code=code)["patch"] == expected
+
+
+def test_key_that_the_plugin_lacks_is_named(tmp_path: Path) -> None:
+    from lab.canary.rollout.apply import Patch, applied
+
+    config = tmp_path / "openclaw.json"
+    config.write_text(ENGINE, "utf-8")
+    path = ("plugins", "entries", ENTRY, "config", "autoRecall", "repeatPenalty")
+    found = applied(config, Patch({path: 0.35}, "test"))
+    assert len(found.refused) == 1
+    assert "the host refuses this" in found.refused[0]
+    assert json5.loads(ENGINE) == json5.loads(config.read_text("utf-8"))
+
+
+def test_key_that_the_candidate_lacks_is_not_set(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.canary.rollout import apply as module
+
+    configs = {"engine": {"autoRecall": {"maxItems": 4}}, "wide": {"autoRecall": {"maxItems": 3, "of-later": True}}}
+    monkeypatch.setattr(module, "_config_of", lambda arm: configs[arm.name])
+    said = apply(judged(run, tmp_path, "engine", "wide"))
+    assert recall(said["patch"]) == {"maxItems": 4}
+
+
+def test_run_beside_the_verdict_comes_before_the_one_that_it_names(run: Path, tmp_path: Path) -> None:
+    """A run that was copied with its verdict is judged by its own files, also if another is where it was."""
+    from lab.canary.rollout.apply import _run_of
+    from lab.gate.verdict_file import read_verdict
+
+    verdict = read_verdict(judged(run, tmp_path, "tier_quota_v1") / "verdict.json")
+    assert _run_of(verdict, tmp_path) == Path(str(verdict.run))
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    assert _run_of(verdict, copy) == copy
