@@ -78,7 +78,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by folder and by fixture."""
     for item in items:
-        if item.path.relative_to(HERE).parts[0] in SLOW:
+        if set(item.path.relative_to(HERE).parts) & set(SLOW):
             item.add_marker("slow")
         for fixture, marker in BY_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
+pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
 Write = Callable[[Path, list[dict[str, Any]]], Path]
 CONFIG = {"skipTrivialPrompts": True, "trivialMinChars": 8}

@@ -151,5 +151,5 @@ def test_cause_of_a_stored_working_set_is_that_it_is_pinned() -> None:
 
 
 def test_docs_explain_every_cause() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "agree.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "agree.md").read_text("utf-8")
     assert [cause for cause in CAUSES if f"`{cause}`" not in page] == []

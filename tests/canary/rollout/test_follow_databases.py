@@ -13,7 +13,7 @@ import pytest
 from lab.canary.audit.tool_receipts import MARK, tool_recall
 from lab.canary.rollout.follow_databases import Databases
 
-LIVE = Path(__file__).resolve().parents[3] / "shared" / "live" / "sessions-2026.9.6"
+LIVE = Path(__file__).resolve().parents[4] / "shared" / "live" / "sessions-2026.9.6"
 TABLE = """CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, event_json TEXT,
     event_zstd BLOB, event_utf8_bytes INTEGER, PRIMARY KEY (session_id, seq))"""
 

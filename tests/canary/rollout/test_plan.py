@@ -20,7 +20,7 @@ from lab.canary.rollout.jobs import Job, Places, cron_fields, free_start, in_utc
 from tests.commands import run_here
 
 PLACES = Places("~/o.json", "~/store", "~/l.sqlite", "~/o.jsonl", "true", "~")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def job(name: str, *starts: int, longest: int = 15, weekday: int | None = None, **more: Any) -> Job:

@@ -25,7 +25,7 @@ from tests.memory.tools.lance_tables import entry, plugin_table, raw_table
 
 NOW = datetime(2026, 11, 23, 14, 5, 1, tzinfo=UTC)
 STAMP = "20261123T140501Z"
-TRIAL = Path(__file__).parents[3] / "trials" / "store_kills.py"
+TRIAL = Path(__file__).parents[2] / "trials" / "store_kills.py"
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from lab.memory.store.manifest import require_tag
 from lab.memory.table.lance_lock import WriterLock
 from lab.memory.table.lance_table import LanceTable, TableSettings
 from lab.retrieval.quiet import quiet_lance
+from lab.systems.openclaw.table import contents
 from lab.systems.openclaw.table.contents import contents_in, contents_of
 from tests.memory.tools.lance_tables import DIMENSION, entry, plugin_table, raw_table
 
@@ -164,7 +165,7 @@ def test_table_written_by_the_lab_is_not_tagged_meanwhile(folder: Path, root: Pa
 def test_table_that_changes_during_the_copy_is_copied_again(
     folder: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy, calls = tags.copy_folder, []
+    copy, calls = contents.copy_folder, []
 
     def interrupted(*given: Any, **more: Any) -> Any:
         calls.append(given)
@@ -173,10 +174,10 @@ def test_table_that_changes_during_the_copy_is_copied_again(
             raise FileNotFoundError(2, "No such file or directory", "x.lance")
         return copy(*given, **more)
 
-    monkeypatch.setattr(tags, "copy_folder", interrupted)
+    monkeypatch.setattr(contents, "copy_folder", interrupted)
     assert tags.create_tag(folder, "day1", root, now=NOW).rows == 3
     assert len(calls) == 2
-    monkeypatch.setattr(tags, "copy_folder", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
+    monkeypatch.setattr(contents, "copy_folder", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
     with pytest.raises(CannotMeasure, match="changed the table during each of 3 copies"):
         tags.create_tag(folder, "day2", root, now=NOW)
     assert sorted(path.name for path in root.iterdir()) == ["day1"]

@@ -16,6 +16,9 @@ from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import normal_row
 from lab.systems.openclaw.table.entries import Entry
 from tests.conformance.memory_table import InMemoryTable
+from tests.systems.openclaw.docs.conftest import handbook, opened, refs, written
+
+__all__ = ("handbook", "opened", "refs", "written")
 
 NOW = 1_760_000_000_000
 EMBEDDER = HashingEmbedder()

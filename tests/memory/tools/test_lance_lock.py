@@ -19,7 +19,7 @@ from lab.memory.table.lance_table import LanceTable, TableSettings
 from tests.memory.tools.lance_tables import DIMENSION, entry, plugin_table, uuid
 
 pytestmark = pytest.mark.process
-TRIAL = Path(__file__).parents[3] / "trials" / "memory_kills.py"
+TRIAL = Path(__file__).parents[2] / "trials" / "memory_kills.py"
 Start = Callable[..., "subprocess.Popen[str]"]
 HOLD = """
 import sys, time

@@ -20,7 +20,7 @@ from lab.studies.sweep.sweep import sweep
 from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BLOCK = re.compile(r'^```(\w+) title="(lab/systems/openclaw/select/[^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 SCRIPT = """
 import json, sys

@@ -19,7 +19,7 @@ from lab.runs.gold import read_gold
 from lab.studies.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
 from tests.commands import run_here
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OPERATORS = ROOT / "datasets" / "operators"
 REQUEST = ReplayRequest(
     str(OPERATORS),
