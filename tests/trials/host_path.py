@@ -54,6 +54,8 @@ def main() -> None:
     words = ("init", str(given.home.resolve()), "--embedder", given.embedder, "--turns", given.turns)
     plan = ("nightly", "--plan", str(OUT / "plan.toml"), "--date")
     print(json.dumps(run(given.folder, *words)))
+    if not (given.folder / OUT / "pool.jsonl").exists():
+        sys.exit("lab init made no pool to judge: its output says what the home lacks")
     print(json.dumps({"judged": judge(given.folder)}))
     print(json.dumps(run(given.folder, *words)))
     print(json.dumps(run(given.folder, *plan, "2026-01-01")))
