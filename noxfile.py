@@ -19,6 +19,19 @@ PROSE += sorted(str(path) for folder in ("datasets", "golden", "reports") for pa
 MISSPELT = (
     "abd,atempts,caf,confg,gaurd,hybird,importence,ist,itmes,lokal,recal,relevent,scroe,serach,statu,succes,sucess,tpye"
 )
+# What an import of lab needs, without torch and LanceDB, which its functions import.
+LIGHT = (
+    "typer",
+    "rich",
+    "numpy",
+    "platformdirs",
+    "jinja2",
+    "orjson",
+    "json5",
+    "prompt_toolkit",
+    "starlette",
+    "uvicorn",
+)
 
 
 def install(session: nox.Session, *groups: str) -> None:
@@ -42,20 +55,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """mypy, strict, over lab/."""
     install(session, "types")
-    session.install(
-        "-c",
-        "constraints.txt",
-        "typer",
-        "rich",
-        "numpy",
-        "platformdirs",
-        "jinja2",
-        "orjson",
-        "json5",
-        "prompt_toolkit",
-        "starlette",
-        "uvicorn",
-    )
+    session.install("-c", "constraints.txt", *LIGHT)
     session.run("mypy")
 
 
@@ -143,4 +143,6 @@ def demo(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """The site of docs/ in reports/site; nothing is fetched, and a broken link fails."""
     install(session, "docs")
+    # The reference pages are made from the code.
+    session.install("-c", "constraints.txt", *LIGHT)
     session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})

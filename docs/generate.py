@@ -1,12 +1,14 @@
-"""Write the reference pages from the code: commands with their exit codes, measures, knobs, the protocol.
+"""Make the reference pages from the code: commands with their exit codes, measures, knobs, the protocol.
 
-Run ``python docs/generate.py`` from any folder. A test fails if a committed page differs from what this writes.
+mkdocs calls the functions ``on_…``: they add the pages to the site, and lead links to ``reference.md`` to them.
+``python docs/generate.py knobs`` prints one page (``cli``, ``measures``, ``knobs`` or ``protocol``).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,11 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-REFERENCE = ROOT / "docs" / "reference"
-NOTE = "<!-- Written by docs/generate.py: change the code, not this page. -->"
-CLI = f"""# Options of every command
-
-{NOTE}
+CLI = """# Options of every command
 
 Every command has `--json` (one object on stdout, progress on stderr) and `--help`. [Commands](../commands.md) says in
 one line what each command does.
@@ -30,9 +28,7 @@ Each exit code with the exception of `lab.base.errors` that causes it. An error 
 wrong, where, and what would fix it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3
 inconclusive, 4 error.
 """
-MEASURES = f"""# Measures
-
-{NOTE}
+MEASURES = """# Measures
 
 `lab measures` prints the same tables. [Statistics](../statistics.md) explains how two arms are compared by these
 measures, and the [glossary](../glossary.md) explains the terms. A measure with `@k` uses the first k memories and is
@@ -42,9 +38,7 @@ number of memories that an arm can return, the value is null. *Missing* is the n
 other arm has a value; a dash means that the probe or turn is then left out of both arms. *Seed 000* to *seed 004* are
 [design documents](../design/coverage.md).
 """
-KNOBS = f"""# Knobs
-
-{NOTE}
+KNOBS = """# Knobs
 
 Every key of an engine configuration, as the plugin spells it, and the lab's own keys below `lab`.
 [Engine](../engine.md) describes the stages that use them; `lab config show FILE` prints what a configuration resolves
@@ -52,14 +46,12 @@ to. A number out of range is clamped; an unknown key is refused. *Seed alone*: t
 implemented here*: nothing in the lab reads the key ([what is ignored and what is
 refused](../engine.md#not-implemented-here)).
 """
-PROTOCOL = f"""# Protocol of external systems
-
-{NOTE}
+PROTOCOL = """# Protocol of external systems
 
 [External systems](../external.md) explains the protocol. This page lists every field. A request is one JSON object
-`{{"id", "instance", "op", …}}` with the fields below. `id` counts from 1; `instance` is a string that names one
-conversation of one arm. An answer is `{{"id", "ok": true, "result"}}`, or
-`{{"id", "ok": false, "error": {{"kind", "message"}}}}`, with the same `id`. A result must have the fields without a
+`{"id", "instance", "op", …}` with the fields below. `id` counts from 1; `instance` is a string that names one
+conversation of one arm. An answer is `{"id", "ok": true, "result"}`, or
+`{"id", "ok": false, "error": {"kind", "message"}}`, with the same `id`. A result must have the fields without a
 default. Null stands for an absent field. An unknown field is a breach.
 """
 
@@ -270,17 +262,30 @@ def _escaped(text: str) -> str:
     )
 
 
-PAGES = {"cli.md": cli_page, "measures.md": measures_page, "knobs.md": knobs_page, "protocol.md": protocol_page}
+PAGES = {"cli": cli_page, "measures": measures_page, "knobs": knobs_page, "protocol": protocol_page}
+# The heading of each page in reference.md, which a clone has in place of the pages.
+HEADINGS = {"options": "cli", "measures": "measures", "knobs": "knobs", "protocol": "protocol"}
 
 
-def main() -> None:
-    """Write every page whose text has changed."""
+def on_files(files: Any, config: Any) -> Any:
+    """Add the reference pages to the files of the site."""
+    from mkdocs.structure.files import File
+
     for name, page in PAGES.items():
-        path, text = REFERENCE / name, page()
-        if not path.exists() or path.read_text("utf-8") != text:
-            path.write_text(text, "utf-8")
-            sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+        files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return the page with its links to a heading of reference.md turned into links to the page itself."""
+
+    def led(link: re.Match[str]) -> str:
+        return f"]({link[1]}reference/{HEADINGS[link[2]]}.md)"
+
+    if page.file.src_uri == "reference.md":
+        return "\n".join(["# Reference", "", *(f"* [{h.title()}](reference/{p}.md)" for h, p in HEADINGS.items())])
+    return re.sub(r"\]\(((?:\.\./)*)reference\.md#(\w+)\)", led, markdown)
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(PAGES[sys.argv[1]]())

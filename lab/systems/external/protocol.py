@@ -1,6 +1,6 @@
 """Protocol 1 between the lab and an external system: the fields of every request and answer, and their checks.
 
-The tables below are the protocol (EX-1): answers are checked against them, and docs/reference/protocol.md prints them.
+The tables below are the protocol (EX-1): answers are checked against them, and docs/generate.py prints them.
 A request is ``{"id", "instance", "op", …}``. An answer is ``{"id", "ok": true, "result"}``, or ``{"id", "ok": false,
 "error"}``.
 """

@@ -7,7 +7,7 @@ import re
 _FAILURE = re.compile(r"(?P<kind>\w+)(?: in (?P<op>\w+))?(?: at (?P<place>.*))?", re.ASCII | re.DOTALL)
 _ANSWERS = "give nothing but one JSON object as an answer; logs belong on standard error"
 _KEY = "name the variable with its key under key_env in the arm's file"
-_FIELDS = "compare the answer with docs/reference/protocol.md"
+_FIELDS = "compare the answer with the fields in lab/systems/external/protocol.py"
 _ONCE = "answer each request once, in order, with its id"
 _WRITES = "write only if hello says writes, and never in a probe"
 REMEDIES: dict[str, str] = {
