@@ -1,4 +1,4 @@
-"""The design pages: every cited id exists exactly once, and the evidence that the coverage cites exists."""
+"""The design pages: every cited id exists exactly once, and the files and tests that they name exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ DOCUMENT = re.compile(r"\b[Ss]eed (\d{3})\b")
 # References to sections of a text that is not in the repository.
 PRIVATE = re.compile(r"\bspec \d|\bspec, Appendix|§|engine-spec|\.\./seeds", re.IGNORECASE)
 PATHS = re.compile(r"`((?:lab|tests|docs|golden|datasets)/[^`\s:]*|\w+\.(?:txt|toml|md))(?:::(\w+))?`")
-STATES = ("done", "partly", "missing")
 
 
 class Row(NamedTuple):
@@ -95,7 +94,6 @@ def test_no_file_cites_sections_outside_the_repository() -> None:
 
 
 def test_capability_ids_are_unique(rows: list[Row]) -> None:
-    assert len(rows) > 250
     assert repeated([row.id for row in rows]) == []
 
 
@@ -106,30 +104,18 @@ def test_cited_capabilities_and_documents_exist(rows: list[Row]) -> None:
     assert {key: name for key, name in cited(DOCUMENT).items() if key not in documents} == {}
 
 
-def test_capabilities_have_a_known_state(rows: list[Row]) -> None:
-    assert [row for row in rows if row.state not in STATES or not row.capability] == []
-
-
-def test_done_capabilities_name_a_file_and_a_test(rows: list[Row]) -> None:
-    done = [row for row in rows if row.state == "done"]
-    assert len(done) > 80
-    for row in done:
-        assert re.search(r"`(?:lab|golden|constraints)", row.where), row
-        assert re.search(r"`tests/", row.shown_by), row
+def test_coverage_lists_as_many_capabilities_as_it_counts(rows: list[Row]) -> None:
+    text = " ".join((DESIGN / "coverage.md").read_text("utf-8").split())
+    named, done, partly, missing = (
+        int(number) for number in re.findall(r"(\d+) (?:capabilities|are done|that are partly|that are missing)", text)
+    )
+    assert named == done + partly + missing
+    states = Counter(row.state for row in rows)
+    assert states == {"partly": partly, "missing": missing}
 
 
 def test_missing_capabilities_name_no_evidence(rows: list[Row]) -> None:
     assert [row for row in rows if row.state == "missing" and row.shown_by != "–"] == []
-
-
-def test_coverage_totals_match_its_rows(rows: list[Row]) -> None:
-    text = (DESIGN / "coverage.md").read_text("utf-8")
-    totals = re.findall(r"^\| (?:seed )?(\d{3}|all) \|(.*)\|$", text, re.MULTILINE)
-    counts = {name: [int(cell) for cell in cells.split("|")] for name, cells in totals}
-    assert {*counts} == {*{row.id[:3] for row in rows}, "all"}
-    for name, numbers in counts.items():
-        part = [row for row in rows if name in ("all", row.id[:3])]
-        assert numbers == [*(sum(row.state == state for row in part) for state in STATES), len(part)], name
 
 
 def test_files_and_tests_named_on_design_pages_exist() -> None:
@@ -138,7 +124,7 @@ def test_files_and_tests_named_on_design_pages_exist() -> None:
         for page in sorted(DESIGN.rglob("*.md"))
         for path, test in PATHS.findall(page.read_text("utf-8"))
     ]
-    assert len(named) > 100
+    assert len(named) > 20
     assert [(page, path) for page, path, _ in named if not (ROOT / path).exists()] == []
     assert [(page, path, test) for page, path, test in named if test and test not in functions(ROOT / path)] == []
 

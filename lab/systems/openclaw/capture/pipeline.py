@@ -51,8 +51,9 @@ class Rules:
     """The rules of a profile.
 
     ``clean`` removes injected text; ``spans`` returns the candidates of a cleaned text; ``is_duplicate`` compares two
-    texts under a threshold. ``newest_first``: new messages use up the bounds before old ones. ``counts_all``: the
-    receipt counts every candidate that was not stored. ``cut`` shortens a text to a number of UTF-16 units.
+    texts under a threshold (E-76). ``newest_first``: new messages use up the bounds before old ones.
+    ``counts_all``: the receipt counts every candidate that was not stored. ``cut`` shortens a text to a number of
+    UTF-16 units.
     """
 
     clean: Callable[[str], str]
