@@ -25,12 +25,12 @@ one line what each command does.
 ## Exit codes
 
 Each exit code with the exception of `lab.base.errors` that causes it. An error message is one line that says what is
-wrong, where, and what would fix it. `lab gate` and `lab nightly` end with their verdict: 0 pass, 1 fail, 3
+wrong, where, and what would fix it. `lab gate` and `lab nightly run` end with their verdict: 0 pass, 1 fail, 3
 inconclusive, 4 error.
 """
 MEASURES = """# Measures
 
-`lab measures` prints the same tables. [Statistics](../statistics.md) explains how two arms are compared by these
+`lab score --list` prints the same tables. [Statistics](../statistics.md) explains how two arms are compared by these
 measures, and the [glossary](../glossary.md) explains the terms. A measure with `@k` uses the first k memories and is
 written with the number: `Success@6`. `(rel=2)` counts only memories of grade 2. `lab score -m` and `lab compare
 --primary` take rank measures at any cutoff and level of relevance: `R@7`, `"P(rel=2)@6"`. If k is larger than the

@@ -156,7 +156,7 @@ def judge(
     """Judge a run, an audit of live receipts, or both, by a gate policy. No file is written.
 
     ``policy`` is the name of a shipped policy or a file. ``against`` is another run: its arm with the candidate's name
-    replaces the baseline. ``receipts`` is an audit that ``lab receipts audit`` wrote. Raises
+    replaces the baseline. ``receipts`` is an audit that ``lab canary audit`` wrote. Raises
     :class:`lab.base.errors.UnusableInput` if no rule has its input.
     """
     from lab.gate.policy import read_policy

@@ -151,7 +151,7 @@ def test_checks_are_commands(words: str) -> None:
     [(">&-", 0), (">&- 2>&- <&-", 0), (">/dev/full", 4), (">/dev/full 2>/dev/full", 4), ("2>/dev/full", 0)],
 )
 def test_redirected_streams_of_a_process(redirection: str, code: int) -> None:
-    shell = f'PYTHONIOENCODING=ascii PYTHONUTF8=0 "{sys.executable}" -m lab measures {redirection}'
+    shell = f'PYTHONIOENCODING=ascii PYTHONUTF8=0 "{sys.executable}" -m lab score --list {redirection}'
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert "Traceback" not in done.stderr

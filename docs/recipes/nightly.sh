@@ -1,7 +1,7 @@
 #!/bin/sh
 # One nightly run, and a message about it. cron and systemd start this file; docs/recipes.md explains it.
 #
-# It works in its own folder and reads its settings from nightly.env there. Its exit code is that of lab nightly
+# It works in its own folder and reads its settings from nightly.env there. Its exit code is that of lab nightly run
 # (0 pass, 1 fail, 2 unusable, 3 inconclusive, 4 could not measure), 75 if another run is going on, and 4 if the
 # message after a pass could not be sent.
 set -u

@@ -1,4 +1,4 @@
-"""``lab ablate``."""
+"""``lab study ablate``."""
 
 from __future__ import annotations
 

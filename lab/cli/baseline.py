@@ -1,4 +1,4 @@
-"""``lab baseline``: approved runs, by name."""
+"""``lab nightly baseline``: approved runs, by name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     group = typer.Typer(no_args_is_help=True, help="Manage baselines: approved runs, by name.")
     group.command("approve")(approve)
-    # The name of version 0.1, kept for scripts.
-    group.command("bless", hidden=True)(approve)
     group.command("list")(list_baselines)
     group.command("show")(show)
     group.command("rm")(remove)

@@ -110,7 +110,7 @@ def judge(
     ] = None,
     receipts: Annotated[
         Path | None,
-        typer.Option(metavar="AUDIT", help="The file of lab receipts audit --out, if the policy needs one."),
+        typer.Option(metavar="AUDIT", help="The file of lab canary audit --out, if the policy needs one."),
     ] = None,
     control: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""``lab governance``."""
+"""``lab study governance``."""
 
 from __future__ import annotations
 

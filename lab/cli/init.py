@@ -332,7 +332,7 @@ def _plan(home: Home, snapshot: Snapshot, run: RunDirectory, out: Path) -> Path:
         return file
     arms = (f"{LIVE}={home.config.absolute()}", f"{CONTROL}={(out / f'{CONTROL}.json').resolve()}")
     lines = [
-        "# Nightly runs over a frozen snapshot: `lab nightly --plan` with this file.",
+        "# Nightly runs over a frozen snapshot: `lab nightly run --plan` with this file.",
         'name = "host"',
         'about = "the engine, as this host configures it, recalls in the conversations of the snapshot what it did"',
         f'policy = "{NIGHTLY_POLICY}"',

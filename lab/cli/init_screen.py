@@ -67,7 +67,7 @@ def show_outcome(
         emit_verdict(verdict, named=named)
     emit()
     emit(f"Open {page}")
-    emit(f"Daily: lab nightly --plan {plan}")
+    emit(f"Daily: lab nightly run --plan {plan}")
 
 
 def _show_left_out(outcome: Outcome, snapshot: Snapshot) -> None:

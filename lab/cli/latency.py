@@ -1,4 +1,4 @@
-"""``lab latency``."""
+"""``lab study latency``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of ``lab latency``, for 80 columns."""
+"""Tables of ``lab study latency``, for 80 columns."""
 
 from __future__ import annotations
 

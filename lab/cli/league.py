@@ -1,4 +1,4 @@
-"""``lab league``."""
+"""``lab study league``."""
 
 from __future__ import annotations
 

@@ -25,20 +25,20 @@ UNUSABLE_PATH = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 CHECKS = (
     "doctor",
     "diff",
-    "baseline list",
     "cache verify",
+    "canary audit",
     "canary recover",
     "config check",
-    "facts lint",
     "gate self-test",
     "golden lint",
-    "graph path",
-    "ledger drift",
-    "ledger grade",
-    "receipts audit",
+    "memory facts lint",
+    "memory graph path",
+    "memory index",
+    "memory ledger drift",
+    "memory ledger grade",
+    "memory tags list",
+    "nightly baseline list",
     "recordings validate",
-    "store index",
-    "store list",
 )
 
 app = typer.Typer(
@@ -133,7 +133,7 @@ def _exit_code(code: object) -> int:
         return code if isinstance(code, int) else 0
     lost = f"stdout: cannot write any more: {error.strerror}; what was printed is incomplete"
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    if isinstance(code, int) or any(" ".join(words[:count]) in CHECKS for count in (1, 2)):
+    if isinstance(code, int) or any(" ".join(words[:count]) in CHECKS for count in (1, 2, 3)):
         announce(f"warning: {lost}; the exit code is that of the verdict")
         return code if isinstance(code, int) else 0
     complain(lost)

@@ -1,4 +1,4 @@
-"""``lab message``: a verdict as a message to a channel or a mailbox."""
+"""``lab nightly message``: a verdict as a message to a channel or a mailbox."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def message(
         typer.Argument(
             metavar="PATH",
             help="The folder of a nightly run, of a judged run or of a verdict; or a file with what lab gate, "
-            "lab nightly or lab acceptance printed with --json.",
+            "lab nightly run or lab acceptance printed with --json.",
         ),
     ],
     form: Annotated[str, typer.Option("--as", metavar="FORM", help="text, slack or email.")] = "text",

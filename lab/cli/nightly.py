@@ -1,4 +1,4 @@
-"""``lab nightly`` and ``lab trend``."""
+"""``lab nightly run`` and ``lab nightly trend``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Store = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    app.command("nightly")(nightly)
+    app.command("run")(nightly)
     app.command("trend")(trend)
 
 

@@ -216,7 +216,7 @@ Dask = Annotated[
 ]
 ShardOf = Annotated[
     str | None,
-    typer.Option("--shard", metavar="I/N", help="Replay only the I-th of N shards; lab merge joins them."),
+    typer.Option("--shard", metavar="I/N", help="Replay only the I-th of N shards; lab runs merge joins them."),
 ]
 Embedder = Annotated[
     str,

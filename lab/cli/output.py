@@ -15,7 +15,7 @@ import typer
 
 from lab.base.formatting import CONTROL, counted, visible, without_credentials
 from lab.base.progress import Passing
-from lab.report.tables import cell_len, folded, text_table, width
+from lab.report.tables import WIDTH, cell_len, folded, text_table, width
 
 if TYPE_CHECKING:
     from lab.gate.verdict import Verdict
@@ -95,6 +95,15 @@ def emit_hanging(text: str) -> None:
     """Print a line; on a narrower terminal its rest follows on lines with a deeper indent."""
     indent = " " * (len(text) - len(text.lstrip()))
     emit(fill(text, max(width(), len(indent) + 3), subsequent_indent=f"{indent}  ", break_long_words=False))
+
+
+def emit_next(done: str, command: str | None) -> None:
+    """Print what was done and the next command, which begins its own line unless one line has room for both."""
+    line = f"{done} Next: {command}" if command else done
+    if command and cell_len(line) > min(WIDTH, width()):
+        emit_folded(done)
+        line = f"Next: {command}"
+    emit(line)
 
 
 def emit_trial(reasons: Sequence[str]) -> None:

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.cells import cell_len
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_notes, emit_table, emit_trial
+from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_next, emit_notes, emit_table, emit_trial
 from lab.cli.replay_options import OPTIONS, takes_replay_options
-from lab.report.tables import WIDTH, width
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -28,7 +26,6 @@ ARMS = ("tier_first_v1", "tier_quota_v1", "hybrid")
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("replay")(replay)
-    app.command("merge")(merge)
     app.command("score")(score)
 
 
@@ -53,7 +50,7 @@ def replay(
 
     part = parse_shard(shard) if shard else None
     if part and and_score:
-        raise UnusableInput("--score does not work with --shard; use lab merge OUT SHARD…, then lab score OUT")
+        raise UnusableInput("--score does not work with --shard; use lab runs merge OUT SHARD…, then lab score OUT")
     outcome = run_replay(request, out, jobs=jobs, dask=dask, shard=part, announce=announce)
     origins = outcome.run.manifest.origins
     notes = config_notes(outcome.run.manifest.resolved)
@@ -89,7 +86,7 @@ def replay(
         emit_notes((*outcome.run.manifest.origin_notes, *notes))
         done = f"{out}: {len(outcome.done)} done, {len(outcome.skipped)} skipped, {len(outcome.failures)} failed."
         has_next = not (summary or outcome.run.manifest.failed) and bool(outcome.done or outcome.skipped)
-        _emit_next(done, (f"lab merge OUT {out} …" if part else f"lab score {out}") if has_next else None)
+        emit_next(done, (f"lab runs merge OUT {out} …" if part else f"lab score {out}") if has_next else None)
         if summary:
             _show_means(summary, outcome.run, _measures_shown(summary, outcome.run, []), selected=False)
     if outcome.failures:
@@ -100,47 +97,16 @@ def replay(
         )
 
 
-def merge(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run directory to create.")],
-    shards: Annotated[list[Path], typer.Argument(metavar="SHARD…", help="Every shard of the run, in any order.")],
-    as_json: Json = False,
-) -> None:
-    """Merge the shards of a run.
-
-    The result is byte-identical to a replay without shards.
-    """
-    from lab.replay.shards import merge as merge_shards
-
-    merged = merge_shards(out, shards, announce)
-    if as_json:
-        emit_json(
-            {
-                "run": str(out),
-                "status": merged.run.manifest.status,
-                "conversations": {"copied": merged.copied, "there": merged.there},
-                "notes": list(merged.notes),
-            }
-        )
-        return
-    _emit_next(f"{out}: {merged.copied} conversations copied, {merged.there} already present.", f"lab score {out}")
-
-
-def _emit_next(done: str, command: str | None) -> None:
-    """Print what was done and the next command, which begins its own line unless one line has room for both."""
-    line = f"{done} Next: {command}" if command else done
-    if command and cell_len(line) > min(WIDTH, width()):
-        emit_folded(done)
-        line = f"Next: {command}"
-    emit(line)
-
-
 def score(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    run: Annotated[Path | None, typer.Argument(metavar="DIR", help="A run directory.")] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option("--measure", "-m", help="Show this measure. Repeat for more. [default: the main ones]"),
     ] = None,
     slices: Annotated[bool, typer.Option("--slices", help="Also show the means of every slice.")] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List every measure with its definition, range and source; score nothing.")
+    ] = False,
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
@@ -148,6 +114,11 @@ def score(
 
     -m and --json show the other measures.
     """
+    if listed:
+        _list_measures(as_json)
+        return
+    if run is None:
+        raise UnusableInput("give the run directory to score, or --list to list the measures")
     from lab.measures.catalogue import canonical
     from lab.measures.score import more_measures, score_and_write, score_run, summarise, unequal_counts
     from lab.replay.config_notes import config_notes
@@ -184,6 +155,20 @@ def score(
                 _emit_means("arm", arms, shown)
         for note in sliced_over(shown):
             emit_folded(note)
+
+
+def _list_measures(as_json: bool) -> None:
+    from lab.measures.catalogue import CATALOGUE
+    from lab.report.tables import folded
+
+    if as_json:
+        emit_json({"measures": [measure.as_json() for measure in CATALOGUE]})
+        return
+    rows: list[list[str]] = []
+    for measure in CATALOGUE:
+        rows.append([measure.title, measure.better, measure.unit, str(measure.range), measure.source])
+        rows.append([folded(measure.definition, "    ")])
+    emit_table(["measure", "better", "per", "range", "source"], rows, left=5)
 
 
 def _measures_shown(summary: dict[str, Any], run: RunDirectory, selected: Sequence[str]) -> list[str]:

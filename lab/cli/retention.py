@@ -1,4 +1,4 @@
-"""``lab retention``."""
+"""``lab study retention``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab runs``: list, remove, and the schema of a manifest."""
+"""``lab runs``: list, merge, export, remove, and the schema of a manifest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from lab.base.formatting import counted
-from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli import trec
+from lab.cli.output import SHOWN, Json, announce, emit, emit_folded, emit_json, emit_next, emit_table
 
 # Figures that commands other than `lab report` may write into a run.
 OF_COMMANDS = ("ablation",)
@@ -17,8 +18,10 @@ OF_COMMANDS = ("ablation",)
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    runs = typer.Typer(no_args_is_help=True, help="List and remove run directories, and print their schema.")
+    runs = typer.Typer(no_args_is_help=True, help="List, merge, export and remove run directories.")
     runs.command("list")(list_runs)
+    runs.command("merge")(merge)
+    trec.add_to(runs)
     runs.command("rm")(remove)
     runs.command("schema")(schema)
     app.add_typer(runs, name="runs")
@@ -76,9 +79,34 @@ def list_runs(
         return
     emit_table(["run", "status", "done", "arms"], rows, left=4)
     if approved:
-        emit_folded(f"not listed: {approved} approved; see `lab baseline list`")
+        emit_folded(f"not listed: {approved} approved; see `lab nightly baseline list`")
     if of_nightly_runs:
         emit_folded(f"not listed: {of_nightly_runs} of nightly runs; give the folder of a nightly run to list them")
+
+
+def merge(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The run directory to create.")],
+    shards: Annotated[list[Path], typer.Argument(metavar="SHARD…", help="Every shard of the run, in any order.")],
+    as_json: Json = False,
+) -> None:
+    """Merge the shards of a run.
+
+    The result is byte-identical to a replay without shards.
+    """
+    from lab.replay.shards import merge as merge_shards
+
+    merged = merge_shards(out, shards, announce)
+    if as_json:
+        emit_json(
+            {
+                "run": str(out),
+                "status": merged.run.manifest.status,
+                "conversations": {"copied": merged.copied, "there": merged.there},
+                "notes": list(merged.notes),
+            }
+        )
+        return
+    emit_next(f"{out}: {merged.copied} conversations copied, {merged.there} already present.", f"lab score {out}")
 
 
 def remove(

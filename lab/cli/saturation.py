@@ -1,4 +1,4 @@
-"""``lab saturation``."""
+"""``lab study saturation``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab scale``."""
+"""``lab study scale``."""
 
 from __future__ import annotations
 

@@ -2,30 +2,115 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
+from lab.base.errors import UnusableInput
+
 
 class Entry(NamedTuple):
-    """A command: the module that registers it, and its line in ``lab --help``."""
+    """A command: the module that registers it, and its line in the help of its group."""
 
     module: str
     help: str
 
 
+class Group(NamedTuple):
+    """A group of commands by heading: its line in the help of ``lab``, and what its own help adds to that."""
+
+    help: str
+    sections: Mapping[str, Mapping[str, Entry]]
+    more: str = ""
+
+
+STUDY = Group(
+    "Study many settings at once: a table and a chart each.",
+    {
+        "Commands": {
+            "ablate": Entry("lab.cli.ablate", "Run the ablation from tier_first_v1 to the full engine."),
+            "saturation": Entry("lab.cli.saturation", "Increase the must_remember share and chart every policy."),
+            "governance": Entry("lab.cli.governance", "Move the grading thresholds and chart both policies."),
+            "retention": Entry("lab.cli.retention", "Say what a retention rule would archive and lose."),
+            "scale": Entry("lab.cli.scale", "Replay with more and more memories and chart every arm."),
+            "silence": Entry("lab.cli.silence", "Show what a silence threshold saves and what it costs."),
+            "sweep": Entry("lab.cli.sweep", "Compare hundreds of configurations over one retrieval."),
+            "league": Entry("lab.cli.league", "Compare memory systems on every set at equal tokens."),
+            "latency": Entry("lab.cli.latency", "Measure the latency of arms over live stores."),
+        }
+    },
+)
+NIGHTLY = Group(
+    "Replay a plan every night; compare with approved baselines.",
+    {
+        "Commands": {
+            "run": Entry("lab.cli.nightly", "Replay a plan twice and compare it with approved baselines."),
+            "trend": Entry("lab.cli.nightly", "Show the history of nightly runs and its step changes."),
+            "message": Entry("lab.cli.message", "Write a verdict as a message: text, Slack or e-mail."),
+            "baseline": Entry("lab.cli.baseline", "Manage baselines: approved runs, by name."),
+        }
+    },
+)
+CANARY = Group(
+    "Watch a live engine; switch it for a limited time; roll back.",
+    {
+        "Look at a live engine": {
+            "audit": Entry("lab.canary.cli.receipts", "Check and summarise the receipts in the logs of a live engine."),
+            "show": Entry("lab.canary.cli.receipts", "Print the last recall receipts of a log, each on one screen."),
+            "agree": Entry("lab.canary.cli.agree", "Compare the recalls of a live engine with the lab's."),
+        },
+        "Switch it": {
+            "plan": Entry("lab.canary.cli.canary", "Write the jobs of Stage A or Stage C."),
+            "run": Entry("lab.canary.cli.canary", "Run a canary on a live gateway: Stage B of the rollout."),
+            "recover": Entry("lab.canary.cli.canary", "Roll back a canary that was killed."),
+            "watch": Entry("lab.canary.cli.canary", "Watch a live engine: Stage C of the rollout."),
+            "apply": Entry("lab.canary.cli.apply", "Print the configuration patch that follows from a verdict."),
+            "rollback": Entry("lab.canary.cli.rollback", "Check that switching the policy back undoes the switch."),
+        },
+    },
+)
+MEMORY = Group(
+    "Store, search and govern memories.",
+    {
+        "Memories in a LanceDB folder": {
+            "store": Entry("lab.memory.cli.memory", "Store one memory."),
+            "recall": Entry("lab.memory.cli.memory", "Search memories as the agent's tool does."),
+            "forget": Entry("lab.memory.cli.memory", "Delete one memory by its id, or list candidates for a query."),
+            "list": Entry("lab.memory.cli.memory", "List memories, newest first, with secrets replaced."),
+            "stats": Entry("lab.memory.cli.memory", "Count memories by scope and category; describe the table."),
+            "export": Entry("lab.memory.cli.memory", "Write memories to a file, oldest first, without vectors."),
+            "import": Entry("lab.memory.cli.memory", "Append the memories of a file in one commit."),
+            "docs-ingest": Entry("lab.memory.cli.memory", "Update the index of the operator's Markdown documents."),
+            "docs-search": Entry("lab.memory.cli.memory", "Search the documents that docs-ingest indexed."),
+            "backfill": Entry("lab.memory.cli.memory", "Add the lab's columns to an older table."),
+            "compact": Entry("lab.memory.cli.memory", "Merge the files of a table, delete older versions."),
+            "index": Entry("lab.memory.cli.store_index", "Indexes of the table, and when they need upkeep."),
+            "tags": Entry("lab.memory.cli.store", "Keep versions of the table under names, and restore them."),
+        },
+        "Observations, events and facts": {
+            "ledger": Entry("lab.memory.cli.ledger", "Capture, search and grade the sidecar's ledger."),
+            "pack": Entry("lab.memory.cli.pack", "Pack a small bundle with citations for a query."),
+            "episodes": Entry("lab.memory.cli.episodes", "Keep conversations as events, and search their exact texts."),
+            "facts": Entry("lab.memory.cli.facts", "Keep facts with their dates and evidence."),
+            "graph": Entry("lab.memory.cli.graph", "Show how projects, tools, decisions and concepts are related."),
+            "observe": Entry("lab.memory.cli.observe", "Compress conversations into logs of observations."),
+        },
+    },
+    "A LanceDB folder that a running gateway uses is only read, unless --despite-gateway is given.",
+)
 # Heading -> name -> command. A test checks the lines against the commands' own help.
-SECTIONS: dict[str, dict[str, Entry]] = {
+SECTIONS: dict[str, dict[str, Entry | Group]] = {
     "Replay and compare": {
+        "init": Entry("lab.cli.init", "Judge a change on the sessions of a live host."),
         "demo": Entry("lab.cli.demo", "Replay, score, judge and chart the shipped conversations."),
         "replay": Entry("lab.cli.replay", "Replay recordings turn by turn through one or more arms."),
-        "merge": Entry("lab.cli.replay", "Merge the shards of a run."),
         "score": Entry("lab.cli.replay", "Score a run: means of the headline measures by arm."),
         "compare": Entry("lab.cli.compare", "Compare two arms over the same turns."),
-        "missed": Entry("lab.cli.missed", "Count the relevant memories that each arm missed, by cause."),
         "explain": Entry("lab.cli.compare", "Explain one turn: why memories were injected or dropped."),
+        "missed": Entry("lab.cli.missed", "Count the relevant memories that each arm missed, by cause."),
         "report": Entry("lab.cli.report", "Write report.html, report.md and figures/ into a run."),
         "view": Entry("lab.cli.view", "Browse runs turn by turn, with two arms side by side."),
         "diff": Entry("lab.cli.diff", "Compare two runs exactly, column by column of every receipt."),
@@ -33,66 +118,57 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Judge": {
         "gate": Entry("lab.cli.gate", "Judge a run by a policy; list policies, print schemas."),
         "acceptance": Entry("lab.cli.acceptance", "Judge the acceptance criteria of the design documents."),
-        "nightly": Entry("lab.cli.nightly", "Replay a plan twice and compare it with approved baselines."),
-        "trend": Entry("lab.cli.nightly", "Show the history of nightly runs and its step changes."),
-        "baseline": Entry("lab.cli.baseline", "Manage baselines: approved runs, by name."),
-        "message": Entry("lab.cli.message", "Write a verdict as a message: text, Slack or e-mail."),
+        "nightly": NIGHTLY,
+        "canary": CANARY,
     },
-    "Study policies": {
-        "ablate": Entry("lab.cli.ablate", "Run the ablation from tier_first_v1 to the full engine."),
-        "saturation": Entry("lab.cli.saturation", "Increase the must_remember share and chart every policy."),
-        "governance": Entry("lab.cli.governance", "Move the grading thresholds and chart both policies."),
-        "retention": Entry("lab.cli.retention", "Say what a retention rule would archive and lose."),
-        "scale": Entry("lab.cli.scale", "Replay with more and more memories and chart every arm."),
-        "silence": Entry("lab.cli.silence", "Show what a silence threshold saves and what it costs."),
-        "sweep": Entry("lab.cli.sweep", "Compare hundreds of configurations over one retrieval."),
-        "league": Entry("lab.cli.league", "Compare memory systems on every set at equal tokens."),
-        "latency": Entry("lab.cli.latency", "Measure the latency of arms over live stores."),
-        "measures": Entry("lab.cli.trec", "List every measure with its definition, range and source."),
-    },
-    "Operate a live engine": {
-        "init": Entry("lab.cli.init", "Judge a change on the sessions of a live host."),
-        "canary": Entry("lab.canary.cli.canary", "Switch a live gateway for a limited time, and roll back."),
-        "receipts": Entry("lab.canary.cli.receipts", "Audit or print the receipts of a live engine."),
-        "agree": Entry("lab.canary.cli.agree", "Compare the recalls of a live engine with the lab's."),
-        "apply": Entry("lab.canary.cli.apply", "Print the configuration patch that follows from a verdict."),
-        "rollback": Entry("lab.canary.cli.rollback", "Check that switching the policy back undoes the switch."),
-        "config": Entry("lab.cli.config", "Resolve and check engine configurations."),
-        "memory": Entry("lab.memory.cli.memory", "Store and recall memories in a LanceDB folder."),
-        "store": Entry("lab.memory.cli.store", "Indexes and versions of a LanceDB folder."),
-    },
-    "Govern memories": {
-        "ledger": Entry("lab.memory.cli.ledger", "Capture, search and grade the sidecar's ledger."),
-        "pack": Entry("lab.memory.cli.pack", "Pack a small bundle with citations for a query."),
-        "episodes": Entry("lab.memory.cli.episodes", "Keep conversations as events, and search their exact texts."),
-        "facts": Entry("lab.memory.cli.facts", "Keep facts with their dates and evidence."),
-        "graph": Entry("lab.memory.cli.graph", "Show how projects, tools, decisions and concepts are related."),
-        "observe": Entry("lab.memory.cli.observe", "Compress conversations into logs of observations."),
-    },
-    "Files": {
+    "Study and operate": {"study": STUDY, "memory": MEMORY},
+    "Files and settings": {
         "recordings": Entry("lab.cli.recordings", "List, import, check and convert recordings."),
         "golden": Entry("lab.cli.golden", "Build, check, compare and split golden sets."),
-        "runs": Entry("lab.cli.runs", "List and remove run directories, and print their schema."),
+        "runs": Entry("lab.cli.runs", "List, merge, export and remove run directories."),
         "cache": Entry("lab.cli.cache", "Manage the cache of vectors, tokens, candidates and answers."),
-        "export": Entry("lab.cli.trec", "Export a run's judgements and rankings to TREC or BEIR files."),
-        "import": Entry("lab.cli.trec", "Score TREC run files."),
-        "migrate": Entry("lab.cli.migrate", "Convert files of version 0.1 to this version."),
+        "config": Entry("lab.cli.config", "Resolve and check engine configurations."),
         "doctor": Entry("lab.cli.checks", "Check that this machine can run the lab."),
     },
 }
-COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+# Earlier spelling -> present one, without the word lab. The longest one that fits is answered.
+MOVED = {
+    **{name: f"study {name}" for name in STUDY.sections["Commands"]},
+    **{name: f"memory {name}" for name in MEMORY.sections["Observations, events and facts"]},
+    **{name: f"canary {name}" for name in ("agree", "apply", "rollback")},
+    **{name: f"nightly {name}" for name in ("trend", "message", "baseline")},
+    **{name: f"runs {name}" for name in ("merge", "export", "import")},
+    "nightly": "nightly run",
+    "measures": "score --list",
+    "receipts": "canary audit, and lab canary show",
+    "receipts audit": "canary audit",
+    "receipts show": "canary show",
+    "store": "memory tags, and lab memory index",
+    "store index": "memory index",
+    "store tag": "memory tags add",
+    "store list": "memory tags list",
+    "store checkout": "memory tags checkout",
+    "store delete": "memory tags delete",
+}
 
 
 class LazyCommands(dict[str, Any]):
-    """The commands by name, each imported when it is first looked up."""
+    """The commands of a group by name, each imported when it is first looked up."""
 
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys(COMMANDS))
+    def __init__(self, entries: Mapping[str, Entry | Group], words: tuple[str, ...]) -> None:
+        super().__init__(dict.fromkeys(entries))
+        self._entries, self._words = entries, words
 
     def __getitem__(self, name: str) -> Any:
         """Return a command; raise :class:`KeyError` if there is none of this name."""
         if super().__getitem__(name) is None:
-            self.update({each: found for each, found in _imported(COMMANDS[name].module).items() if each in COMMANDS})
+            entry = self._entries[name]
+            found = (
+                {name: _group(entry, (*self._words, name))}
+                if isinstance(entry, Group)
+                else _imported(entry.module, self._words)
+            )
+            self.update({each: command for each, command in found.items() if each in self._entries})
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -111,35 +187,65 @@ class LazyCommands(dict[str, Any]):
         return [(name, self[name]) for name in self]
 
 
-def _imported(module: str) -> dict[str, Any]:
-    """Return the commands that a module registers."""
+def _imported(module: str, words: tuple[str, ...]) -> dict[str, Any]:
+    """Return the commands that a module registers in the group with the given words."""
     from lab.cli.examples import add_examples
 
     app = typer.Typer(rich_markup_mode=None)
     import_module(module).add_to(app)
-    add_examples(app)
+    add_examples(app, *words)
     return dict(typer.main.get_group(app).commands)
 
 
-class SectionedHelp(TyperGroup):
-    """The group of all commands. Its help lists them in sections, and imports none of them.
+def _group(group: Group, words: tuple[str, ...]) -> LazyGroup:
+    text = f"{group.help} {group.more}".strip()
+    return LazyGroup(group.sections, words, name=words[-1], help=text, no_args_is_help=True, rich_markup_mode=None)
+
+
+def require_present(words: Sequence[str]) -> None:
+    """Raise :class:`UnusableInput`, with the present spelling, if the words begin with an earlier one."""
+    for count in (2, 1):
+        old = " ".join(words[:count])
+        if old in MOVED:
+            raise UnusableInput(f"lab {old} is now lab {MOVED[old]}")
+
+
+class LazyGroup(TyperGroup):
+    """A group of commands. Its help lists them in sections, and imports none of them.
 
     typer's types of a context and a formatter are private, hence ``Any``.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(
+        self, sections: Mapping[str, Mapping[str, Entry | Group]], words: tuple[str, ...], **options: Any
+    ) -> None:
         super().__init__(**options)
-        self.commands = LazyCommands()
+        self._sections, self._words = sections, words
+        self.commands = LazyCommands({name: one for part in sections.values() for name, one in part.items()}, words)
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the sections."""
-        del ctx
-        return list(COMMANDS)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a command. A group that was a command before answers the options of that one."""
+        if self._words and args and args[0].startswith("-") and args[0] != "--help" and not ctx.resilient_parsing:
+            require_present(self._words)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return a command by its name; raise :class:`UnusableInput` for an earlier name."""
+        if not self._words and args[0] not in self.commands and not ctx.resilient_parsing:
+            require_present(args)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the sections: a heading, and a line for each command."""
         del ctx
-        width = max(map(len, COMMANDS))
-        for heading, section in SECTIONS.items():
+        width = max(map(len, self.commands))
+        for heading, section in self._sections.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), entry.help) for name, entry in section.items()])
+
+
+class SectionedHelp(LazyGroup):
+    """The group of all commands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(SECTIONS, (), **options)

@@ -1,4 +1,4 @@
-"""``lab silence``."""
+"""``lab study silence``."""
 
 from __future__ import annotations
 

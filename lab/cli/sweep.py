@@ -1,4 +1,4 @@
-"""``lab sweep``."""
+"""``lab study sweep``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab measures``, ``lab export`` and ``lab import``: the catalogue of measures, and TREC and BEIR files."""
+"""``lab runs export`` and ``lab runs import``: TREC and BEIR files."""
 
 from __future__ import annotations
 
@@ -13,26 +13,10 @@ from lab.cli.output import Json, emit, emit_json, emit_table
 SHOWN = ("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "Judged@10")
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(runs: typer.Typer) -> None:
     """Register the commands."""
-    app.command("measures")(measures)
-    app.command("export")(export)
-    app.command("import")(import_)
-
-
-def measures(as_json: Json = False) -> None:
-    """List every measure with its definition, range and source."""
-    from lab.measures.catalogue import CATALOGUE
-    from lab.report.tables import folded
-
-    if as_json:
-        emit_json({"measures": [measure.as_json() for measure in CATALOGUE]})
-        return
-    rows: list[list[str]] = []
-    for measure in CATALOGUE:
-        rows.append([measure.title, measure.better, measure.unit, str(measure.range), measure.source])
-        rows.append([folded(measure.definition, "    ")])
-    emit_table(["measure", "better", "per", "range", "source"], rows, left=5)
+    runs.command("export")(export)
+    runs.command("import")(import_)
 
 
 def export(

@@ -29,7 +29,7 @@ _MORE = re.compile(r"(\d[\d,]*) more conversation")
 HARD_RULES = "3"
 # Its reasons name this command without its arguments.
 POOL = "lab golden pool"
-AUDIT = "lab receipts audit LOG --out AUDIT"
+AUDIT = "lab canary audit LOG --out AUDIT"
 
 
 class Action(NamedTuple):
@@ -153,7 +153,7 @@ def _after_pass(verdict: Verdict, folder: str) -> Action:
 
 
 def _approve(name: str, folder: str) -> str:
-    return join(["lab", "baseline", "approve", folder, "--name", name])
+    return join(["lab", "nightly", "baseline", "approve", folder, "--name", name])
 
 
 def _after_inconclusive(verdict: Verdict, asked: Mapping[str, object] | None, folder: str) -> Action:

@@ -122,7 +122,7 @@ _OF_A_RUN = {
     ),
     **_EVERY,
 }
-_MEASURE = {"measure": Key(TEXT, "A measure of the run; `lab measures` lists them.")}
+_MEASURE = {"measure": Key(TEXT, "A measure of the run; `lab score --list` lists them.")}
 _DIRECTION = {
     "direction": Key(
         _one_of("higher", "lower"),

@@ -1,4 +1,4 @@
-"""Receipts rules: limits on the figures of an audit of live receipts (``lab receipts audit``).
+"""Receipts rules: limits on the figures of an audit of live receipts (``lab canary audit``).
 
 A figure that is a share of a count (``of``) passes if its exact one-sided bound (Clopper and Pearson 1934) lies within
 the limit, fails if the opposite bound lies outside it, and is inconclusive otherwise. Recalls are assumed to be
@@ -40,11 +40,11 @@ UNITS = {
 }
 _MOST = 1 << 40
 _EXACT = 1 << 53
-_MAKE = "create one with `lab receipts audit {} --out FILE`"
+_MAKE = "create one with `lab canary audit {} --out FILE`"
 
 
 def read_audit(path: Path) -> dict[str, Any]:
-    """Return the audit that ``lab receipts audit --out`` wrote; raise :class:`UnusableInput` for anything else."""
+    """Return the audit that ``lab canary audit --out`` wrote; raise :class:`UnusableInput` for anything else."""
     try:
         value = read_json(path)
     except UnusableInput as error:

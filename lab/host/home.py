@@ -122,7 +122,9 @@ def look(path: Path, *, store: Path | None = None, log: Path | None = None, conf
     if used is not None and listed is None:
         parts.append(Found("store", _shown(used, path), *_store(used, table)))
     if (bad := next((part for part in parts if part.what == "store" and part.used and part.problem), None)) is not None:
-        raise UnusableInput(f"{bad.where}: {bad.problem}; restore it (`lab store list` shows tags), or name --store")
+        raise UnusableInput(
+            f"{bad.where}: {bad.problem}; restore it (`lab memory tags list` shows tags), or name --store"
+        )
     named = log or logged_to(value, path)
     if named is not None:
         require_finite(named)

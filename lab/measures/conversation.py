@@ -36,8 +36,7 @@ class Turns:
     * ``chosen``: the injected memories; ``injected``, ``nice``, ``foreign``: their number, how many of them were
       labelled nice_to_have, and how many were of another scope. ``visible_nice``: memories labelled nice_to_have in
       reach.
-    * ``must``: the injected must_remember memories that are neither exempt from repeat suppression nor pinned;
-      ``must_not_known``: injected memories of which the receipts do not say this (in migrated runs).
+    * ``must``: the injected must_remember memories that are neither exempt from repeat suppression nor pinned.
     * ``pinned``: memories that the Working Set held; ``duplicates``: injected memories that repeat it, NaN without a
       Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text is in the block.
     * ``chars``, ``tokens``: length of the block, in UTF-16 units and in estimated tokens; ``evicted``: items that the
@@ -51,7 +50,6 @@ class Turns:
 
     chosen: Selections
     must: Selections
-    must_not_known: Ints
     injected: Ints
     nice: Ints
     foreign: Ints
@@ -84,7 +82,6 @@ def turns_of(receipts: Receipts, rows: Ints) -> Turns:
     return Turns(
         chosen=numbered_selections(injected.memory, injected.sizes),
         must=numbered_selections(injected.memory[injected.must], injected.by_row(injected.must)),
-        must_not_known=injected.by_row(injected.not_known),
         injected=injected.sizes,
         nice=injected.by_row(injected.nice),
         foreign=injected.by_row(injected.foreign),

@@ -61,7 +61,7 @@ def require_measure(name: str, where: str) -> None:
     """Raise :class:`UnusableInput`, with similar names, for a name that is not a measure of runs."""
     if not is_measure(name):
         similar = " or ".join(map(repr, _similar(name)))
-        hint = f"did you mean {similar}?" if similar else "see lab measures"
+        hint = f"did you mean {similar}?" if similar else "see lab score --list"
         raise UnusableInput(f"{where}: unknown measure {name!r}; {hint}")
 
 

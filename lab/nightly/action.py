@@ -9,7 +9,7 @@ from typing import Any
 from lab.gate.action import Action
 from lab.gate.line import ERROR, FAIL, INCONCLUSIVE, PASS
 
-_APPROVE = re.compile(r"^lab baseline approve .+?(?= \(if the change is intended\)$|$)")
+_APPROVE = re.compile(r"^lab nightly baseline approve .+?(?= \(if the change is intended\)$|$)")
 
 
 def action_after(result: Mapping[str, Any], approve_all: str | None = None) -> Action:

@@ -55,7 +55,7 @@ def compare(
 def approve(path: Path, folder: Path, name: str | None = None) -> str:
     """Return the command that approves one run, or a whole nightly run, as a baseline."""
     options = ["--name", name] if name else []
-    return join(["lab", "baseline", "approve", str(path), *options, "--baselines", str(folder)])
+    return join(["lab", "nightly", "baseline", "approve", str(path), *options, "--baselines", str(folder)])
 
 
 def _copied(baseline: Baseline, folder: Path) -> RunDirectory:

@@ -180,7 +180,7 @@ def require_no_object(run: Path) -> None:
         if key in (approval.object for approval in (baseline.now, *baseline.before))
     ]
     kept = f"as {', '.join(map(repr, names))}" if names else "in a folder of baselines"
-    command = join(["lab", "baseline", "rm", names[0] if names else "NAME", "--baselines", str(folder)])
+    command = join(["lab", "nightly", "baseline", "rm", names[0] if names else "NAME", "--baselines", str(folder)])
     raise UnusableInput(f"{run}: is a baseline, approved {kept}; `{command}` removes a baseline and its unused runs")
 
 

@@ -129,7 +129,7 @@ def read_store(store: Path) -> list[Point]:
     """
     files = sorted(store.glob("*.parquet"))
     if not files:
-        raise UnusableInput(f"{store}: holds no nightly runs; `lab nightly` writes them")
+        raise UnusableInput(f"{store}: holds no nightly runs; `lab nightly run` writes them")
     points = []
     for file in files:
         for row in read_table(file, Point._fields).to_pylist():

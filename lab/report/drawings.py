@@ -212,17 +212,17 @@ FIGURES = (
         "silence",
         "arms",
         "False recall against hits",
-        "Curves of lab silence over every threshold; each point is computed on all conversations, so the best one "
-        "looks better than it is. The table of lab silence has thresholds that are chosen on one half and evaluated on "
-        "the other.",
+        "Curves of lab study silence over every threshold; each point is computed on all conversations, so the best "
+        "one looks better than it is. The table of lab study silence has thresholds that are chosen on one half and "
+        "evaluated on the other.",
         _silence,
     ),
     ReportFigure(
         "scale",
         "arms",
         "Every arm as a conversation gets more memories",
-        "The same replay with haystacks of several sizes (lab scale). The median time of a turn was measured during "
-        "these replays, with searches shared between arms.",
+        "The same replay with haystacks of several sizes (lab study scale). The median time of a turn was measured "
+        "during these replays, with searches shared between arms.",
         _scale,
         repeatable=False,
     ),
@@ -282,8 +282,8 @@ FIGURES = (
         "stages",
         "latency",
         "",
-        "Measured during this replay, on its store and with searches shared between arms; lab latency measures the "
-        "live path. The first turn of each conversation is left out.",
+        "Measured during this replay, on its store and with searches shared between arms; lab study latency measures "
+        "the live path. The first turn of each conversation is left out.",
         _stages,
         repeatable=False,
     ),

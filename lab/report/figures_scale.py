@@ -1,4 +1,4 @@
-"""The chart of ``lab scale``: what each arm recalls as a conversation gets more memories."""
+"""The chart of ``lab study scale``: what each arm recalls as a conversation gets more memories."""
 
 from __future__ import annotations
 

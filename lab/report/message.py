@@ -67,8 +67,8 @@ def message_at(path: Path, link: str | None = None, log: Path | None = None) -> 
     """Return the message about what a folder or a file holds.
 
     ``path`` is the folder of a nightly run, of a run that was judged, or of a verdict; or a file with what ``lab
-    gate``, ``lab nightly`` or ``lab acceptance`` wrote or printed with ``--json``. ``link`` replaces the path of the
-    page. With ``log``, the standard error of the command, an empty or missing file becomes a message that says why
+    gate``, ``lab nightly run`` or ``lab acceptance`` wrote or printed with ``--json``. ``link`` replaces the path of
+    the page. With ``log``, the standard error of the command, an empty or missing file becomes a message that says why
     there is no verdict. Raises :class:`UnusableInput` for anything else.
     """
     file = _file_in(path) if path.is_dir() else path
@@ -78,7 +78,7 @@ def message_at(path: Path, link: str | None = None, log: Path | None = None) -> 
     kind = data.get("schema") if isinstance(data, dict) else None
     makers = {GATE: _of_gate, NIGHTLY: _of_nightly, ACCEPTANCE: _of_acceptance}
     if kind not in makers:
-        raise UnusableInput(f"{file}: not a verdict of lab gate, lab nightly or lab acceptance of this version")
+        raise UnusableInput(f"{file}: not a verdict of lab gate, lab nightly run or lab acceptance of this version")
     known = data.get("folder") or data.get("run")
     folder = path if path.is_dir() else Path(known) if isinstance(known, str) else file.parent
     try:
@@ -91,7 +91,7 @@ def _file_in(folder: Path) -> Path:
     for name in (RESULT, VERDICT):
         if (folder / name).is_file():
             return folder / name
-    raise UnusableInput(f"{folder}: has no verdict ({RESULT} or {VERDICT}); run lab gate or lab nightly first")
+    raise UnusableInput(f"{folder}: has no verdict ({RESULT} or {VERDICT}); run lab gate or lab nightly run first")
 
 
 def _without_verdict(log: Path, link: str | None) -> Message:

@@ -6,8 +6,8 @@ fragment, so the table is compacted and its indexes are updated after every chan
 pending rows at which this happens).
 
 The default is 1 because answers must not depend on when rows were added: with ten rows pending on a thousand, one
-turn in sixteen selected other memories. It is not the fastest: ``lab latency`` measured one append plus one recall as
-cheapest at 16.
+turn in sixteen selected other memories. It is not the fastest: ``lab study latency`` measured one append plus one
+recall as cheapest at 16.
 
 The vector lane is exact (it compares every row that passes the filter) unless there is a :class:`VectorIndex`.
 """

@@ -10,10 +10,10 @@ import lab
 
 # Packages and files that receipts depend on.
 RECEIPT_SOURCES = ("base", "embedding", "golden", "memory", "recordings", "replay", "retrieval", "runs", "systems")
-# Files of these packages that only read, migrate or remove finished runs. No replay imports them; a test checks it.
+# Files of these packages that only read or remove finished runs. No replay imports them; a test checks it.
 READERS = (
     *("replay/explain.py", "replay/missed.py", "replay/rollback.py"),
-    *("runs/gold.py", "runs/migrate.py", "runs/receipts.py", "runs/removal.py", "runs/scores.py"),
+    *("runs/gold.py", "runs/receipts.py", "runs/removal.py", "runs/scores.py"),
     *("runs/trial.py", "runs/writes.py"),
 )
 

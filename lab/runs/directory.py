@@ -167,7 +167,7 @@ class RunDirectory:
         if self.shard:
             raise UnusableInput(
                 f"{self.path}: is shard {self.shard} of a run, with {len(self.assigned)} of its "
-                f"{len(self.conversations)} conversations; merge all shards with `lab merge OUT SHARD…`"
+                f"{len(self.conversations)} conversations; merge all shards with `lab runs merge OUT SHARD…`"
             )
         self.require_assigned()
         if self.manifest.failed and not self.allow_failed:

@@ -196,15 +196,6 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Migrated:
-    """The earlier version that made a migrated run, and notes on what the migration could not know."""
-
-    schema_version: int
-    lab: str
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """The contents of manifest.json.
 
@@ -224,7 +215,6 @@ class Manifest:
     files: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict, metadata=_about("failed recalls by arm"))
     shard: Shard | None = None
-    migrated: Migrated | None = None
     contents: Mapping[str, Content] = field(default_factory=dict, metadata=_about("what each conversation consists of"))
     origins: Origins | None = field(
         default=None, metadata=_about("conversations taken and left out by what started them, if not only a person did")
@@ -271,7 +261,7 @@ def read_manifest(path: Path) -> Manifest:
     version = value.get("schema_version")
     if version != VERSION:
         older = isinstance(version, int) and version < VERSION
-        remedy = f"migrate it with `lab migrate {path.parent} OUT`" if older else "use the version that wrote it"
+        remedy = "run the replay again" if older else "use the version that wrote it"
         raise NotARun(f"{path}: has schema_version {version!r}, this version reads {VERSION}; {remedy}")
     covered = {name: content for name, content in value.items() if name != COVER}
     if COVER not in value:

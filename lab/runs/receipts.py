@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 NUMBERS = ("is_recall_turn", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
 # Columns on the injected block; see :func:`lab.replay.receipts.receipts_table`.
 BLOCK = ("tokens", "evicted", "future", "duplicate_items", "unescaped", "stale", "outdated")
-# Columns on the block before and on the receipt; a run that was migrated has not all of them.
+# Columns on the block before and on the receipt; the first turn has not all of them.
 READINGS = ("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain", "explained")
 TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope", "item_exempt")
-# The entry of ``item_exempt`` where it is not known whether an item is exempt, in migrated runs.
-NOT_KNOWN = "not known"
 
 
 def read_receipts(run: RunDirectory, conversation: str, left_out: Container[str] | None = None) -> Receipts:
@@ -42,8 +40,7 @@ class Injected(NamedTuple):
 
     ``sizes`` counts the items of each row; ``row`` is the row of each item, from 0; ``memory`` numbers the memories.
     ``nice`` and ``foreign`` flag items labelled nice_to_have, and items of another scope than their row. ``must`` flags
-    items labelled must_remember that are neither exempt from repeat suppression nor pinned; ``not_known`` those for
-    which the receipts do not say whether they are exempt.
+    items labelled must_remember that are neither exempt from repeat suppression nor pinned.
     """
 
     sizes: Ints
@@ -52,7 +49,6 @@ class Injected(NamedTuple):
     nice: Flags
     foreign: Flags
     must: Flags
-    not_known: Flags
 
     def by_row(self, flags: Flags) -> Ints:
         """Return how many flagged items each row injected, ``[rows]``."""
@@ -92,7 +88,6 @@ class Receipts:
         self._key = _texts(self._memory, keys).tolist()
         label, rule = _texts(*codes_of(labels)), _texts(*codes_of(exempt))
         self._nice = label == NICE
-        self._not_known = (label == MUST) & (rule == NOT_KNOWN)
         self._must = (label == MUST) & (rule == np.array(None, object))
         self._scope = _texts(*codes_of(scopes))
 
@@ -145,7 +140,6 @@ class Receipts:
             self._nice[item],
             foreign,
             self._must[item] & ~self._are_pinned(rows[row], item),
-            self._not_known[item],
         )
 
     def _are_pinned(self, rows: Ints, items: Ints) -> Flags:

@@ -48,7 +48,6 @@ COLUMNS = {
 }
 _MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices", "keep"}
 _MAY_BE_NULL |= {"standard_error", "commit", "code"}
-# Also null in runs that were migrated.
 _MAY_BE_NULL |= {"prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain"}
 _MAY_BE_NULL |= {"explained"}
 

@@ -15,11 +15,9 @@ TITLE = "trial"
 def trial(manifest: Manifest) -> tuple[str, ...]:
     """Return the reasons why a run is a trial, in a fixed order; empty if it is not one.
 
-    Reasons are those of :func:`trial_of_replay`; failed recalls; a run that an earlier version made; an incomplete run.
+    Reasons are those of :func:`trial_of_replay`; failed recalls; an incomplete run.
     """
     reasons = [*trial_of_replay(manifest.resolved, manifest.asked)]
-    if manifest.migrated:
-        reasons.append(f"migrated from schema {manifest.migrated.schema_version}, digests taken then")
     if manifest.failed:
         reasons.append(failed_summary(manifest.failed))
     elif manifest.status != COMPLETE:

@@ -107,7 +107,7 @@ def collect(
         if info.stateful or info.writes:
             raise UnusableInput(
                 f"arm {info.name}: its earlier answers change later ones, so one replay does not give its curve; sweep "
-                "lab.silence.threshold with lab sweep instead, or name an arm such as hybrid"
+                "lab.silence.threshold with lab study sweep instead, or name an arm such as hybrid"
             )
     probes = [probe for recording in plan.recordings for probe in plan.probes(recording)]
     if not any(probe.relevant for probe in probes):

@@ -136,7 +136,7 @@ def test_binary_file_is_refused(tmp_path: Path, data: bytes) -> None:
 
 def test_last_receipts_names_damaged_lines(tmp_path: Path, receipts: list[str]) -> None:
     _audit(tmp_path, [line[:200] for line in receipts])
-    with pytest.raises(UnusableInput, match="20 damaged lines, which lab receipts audit lists"):
+    with pytest.raises(UnusableInput, match="20 damaged lines, which lab canary audit lists"):
         last_receipts(str(tmp_path / "gateway.log"), 1)
 
 

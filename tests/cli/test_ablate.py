@@ -1,4 +1,4 @@
-"""``lab ablate``, and the options it shares with ``lab replay``."""
+"""``lab study ablate``, and the options it shares with ``lab replay``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def climbed(
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """One shipped conversation up the ablation, with the real model: some seconds."""
     folder = tmp_path_factory.mktemp("ablate")
-    return folder, lab("ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
+    return folder, lab("study", "ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
 
 
 def test_json_has_one_entry_per_step(climbed: Any) -> None:
@@ -50,14 +50,14 @@ def test_ablate_repeated_prints_the_same_without_replaying(lab: Lab, operators: 
     folder, first = climbed
     assert first.stderr.endswith("two-desks: done (1 of 1)\n")
     before = {path: path.read_bytes() for path in sorted((folder / "run").rglob("*")) if path.is_file()}
-    again = lab("ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
+    again = lab("study", "ablate", operators / "two-desks.jsonl", *ASKED, "--json", cwd=folder)
     assert (again.returncode, again.stdout, again.stderr) == (0, first.stdout, "")
     assert {path: path.read_bytes() for path in sorted((folder / "run").rglob("*")) if path.is_file()} == before
 
 
 def test_text_shows_one_line_per_step_in_80_columns(lab: Lab, operators: Path, climbed: Any) -> None:
     folder, first = climbed
-    done = lab("ablate", operators / "two-desks.jsonl", *ASKED, cwd=folder)
+    done = lab("study", "ablate", operators / "two-desks.jsonl", *ASKED, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     # A path is not folded.
@@ -74,7 +74,7 @@ def test_text_shows_one_line_per_step_in_80_columns(lab: Lab, operators: Path, c
 
 def test_ablate_with_other_arguments_refuses_the_folder(lab: Lab, operators: Path, climbed: Any) -> None:
     folder, _ = climbed
-    done = lab("ablate", operators / "two-desks.jsonl", *ASKED, "--seed", "1", cwd=folder)
+    done = lab("study", "ablate", operators / "two-desks.jsonl", *ASKED, "--seed", "1", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: run")
 
@@ -90,6 +90,7 @@ def test_shared_options_have_the_same_help() -> None:
     from lab.cli.main import app
 
     commands = typer.main.get_command(app).commands
+    commands = {"replay": commands["replay"], **commands["study"].commands}
     helps = {
         command: {name: one.help for one in commands[command].params for name in one.opts if name.startswith("--")}
         for command in ("replay", "ablate", "saturation")
@@ -104,7 +105,7 @@ def test_shared_options_have_the_same_help() -> None:
 
 
 def test_help_describes_the_ablation(lab: Lab, tmp_path: Path) -> None:
-    done = lab("ablate", "--help", cwd=tmp_path)
+    done = lab("study", "ablate", "--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Shows what each step adds" in " ".join(done.stdout.split())
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []

@@ -325,7 +325,7 @@ def test_unusable_configuration_is_named(refused: Refused, here: Path, text: str
         ('{"kind": "lab.run", "schema_version": 99}', "has schema_version 99, this version reads 4"),
         # What a manifest must hold, and this one does not.
         ('{"kind": "lab.run", "schema_version": 4}', "run/manifest.json: has no field 'sha256'"),
-        ('{"kind": "lab.run", "schema_version": 3}', "migrate it with `lab migrate run OUT`"),
+        ('{"kind": "lab.run", "schema_version": 3}', "this version reads 4; run the replay again"),
     ],
 )
 def test_damaged_manifest_is_refused(refused: Refused, here: Path, text: str, message: str) -> None:

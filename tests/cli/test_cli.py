@@ -172,7 +172,7 @@ def test_runs_list_ignores_other_files(lab: Lab, place: Path, tmp_path: Path) ->
 def test_saturation_prints_points_and_writes_charts(lab: Lab, make_set: Callable[..., Path], tmp_path: Path) -> None:
     """Loads the real model: some seconds."""
     make_set(tmp_path, "den")
-    words = ("saturation", "datasets/tiny", "--format", "lab", "--out", "sat", "--seeds", "1", "--json")
+    words = ("study", "saturation", "datasets/tiny", "--format", "lab", "--out", "sat", "--seeds", "1", "--json")
     done = lab(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -42,7 +42,7 @@ def test_completion_offers_names_of_baselines(tmp_path: Path) -> None:
     names.mkdir(parents=True)
     for name in ("released", "other"):
         (names / f"{name}.json").write_text(json.dumps({}), "utf-8")
-    assert _completed("lab baseline show rel", tmp_path) == ["released"]
+    assert _completed("lab nightly baseline show rel", tmp_path) == ["released"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -17,9 +17,9 @@ from generate import commands
 COMMANDS = {name: (command, context) for name, command, context in commands()}
 # In this order, in one folder: later ones use what earlier ones made.
 QUICK = (
-    *("score", "compare", "explain", "export", "import", "gate judge"),
-    *("baseline approve", "baseline list", "baseline show", "baseline rm"),
-    *("gate policies", "gate schema", "gate self-test", "measures", "runs list", "runs schema"),
+    *("score", "compare", "explain", "runs export", "runs import", "gate judge"),
+    *(f"nightly baseline {name}" for name in ("approve", "list", "show", "rm")),
+    *("gate policies", "gate schema", "gate self-test", "runs list", "runs schema"),
     *("recordings list", "recordings schema", "golden lint", "golden split", "config show", "config check"),
     *("cache stat", "cache gc", "cache answers"),
 )

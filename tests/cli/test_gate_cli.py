@@ -27,7 +27,7 @@ def policy(folder: Path, rules: str, least: int = 2) -> str:
 LIMIT = '[[limit]]\nmeasure = "Success@6"\n'
 NO_AUDIT = (
     "error: run/manifest.json: not an audit of receipts (schema None, not lab.receipts.audit.v1); create one with "
-    "`lab receipts audit LOG --out FILE`\n"
+    "`lab canary audit LOG --out FILE`\n"
 )
 GUARD = '[[guard]]\nmeasure = "Success@6"\nmargin = 0.02\n'
 
@@ -208,7 +208,7 @@ def test_stage_b_judges_an_audited_log(
     lab: Lab, place: Path, tmp_path: Path, receipts: int, failed: int, code: int, headline: str
 ) -> None:
     _log(place, tmp_path / "gateway.log", receipts, failed)
-    done = lab("receipts", "audit", "gateway.log", "--out", "b/audit.json", "--json", cwd=tmp_path)
+    done = lab("canary", "audit", "gateway.log", "--out", "b/audit.json", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     # The log says the same over and over, so the rules on what is injected are left out.
     text = lab("gate", "policies", "--show", "stage-b", cwd=tmp_path).stdout

@@ -36,7 +36,7 @@ class Nights:
 
     def run(self, date: str) -> tuple[int, dict[str, Any], str]:
         """Return exit code, results by set, and what was printed on the page."""
-        done = self.lab("nightly", "--plan", self.plan, "--date", date, "--json", cwd=self.folder)
+        done = self.lab("nightly", "run", "--plan", self.plan, "--date", date, "--json", cwd=self.folder)
         assert done.returncode in (0, 1, 3), done.stderr
         found = json.loads(done.stdout)
         page = (self.folder / found["folder"] / "nightly.md").read_text("utf-8")
@@ -66,7 +66,7 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
     code, first, page = nights.run("2026-11-21")
     assert (code, first["host"]["apart"]["conversations"]) == (3, [])
     (folder,) = (tmp_path / "reports" / "nightly").iterdir()
-    assert lab("baseline", "approve", folder, "--date", "2026-11-21", cwd=tmp_path).returncode == 0
+    assert lab("nightly", "baseline", "approve", folder, "--date", "2026-11-21", cwd=tmp_path).returncode == 0
 
     # Night 2: two conversations were added, one went on, one was removed.
     for number in range(2):
@@ -95,7 +95,7 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
 
     # Repeated on that date, the run uses the same copy and says so; the next date sees what was added meanwhile.
     add_session(home, "new2-aaaa", LAST + 60_002, [*ASKED_LATER, "And then? 2"])
-    repeated = lab("nightly", "--plan", nights.plan, "--date", "2026-11-22", cwd=tmp_path)
+    repeated = lab("nightly", "run", "--plan", nights.plan, "--date", "2026-11-22", cwd=tmp_path)
     assert repeated.returncode == 0, repeated.stderr
     assert f"Copy of the home taken {apart['copied']}; the same command again" in " ".join(repeated.stdout.split())
     assert "is used again" in repeated.stderr
@@ -129,6 +129,6 @@ def test_home_that_grows_over_nights(lab: Lab, shared: Callable[..., Path], tmp_
     file = nights.plan.parent / "snapshots" / "2026-11-20" / "gateway.log"
     file.chmod(0o600)
     file.write_bytes(b"{}\n")
-    done = lab("nightly", "--plan", nights.plan, "--date", "2026-11-26", cwd=tmp_path)
+    done = lab("nightly", "run", "--plan", nights.plan, "--date", "2026-11-26", cwd=tmp_path)
     assert done.returncode == 2
     assert "gateway.log has 3 bytes instead of" in done.stderr

@@ -59,9 +59,9 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     assert done.stderr.count("cannot show any difference") == 1
     assert done.stderr.count("its own 3 memories are ignored") == 1
     audit = "reports/init/live/audit.json"
-    command = done.stdout[done.stdout.index("  lab receipts audit") :].partition("\n19 receipts")[0]
+    command = done.stdout[done.stdout.index("  lab canary audit") :].partition("\n19 receipts")[0]
     assert "".join(command.split("\\\n")).split() == (
-        f"lab receipts audit openclaw/gateway.log --out {audit} && lab gate --receipts {audit} --policy stage-b".split()
+        f"lab canary audit openclaw/gateway.log --out {audit} && lab gate --receipts {audit} --policy stage-b".split()
     )
 
     # The host injects five memories, and the control as many.
@@ -72,7 +72,7 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     again = f"lab init {home / 'openclaw'} --out {out}, with the options that you gave it before"
     assert next_command(pool, out / "golden.jsonl") == again
     assert next_command(pool, home / "golden.jsonl").startswith(f"lab golden lint {home / 'golden.jsonl'} ")
-    done = lab("apply", out, cwd=home)
+    done = lab("canary", "apply", out, cwd=home)
     assert (done.returncode, done.stderr) == (
         2,
         f"error: {out}: has no verdict.json; name the folder of a verdict, such as {out / 'live'}\n",
@@ -101,11 +101,11 @@ def test_init_leads_from_sessions_to_a_verdict(lab: Lab, home: Path) -> None:
     run = Path(found["run"])
     done = lab("explain", run, json.loads((out / "golden.jsonl").read_text("utf-8").splitlines()[0])["turn"], cwd=home)
     assert (done.returncode, done.stderr) == (0, "")
-    done = lab("apply", out, cwd=home)
+    done = lab("canary", "apply", out, cwd=home)
     assert done.stderr.endswith(f"such as {out / run.name}\n")
     assert run.name.startswith("judged-2026-11-23-")
     assert [path.name for path in (out / "snapshots").iterdir()] == ["2026-11-23"]
-    said = lab("message", str(run), cwd=home).stdout
+    said = lab("nightly", "message", str(run), cwd=home).stdout
     assert said.startswith("? INCONCLUSIVE: gate rollout, new against engine [trial: ")
 
     assert _files(home / "openclaw") == before

@@ -1,4 +1,4 @@
-"""``lab latency`` as a command: tables, JSON, files and refusals."""
+"""``lab study latency`` as a command: tables, JSON, files and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, make_set: Callable[..., Path]
 
 
 def test_latency_tables_fit_80_columns_and_match_json(installed: Callable[..., object], home: Path) -> None:
-    command = ("latency", "datasets/tiny", "--format", "lab", *SMALL, "--arm", "tier_first_v1", "--out", "out")
+    command = ("study", "latency", "datasets/tiny", "--format", "lab", *SMALL, "--arm", "tier_first_v1", "--out", "out")
     # What the processes of the measurement say reaches the standard error of a process alone.
     done = installed(*command, cwd=home)
     assert done.returncode == 0, done.stderr
@@ -58,7 +58,7 @@ def test_latency_notes_arm_outside_the_shared_table(lab: Callable[..., object], 
         "hashing",
     )
     arms = ("--arm", "tier_first_v1", "--arm", "verbatim", "--out", "alone")
-    command = ("latency", "datasets/tiny", "--format", "lab", *few, *arms)
+    command = ("study", "latency", "datasets/tiny", "--format", "lab", *few, *arms)
     said = "Not measured with cold turns: verbatim, which does not search the shared table."
     done = lab(*command, cwd=home)
     assert (done.returncode, said in " ".join(done.stdout.split())) == (0, True), done.stderr

@@ -1,4 +1,4 @@
-"""``lab league``: what it prints and writes, and how it ends."""
+"""``lab study league``: what it prints and writes, and how it ends."""
 
 from __future__ import annotations
 
@@ -64,11 +64,20 @@ def test_refused_arm_ends_the_command_with_its_proof(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("league", "nowhere", "--out", "out"), "set 'nowhere': nowhere: no such file or folder"),
-        (("league", "shipped:operators", "--tokens", "few", "--out", "out"), "--tokens 'few': expected whole numbers"),
-        (("league", "shipped:operators", "--arm", "bm25@64", "--out", "out"), "the league sets the budgets itself"),
-        (("league", "shipped:operators", "--arm", "bm26", "--out", "out"), "unknown arm 'bm26'; known: "),
-        (("league", "shipped:operators", "--source", "sky", "--out", "out"), "unknown source 'sky'; known: given"),
+        (("study", "league", "nowhere", "--out", "out"), "set 'nowhere': nowhere: no such file or folder"),
+        (
+            ("study", "league", "shipped:operators", "--tokens", "few", "--out", "out"),
+            "--tokens 'few': expected whole numbers",
+        ),
+        (
+            ("study", "league", "shipped:operators", "--arm", "bm25@64", "--out", "out"),
+            "the league sets the budgets itself",
+        ),
+        (("study", "league", "shipped:operators", "--arm", "bm26", "--out", "out"), "unknown arm 'bm26'; known: "),
+        (
+            ("study", "league", "shipped:operators", "--source", "sky", "--out", "out"),
+            "unknown source 'sky'; known: given",
+        ),
     ],
 )
 def test_unusable_arguments_end_with_2(

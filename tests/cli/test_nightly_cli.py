@@ -1,4 +1,4 @@
-"""``lab nightly`` and ``lab baseline`` as processes: two nightly runs and their results."""
+"""``lab nightly run`` and ``lab nightly baseline`` as processes: two nightly runs and their results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_two_nightly_runs_end_to_end(
     make_set(tmp_path, "a", "b")
     (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
     (tmp_path / "exact.toml").write_text(POLICY, encoding="utf-8")
-    monday = ("nightly", "--plan", "plan.toml", "--date", "2026-03-02", "--out", "monday")
+    monday = ("nightly", "run", "--plan", "plan.toml", "--date", "2026-03-02", "--out", "monday")
     first = lab(*monday, cwd=tmp_path)
     assert first.returncode == 3, first.stderr
     assert "INCONCLUSIVE" in first.stdout
@@ -58,7 +58,7 @@ def test_two_nightly_runs_end_to_end(
     # Somebody turns a knob.
     (tmp_path / "one.json").write_text('{"autoRecall": {"quotas": {"mustMax": 0, "niceMin": 3}}}', "utf-8")
     (tmp_path / "plan.toml").write_text(PLAN.replace('"tier_quota_v1"]', '"tier_quota_v1=one.json"]'), "utf-8")
-    tuesday = lab("nightly", "--plan", "plan.toml", "--date", "2026-03-03", "--out", "tuesday", cwd=tmp_path)
+    tuesday = lab("nightly", "run", "--plan", "plan.toml", "--date", "2026-03-03", "--out", "tuesday", cwd=tmp_path)
     assert tuesday.returncode == 1, tuesday.stderr
     assert "config.autoRecall.quotas.mustMax 2 -> 0" in " ".join(tuesday.stdout.split())
     assert (tmp_path / "tuesday" / "nightly.html").is_file()
@@ -66,18 +66,18 @@ def test_two_nightly_runs_end_to_end(
     diff = CliRunner().invoke(app, ["diff", "monday/sets/lamps/run", "tuesday/sets/lamps/run"])
     assert diff.exit_code == 1
     assert "tier_quota_v1" in diff.stdout
-    trend = CliRunner().invoke(app, ["trend", "--json"])
+    trend = CliRunner().invoke(app, ["nightly", "trend", "--json"])
     assert trend.exit_code == 0, trend.output
     assert {tuple(one["dates"]) for one in json.loads(trend.stdout)["series"]} == {("2026-03-02", "2026-03-03")}
     assert (tmp_path / "reports" / "trend" / "trend.svg").is_file()
     # A hundred series that did not step would hide the one that did.
-    shown = CliRunner().invoke(app, ["trend"]).stdout
+    shown = CliRunner().invoke(app, ["nightly", "trend"]).stdout
     assert re.search(r"^\d+ of \d+ series have no step; --all lists them$", shown, re.MULTILINE)
     assert "tier_first_v1  " not in shown
-    assert "tier_first_v1  " in CliRunner().invoke(app, ["trend", "--all"]).stdout
-    listed = CliRunner().invoke(app, ["baseline", "list"])
+    assert "tier_first_v1  " in CliRunner().invoke(app, ["nightly", "trend", "--all"]).stdout
+    listed = CliRunner().invoke(app, ["nightly", "baseline", "list"])
     assert "lamps  2026-03-02" in listed.stdout
-    shown = CliRunner().invoke(app, ["baseline", "show", "lamps"])
+    shown = CliRunner().invoke(app, ["nightly", "baseline", "show", "lamps"])
     assert "2 conversations; arms tier_first_v1, tier_quota_v1" in shown.stdout
     # What is kept is no run of one's own, and is not removed as one.
     listed = CliRunner().invoke(app, ["runs", "list", "."])
@@ -87,7 +87,7 @@ def test_two_nightly_runs_end_to_end(
     assert {"monday/sets/lamps/run", "monday/sets/lamps/again"} < {one["run"] for one in inside}
     kept = next(Path("reports/baselines/objects").iterdir())
     refused = CliRunner().invoke(app, ["runs", "rm", str(kept)])
-    assert "is a baseline, approved as 'lamps'; `lab baseline rm lamps" in str(refused.exception)
+    assert "is a baseline, approved as 'lamps'; `lab nightly baseline rm lamps" in str(refused.exception)
     far = tmp_path / "a-folder-of-a-user-who-likes-long-names" / "and-another-one" / "with-a-run-at-its-very-end"
     shutil.copytree("monday/sets/lamps/run", far)
     head, _, *lines = CliRunner().invoke(app, ["runs", "list", "."]).stdout.splitlines()
@@ -96,17 +96,9 @@ def test_two_nightly_runs_end_to_end(
     assert "".join(rows) == str(far.relative_to(tmp_path))
     # A list with a damaged baseline in it is no good news.
     (kept / "golden.jsonl").write_text("", "utf-8")
-    damaged = CliRunner().invoke(app, ["baseline", "list"])
+    damaged = CliRunner().invoke(app, ["nightly", "baseline", "list"])
     assert isinstance(damaged.exception, CheckFailed)
     assert "damaged" in damaged.stdout
-    assert CliRunner().invoke(app, ["baseline", "rm", "lamps"]).stdout == "removed lamps; copies removed: 1\n"
-
-
-def test_bless_is_a_hidden_alias_of_approve() -> None:
-    shown = CliRunner().invoke(app, ["baseline", "--help"]).stdout
-    assert ("approve" in shown, "bless" in shown) == (True, False)
-    approve, bless = (CliRunner().invoke(app, ["baseline", name, "--help"]).stdout for name in ("approve", "bless"))
-    assert "--allow-failed" in bless
-    # The example at the end is that of the command as it is now called.
-    assert approve.startswith(bless.replace("baseline bless", "baseline approve").rstrip())
-    assert "Example:" in approve
+    assert (
+        CliRunner().invoke(app, ["nightly", "baseline", "rm", "lamps"]).stdout == "removed lamps; copies removed: 1\n"
+    )

@@ -29,7 +29,7 @@ def test_first_look_at_a_live_sample_needs_six_commands(
     for arguments, code in (
         (replay, 0),
         (("compare", "run"), 0),
-        (("receipts", "audit", log, "--out", "audit.json"), 0),
+        (("canary", "audit", log, "--out", "audit.json"), 0),
         # The logs are too short for a verdict.
         (("gate", "--receipts", "audit.json"), 3),
         (("report", "run"), 0),

@@ -57,7 +57,7 @@ def test_runs_rm_follows_no_link(run: Path, tmp_path: Path) -> None:
 def test_runs_rm_of_a_scored_and_reported_run_leaves_nothing(run: Path, tmp_path: Path, lab: Lab) -> None:
     for words in (("score", "run"), ("report", "run"), ("gate", "run")):
         assert lab(*words, cwd=tmp_path).returncode in (0, 3)
-    # Files of lab acceptance, lab missed and lab scale, which other runs have.
+    # Files of lab acceptance, lab missed and lab study scale, which other runs have.
     (run / "acceptance").mkdir()
     for name in (*(f"acceptance/{name}" for name in (*VERDICTS, PAGE)), MISSED, POINTS):
         (run / name).write_text("of the lab")

@@ -1,4 +1,4 @@
-"""``lab scale``: what it prints and writes, and how it ends."""
+"""``lab study scale``: what it prints and writes, and how it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ import pytest
 
 def test_command_prints_a_table_and_writes_a_chart(lab: Callable[..., Any], operators: Path, tmp_path: Path) -> None:
     arms = ("--arm", "tier_quota_v1")
-    words = ("scale", operators, "--format", "lab", *arms, "--embedder", "hashing", "--limit", "1", "--out", "out")
+    words = (
+        "study",
+        "scale",
+        operators,
+        "--format",
+        "lab",
+        *arms,
+        "--embedder",
+        "hashing",
+        "--limit",
+        "1",
+        "--out",
+        "out",
+    )
     done = lab(*words, "--haystack", "2", "--haystack", "9000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = " ".join(done.stdout.split())
@@ -35,5 +48,5 @@ def test_command_prints_a_table_and_writes_a_chart(lab: Callable[..., Any], oper
 
 @pytest.mark.parametrize("command", ["saturation", "scale", "silence"])
 def test_out_that_is_a_run_directory_is_refused(lab: Callable[..., Any], place: Path, command: str) -> None:
-    done = lab(command, "datasets/tiny", "--format", "lab", "--out", "run", cwd=place)
+    done = lab("study", command, "datasets/tiny", "--format", "lab", "--out", "run", cwd=place)
     assert (done.returncode, done.stderr) == (2, "error: run: is a run directory; choose another --out\n")

@@ -5,29 +5,84 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from lab.cli.main import app
-from lab.cli.sections import COMMANDS, SECTIONS
+from lab.cli.sections import MOVED, SECTIONS, Entry, Group
+from tests.commands import run_here
 
-COMMAND_FILES = sorted((Path(__file__).resolve().parents[2] / "lab" / "cli").glob("*.py"))
+LAB = Path(__file__).resolve().parents[2] / "lab"
+
+NAMES = (
+    *("init", "demo", "replay", "score", "compare", "explain", "missed", "report", "view", "diff"),
+    *("gate", "acceptance", "nightly", "canary", "study", "memory"),
+    *("recordings", "golden", "runs", "cache", "config", "doctor"),
+)
+GROUPS = {name: entry for part in SECTIONS.values() for name, entry in part.items() if isinstance(entry, Group)}
+LISTED = [
+    *((name, entry) for part in SECTIONS.values() for name, entry in part.items() if isinstance(entry, Entry)),
+    *(
+        (f"{group} {name}", one)
+        for group in GROUPS
+        for part in GROUPS[group].sections.values()
+        for name, one in part.items()
+    ),
+]
 
 
-def test_every_command_that_a_module_registers_is_in_one_section():
-    listed = [name for names in SECTIONS.values() for name in names]
-    assert len(listed) == len(set(listed))
-    registering = {file.stem for file in COMMAND_FILES if "\ndef add_to(app: typer.Typer)" in file.read_text("utf-8")}
-    within_groups = {"facts_read", "ledger_drift", "ledger_life", "ledger_read", "ledger_writeback"}
-    within_groups |= {"memory_files", "self_test", "store_index"}
-    assert registering - {entry.module for entry in COMMANDS.values()} <= within_groups
+def command_at(words: str) -> Any:
+    command = get_command(app)
+    for word in words.split():
+        command = command.commands[word]
+    return command
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_line_in_the_help_is_that_of_the_command(name):
-    assert get_command(app).commands[name].get_short_help_str(100) == COMMANDS[name].help
+def test_names_at_the_top_begin_with_the_main_job():
+    assert [name for part in SECTIONS.values() for name in part] == list(NAMES)
+
+
+def test_every_command_that_a_module_registers_is_in_a_section():
+    files = [path for folder in ("cli", "canary/cli", "memory/cli") for path in sorted((LAB / folder).glob("*.py"))]
+    registering = {
+        ".".join(("lab", *path.relative_to(LAB).with_suffix("").parts))
+        for path in files
+        if "\ndef add_to(app: typer.Typer)" in path.read_text("utf-8")
+    }
+    assert registering == {entry.module for _, entry in LISTED}
+
+
+@pytest.mark.parametrize(("words", "entry"), LISTED, ids=[words for words, _ in LISTED])
+def test_line_in_the_help_is_that_of_the_command(words: str, entry: Entry):
+    assert command_at(words).get_short_help_str(100) == entry.help
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_earlier_spelling_is_answered_with_the_present_one(old: str):
+    done = run_here(*old.split(), "--some", "thing")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: lab {old} is now lab {MOVED[old]}\n"
+    for new in MOVED[old].split(", and lab "):
+        command_at(new.removesuffix(" --list"))
+
+
+@pytest.mark.parametrize("old", ["ledger grade x", "store index build x", "import --qrels x", "nightly --plan x"])
+def test_earlier_spelling_with_more_words_is_answered(old: str):
+    done = run_here(*old.split())
+    assert done.returncode == 2
+    assert " is now lab " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("scroe", "score"), ("memory indx", "index"), ("nightly trends", "trend")]
+)
+def test_unknown_name_is_answered_with_a_similar_one(typed: str, meant: str):
+    done = run_here(*typed.split())
+    assert done.returncode == 2
+    assert f"Did you mean '{meant}'?" in done.stderr
 
 
 def test_help_lists_the_commands_under_their_headings(monkeypatch):
@@ -40,11 +95,12 @@ def test_help_lists_the_commands_under_their_headings(monkeypatch):
 
 
 @pytest.mark.process
-def test_help_imports_no_command():
+@pytest.mark.parametrize("words", [(), *((group,) for group in GROUPS)], ids=["lab", *GROUPS])
+def test_help_imports_no_command(words: tuple[str, ...]):
     program = (
-        "import sys; sys.argv = ['lab', '--help']; from lab.cli.main import main\n"
+        f"import sys; sys.argv = {['lab', *words, '--help']}; from lab.cli.main import main\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "print(*sorted(name for name in sys.modules if name.startswith('lab.cli.')), file=sys.stderr)"
+        "print(*sorted(name for name in sys.modules if '.cli.' in name), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert set(done.stderr.split()) <= {"lab.cli.main", "lab.cli.output", "lab.cli.sections"}

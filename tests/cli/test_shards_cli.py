@@ -1,4 +1,4 @@
-"""``lab replay --shard``, ``--dask`` and ``lab merge`` as commands."""
+"""``lab replay --shard``, ``--dask`` and ``lab runs merge`` as commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parts(lab: Lab, make_set: Callable[..., Path], tmp_path_factory: pytest.Temp
     assert lab(*REPLAY, "whole", cwd=folder).returncode == 0
     for number in (1, 2):
         done = lab(*REPLAY, f"part{number}", "--shard", f"{number}/2", cwd=folder)
-        assert done.stdout.endswith(f"0 failed. Next: lab merge OUT part{number} …\n"), done.stderr
+        assert done.stdout.endswith(f"0 failed. Next: lab runs merge OUT part{number} …\n"), done.stderr
     return folder
 
 
@@ -42,7 +42,7 @@ def results(run: Path) -> dict[str, Any]:
 
 
 def test_shards_are_listed_merged_and_not_scored_alone(lab: Lab, parts: Path) -> None:
-    merged = lab("merge", "merged", "part2", "part1", "--json", cwd=parts)
+    merged = lab("runs", "merge", "merged", "part2", "part1", "--json", cwd=parts)
     assert json.loads(merged.stdout) == {
         "run": "merged",
         "status": "complete",
@@ -50,7 +50,7 @@ def test_shards_are_listed_merged_and_not_scored_alone(lab: Lab, parts: Path) ->
         "notes": [],
     }, merged.stderr
     assert results(parts / "merged") == results(parts / "whole")
-    again = lab("merge", "merged", "part1", "part2", cwd=parts)
+    again = lab("runs", "merge", "merged", "part1", "part2", cwd=parts)
     assert again.stdout == "merged: 0 conversations copied, 3 already present. Next: lab score merged\n"
     listed = {one["run"]: one for one in json.loads(lab("runs", "list", ".", "--json", cwd=parts).stdout)["runs"]}
     assert [listed["part1"][name] for name in ("shard", "status")] == ["1/2", "complete"]
@@ -66,8 +66,8 @@ def test_shards_are_listed_merged_and_not_scored_alone(lab: Lab, parts: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("merge", "new", "part1"), "shards are missing: 2/2; give all 2"),
-        (("merge", "new", "part1", "whole"), "whole: is a complete run, not a shard"),
+        (("runs", "merge", "new", "part1"), "shards are missing: 2/2; give all 2"),
+        (("runs", "merge", "new", "part1", "whole"), "whole: is a complete run, not a shard"),
         ((*REPLAY, "new", "--shard", "3/2"), "--shard '3/2': expected NUMBER/OF from 1/OF to OF/OF, such as 2/3"),
         ((*REPLAY, "new", "--dask", "here"), "--dask 'here': expected local, or a scheduler's address"),
     ],

@@ -1,4 +1,4 @@
-"""``lab sweep`` end to end."""
+"""``lab study sweep`` end to end."""
 
 from __future__ import annotations
 

@@ -88,14 +88,14 @@ def commands(pages: dict[str, str]) -> list[tuple[str, list[str]]]:
 
 
 def test_commands_in_code_and_prose_are_found() -> None:
-    text = "See `lab score DIR\n-m X` and\n\n    journalctl | .venv/bin/lab receipts audit - # well\n"
+    text = "See `lab score DIR\n-m X` and\n\n    journalctl | .venv/bin/lab canary audit - # well\n"
     text += "    pip install lab x\n"
     text += "\n```console\nlab replay a \\\n    --out b && lab score b\n```\n"
     commands = list(_commands(text))
     assert commands == [
         ["replay", "a", "--out", "b"],
         ["score", "b"],
-        ["receipts", "audit", "-"],
+        ["canary", "audit", "-"],
         ["score", "DIR", "-m", "X"],
     ]
     assert [_problem(words) for words in commands] == [None] * 4

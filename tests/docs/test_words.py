@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {".py", ".toml", ".md", ".j2", ".ipynb", ".yml"}
 TERMS = {
-    # In quotes it is the old name of `lab baseline approve`, which still works.
+    # In quotes it is the old name of `lab nightly baseline approve`, which still works.
     r"(?<!\")bless(?:ed|es|ing)?": "approve, approved baseline",
     r"red nights?": "failed nightly run",
     r"the house": "architecture, package",

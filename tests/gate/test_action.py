@@ -127,7 +127,7 @@ def test_action_after_a_pass_names_the_next_step() -> None:
         "lab gate --receipts AUDIT --policy stage-b"
     )
     equal = replace(VERDICT, status=PASS, lines=(GAIN,), against="/home/me/before")
-    assert action_of(equal).command == "lab baseline approve DIR --name new"
+    assert action_of(equal).command == "lab nightly baseline approve DIR --name new"
 
 
 def test_portable_arguments_hold_no_folder_of_a_machine() -> None:

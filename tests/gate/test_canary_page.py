@@ -89,7 +89,7 @@ def test_open_rule_is_inconclusive_and_says_how_many_more(audit: dict[str, Any],
     words = _words(write_page(verdict, close, tmp_path, None))
     assert "NO-GO YET inconclusive: too little evidence to decide" in words
     assert re.search(r"Keep the window open: about [\d,]+ more answered recalls", words)
-    assert "lab receipts audit LOG --out AUDIT && lab gate --receipts AUDIT --policy stage-b" in words
+    assert "lab canary audit LOG --out AUDIT && lab gate --receipts AUDIT --policy stage-b" in words
 
 
 def test_page_of_something_else_is_not_replaced(audit: dict[str, Any], tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_read_policy_opposite_direction_is_refused(tmp_path: Path, text: str, sa
             "guard 1: unknown measure 'Sucess@6'; did you mean 'Success@6'?",
         ),
         (HEAD + GUARD.replace("Success@6", "Success") + "must_have_data = false\n", "did you mean 'Success@6'"),
-        (HEAD + GUARD.replace("Success@6", "zzz"), "guard 1: unknown measure 'zzz'; see lab measures"),
+        (HEAD + GUARD.replace("Success@6", "zzz"), "guard 1: unknown measure 'zzz'; see lab score --list"),
         (HEAD + GUARD.replace("Success@6", "hit@3"), "unknown measure 'hit@3'; did you mean 'Success@3'"),
         (HEAD + GUARD.replace("Success@6", "P(rel=x)@6"), "unknown measure 'P(rel=x)@6'; did you mean 'P@6'"),
         (

@@ -167,7 +167,7 @@ def test_read_audit_of_another_file_says_how_to_create_one(tmp_path: Path, value
         read_audit(tmp_path / "audit.json")
     assert str(caught.value) == (
         f"{tmp_path / 'audit.json'}: not an audit of receipts ({found}, not lab.receipts.audit.v1); "
-        "create one with `lab receipts audit LOG --out FILE`"
+        "create one with `lab canary audit LOG --out FILE`"
     )
 
 
@@ -175,7 +175,7 @@ def test_read_audit_of_a_log_says_how_to_create_one(tmp_path: Path) -> None:
     log = tmp_path / "good.log"
     log.write_text("2026-03-01T09:00:00Z openclaw-mem-engine:autoRecall.receipt {}\n")
     with pytest.raises(
-        UnusableInput, match=rf"good\.log:1: not JSON.*create one with `lab receipts audit {log} --out FILE`$"
+        UnusableInput, match=rf"good\.log:1: not JSON.*create one with `lab canary audit {log} --out FILE`$"
     ):
         read_audit(log)
     with pytest.raises(UnusableInput, match=r"nowhere\.json: no such file$"):

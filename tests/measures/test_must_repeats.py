@@ -11,21 +11,19 @@ import pytest
 from lab.measures.conversation import Turns, turns_of
 from lab.measures.definitions.must_repeat import must_repeat
 from lab.measures.definitions.must_streak import must_streak
-from lab.runs.receipts import NOT_KNOWN, Receipts
+from lab.runs.receipts import Receipts
 from tests.measures.test_receipt_columns import _row, _table
 
 MUST, NICE = "must_remember", "nice_to_have"
 
 
-def _turns(*selections: str, pinned: dict[int, list[str]] | None = None, unknown: int | None = None) -> Turns:
+def _turns(*selections: str, pinned: dict[int, list[str]] | None = None) -> Turns:
     """Return turns of one arm: capital letters are must items, ``!`` after one marks it as exempt."""
     rows: list[Any] = []
     for turn, selection in enumerate(selections):
         entries = selection.split()
         items = [(entry[0].lower(), MUST if entry[0].isupper() else NICE, "web") for entry in entries]
         rules = ["phrase" if entry.endswith("!") else None for entry in entries]
-        if turn == unknown:
-            rules = [NOT_KNOWN] * len(rules)
         held = (pinned or {}).get(turn, [])
         rows.append(_row("arm", f"t{turn}", "web", items, len(items), item_exempt=rules, pinned=held))
     receipts = Receipts(_table(rows), "desk")
@@ -63,9 +61,3 @@ def test_must_repeat_pinned_item_is_not_counted() -> None:
     turns = _turns("A B", "A B", "A B", pinned={1: ["a"], 2: ["a", "b"]})
     assert _listed(must_repeat(turns)) == [None, 1.0, None]
     assert must_streak(turns) == 2.0
-
-
-def test_must_repeat_unknown_exemption_has_no_value() -> None:
-    turns = _turns("A", "A", "A", unknown=1)
-    assert _listed(must_repeat(turns)) == [None, None, 1.0]
-    assert math.isnan(must_streak(turns))

@@ -16,7 +16,7 @@ FORMATS = ("aider", "beam", "hermes", "ikat", "locomo", "madial", "openclaw", "r
 REPLAY = "--embedder hashing --arm tier_first_v1 --arm tier_quota_v1"
 TRAPS = f"replay datasets/traps --format lab --scope recorded {REPLAY} --out"
 LINT = "golden lint golden/traps --recordings datasets/traps"
-SWEEP = "sweep datasets/traps --format lab --limit 1 --grid grid.json --embedder hashing --out"
+SWEEP = "study sweep datasets/traps --format lab --limit 1 --grid grid.json --embedder hashing --out"
 PLAN = """name = "trial"
 about = "one small set"
 policy = "policy.toml"
@@ -152,8 +152,8 @@ def _run_files() -> list[Target]:
         *("gate run --policy policy.toml", "gate run --policy nightly --against other"),
     )
     others = (
-        *("explain run kiln-room/s02/t01", "diff run other", "export run --format trec --out made", "runs list ."),
-        *("baseline approve run --name again", f"{LINT} --run run", f"{TRAPS} run"),
+        *("explain run kiln-room/s02/t01", "diff run other", "runs export run --format trec --out made", "runs list ."),
+        *("nightly baseline approve run --name again", f"{LINT} --run run", f"{TRAPS} run"),
     )
     every = (*verdicts, *verdicts, *others)
     return [
@@ -165,7 +165,7 @@ def _run_files() -> list[Target]:
         Target("run failures", "run/failures.jsonl", "jsonl", every),
         Target("run verdict", "run/verdict.json", "json", (verdicts[2], *others[:4])),
         Target("run report", "run/receipts/*.parquet run/golden.jsonl", "binary", ("report run",), 1),
-        Target("shards", "shard*/manifest.json shard*/golden.jsonl", "json", ("merge made shard1 shard2",)),
+        Target("shards", "shard*/manifest.json shard*/golden.jsonl", "json", ("runs merge made shard1 shard2",)),
     ]
 
 
@@ -179,7 +179,8 @@ def targets() -> list[Target]:
     )
     config = ("config check {}", "config show {}", f"{TRAPS} made --config {{}}")
     stored = (f"replay formats/aider --format aider {REPLAY} --memories-from {{}} --out made",)
-    kept = ("list", "show first", "approve run --name first", "rm first")
+    changes = ("list", "show first", "approve run --name first", "rm first")
+    kept = tuple(f"nightly baseline {change} --baselines kept" for change in changes)
     return [
         Target("recording lab", "datasets/traps/*.jsonl", "jsonl", own, 8),
         *_readers(),
@@ -188,22 +189,22 @@ def targets() -> list[Target]:
         Target("golden set", "golden/traps/*.jsonl", "jsonl", gold, 8),
         Target("pool", "pool.jsonl", "jsonl", ("golden judge pool.jsonl --out made.jsonl --json",)),
         Target("gate policy", "policy.toml", "toml", ("gate run --policy policy.toml",), 8),
-        Target("nightly plan", "plan.toml", "toml", ("nightly --plan plan.toml --out made",)),
+        Target("nightly plan", "plan.toml", "toml", ("nightly run --plan plan.toml --out made",)),
         Target("grid", "grid.json", "json", (f"{SWEEP} made",), 1),
-        Target("gateway log", "gateway.log", "log", ("receipts audit gateway.log --out made.json",), 8),
-        Target("packed log", "gateway.log.gz", "binary", ("receipts audit gateway.log.gz --strict",)),
+        Target("gateway log", "gateway.log", "log", ("canary audit gateway.log --out made.json",), 8),
+        Target("packed log", "gateway.log.gz", "binary", ("canary audit gateway.log.gz --strict",)),
         Target("audit", "audit.json", "json", ("gate --receipts audit.json --policy audit.toml",), 4),
         Target("configuration", "arm.json host.json", "json", config, 6),
         Target("exported memories", "store.jsonl", "jsonl", stored, 3),
         Target("exported memories, JSON", "store.json", "json", stored),
-        Target("TREC", "trec/*", "text", ("import --qrels trec/qrels.txt --run trec/tier_first_v1.run",)),
+        Target("TREC", "trec/*", "text", ("runs import --qrels trec/qrels.txt --run trec/tier_first_v1.run",)),
         *_run_files(),
-        Target("baseline", "kept/**/*.json", "json", tuple(f"baseline {one} --baselines kept" for one in kept), 3),
+        Target("baseline", "kept/**/*.json", "json", kept, 3),
         Target(
             "night", "night/*.json", "json",
-            ("baseline approve night --baselines kept", "nightly --plan plan.toml --out night"),
+            ("nightly baseline approve night --baselines kept", "nightly run --plan plan.toml --out night"),
         ),
-        Target("trend", "reports/trend/**/*.parquet", "parquet", ("trend",)),
+        Target("trend", "reports/trend/**/*.parquet", "parquet", ("nightly trend",)),
         Target("sweep", "swept/*.json swept/parts/*", "json", (f"{SWEEP} swept",), 1),
         Target("conformance", "vectors/*.jsonl", "jsonl", ("conformance vectors",)),
     ]  # fmt: skip
@@ -243,15 +244,15 @@ def prepare(place: Path, run: Callable[..., tuple[int, str]]) -> None:
     (place / "gateway.log").write_bytes(b"\n".join([b"starting up", *lines, log["SOUND"][4]]) + b"\n")
     (place / "gateway.log.gz").write_bytes(gzip.compress((place / "gateway.log").read_bytes()))
     for command in (
-        *("receipts audit gateway.log --out audit.json", f"{TRAPS} run", f"{TRAPS} other"),
+        *("canary audit gateway.log --out audit.json", f"{TRAPS} run", f"{TRAPS} other"),
         *(f"{TRAPS} shard1 --shard 1/2", f"{TRAPS} shard2 --shard 2/2", "score run", "gate run --policy policy.toml"),
-        *("baseline approve run --name first --baselines kept", "export run --format trec --out trec"),
+        *("nightly baseline approve run --name first --baselines kept", "runs export run --format trec --out trec"),
         "golden pool datasets/traps --format lab --turns 5 --embedder hashing --out pool.jsonl",
         f"{SWEEP} swept",
     ):
         done(command)
     # Without a baseline a nightly run is inconclusive.
-    done("nightly --plan plan.toml --out night", code=3)
+    done("nightly run --plan plan.toml --out night", code=3)
     failure = {"conversation": "kiln-room", "error": "KeyError in a.py, line 3"}
     (place / "run/failures.jsonl").write_text(json.dumps(failure) + "\n")
 

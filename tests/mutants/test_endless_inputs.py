@@ -17,8 +17,8 @@ READS = {
     "golden judge {} --out made.jsonl --json": "jsonl",
     "gate --receipts {}": "json",
     "config check {}": "json",
-    "import --qrels {} --run {}": "text",
-    "receipts audit {}": "log",
+    "runs import --qrels {} --run {}": "text",
+    "canary audit {}": "log",
 }
 LINES: tuple[dict[str, Any], ...] = (
     {"kind": "recording", "schema": "lab.recording.v1", "conversation": "den"},
@@ -54,25 +54,27 @@ def test_endless_device_is_refused_at_once(command: str, tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("command", [read for read in READS if not read.startswith("receipts")])
+@pytest.mark.parametrize("command", [read for read in READS if not read.startswith("canary")])
 def test_named_pipe_without_writer_is_refused_at_once(command: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "pipe: is a pipe, not a file" in refused(lab(command.replace("{}", "pipe"), tmp_path))
 
 
-@pytest.mark.parametrize("command", ["recordings validate {} --format lab", "gate --policy {}", "nightly --plan {}"])
+@pytest.mark.parametrize(
+    "command", ["recordings validate {} --format lab", "gate --policy {}", "nightly run --plan {}"]
+)
 def test_device_instead_of_file_or_folder_is_refused(command: str, tmp_path: Path) -> None:
     assert "/dev/zero: " in refused(lab(command.replace("{}", "/dev/zero"), tmp_path))
 
 
 @pytest.mark.parametrize(
-    "command", [*READS, "gate --policy {}", "nightly --plan {}", "recordings validate {} --format lab"]
+    "command", [*READS, "gate --policy {}", "nightly run --plan {}", "recordings validate {} --format lab"]
 )
 def test_deeply_nested_input_is_refused_with_its_position(command: str, tmp_path: Path) -> None:
     form = READS.get(command, "toml" if "--p" in command else "jsonl")
     (tmp_path / f"deep.{form}").write_text(DEEP.get(form, DEEP["json"]))
     done = lab(command.replace("{}", f"deep.{form}"), tmp_path)
-    if command.startswith("receipts"):
+    if command.startswith("canary"):
         # Lines of a log that are not the engine's are skipped.
         assert (done.returncode, "no recall receipt in" in done.stdout + done.stderr) == (0, True)
     else:

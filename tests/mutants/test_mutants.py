@@ -29,8 +29,8 @@ FINDS = {
     "golden lint": r"^error: .*: \d+ errors?$",
     "config check": r"^error: .*: \d+ problems? ",
     "golden diff": r"^\d+ probes? added, \d+ removed; ",
-    "receipts audit": r"^error: .*: (\d+ damaged lines?|no recall receipt in \d+ lines?)\b",
-    "baseline list": r"^error: .*: changed since the approval: ",
+    "canary audit": r"^error: .*: (\d+ damaged lines?|no recall receipt in \d+ lines?)\b",
+    "nightly baseline list": r"^error: .*: changed since the approval: ",
     "conformance vectors": r"^error: vectors: \d+ of \d+ records differ$",
     "diff run": r"differ",
 }
@@ -56,9 +56,9 @@ def wrong(words: list[str], code: int, said: str) -> str | None:
 
 
 def _is_finding(words: list[str], said: str) -> bool:
-    if words[0] in ("gate", "nightly"):
+    if words[0] == "gate" or words[:2] == ["nightly", "run"]:
         return re.search(r"\bfail", said) is not None
-    expected = FINDS.get(" ".join(words[:2]))
+    expected = next((FINDS[name] for count in (2, 3) if (name := " ".join(words[:count])) in FINDS), None)
     return expected is not None and re.search(expected, said, re.MULTILINE) is not None
 
 

@@ -102,7 +102,7 @@ def test_nightly_needs_a_baseline_to_pass(plan: NightlyPlan) -> None:
     first = _night(plan)
     assert (first.status, first.exit_code) == ("inconclusive", 3)
     (line,) = [one for one in first.sets[0].verdict.lines if one.status != "pass"]
-    assert line.settles == f"lab baseline approve nights/{DAY}/sets/small/run --name small --baselines kept"
+    assert line.settles == f"lab nightly baseline approve nights/{DAY}/sets/small/run --name small --baselines kept"
     _approve(first)
     again = _night(plan)
     assert (again.status, again.exit_code) == ("pass", 0)
@@ -159,7 +159,7 @@ def test_approve_takes_all_sets_of_a_nightly_run_or_none(plan: NightlyPlan) -> N
     other = replace(one, name="other/set", baseline="another", asked=replace(one.asked, max_items=5))
     plan = replace(plan, sets=(one, other))
     first = _night(plan)
-    assert first.approve_all == f"lab baseline approve nights/{DAY} --baselines kept"
+    assert first.approve_all == f"lab nightly baseline approve nights/{DAY} --baselines kept"
     assert f"`{first.approve_all}`" in (first.folder / "nightly.md").read_text("utf-8")
     command = [*first.approve_all.split()[1:], "--date", DAY]
     done = CliRunner().invoke(app, [*command, "--json"])
@@ -261,7 +261,7 @@ def test_nightly_changed_gold_is_not_comparable(approved: NightlyPlan) -> None:
     (line,) = [one for one in nightly_run.sets[0].verdict.lines if one.status == "inconclusive"]
     assert "differ in scope" in line.reason
     assert line.settles is not None
-    assert line.settles.startswith("lab baseline approve nights/2026-03-02/")
+    assert line.settles.startswith("lab nightly baseline approve nights/2026-03-02/")
 
 
 def test_nightly_baseline_of_another_version_is_not_comparable(approved: NightlyPlan) -> None:

@@ -83,7 +83,7 @@ def test_cron_runs_nights_from_the_first_to_a_failure(prepared: Callable[[], Mac
     machine.ok(boxes["First run"])
     subject, text = _mail(machine)
     assert subject.startswith("[lab] INCONCLUSIVE: nightly run of ")
-    assert "lab baseline approve reports/nightly/" in text
+    assert "lab nightly baseline approve reports/nightly/" in text
     machine.ok(boxes["Approve"])
     machine.ok(boxes["cron"])
     assert (machine.home / "installed").read_text() == (FILES / "crontab").read_text()

@@ -22,7 +22,7 @@ LAB = Path(sys.executable).with_name("lab")
 TRIAL = Path(__file__).resolve().parents[1] / "trials" / "kills.py"
 KILLS = os.environ.get("LAB_KILLS", "2")
 REPLAY = ("replay", "RECORDINGS", "--format", "lab", "--arm", "tier_quota_v1", "--embedder", "hashing", "--out", "OUT")
-SWEEP = ("sweep", "RECORDINGS", "--format", "lab", "--limit", "3", "--embedder", "hashing", "--out", "OUT")
+SWEEP = ("study", "sweep", "RECORDINGS", "--format", "lab", "--limit", "3", "--embedder", "hashing", "--out", "OUT")
 COMMANDS = {"replay in two processes": (*REPLAY, "--jobs", "2"), "sweep": SWEEP}
 
 

@@ -112,12 +112,22 @@ def test_rollback_without_recalls_names_the_option(tmp_path: Path, locomo: Path)
 
 def test_rollback_command_says_everything_once(tmp_path: Path) -> None:
     asked = request(tmp_path)
-    words = ("rollback", asked.path, "--config", "mine.json", "--embedder", "hashing", "--conversation", "salt-lane")
+    words = (
+        "canary",
+        "rollback",
+        asked.path,
+        "--config",
+        "mine.json",
+        "--embedder",
+        "hashing",
+        "--conversation",
+        "salt-lane",
+    )
     done = run_here(*words, "--recall-turns", "none", cwd=tmp_path)
     assert done.returncode == 3
     assert done.stdout.startswith("trial: embedder hashing")
     assert (done.stdout + done.stderr).count("so there is nothing to compare") == 1
     assert "Left out, with fewer than 3 recalls: 1 conversation." in done.stdout
     assert "error" not in done.stderr
-    without = run_here("rollback", asked.path, cwd=tmp_path)
+    without = run_here("canary", "rollback", asked.path, cwd=tmp_path)
     assert (without.returncode, "Missing option '--config'" in without.stderr) == (2, True)

@@ -207,10 +207,7 @@ def test_replay_existing_file_as_out_is_refused(talk: Any, out: str) -> None:
         ("{}", "is not the manifest of a run"),
         ("[]", "is not the manifest of a run"),
         ('{"kind": "lab.other", "schema_version": 1}', "is not the manifest of a run"),
-        (
-            '{"kind": "lab.run", "schema_version": 2}',
-            "schema_version 2, this version reads 4; migrate it with `lab migrate",
-        ),
+        ('{"kind": "lab.run", "schema_version": 2}', "schema_version 2, this version reads 4; run the replay again"),
         ('{"kind": "lab.run"}', "schema_version None"),
     ],
 )

@@ -52,7 +52,7 @@ def _changes(changed: int, *, moved: bool) -> Changes:
 
 
 def _result(name: str, status: str) -> SetResult:
-    approve = f"lab baseline approve sets/{name}/run --name {name} --baselines reports/baselines"
+    approve = f"lab nightly baseline approve sets/{name}/run --name {name} --baselines reports/baselines"
     again, exact = _changes(0, moved=False), _changes(12 if status == FAIL else 0, moved=status == FAIL)
     same = Line(AGAIN, "receipts", PASS, True, "two replays gave the same 2052 receipts", n=2052)
     lines = [same]

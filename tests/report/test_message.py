@@ -149,7 +149,7 @@ def test_address_that_could_add_a_recipient_is_refused(tmp_path: Path, address: 
 
 
 def test_nightly_message_counts_sets_and_names_the_command(tmp_path: Path) -> None:
-    approve = "lab baseline approve reports/nightly/x/sets/a/run --name a --baselines reports/baselines"
+    approve = "lab nightly baseline approve reports/nightly/x/sets/a/run --name a --baselines reports/baselines"
     intended = " (if the change is intended)"
     failed = Verdict(
         "mine/a", "", "x", "a", None, FAIL,

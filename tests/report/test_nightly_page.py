@@ -35,7 +35,7 @@ def _words(page: Path) -> str:
         (
             "inconclusive",
             "INCONCLUSIVE nothing to compare with Why operators: there is no baseline 'operators' in reports/baselines",
-            "lab baseline approve sets/operators/run --name operators --baselines reports/baselines",
+            "lab nightly baseline approve sets/operators/run --name operators --baselines reports/baselines",
         ),
         (
             "error",

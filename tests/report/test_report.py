@@ -106,7 +106,7 @@ def html(hostile: RunDirectory) -> str:
 
 
 def test_build_report_writes_every_figure(hostile: RunDirectory) -> None:
-    # Two conversations are too few for the intervals of slices; lab missed and lab silence were not run.
+    # Two conversations are too few for the intervals of slices; lab missed and lab study silence were not run.
     names = [*({figure.name for figure in FIGURES} - {"slices", "missed", "silence", "growth"}), "timeline-2"]
     files = {file.name: file.stat().st_size for file in (hostile.path / "figures").iterdir()}
     assert {f"{name}.{kind}" for name in names for kind in ("svg", "png")} == set(files) - {"slices.svg", "slices.png"}

@@ -12,7 +12,7 @@ import pytest
 
 from lab.base.errors import UnusableInput
 from lab.runs.directory import RunDirectory
-from lab.runs.manifest import Manifest, Migrated, Shard, manifest_schema
+from lab.runs.manifest import Manifest, Shard, manifest_schema
 from lab.runs.records import from_json, schema_of, to_json
 
 
@@ -28,7 +28,7 @@ def test_manifest_round_trip_through_json_is_equal(sound: RunDirectory) -> None:
 
 def test_manifest_schema_accepts_a_written_manifest(sound: RunDirectory) -> None:
     _validator().validate(json.loads((sound.path / "manifest.json").read_bytes()))
-    other = replace(sound.manifest, shard=Shard(1, 2, ("a",)), migrated=Migrated(3, "0.1.0", ("why",)))
+    other = replace(sound.manifest, shard=Shard(1, 2, ("a",)))
     _validator().validate(json.loads(json.dumps(other.as_json())))
 
 

@@ -22,7 +22,7 @@ from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
 from lab.report.build import build_report
 from lab.runs.directory import RunDirectory, open_run
-from lab.runs.manifest import HardRules, Labels, Migrated
+from lab.runs.manifest import HardRules, Labels
 from lab.runs.trial import trial, trial_line
 from lab.view.live import Live
 from lab.view.pages import Viewer
@@ -112,12 +112,12 @@ def test_trial_line_lists_all_reasons(sound: RunDirectory) -> None:
         store="lancedb",
     )
     given = {**manifest.asked, "arms": ["tier_first_v1", "mine=mine.json"], "max_items": 6, "conversation": ["a"]}
-    other = replace(manifest, resolved=resolved, asked=given, migrated=Migrated(3, "0.1.0", ()), status="incomplete")
+    other = replace(manifest, resolved=resolved, asked=given, status="incomplete")
     assert trial_line(trial(other)) == (
         "trial: embedder hashing, which is for tests; faults switched on: fts_error, slow_embedding; 3 conversations, "
         "chosen by name; labels sampled, must 0.10, nice 0.63, seed 4; 2 hard rules per conversation sampled; "
         "categories detected; store lancedb; arms configured by a file: mine; at most 6 items requested; "
-        "migrated from schema 3, digests taken then; not complete"
+        "not complete"
     )
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     log = given.folder / "gateway.log"
     lines, receipts = write_log(log, given.megabytes * 1_000_000)
-    command = [sys.executable, "-m", "lab", "receipts", "audit", str(log), "--json"]
+    command = [sys.executable, "-m", "lab", "canary", "audit", str(log), "--json"]
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Kill ``lab episodes`` at random times, and check that no event, vector or expiry is lost or doubled.
+"""Kill ``lab memory episodes`` at random times, and check that no event, vector or expiry is lost or doubled.
 
     python -m tests.trials.episodes_kills --kills 100 [--seed N]
 
@@ -63,9 +63,9 @@ def commands(folder: Path, events: int) -> list[list[str]]:
         spool = folder / f"spool{number}.jsonl"
         write_spool(spool, count)
         made += [
-            ["episodes", "ingest", str(spool), *words],
-            ["episodes", "embed", "--embedder", "hashing", *words],
-            ["episodes", "expire", "--at", f"{NOW:%Y-%m-%d}", *words],
+            ["memory", "episodes", "ingest", str(spool), *words],
+            ["memory", "episodes", "embed", "--embedder", "hashing", *words],
+            ["memory", "episodes", "expire", "--at", f"{NOW:%Y-%m-%d}", *words],
         ]
     return made
 

@@ -1,4 +1,4 @@
-"""Kill ``lab facts`` at random times, and check that no fact is lost or doubled and that the view is rebuilt.
+"""Kill ``lab memory facts`` at random times, and check that no fact is lost or doubled and that the view is rebuilt.
 
     python tests/trials/facts_kills.py --kills 100 [--seed N]
 
@@ -46,11 +46,11 @@ def commands(folder: Path, home: Path) -> Iterator[list[str]]:
     """Yield the commands of a round; remove the view before the last one, which makes it again."""
     facts, ledger = str(folder / "facts.jsonl"), ["--ledger", str(home / "ledger.sqlite"), "--write"]
     one = ["--from", "2026-11-03", "--source", "obs:1", "--assertion", "note:trial"]
-    yield ["facts", "import", facts, str(home / "first.jsonl"), *ledger]
-    yield ["facts", "import", facts, str(home / "second.jsonl"), *ledger]
-    yield ["facts", "assert", facts, "gateway", "status", "live", *one, *ledger]
+    yield ["memory", "facts", "import", facts, str(home / "first.jsonl"), *ledger]
+    yield ["memory", "facts", "import", facts, str(home / "second.jsonl"), *ledger]
+    yield ["memory", "facts", "assert", facts, "gateway", "status", "live", *one, *ledger]
     view_path(folder / "facts.jsonl").unlink()
-    yield ["facts", "rebuild", facts, "--write"]
+    yield ["memory", "facts", "rebuild", facts, "--write"]
 
 
 def state(folder: Path) -> tuple[bytes, bytes]:

@@ -52,7 +52,7 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir()
     words = ("init", str(given.home.resolve()), "--embedder", given.embedder, "--turns", given.turns)
-    plan = ("nightly", "--plan", str(OUT / "plan.toml"), "--date")
+    plan = ("nightly", "run", "--plan", str(OUT / "plan.toml"), "--date")
     print(json.dumps(run(given.folder, *words)))
     if not (given.folder / OUT / "pool.jsonl").exists():
         sys.exit("lab init made no pool to judge: its output says what the home lacks")
@@ -60,7 +60,7 @@ def main() -> None:
     print(json.dumps(run(given.folder, *words)))
     print(json.dumps(run(given.folder, *plan, "2026-01-01")))
     (night,) = (given.folder / "reports" / "nightly").iterdir()
-    print(json.dumps(run(given.folder, "baseline", "approve", str(night.relative_to(given.folder)))))
+    print(json.dumps(run(given.folder, "nightly", "baseline", "approve", str(night.relative_to(given.folder)))))
     print(json.dumps(run(given.folder, *plan, "2026-01-02")))
 
 

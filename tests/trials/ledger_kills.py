@@ -1,4 +1,4 @@
-"""Kill ``lab ledger`` at random times, and check that no observation is lost or doubled and no pointer breaks.
+"""Kill ``lab memory ledger`` at random times, and check that no observation is lost or doubled and no pointer breaks.
 
     python tests/trials/ledger_kills.py --kills 100 [--seed N]
 
@@ -59,13 +59,13 @@ def commands(folder: Path, before: Path, after: Path) -> list[list[str]]:
     """Return the commands of a round over the homes of before and after the second agent."""
     path, log = str(folder / "l.sqlite"), str(folder / "o.jsonl")
     return [
-        ["ledger", "capture", str(before), log, "--write"],
-        ["ledger", "ingest", path, log, "--write"],
-        ["ledger", "grade", path, "--write"],
-        ["ledger", "archive", path, log, "--write"],
-        ["ledger", "capture", str(after), log, "--write"],
-        ["ledger", "ingest", path, log, "--grade", "--write"],
-        ["ledger", "archive", path, log, "--write"],
+        ["memory", "ledger", "capture", str(before), log, "--write"],
+        ["memory", "ledger", "ingest", path, log, "--write"],
+        ["memory", "ledger", "grade", path, "--write"],
+        ["memory", "ledger", "archive", path, log, "--write"],
+        ["memory", "ledger", "capture", str(after), log, "--write"],
+        ["memory", "ledger", "ingest", path, log, "--grade", "--write"],
+        ["memory", "ledger", "archive", path, log, "--write"],
     ]
 
 

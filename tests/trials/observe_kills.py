@@ -1,4 +1,4 @@
-"""Kill ``lab observe`` at random times, and check that no observation is lost or doubled.
+"""Kill ``lab memory observe`` at random times, and check that no observation is lost or doubled.
 
     python tests/trials/observe_kills.py --kills 100 [--turns 4000] [--seed N]
 
@@ -52,7 +52,7 @@ def write(folder: Path, turns: int) -> Path:
 def words(recording: Path, out: Path) -> list[str]:
     """Return the command."""
     options = ["--format", "lab", "--out", str(out), "--tokens", str(TOKENS), "--buffer", str(BUFFER)]
-    return ["observe", str(recording), *options]
+    return ["memory", "observe", str(recording), *options]
 
 
 def states(recording: Path) -> dict[str, dict[int, str]]:

@@ -8,9 +8,9 @@ the engine does: one scope, two labels, the best 24 of each. Printed are the med
 milliseconds of both searches together, and of each, for the table
 
 * as it was written;
-* with indexes on text and filters (``lab store index build``);
-* with an index on the vectors too (``lab store index build --vector-from 256``);
-* after upkeep (``lab store index optimize --force``);
+* with indexes on text and filters (``lab memory index build``);
+* with an index on the vectors too (``lab memory index build --vector-from 256``);
+* after upkeep (``lab memory index optimize --force``);
 * with a tenth of new memories, in a hundred commits, that are in no index yet;
 * after upkeep again.
 

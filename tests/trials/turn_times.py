@@ -1,11 +1,11 @@
 """How long a turn waits, with and without the embedding of its prompt (seeds 002 and 004: about 100 ms a turn).
 
-lab latency DATA/realmem --format realmem --out OUT --memories 1000 --memories 10000 --memories 100000 --turns 100 \
-    --cold 0 --appends 0 --waiting 0 --store lancedb --store exact --arm hybrid --arm seed_full …
+lab study latency DATA/realmem --format realmem --out OUT --memories 1000 --memories 10000 --memories 100000 \
+    --turns 100 --cold 0 --appends 0 --waiting 0 --store lancedb --store exact --arm hybrid --arm seed_full …
 python -m tests.trials.turn_times OUT DATA
 
-Reads the warm turns that `lab latency` timed, and adds to each the embedding of one prompt of the set, computed alone
-and with one thread, as in a live system. The lab's own batches have 16 rows and take longer.
+Reads the warm turns that `lab study latency` timed, and adds to each the embedding of one prompt of the set, computed
+alone and with one thread, as in a live system. The lab's own batches have 16 rows and take longer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kill ``lab ledger writeback`` and ``decay`` at random times; check that each row is as before or as after.
+"""Kill ``lab memory ledger writeback`` and ``decay`` at random times; check that each row is as before or as after.
 
     python tests/trials/writeback_kills.py --kills 100 [--rows 6000] [--seed N]
 
@@ -63,7 +63,7 @@ def commands(folder: Path, rows: int) -> list[list[str]]:
 
 def run(words: list[str], seconds: float) -> bool:
     """Run a command; kill it after so many seconds. Return whether it ended by itself."""
-    command = [sys.executable, "-m", "lab", "ledger", *words]
+    command = [sys.executable, "-m", "lab", "memory", "ledger", *words]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
     return ended(process, seconds)
 

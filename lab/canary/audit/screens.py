@@ -26,7 +26,7 @@ class LastReceipt(NamedTuple):
 def last_receipts(log: str, count: int) -> list[LastReceipt]:
     """Return the last ``count`` valid recall receipts of a log, in its order; the two of one turn count once.
 
-    Damaged lines are passed over; ``lab receipts audit`` lists them. Raises :class:`UnusableInput` if the log cannot be
+    Damaged lines are passed over; ``lab canary audit`` lists them. Raises :class:`UnusableInput` if the log cannot be
     read or has no valid receipt.
     """
     receipts: deque[LastReceipt] = deque(maxlen=count)
@@ -53,6 +53,6 @@ def last_receipts(log: str, count: int) -> list[LastReceipt]:
                 except Damaged:
                     damaged += 1
     if not receipts:
-        why = f"; {counted(damaged, 'damaged line')}, which lab receipts audit lists" if damaged else ""
+        why = f"; {counted(damaged, 'damaged line')}, which lab canary audit lists" if damaged else ""
         raise UnusableInput(f"{log}: has no valid recall receipt{why}. Are receipts enabled (receipts.enabled)?")
     return list(receipts)

@@ -1,4 +1,4 @@
-"""``lab agree``."""
+"""``lab canary agree``."""
 
 from __future__ import annotations
 

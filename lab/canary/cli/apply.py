@@ -1,4 +1,4 @@
-"""``lab apply``: what a verdict changes in a gateway's configuration, printed and not written."""
+"""``lab canary apply``: what a verdict changes in a gateway's configuration, printed and not written."""
 
 from __future__ import annotations
 

@@ -48,12 +48,10 @@ KeepEdits = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    group = typer.Typer(no_args_is_help=True, help="Switch a live gateway for a limited time, and roll back.")
-    group.command("run")(run)
-    group.command("recover")(recover)
-    group.command("watch")(canary_watch.watch)
-    group.command("plan")(canary_plan.plan)
-    app.add_typer(group, name="canary")
+    app.command("run")(run)
+    app.command("recover")(recover)
+    app.command("watch")(canary_watch.watch)
+    app.command("plan")(canary_plan.plan)
 
 
 def run(
@@ -212,7 +210,7 @@ def _emit_outcome(outcome: Outcome, plan: Plan) -> None:
     if verdict:
         if outcome.status == "pass":
             emit_folded("To switch for good, see what would change:")
-            emit(f"  lab apply {plan.out} --config {plan.change.config}")
+            emit(f"  lab canary apply {plan.out} --config {plan.change.config}")
         audited = verdict.audit or {"receipts": 0, "answered": 0}
         emit_folded(f"{counted(audited['receipts'], 'receipt')}, {audited['answered']} with an answer")
         if not outcome.complete:

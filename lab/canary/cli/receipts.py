@@ -1,4 +1,4 @@
-"""``lab receipts audit`` and ``show``: check the receipts in the logs of a live engine, and print single ones."""
+"""``lab canary audit`` and ``show``: check the receipts in the logs of a live engine, and print single ones."""
 
 from __future__ import annotations
 
@@ -60,11 +60,9 @@ FIGURES = (
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    receipts = typer.Typer(no_args_is_help=True, help="Audit or print the receipts of a live engine.")
-    receipts.command("audit")(audit)
-    receipts.command("show")(show)
-    app.add_typer(receipts, name="receipts")
+    """Register the commands."""
+    app.command("audit")(audit)
+    app.command("show")(show)
 
 
 def audit(

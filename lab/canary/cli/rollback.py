@@ -1,4 +1,4 @@
-"""``lab rollback``."""
+"""``lab canary rollback``."""
 
 from __future__ import annotations
 

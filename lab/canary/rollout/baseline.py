@@ -35,7 +35,7 @@ def read_baseline(path: Path) -> Limits:
             limits = value["limits"]
             return Limits(latency=_share(limits["latency"], None), repeat=_share(limits["repeat"], 1.0))
     except (KeyError, TypeError, ValueError):
-        raise UnusableInput(f"{file}: is damaged; write it again with lab receipts audit") from None
+        raise UnusableInput(f"{file}: is damaged; write it again with lab canary audit") from None
     raise UnusableInput(f"{file}: is neither an audit of receipts nor the receipt of a watch")
 
 

@@ -81,7 +81,7 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     capture = Job(
         "capture",
         "what tools returned is appended to the log of observations",
-        f".venv/bin/lab ledger capture {places.home} {places.observations} --write",
+        f".venv/bin/lab memory ledger capture {places.home} {places.observations} --write",
         tuple(sorted((start - 10) % DAY for start in every_4_hours)),
         10,
         writes="the observations",
@@ -89,7 +89,7 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     ledger = Job(
         "ledger",
         "what was captured is ingested and graded",
-        f".venv/bin/lab ledger ingest {places.ledger} {places.observations} --grade --write",
+        f".venv/bin/lab memory ledger ingest {places.ledger} {places.observations} --grade --write",
         every_4_hours,
         15,
         writes="the ledger",
@@ -98,7 +98,8 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     writeback = Job(
         "writeback",
         "grades of the ledger are written into the memories",
-        f".venv/bin/lab ledger writeback {places.ledger} {places.store} --limit 1000 --despite-gateway --quiet --write",
+        f".venv/bin/lab memory ledger writeback {places.ledger} {places.store} --limit 1000 --despite-gateway --quiet "
+        "--write",
         tuple(start + 20 for start in every_4_hours),
         15,
         writes="the memories",
@@ -110,7 +111,7 @@ def jobs_of(stage: str, places: Places) -> list[Job]:
     optimize = Job(
         "optimize",
         "files and indexes of the memories are merged",
-        f".venv/bin/lab store index optimize {places.store} --yes --despite-gateway --keep 30",
+        f".venv/bin/lab memory index optimize {places.store} --yes --despite-gateway --keep 30",
         (120,),
         60,
         writes="the memories",

@@ -12,7 +12,7 @@ def must_repeat(turns: Turns, window: int = WINDOW) -> Floats:
     """Return the share of the counted must items that any of the ``window`` preceding recall turns injected.
 
     Items that are exempt from repeat suppression (exact hits, hard rules) or pinned are not counted. NaN where no item
-    is counted, at turns before which nothing was injected, and where the receipts do not say what is exempt.
+    is counted, and at turns before which nothing was injected.
     """
     import numpy as np
 
@@ -20,7 +20,7 @@ def must_repeat(turns: Turns, window: int = WINDOW) -> Floats:
     counted = np.isin(chosen.sights, must.sights, assume_unique=True)
     again = np.bincount(chosen.turns[(chosen.gaps <= window) & counted], minlength=len(must.sizes))
     started = np.cumsum(chosen.sizes) > chosen.sizes
-    return np.where(started & (turns.must_not_known == 0), share(again, must.sizes), np.nan)
+    return np.where(started, share(again, must.sizes), np.nan)
 
 
 MEASURE = TurnMeasure(

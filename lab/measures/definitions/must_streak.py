@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from lab.measures.conversation import Turns
 from lab.measures.definitions.longest_streak import longest_streak
 from lab.measures.model import SEED_000, ConversationMeasure
@@ -14,7 +12,7 @@ def must_streak(turns: Turns) -> float:
 
     A turn at which the memory is an exact hit, a hard rule or pinned ends its streak.
     """
-    return math.nan if turns.must_not_known.any() else longest_streak(turns.must)
+    return longest_streak(turns.must)
 
 
 MEASURE = ConversationMeasure(

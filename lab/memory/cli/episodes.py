@@ -1,4 +1,4 @@
-"""``lab episodes``: ingest, embed, search, replay and expire what happened, verbatim."""
+"""``lab memory episodes``: ingest, embed, search, replay and expire what happened, verbatim."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_REPLAYED = 1_000_000
 # Characters of a summary in a table.
 SHOWN = 90
 STATUSES = {
-    "missing_index": "the ledger has no full-text index; lab episodes ingest --write makes it",
+    "missing_index": "the ledger has no full-text index; lab memory episodes ingest --write makes it",
     "damaged_index": "the full-text index is damaged; drop the tables episodic_events_fts and lab_episodes_fts, and "
     "ingest with --write",
     "missing_embeddings": "no event has a vector",
@@ -197,7 +197,10 @@ def search(
             reason = f"{STATUSES[status]} ({status})" if status in STATUSES else status
             emit_folded(f"Not searched by {lane}: {reason}.")
     if found.vector_status in ("missing_embeddings", "other_model", "other_dimension"):
-        emit(f"To embed them: lab episodes embed --ledger {quote(str(ledger))} --embedder {quote(embedder)} --write")
+        emit(
+            f"To embed them: lab memory episodes embed --ledger {quote(str(ledger))} --embedder {quote(embedder)} "
+            "--write"
+        )
 
 
 def replay(
@@ -218,7 +221,9 @@ def replay(
     more = len(events) > limit
     events = events[:limit]
     if not events:
-        raise UnusableInput(f"{ledger}: has no session {session!r}; lab episodes search shows the ids of sessions")
+        raise UnusableInput(
+            f"{ledger}: has no session {session!r}; lab memory episodes search shows the ids of sessions"
+        )
     if as_json:
         emit_json({"session_id": session, "more": more, "events": [_event(event) for event in events]})
     else:

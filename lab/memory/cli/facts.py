@@ -1,4 +1,4 @@
-"""``lab facts``: what is true of a subject now, since when, and on what evidence."""
+"""``lab memory facts``: what is true of a subject now, since when, and on what evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab facts current``, ``timeline``, ``lint`` and ``pack``: read facts, and check them."""
+"""``lab memory facts current``, ``timeline``, ``lint`` and ``pack``: read facts, and check them."""
 
 from __future__ import annotations
 
@@ -164,7 +164,9 @@ def lint(
         emit(f"{counted(len(view), 'fact')}: {errors}, {warnings}.")
         _emit_unchecked(view, ledger)
     if not result["ok"]:
-        raise CheckFailed(f"{facts}: {counted(result['counts']['errors'], 'error')}; lab facts lint --json has details")
+        raise CheckFailed(
+            f"{facts}: {counted(result['counts']['errors'], 'error')}; lab memory facts lint --json has details"
+        )
 
 
 def pack(

@@ -1,4 +1,4 @@
-"""``lab graph``: how projects, tools, decisions and concepts are related, with evidence."""
+"""``lab memory graph``: how projects, tools, decisions and concepts are related, with evidence."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _graph(ledger: Path | None, facts: Path | None, root: Path, exported: Path |
     made = graph_of(ledger, facts, datetime.now(UTC), root)
     if made.left_out:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(made.left_out.items()))
-        announce_folded(f"note: facts were left out: {reasons}; lab facts lint says more.")
+        announce_folded(f"note: facts were left out: {reasons}; lab memory facts lint says more.")
     if made.unchecked:
         announce_folded("note: sources of facts in a ledger were not checked; give --ledger.")
     return made.graph
@@ -156,5 +156,5 @@ def _named(graph: Graph, name: str) -> list[str]:
 
     found = [name] if name in graph else starts_of(graph, name)
     if not found:
-        raise UnusableInput(f"the graph has no entity {name!r}; lab graph export lists all")
+        raise UnusableInput(f"the graph has no entity {name!r}; lab memory graph export lists all")
     return found

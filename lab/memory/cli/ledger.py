@@ -1,4 +1,4 @@
-"""``lab ledger``: capture, ingest, search and grade the observations that the sidecar governs; rotate their logs."""
+"""``lab memory ledger``: capture, ingest and grade the observations that the sidecar governs; rotate their logs."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def archive(
 ) -> None:
     """Rotate a log whose every line is ingested.
 
-    lab ledger get --raw still finds its lines.
+    lab memory ledger get --raw still finds its lines.
     """
     from lab.memory.ledger.archive import archive as run
 

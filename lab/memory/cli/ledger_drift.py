@@ -1,4 +1,4 @@
-"""``lab ledger drift``."""
+"""``lab memory ledger drift``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab ledger lifecycle``, ``used`` and ``decay``: states, uses and soft archival of observations."""
+"""``lab memory ledger lifecycle``, ``used`` and ``decay``: states, uses and soft archival of observations."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def decay(
 
     P0 is never archived, P1 after 90 days without use, P2 after 30. P0 is must_remember, or what lifecycle.priority
     names; P1 are preferences, decisions, facts, learnings, plans and entities; all others are P2. An archived
-    observation is revived by lab ledger lifecycle --to active.
+    observation is revived by lab memory ledger lifecycle --to active.
     """
     from lab.memory.ledger.use import decay as run
 

@@ -1,4 +1,4 @@
-"""``lab ledger search``, ``timeline`` and ``get``: from a query to the observations, and to where they came from."""
+"""``lab memory ledger search``, ``timeline`` and ``get``: find observations by words, in order of time, and by id."""
 
 from __future__ import annotations
 

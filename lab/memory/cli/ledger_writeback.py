@@ -1,4 +1,4 @@
-"""``lab ledger writeback``."""
+"""``lab memory ledger writeback``."""
 
 from __future__ import annotations
 

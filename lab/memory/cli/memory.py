@@ -36,18 +36,12 @@ from lab.memory.cli.memory_options import (
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    memory = typer.Typer(
-        no_args_is_help=True,
-        help="Store and recall memories in a LanceDB folder. A folder that a running gateway uses is only read, unless "
-        "--despite-gateway is given.",
-    )
-    memory.command("store")(store)
-    memory.command("recall")(recall)
-    memory.command("forget")(forget)
-    memory.command("list")(list_memories)
-    memory.command("stats")(stats)
-    memory_files.add_to(memory)
-    app.add_typer(memory, name="memory")
+    app.command("store")(store)
+    app.command("recall")(recall)
+    app.command("forget")(forget)
+    app.command("list")(list_memories)
+    app.command("stats")(stats)
+    memory_files.add_to(app)
 
 
 def store(

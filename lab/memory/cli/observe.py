@@ -1,4 +1,4 @@
-"""``lab observe``: write the observation log of each conversation of a recording."""
+"""``lab memory observe``: write the observation log of each conversation of a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab pack``: a small bundle with citations for one query, from ledgers, episodes, facts and documents."""
+"""``lab memory pack``: a small bundle with citations for one query, from ledgers, episodes, facts and documents."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pack(
     ],
     ledgers: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="LEDGER...", readable=False, help="SQLite files of ledgers (lab ledger)."),
+        typer.Argument(metavar="LEDGER...", readable=False, help="SQLite files of ledgers (lab memory ledger)."),
     ] = None,
     budget_tokens: Annotated[
         int, typer.Option(min=0, max=1_000_000, help="Maximum number of tokens of the bundle, citations included.")
@@ -72,11 +72,13 @@ def pack(
     ] = None,
     episodes: Annotated[
         Path | None,
-        typer.Option(metavar="LEDGER", readable=False, help="Also search the episodes in a ledger (lab episodes)."),
+        typer.Option(
+            metavar="LEDGER", readable=False, help="Also search the episodes in a ledger (lab memory episodes)."
+        ),
     ] = None,
     facts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", readable=False, help="Also search the facts that hold now (lab facts)."),
+        typer.Option(metavar="FILE", readable=False, help="Also search the facts that hold now (lab memory facts)."),
     ] = None,
     facts_ledger: Annotated[
         Path | None,
@@ -92,7 +94,7 @@ def pack(
     ] = HERE,
     graph: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", readable=False, help="Also search an exported graph (lab graph export)."),
+        typer.Option(metavar="FILE", readable=False, help="Also search an exported graph (lab memory graph export)."),
     ] = None,
     rerank: Annotated[
         str | None,

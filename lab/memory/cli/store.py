@@ -1,4 +1,4 @@
-"""``lab store``: indexes and versions of the LanceDB folder of the plugin."""
+"""``lab memory tags``: versions of the LanceDB folder of the plugin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import typer
 from lab.base.errors import CheckFailed, UnusableInput
 from lab.base.formatting import counted
 from lab.cli.output import Json, emit, emit_folded, emit_json, emit_table
-from lab.memory.cli import store_index
 from lab.memory.cli.memory_options import AllowGateway, Folder, Wait, warn
 
 if TYPE_CHECKING:
@@ -32,17 +31,12 @@ _DRY = "Dry run, nothing was changed; --yes does it."
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    store = typer.Typer(
-        no_args_is_help=True,
-        help="Indexes and versions of a LanceDB folder. A folder that a running gateway uses is only read, unless "
-        "--despite-gateway is given.",
-    )
-    store_index.add_to(store)
-    store.command("tag")(tag)
-    store.command("list")(list_versions)
-    store.command("checkout")(checkout)
-    store.command("delete")(delete)
-    app.add_typer(store, name="store")
+    tags = typer.Typer(no_args_is_help=True, help="Keep versions of the table under names, and restore them.")
+    tags.command("add")(tag)
+    tags.command("list")(list_versions)
+    tags.command("checkout")(checkout)
+    tags.command("delete")(delete)
+    app.add_typer(tags, name="tags")
 
 
 def tag(
@@ -67,7 +61,9 @@ def tag(
 
     started, tags = time.perf_counter_ns(), root_of(folder, root)
     if in_table:
-        with open_for_tags(folder, "lab store tag", despite_gateway=despite_gateway, wait=wait, write=True) as table:
+        with open_for_tags(
+            folder, "lab memory tags add", despite_gateway=despite_gateway, wait=wait, write=True
+        ) as table:
             manifest = create_version_tag(folder, name, tags, now=datetime.now(UTC), table=table)
     else:
         manifest = create_tag(folder, name, tags, now=datetime.now(UTC))
@@ -184,7 +180,9 @@ def delete(
         # A damaged tag can be deleted.
         in_table = False
     if yes and in_table and (folder / "memories.lance").is_dir():
-        with open_for_tags(folder, "lab store delete", despite_gateway=despite_gateway, wait=wait, write=True) as table:
+        with open_for_tags(
+            folder, "lab memory tags delete", despite_gateway=despite_gateway, wait=wait, write=True
+        ) as table:
             delete_tag(place, table)
     elif yes:
         delete_tag(place, None)
@@ -226,5 +224,5 @@ def _undo(folder: Path, root: Path | None, done: Checkout) -> str:
     """Return the command that undoes a checkout; blank if there is nothing to go back to."""
     if not done.backup:
         return ""
-    words = ["lab", "store", "checkout", str(folder), done.backup, *(["--root", str(root)] if root else [])]
+    words = ["lab", "memory", "tags", "checkout", str(folder), done.backup, *(["--root", str(root)] if root else [])]
     return shlex.join([*words, *([] if done.manifest.lance_tag else ["--backup"]), "--yes"])

@@ -1,4 +1,4 @@
-"""``lab store index``: status, construction and upkeep of the indexes of a LanceDB folder."""
+"""``lab memory index``: status, construction and upkeep of the indexes of a LanceDB folder."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ AGREEMENT = 0.95
 ICU = "a gateway with LanceDB 0.27 cannot search an icu index, so that it finds nothing by words; ngram works there"
 
 
-def add_to(store: typer.Typer) -> None:
+def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     index = typer.Typer(no_args_is_help=True, help="Indexes of the table, and when they need upkeep.")
     index.command("status")(status)
     index.command("build")(build)
     index.command("optimize")(optimize)
-    store.add_typer(index, name="index")
+    app.add_typer(index, name="index")
 
 
 def status(
@@ -179,7 +179,7 @@ def _table(
         require_permitted(folder, despite_gateway=despite_gateway)
     # Only what the command says is compacted.
     settings = TableSettings(compact_on_close=1 << 30, wait_seconds=wait, keep_seconds=int(keep_days * 86400))
-    what = f"lab store index {command}"
+    what = f"lab memory index {command}"
     table = LanceTable(folder, read_only=not write, despite_gateway=despite_gateway, settings=settings, what=what)
     if dry_run:
         table.require_changeable()
@@ -210,9 +210,9 @@ def _show(found: Status) -> None:
 def _due(folder: Path, found: Status) -> tuple[str, str]:
     """Return what is due, and its command; the command is blank if nothing is."""
     if found.missing:
-        return "indexes are missing", shlex.join(["lab", "store", "index", "build", str(folder), "--yes"])
+        return "indexes are missing", shlex.join(["lab", "memory", "index", "build", str(folder), "--yes"])
     if found.reasons:
-        return ", ".join(found.reasons), shlex.join(["lab", "store", "index", "optimize", str(folder), "--yes"])
+        return ", ".join(found.reasons), shlex.join(["lab", "memory", "index", "optimize", str(folder), "--yes"])
     return "nothing is due", ""
 
 

@@ -97,14 +97,14 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
     and ``new`` is not given, and for a damaged index, with the remedy.
     """
     if not new and not path.exists():
-        raise UnusableInput(f"{path}: no such file; make it with lab episodes ingest --write")
+        raise UnusableInput(f"{path}: no such file; make it with lab memory episodes ingest --write")
     with ledger.open_ledger(path, write=write, new=new) as connection:
         if write or new:
             # What is removed is overwritten in the file.
             connection.execute("PRAGMA secure_delete = ON")
         connection.set_authorizer(_only_episodes)
         if not new and EVENTS not in tables(connection):
-            raise UnusableInput(f"{path}: has no episodes; add some with lab episodes ingest --write")
+            raise UnusableInput(f"{path}: has no episodes; add some with lab memory episodes ingest --write")
         try:
             if write or new:
                 with ledger.transaction(connection):
@@ -120,7 +120,8 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
                 raise
             raise UnusableInput(
                 f"{path}: a full-text index of episodes is damaged; remove both with sqlite3 {quote(str(path))} "
-                f"'DROP TABLE {FTS}; DROP TABLE {STEMS}' and run lab episodes ingest --write, which makes them again"
+                f"'DROP TABLE {FTS}; DROP TABLE {STEMS}' and run lab memory episodes ingest --write, which "
+                "makes them again"
             ) from error
 
 

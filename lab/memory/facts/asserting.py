@@ -227,11 +227,11 @@ def _sound(named: Sequence[Source], sources: Sources) -> list[Resolution]:
 def _check(fact: Fact, view: View, sources: Sources) -> None:
     """Raise :class:`UnusableInput` if a fact supersedes one that it may not, or has a rival within its interval."""
     if missing := [identity for identity in fact.supersedes if view.get(identity) is None]:
-        raise UnusableInput(f"unresolved_supersedes: there is no fact {missing[0]}; see lab facts timeline")
+        raise UnusableInput(f"unresolved_supersedes: there is no fact {missing[0]}; see lab memory facts timeline")
     for old in view.foreign(fact):
         raise UnusableInput(
             f"foreign_supersedes: {old.id} says {old.subject} {old.predicate}, not {fact.subject} {fact.predicate}; "
-            "end it with lab facts invalidate"
+            "end it with lab memory facts invalidate"
         )
     _check_rivals(fact, view, sources)
 
@@ -249,7 +249,7 @@ def _check_rivals(fact: Fact, view: View, sources: Sources, *, renewed: bool = F
             raise UnusableInput(
                 f"single_value_interval_conflict: {fact.subject} has one {fact.predicate} at a time, and {other.id} "
                 f"holds from {other.valid_from} {until}; {remedy} --supersedes {other.id}"
-                + ("" if renewed else ", or end it with lab facts invalidate")
+                + ("" if renewed else ", or end it with lab memory facts invalidate")
             )
 
 
@@ -278,7 +278,7 @@ def invalidate(
     def check(view: View) -> Sequence[Record]:
         fact = view.get(identity)
         if fact is None:
-            raise UnusableInput(f"there is no fact {identity}; see lab facts timeline")
+            raise UnusableInput(f"there is no fact {identity}; see lab memory facts timeline")
         if fact.status == RETRACTED:
             raise UnusableInput(f"{identity} is retracted already")
         named = tuple(dict.fromkeys(map(source_of, given)))

@@ -61,7 +61,7 @@ class FactsLane:
             return Found(self.name, (), False, "no facts")
         except (LabError, OSError, ValueError, OverflowError):
             # The message of the error may quote a line of the file.
-            reason = f"{self._path} cannot be read; lab facts lint says why"
+            reason = f"{self._path} cannot be read; lab memory facts lint says why"
             return Found(self.name, (), False, reason)
 
     def _index(self, now: str) -> _Index:

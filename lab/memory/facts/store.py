@@ -38,7 +38,7 @@ def read(path: Path, *, new: bool = False) -> Assertions:
     except FileNotFoundError:
         if new:
             return Assertions((), b"")
-        raise UnusableInput(f"{path}: no such file; make it with lab facts assert --write") from None
+        raise UnusableInput(f"{path}: no such file; make it with lab memory facts assert --write") from None
     except OSError as error:
         raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
     if data.startswith(MAGIC):
@@ -66,13 +66,15 @@ def _is_cut(tail: bytes) -> bool:
 
 def _parsed(line: bytes, path: Path, number: int) -> Record:
     at = f"{path}:{number}"
-    remedy = f"restore the file from a copy, or delete the line and run lab facts rebuild {path} --write"
+    remedy = f"restore the file from a copy, or delete the line and run lab memory facts rebuild {path} --write"
     try:
         raw = json.loads(line)
         return record_of(raw, at)
     except UnusableInput as error:
         if isinstance(raw, dict) and not _is_assertion(raw):
-            remedy = "it is no assertion: name the file of assertions, and add claims to it with lab facts import"
+            remedy = (
+                "it is no assertion: name the file of assertions, and add claims to it with lab memory facts import"
+            )
         raise UnusableInput(f"{error}; {remedy}") from None
     except (ValueError, RecursionError):
         raise UnusableInput(f"{at}: damaged, not one JSON object a line; {remedy}") from None

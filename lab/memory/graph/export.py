@@ -66,7 +66,7 @@ def read_graph(path: Path) -> Graph:
     """Return the graph in a file. Raises :class:`UnusableInput` with the place of what is wrong."""
     raw = expect(read_json(path), dict, str(path))
     if raw.get("schema") != SCHEMA:
-        raise UnusableInput(f"{path}: is no graph of schema {SCHEMA}; make one with lab graph export")
+        raise UnusableInput(f"{path}: is no graph of schema {SCHEMA}; make one with lab memory graph export")
     entities = [field(one, "ref", str, f"{path}: entities") for one in field(raw, "entities", list, str(path))]
     rows = enumerate(field(raw, "edges", list, str(path)))
     return Graph([_edge(row, f"{path}: edges[{number}]") for number, row in rows], entities)

@@ -32,7 +32,7 @@ class GraphLane:
             if self._graph is None:
                 self._graph = read_graph(self._path)
         except (LabError, OSError):
-            reason = f"{self._path} cannot be read as a graph; lab graph show --graph says why"
+            reason = f"{self._path} cannot be read as a graph; lab memory graph show --graph says why"
             return Found(self.name, (), False, reason)
         starts = starts_of(self._graph, query)
         if not starts:

@@ -58,7 +58,7 @@ def archive(path: Path, log: Path, *, folder: Path | None = None, write: bool = 
         left = log.stat().st_size - source.position
         if not source.digest or left:
             raise UnusableInput(
-                f"{log}: {left} bytes are not ingested; run: lab ledger ingest {quote(str(path))} "
+                f"{log}: {left} bytes are not ingested; run: lab memory ledger ingest {quote(str(path))} "
                 f"{quote(str(log))} --write"
             )
         target = (folder or log.parent / FOLDER).resolve() / f"{log.stem}-{source.digest[:12]}{log.suffix}"

@@ -1,4 +1,4 @@
-"""The page of ``lab ledger drift``: label shares by period, and by scope."""
+"""The page of ``lab memory ledger drift``: label shares by period, and by scope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.report.build import page_script, render
 from lab.report.style import INKS, TIERS
 from lab.report.units import percent
 
-MARK = b"<!-- drift page of lab ledger drift -->"
+MARK = b"<!-- drift page of lab memory ledger drift -->"
 # Periods that a page shows, the newest, and scopes that its chart shows, the largest.
 PERIODS, SCOPES = 60, 30
 # The labels in the order of the report's legends.
@@ -26,7 +26,7 @@ GRADED = "Grades of heuristic-v1 on the texts. The sidecar's threshold is 0.80; 
 def write_page(found: Drift, name: str, path: Path) -> Path:
     """Write the page as one HTML file; refuse to replace a file that is no such page."""
     if path.exists() and MARK not in path.read_bytes():
-        raise UnusableInput(f"{path}: exists and is not a page of `lab ledger drift`; choose another file")
+        raise UnusableInput(f"{path}: exists and is not a page of `lab memory ledger drift`; choose another file")
     periods, scopes, thresholds = found.periods[-PERIODS:], found.scopes[:SCOPES], found.thresholds
     noun = _noun(found)
     older, smaller = len(found.periods) - len(periods), len(found.scopes) - len(scopes)

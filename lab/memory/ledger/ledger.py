@@ -77,7 +77,7 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
     if path.is_dir():
         raise UnusableInput(f"{path}: is a folder; give the SQLite file of a ledger")
     if not path.exists() and not new:
-        raise UnusableInput(f"{path}: no such file; make a ledger with lab ledger ingest")
+        raise UnusableInput(f"{path}: no such file; make a ledger with lab memory ledger ingest")
     if new:
         _create_private(path)
     with _translated(path):
@@ -154,7 +154,7 @@ def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Excepti
         return UnusableInput(
             f"{path}: the search tables are damaged; remove them with sqlite3 {quote(str(path))} "
             f"'DROP TABLE {ledger_schema.FTS}; DROP TABLE {ledger_schema.TRIGRAM}' and run "
-            "lab ledger ingest --write, which makes them again"
+            "lab memory ledger ingest --write, which makes them again"
         )
     # The message of SQLite quotes a damaged schema, of which a byte may be no UTF-8.
     if code == sqlite3.SQLITE_CORRUPT or isinstance(error, UnicodeDecodeError):

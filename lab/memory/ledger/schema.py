@@ -72,7 +72,9 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise :class:`UnusableInput` if the file is no ledger, or one of a newer schema."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if is_empty(connection):
-        raise UnusableInput(f"{path}: is an empty database, not a ledger; fill it with lab ledger ingest --write")
+        raise UnusableInput(
+            f"{path}: is an empty database, not a ledger; fill it with lab memory ledger ingest --write"
+        )
     names = tables(connection)
     if "observations" not in names:
         shown = ", ".join(sorted(names)[:5]) or "none"

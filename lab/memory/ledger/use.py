@@ -27,7 +27,7 @@ USED, DECAY = "openclaw-mem.pack.lifecycle-write.v1", "recall-lab.ledger.decay.v
 MOST_REFS = 64
 DAYS = {"P1": 90, "P2": 30}
 REASON = "use_decay"
-ACTOR = "lab ledger decay"
+ACTOR = "lab memory ledger decay"
 BATCH = 2000
 DAY = timedelta(days=1)
 

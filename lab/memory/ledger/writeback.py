@@ -134,7 +134,7 @@ def writeback(path: Path, store: Path, options: Options | None = None) -> Writte
         read_only=not options.write,
         despite_gateway=options.despite_gateway,
         settings=TableSettings(wait_seconds=options.wait_seconds),
-        what="lab ledger writeback",
+        what="lab memory ledger writeback",
     ) as table:
         table.require_changeable()
         done.unknown_before = done.unknown_after = table.count(_UNKNOWN)

@@ -23,9 +23,9 @@ from lab.systems.files.settings import Reader
 _A_LEDGER = "the SQLite file of a ledger"
 _KINDS = {
     "episodes": _A_LEDGER,
-    "facts": "a file of lab facts",
+    "facts": "a file of lab memory facts",
     "factsLedger": _A_LEDGER,
-    "graph": "a file of lab graph export",
+    "graph": "a file of lab memory graph export",
 }
 KEYS = ("ledgers", *_KINDS, "factsRoot", "documents")
 _MISSING, _FILE, _FOLDER, _HIDDEN = "missing", "file", "folder", "hidden"
@@ -146,7 +146,7 @@ def read_sources(config: Mapping[str, Any] | None, where: str) -> Sources:
         path_of("documents"),
     ).checked({key: f"{where}: sources: {key}:" for key in KEYS})
     if not sources.facts and (alone := next((key for key in ("factsLedger", "factsRoot") if part.get(key)), None)):
-        raise UnusableInput(f"{where}: sources: {alone}: needs facts; give a file of lab facts, or leave it out")
+        raise UnusableInput(f"{where}: sources: {alone}: needs facts; give a file of lab memory facts, or leave it out")
     _require_searchable(sources, f"{where}: sources")
     return sources
 

@@ -112,7 +112,7 @@ def _locked(folder: Path, wait: float) -> Iterator[list[str]]:
     """Hold the lock of the folder, which is made if need be; yield a list for notes."""
     lock = WriterLock(folder)
     lock.make_folder()
-    lock.acquire("lab store checkout", wait)
+    lock.acquire("lab memory tags checkout", wait)
     try:
         taken = f"{folder}: took over the lock of {lock.taken_from}, which ended without releasing it"
         yield [taken] if lock.taken_from else []
@@ -196,7 +196,9 @@ def _restore_version(
     folder: Path, manifest: Manifest, root: Path, *, now: datetime, write: bool, despite_gateway: bool, wait: float
 ) -> Checkout:
     """Restore a version that is tagged in the table, by one commit; the version before gets a tag as backup."""
-    with open_for_tags(folder, "lab store checkout", despite_gateway=despite_gateway, wait=wait, write=write) as table:
+    with open_for_tags(
+        folder, "lab memory tags checkout", despite_gateway=despite_gateway, wait=wait, write=write
+    ) as table:
         if manifest.tag not in table.ask(lambda opened: opened.tags.list()):
             raise UnusableInput(
                 f"{folder}: table {TABLE!r} has no tag {manifest.tag} any more; another checkout replaced the table"

@@ -1,4 +1,4 @@
-"""The arguments of ``lab latency``, checked, and the cells of the measurement."""
+"""The arguments of ``lab study latency``, checked, and the cells of the measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAITING_TURNS = 20
 
 @dataclass(frozen=True, slots=True)
 class LatencyRequest:
-    """The arguments of ``lab latency``. ``replay`` names recordings, arms and labels as a replay does.
+    """The arguments of ``lab study latency``. ``replay`` names recordings, arms and labels as a replay does.
 
     ``cold`` is the number of fresh processes per arm; ``rate`` the requests per second of the open loop (None: no open
     loop); ``appends`` the rows appended under each cadence (0: no cadences); ``waiting`` the numbers of uncompacted

@@ -1,1 +1,1 @@
-"""Compare every memory system on every set at equal injected tokens (``lab league``, docs/league.md)."""
+"""Compare every memory system on every set at equal injected tokens (``lab study league``, docs/league.md)."""

@@ -1,4 +1,4 @@
-"""The ``lab league`` command of a league, for its page."""
+"""The ``lab study league`` command of a league, for its page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def league_command(
     sets: Sequence[str], arms: Sequence[str], budgets: Sequence[int], shared: ReplayRequest, format_name: str | None
 ) -> str:
     """Return the command, without options at their defaults."""
-    words = ["lab", "league", *sets]
+    words = ["lab", "study", "league", *sets]
     if format_name:
         words += ["--format", format_name]
     for arm in arms:

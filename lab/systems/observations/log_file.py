@@ -127,7 +127,7 @@ def _read(path: Path, head: str) -> _Read:
     except OSError as error:
         raise UnusableInput(f"{path}: cannot be read: {error.strerror}") from None
     if not lines or not lines[0].startswith(HEAD.encode()):
-        raise UnusableInput(f"{path}: is no log of lab observe; choose another --out")
+        raise UnusableInput(f"{path}: is no log of lab memory observe; choose another --out")
     if lines[0].rstrip() != head.encode().rstrip():
         raise UnusableInput(f"{path}: was made with other settings or another observer; use a new --out")
     marks = [number for number, line in enumerate(lines) if line.startswith(MARK.encode())]

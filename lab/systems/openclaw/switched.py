@@ -1,4 +1,4 @@
-"""An engine whose selection policy is switched while it runs: the arm of ``lab rollback``."""
+"""An engine whose selection policy is switched while it runs: the arm of ``lab canary rollback``."""
 
 from __future__ import annotations
 

@@ -88,11 +88,17 @@ def grids(bench: Bench) -> tuple[Path, Path]:
     return paths
 
 
-@ratio("sweep", at_most=10, about="lab sweep of the 200 configurations over lab sweep of one, RealMem's dev personas.")
+@ratio(
+    "sweep",
+    at_most=10,
+    about="lab study sweep of the 200 configurations over lab study sweep of one, RealMem's dev personas.",
+)
 def sweep(bench: Bench) -> Sides:
     """The command with all its outputs, including charts."""
     data = bench.public("realmem")
-    return sweeps(bench, lambda grid: ("-m", "lab", "sweep", data, "--format", "realmem", "--grid", grid, "--out"))
+    return sweeps(
+        bench, lambda grid: ("-m", "lab", "study", "sweep", data, "--format", "realmem", "--grid", grid, "--out")
+    )
 
 
 @ratio(

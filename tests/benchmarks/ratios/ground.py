@@ -1,7 +1,7 @@
 """Stores of any size made from the shipped recordings, and the turns to run on them.
 
-Texts, vectors and prompts are real; what lies beyond them is resampled from them, as ``lab latency`` does it, whose
-stores and turns these are. Nothing is embedded while it is measured.
+Texts, vectors and prompts are real; what lies beyond them is resampled from them, as ``lab study latency`` does it,
+whose stores and turns these are. Nothing is embedded while it is measured.
 """
 
 from __future__ import annotations

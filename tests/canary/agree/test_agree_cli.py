@@ -19,7 +19,7 @@ def agree(written: Any) -> Any:
     def run(log: Gateway, *words: str, config: dict[str, Any] | None = None) -> Done:
         request = written(log, config)
         options = ("--format", "openclaw", "--config", request.config, "--embedder", "hashing")
-        return run_here("agree", request.path, *options, *words)
+        return run_here("canary", "agree", request.path, *options, *words)
 
     return run
 
@@ -128,6 +128,6 @@ def test_agree_with_unusable_input_exits_with_2(
 
 
 def test_agree_on_a_path_that_does_not_exist_exits_with_2(tmp_path: Path) -> None:
-    done = run_here("agree", tmp_path / "nowhere", "--format", "openclaw")
+    done = run_here("canary", "agree", tmp_path / "nowhere", "--format", "openclaw")
     assert done.returncode == 2
     assert "nowhere" in done.stderr

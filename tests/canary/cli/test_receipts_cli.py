@@ -1,4 +1,4 @@
-"""``lab receipts audit`` on a log with every kind of damage: plain, gzip, stdin and pipe."""
+"""``lab canary audit`` on a log with every kind of damage: plain, gzip, stdin and pipe."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_audit_of_valid_log_fits_80_columns(lab: Lab, folder: Path) -> None:
-    shown = lab("receipts", "audit", "good.log", "--strict", cwd=folder)
+    shown = lab("canary", "audit", "good.log", "--strict", cwd=folder)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.startswith(
@@ -100,7 +100,7 @@ def test_audit_of_valid_log_fits_80_columns(lab: Lab, folder: Path) -> None:
 
 
 def test_audit_counts_and_names_every_kind_of_damage(lab: Lab, folder: Path) -> None:
-    done = lab("receipts", "audit", "good.log", "bad.log.gz", "--json", "--out", "deep/audit.json", cwd=folder)
+    done = lab("canary", "audit", "good.log", "bad.log.gz", "--json", "--out", "deep/audit.json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert json.loads((folder / "deep" / "audit.json").read_text("utf-8")) == found
@@ -119,7 +119,7 @@ def test_audit_counts_and_names_every_kind_of_damage(lab: Lab, folder: Path) -> 
 
 
 def test_audit_strict_exits_1_and_listed_limits_lines(lab: Lab, folder: Path) -> None:
-    shown = lab("receipts", "audit", "good.log", "bad.log.gz", "--strict", "--listed", "2", cwd=folder)
+    shown = lab("canary", "audit", "good.log", "bad.log.gz", "--strict", "--listed", "2", cwd=folder)
     assert (shown.returncode, shown.stderr) == (1, "error: good.log, bad.log.gz: 14 damaged lines\n")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert shown.stdout.endswith(
@@ -134,15 +134,15 @@ def test_audit_of_stdin_and_pipe_equals_file(lab: Lab, folder: Path) -> None:
         found: dict[str, Any] = json.loads(text)
         return found | {"files": [one | {"file": ""} for one in found["files"]]}
 
-    from_file = lab("receipts", "audit", "good.log", "--json", cwd=folder)
-    command = [Path(sys.executable).with_name("lab"), "receipts", "audit", "-", "--json"]
+    from_file = lab("canary", "audit", "good.log", "--json", cwd=folder)
+    command = [Path(sys.executable).with_name("lab"), "canary", "audit", "-", "--json"]
     for data in ((folder / "good.log").read_bytes(), gzip.compress((folder / "good.log").read_bytes())):
         piped = subprocess.run(command, input=data, capture_output=True, check=True, timeout=60)
         assert without_name(piped.stdout.decode()) == without_name(from_file.stdout)
     os.mkfifo(folder / "fifo")
     writer = threading.Thread(target=lambda: (folder / "fifo").write_bytes((folder / "good.log").read_bytes()))
     writer.start()
-    through = lab("receipts", "audit", "fifo", "--json", cwd=folder)
+    through = lab("canary", "audit", "fifo", "--json", cwd=folder)
     writer.join()
     assert without_name(through.stdout) == without_name(from_file.stdout)
 
@@ -164,7 +164,7 @@ def test_audit_of_stdin_and_pipe_equals_file(lab: Lab, folder: Path) -> None:
 )
 def test_audit_of_unreadable_log_exits_2(lab: Lab, folder: Path, logs: tuple[str, ...], complaint: str) -> None:
     before = (folder / "good.log").read_bytes()
-    done = lab("receipts", "audit", "--out", "audit.json", *logs, cwd=folder)
+    done = lab("canary", "audit", "--out", "audit.json", *logs, cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", complaint)
     assert (folder / "good.log").read_bytes() == before
     assert not (folder / "audit.json").exists()

@@ -56,7 +56,7 @@ def judged(run: Path, folder: Path, candidate: str, base: str = "tier_first_v1",
 
 
 def apply(*words: str | Path, code: int = 0) -> dict[str, Any]:
-    done = run_here("apply", *words, "--json")
+    done = run_here("canary", "apply", *words, "--json")
     assert done.returncode == code, done.stdout + done.stderr
     return dict(json.loads(done.stdout))
 
@@ -89,7 +89,7 @@ def test_pass_of_a_configuration_sets_what_differs(run: Path, tmp_path: Path) ->
 def test_text_has_the_patch_as_json_and_no_key(run: Path, tmp_path: Path) -> None:
     config = tmp_path / "openclaw.json"
     config.write_text(ENGINE, "utf-8")
-    done = run_here("apply", judged(run, tmp_path, "tier_quota_v1"), "--config", config)
+    done = run_here("canary", "apply", judged(run, tmp_path, "tier_quota_v1"), "--config", config)
     text = done.stdout
     patch = json.loads(text[text.index("{") : text.rindex("}") + 1])
     assert recall(patch) == {"selectionMode": "tier_quota_v1"}
@@ -104,7 +104,7 @@ def test_fail_of_a_run_sets_nothing(run: Path, tmp_path: Path) -> None:
 
 
 def test_arm_that_is_no_configuration_is_refused(run: Path, tmp_path: Path) -> None:
-    done = run_here("apply", judged(run, tmp_path, "hybrid"))
+    done = run_here("canary", "apply", judged(run, tmp_path, "hybrid"))
     assert done.returncode == 2
     assert f"arm hybrid is hybrid, which is no configuration of {ENTRY}" in done.stderr
 
@@ -113,7 +113,7 @@ def test_verdict_of_a_changed_policy_is_refused(run: Path, tmp_path: Path) -> No
     folder = judged(run, tmp_path, "tier_quota_v1")
     policy = tmp_path / "policy.toml"
     policy.write_text(policy.read_text("utf-8").replace("at_most = 1.0", "at_most = 0.9"), "utf-8")
-    done = run_here("apply", folder)
+    done = run_here("canary", "apply", folder)
     assert done.returncode == 2
     assert "is out of date: policy small has changed since; run lab gate again" in done.stderr
 
@@ -128,7 +128,7 @@ def test_verdict_of_a_changed_policy_is_refused(run: Path, tmp_path: Path) -> No
 )
 def test_no_verdict_is_refused_in_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text, "utf-8")
-    done = run_here("apply", tmp_path)
+    done = run_here("canary", "apply", tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Which file a canary and ``lab apply`` change, or why they cannot (HC-8)."""
+"""Which file a canary and ``lab canary apply`` change, or why they cannot (HC-8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab episodes`` as it is typed: dry runs, search, replay, exit codes and messages."""
+"""``lab memory episodes`` as it is typed: dry runs, search, replay, exit codes and messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_ingest_embed_search_replay_expire(tmp_path: Path) -> None:
         write_spool(tmp_path / "s.jsonl", [line(1, "the choir meets"), line(2, "pots")]),
         tmp_path / "l.sqlite",
     )
-    assert "2 events to insert" in run_here("episodes", "ingest", spool, "--ledger", path).stdout
+    assert "2 events to insert" in run_here("memory", "episodes", "ingest", spool, "--ledger", path).stdout
     assert not path.exists()
     (receipt,) = said("ingest", spool, "--ledger", path, "--write")["ingests"]
     assert receipt["by_type"] == {"conversation.user": 2}
@@ -47,9 +47,9 @@ def test_ingest_embed_search_replay_expire(tmp_path: Path) -> None:
 
 def test_ingest_and_expire_name_a_shipped_set_and_the_types(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
-    done = run_here("episodes", "ingest", "shipped:traps", "--ledger", path, "--write")
+    done = run_here("memory", "episodes", "ingest", "shipped:traps", "--ledger", path, "--write")
     assert done.stdout.startswith("shipped:traps: ")
-    done = run_here("episodes", "expire", "--ledger", path, "--at", "2999-01-01")
+    done = run_here("memory", "episodes", "expire", "--ledger", path, "--at", "2999-01-01")
     assert " events to remove.\nBy type: conversation." in done.stdout
 
 
@@ -62,7 +62,9 @@ def test_commands_that_write_need_the_option(ledger: Path) -> None:
 
 
 def test_search_says_what_it_could_not_search(ledger: Path) -> None:
-    done = run_here("episodes", "search", "choir", "--ledger", ledger, "--mode", "vector", "--embedder", "hashing")
+    done = run_here(
+        "memory", "episodes", "search", "choir", "--ledger", ledger, "--mode", "vector", "--embedder", "hashing"
+    )
     assert (done.returncode, "the choir meets" in done.stdout) == (0, True)
     assert "Not searched by vectors: no event has a vector (missing_embeddings).\n" in done.stdout
 
@@ -84,14 +86,14 @@ def test_command_that_search_prints_makes_its_vectors(tmp_path: Path, other: str
 
 def test_search_puts_a_blank_line_after_each_session(tmp_path: Path) -> None:
     ledger = filled(tmp_path / "l.sqlite", [line(1, "choir"), line(2, "choir", session_id="s2")])
-    parts = run_here("episodes", "search", "choir", "--ledger", ledger).stdout.split("\n\n")
+    parts = run_here("memory", "episodes", "search", "choir", "--ledger", ledger).stdout.split("\n\n")
     assert [part.split(":")[0] for part in parts] == ["s2", "s1", "2 sessions, 2 of 2 events found.\n"]
 
 
 def test_json_has_the_text_that_tables_cut(tmp_path: Path) -> None:
     text = " ".join(f"word{number}" for number in range(200))
     ledger = filled(tmp_path / "l.sqlite", [line(1, text)])
-    assert "…" in run_here("episodes", "replay", "s1", "--ledger", ledger).stdout
+    assert "…" in run_here("memory", "episodes", "replay", "s1", "--ledger", ledger).stdout
     assert said("replay", "s1", "--ledger", ledger)["events"][0]["payload"] == {"text": text}
     assert said("search", "word1", "--ledger", ledger)["sessions"][0]["hits"][0]["payload"] == {"text": text}
 
@@ -128,7 +130,7 @@ def test_bad_input_ends_with_one_line(ledger: Path, words: tuple[str, ...], mess
 
 
 def test_limit_above_the_range_of_sqlite_is_refused(ledger: Path) -> None:
-    done = run_here("episodes", "replay", "s1", "--limit", "9223372036854775807", "--ledger", ledger)
+    done = run_here("memory", "episodes", "replay", "s1", "--limit", "9223372036854775807", "--ledger", ledger)
     assert done.returncode == 2
     assert "--limit" in done.stderr
 
@@ -138,9 +140,9 @@ def test_ledger_that_is_none_is_refused(tmp_path: Path) -> None:
     observations = filled_observations(tmp_path / "o.sqlite", [{"summary": "x"}])
     for path, message in (
         (tmp_path / "text", "is not an SQLite file"),
-        (tmp_path / "none", "no such file; make it with lab episodes ingest --write"),
+        (tmp_path / "none", "no such file; make it with lab memory episodes ingest --write"),
         (tmp_path, "is a folder"),
-        (observations, "has no episodes; add some with lab episodes ingest --write"),
+        (observations, "has no episodes; add some with lab memory episodes ingest --write"),
     ):
         embed = ("embed", "--embedder", "hashing")
         for words in (("search", "x"), ("replay", "s"), ("expire",), ("expire", "--write"), embed, (*embed, "--write")):

@@ -1,4 +1,4 @@
-"""``lab facts`` on the command line: from an assertion to a pack, and messages for what cannot be used."""
+"""``lab memory facts`` on the command line: from an assertion to a pack, and messages for what cannot be used."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_facts_from_assertion_to_pack(here: Place) -> None:
     ]
     assert "2 facts: 0 errors, 0 warnings." in said(here, "lint")
     assert "1) entity:gateway status = retired (status=active" in said(here, "pack", "gateway")
-    assert "is what the assertions give (2 facts)" in run_here("facts", "rebuild", here.facts).stdout
+    assert "is what the assertions give (2 facts)" in run_here("memory", "facts", "rebuild", here.facts).stdout
     ended = facts(
         here, "invalidate", events[1]["id"], "--source", "obs:1", "--assertion", "note:x", "--retract", "--write"
     )
@@ -92,26 +92,26 @@ def test_facts_lint_with_errors_exits_with_1(here: Place) -> None:
     assert done.returncode == 1
     assert "unknown_predicate" in done.stdout
     assert "id_mismatch" in done.stdout
-    assert "2 errors; lab facts lint --json has details" in done.stderr
-    assert "not checked; give --ledger" in run_here("facts", "lint", here.facts).stdout
+    assert "2 errors; lab memory facts lint --json has details" in done.stderr
+    assert "not checked; give --ledger" in run_here("memory", "facts", "lint", here.facts).stdout
 
 
 def test_facts_propose_shows_triples_and_figures(tmp_path: Path) -> None:
     text = tmp_path / "notes.md"
     text.write_text("entity:gateway uses redis\n")
-    shown = run_here("facts", "propose", text, "--source", "doc:notes.md").stdout
+    shown = run_here("memory", "facts", "propose", text, "--source", "doc:notes.md").stdout
     assert "1 proposal to review. Nothing was written." in shown
     corpus = tmp_path / "c.jsonl"
     corpus.write_text('{"text": "entity:gateway uses redis"}\n')
     golden = tmp_path / "g.jsonl"
     golden.write_text('{"subject": "gateway", "predicate": "uses", "object": "redis"}\n')
-    assert "precision 1.00, recall 1.00" in run_here("facts", "propose", corpus, "--golden", golden).stdout
+    assert "precision 1.00, recall 1.00" in run_here("memory", "facts", "propose", corpus, "--golden", golden).stdout
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("current", "none.jsonl", "x"), "none.jsonl: no such file; make it with lab facts assert --write"),
+        (("current", "none.jsonl", "x"), "none.jsonl: no such file; make it with lab memory facts assert --write"),
         (("rebuild", "."), "cannot be read: Is a directory"),
         (("invalidate", "none.jsonl", "fact_x", "--assertion", "note:a"), "there is no fact fact_x"),
         (("invalidate", "n", "x", "--assertion", "note:a", "--retract", "--at", "2026-11-01"), "give one of them"),

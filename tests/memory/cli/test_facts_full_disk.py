@@ -22,7 +22,7 @@ def test_import_on_a_full_disk_goes_on_later(tmp_path: Path, kilobytes: int) -> 
     row = {"predicate": "uses", "object": "x", "valid_from": "2026-11-01", "source_refs": ["obs:1"]}
     lines = [json.dumps({**row, "subject": f"service {n}", "assertion_ref": "note:x"}) for n in range(MANY)]
     claims.write_text("".join(f"{line}\n" for line in lines))
-    command = ("facts", "import", here.facts, claims, "--ledger", here.ledger, "--write")
+    command = ("memory", "facts", "import", here.facts, claims, "--ledger", here.ledger, "--write")
     with largest_file(kilobytes << 10):
         done = run_here(*command)
     assert done.returncode == 4, done.stdout

@@ -1,4 +1,4 @@
-"""``lab ledger`` as it is typed: progressive recall, dry runs, exit codes and messages."""
+"""``lab memory ledger`` as it is typed: progressive recall, dry runs, exit codes and messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def said(*words: str | Path) -> Any:
 
 
 def test_search_then_timeline_then_get(ledger: Path) -> None:
-    found = run_here("ledger", "search", ledger, "gateway")
+    found = run_here("memory", "ledger", "search", ledger, "gateway")
     assert "gateway timeout" in found.stdout
     assert "1 result. Candidates by kind of search: full text 1" in found.stdout
     (hit,) = said("search", ledger, "gateway", "--scope", "ops", "--now", "2026-11-23")["results"]
@@ -36,7 +36,7 @@ def test_search_then_timeline_then_get(ledger: Path) -> None:
     assert [row["id"] for row in around] == [1, 2, 3]
     (item,) = said("get", ledger, "2", "--raw")["observations"]
     assert item["detail"]["scope"] == "ops"
-    shown = " ".join(run_here("ledger", "get", ledger, "2", "--raw").stdout.split())
+    shown = " ".join(run_here("memory", "ledger", "get", ledger, "2", "--raw").stdout.split())
     assert f'detail: {{"scope": "ops"}} source: {ledger.with_suffix(".jsonl")}, line 2 raw: {{"ts": ' in shown
     assert json.loads(item["source"]["raw"])["summary"] == "gateway timeout"
     assert said("search", ledger, "gateway", "--by", "relevance", "--profile", "upstream")["results"][0]["id"] == 2
@@ -49,9 +49,12 @@ def test_commands_that_write_need_the_option(ledger: Path, tmp_path: Path) -> No
         done = run_here("ledger", *words)
         assert (done.returncode, "Nothing was written; add --write to do it." in done.stdout) == (0, True)
     assert (rows(ledger), (tmp_path / "archive").exists()) == (before, False)
-    done = run_here("ledger", "ingest", ledger, log, "--grade", "--write")
+    done = run_here("memory", "ledger", "ingest", ledger, log, "--grade", "--write")
     assert "1 observation inserted (id 4); 0 lines ingested before." in done.stdout
-    assert "3 observations graded; 1 had an importance before." in run_here("ledger", "grade", ledger, "--write").stdout
+    assert (
+        "3 observations graded; 1 had an importance before."
+        in run_here("memory", "ledger", "grade", ledger, "--write").stdout
+    )
     assert said("archive", ledger, log, "--write")["lines"] == 1
     assert not log.exists()
 
@@ -62,7 +65,7 @@ def test_ingest_names_what_it_could_not_take(tmp_path: Path) -> None:
         file.write(
             b'nope\n{"summary": "no time"}\n{"text": "other"}\n{"tool_name": "a", "supersedes": 1}\n{"summary": "cut'
         )
-    done = run_here("ledger", "ingest", tmp_path / "l.sqlite", log, "--write")
+    done = run_here("memory", "ledger", "ingest", tmp_path / "l.sqlite", log, "--write")
     assert done.returncode == 0
     assert "Malformed, skipped: 1 not JSON (first: line 2)." in done.stdout
     assert "Bytes of an incomplete last line, left for the next run: 16." in done.stdout
@@ -75,9 +78,9 @@ def test_ingest_names_what_it_could_not_take(tmp_path: Path) -> None:
 def test_benchmark_fails_with_code_1(tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"
     cases.write_text('{"id": "a", "obs": {"summary": "thanks"}, "expect": {"label": "ignore"}}\n')
-    assert "1 case: agreement 1.00" in run_here("ledger", "grade", "--benchmark", cases).stdout
+    assert "1 case: agreement 1.00" in run_here("memory", "ledger", "grade", "--benchmark", cases).stdout
     cases.write_text('{"id": "a", "obs": {"summary": "thanks"}, "expect": {"label": "must_remember"}}\n')
-    done = run_here("ledger", "grade", "--benchmark", cases)
+    done = run_here("memory", "ledger", "grade", "--benchmark", cases)
     assert done.returncode == 1
     assert "1 case not as expected; first: a (judged must_remember, graded ignore, score 0.05" in done.stderr
 
@@ -110,13 +113,13 @@ def test_bad_input_is_one_line_with_code_2(ledger: Path, words: tuple[str, ...],
 def test_ingest_of_a_wrong_file_is_unusable_and_the_others_are_ingested(tmp_path: Path) -> None:
     wrong = tmp_path / "openclaw.json"
     wrong.write_text('{\n  "plugins": 1\n}\n', "utf-8")
-    done = run_here("ledger", "ingest", tmp_path / "l.sqlite", wrong, "--write")
+    done = run_here("memory", "ledger", "ingest", tmp_path / "l.sqlite", wrong, "--write")
     assert (done.returncode, done.stdout, (tmp_path / "l.sqlite").exists()) == (2, "", False)
     assert "no line is an observation (3 not JSON)" in done.stderr
     log = write_log(tmp_path / "o.jsonl", [POTS])
-    done = run_here("ledger", "ingest", tmp_path / "l.sqlite", wrong, log, "--write", "--json")
+    done = run_here("memory", "ledger", "ingest", tmp_path / "l.sqlite", wrong, log, "--write", "--json")
     assert done.returncode == 2
     assert [receipt["inserted"] for receipt in json.loads(done.stdout)["ingests"]] == [1]
     # A log that is still empty is none of these.
     (tmp_path / "new.jsonl").write_bytes(b"\n")
-    assert run_here("ledger", "ingest", tmp_path / "l.sqlite", tmp_path / "new.jsonl").returncode == 0
+    assert run_here("memory", "ledger", "ingest", tmp_path / "l.sqlite", tmp_path / "new.jsonl").returncode == 0

@@ -1,4 +1,4 @@
-"""``lab observe``: logs that go on after a kill and grow with their recording, and files that are refused."""
+"""``lab memory observe``: logs that go on after a kill and grow with their recording, and files that are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(folder: Path, said: Said, name: str = "basil") -> Path:
 
 
 def observe(path: Path, out: Path, *words: str | Path) -> Done:
-    return run_here("observe", path, "--format", "lab", "--out", out, *SIZE, *words)
+    return run_here("memory", "observe", path, "--format", "lab", "--out", out, *SIZE, *words)
 
 
 def texts(count: int) -> list[str]:
@@ -149,7 +149,7 @@ def bad_outputs(folder: Path, log: Path) -> tuple[str | Path, ...]:
         (changed_turns, "basil.log: was made of other turns than those of basil"),
         (shorter, "basil.log: was made of other turns than those of basil"),
         (other_settings, "basil.log: was made with other settings or another observer; use a new --out"),
-        (foreign, "basil.log: is no log of lab observe; choose another --out"),
+        (foreign, "basil.log: is no log of lab memory observe; choose another --out"),
         (no_mark, "basil.log: has no complete mark"),
         (bad_line, "is no line of a log; mend or remove it"),
         (other_outputs, "outputs: has no line for basil/s01/t000"),

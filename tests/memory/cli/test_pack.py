@@ -1,4 +1,4 @@
-"""``lab pack`` as it is typed: bundles, traces, bad input, and what is written."""
+"""``lab memory pack`` as it is typed: bundles, traces, bad input, and what is written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def said(*words: str | Path) -> Any:
-    done = run_here("pack", *words, "--json", "--trace")
+    done = run_here("memory", "pack", *words, "--json", "--trace")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -44,7 +44,7 @@ def reasons(payload: Any) -> dict[str, str]:
 
 
 def test_pack_shows_lines_trace_and_tokens(ledger: Path) -> None:
-    done = run_here("pack", ledger, "--query", "gateway timeout", "--trace", "--now", "2026-11-23")
+    done = run_here("memory", "pack", ledger, "--query", "gateway timeout", "--trace", "--now", "2026-11-23")
     assert done.stdout.startswith("- [obs:3] The gateway timeout is 90 seconds.\n")
     assert "obs:2      -      trust_unknown_fail_open, superseded" in done.stdout
     assert "Packed 1 of 2 candidates: 12 of 1,200 tokens." in done.stdout
@@ -82,7 +82,7 @@ def test_raw_record_is_used_for_its_number(ledger: Path) -> None:
 
 
 def test_budget_of_zero_packs_nothing_and_says_so(ledger: Path) -> None:
-    done = run_here("pack", ledger, "--query", "pots", "--budget-tokens", "0")
+    done = run_here("memory", "pack", ledger, "--query", "pots", "--budget-tokens", "0")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Packed 0 of 1 candidate: 0 of 0 tokens.")
     assert "Reasons: budget_zero." in done.stdout
     assert reasons(said(ledger, "--query", "pots", "--budget-tokens", "0")) == {"obs:1": "budget_tokens_exceeded"}
@@ -100,7 +100,7 @@ def test_query_that_is_not_utf8_is_searched(ledger: Path, tmp_path: Path) -> Non
     (tmp_path / "docs" / "a.md").write_text("The gateway timeout is in gateway.toml.\n")
     payload = said(ledger, "--docs", tmp_path / "docs", "--episodes", ledger, "--query", "timeout \udcff")
     assert {item["recordRef"] for item in payload["items"]} == {"obs:3", "doc:a.md#L1"}
-    found = run_here("ledger", "search", ledger, "timeout \udcff")
+    found = run_here("memory", "ledger", "search", ledger, "timeout \udcff")
     assert (found.returncode, "1 result." in found.stdout) == (0, True)
 
 
@@ -150,7 +150,7 @@ def test_use_is_recorded_for_what_was_included_alone(ledger: Path) -> None:
     assert payload["trace"]["output"]["refreshedRecordRefs"] == ["obs:3"]
     used = [row.id for row in rows(ledger) if row.detail.get("lifecycle", {}).get("used_count")]
     assert used == [3]
-    assert "Recorded as used: 1 observation." in run_here("pack", ledger, "--query", "pots", "--use").stdout
+    assert "Recorded as used: 1 observation." in run_here("memory", "pack", ledger, "--query", "pots", "--use").stdout
 
 
 def test_use_is_recorded_for_each_of_many_items(tmp_path: Path) -> None:
@@ -192,12 +192,12 @@ def test_tail_that_is_not_utf8_is_packed(ledger: Path, tmp_path: Path) -> None:
 def test_relations_of_an_exported_graph_are_packed(ledger: Path, tmp_path: Path) -> None:
     graph = tmp_path / "g.json"
     other = filled(tmp_path / "other.sqlite", [{"summary": "The gateway uses `redis`."}])
-    run_here("graph", "export", graph, "--ledger", other, "--write")
+    run_here("memory", "graph", "export", graph, "--ledger", other, "--write")
     payload = said(ledger, "--graph", graph, "--query", "what is redis?")
     assert "] concept:gateway USES tool:redis (obs:1)\n" in payload["bundle_text"]
     graph.write_text("{}")
     lanes = said(ledger, "--graph", graph, "--query", "gateway")["trace"]["lanes"]
-    assert lanes[1]["reason"] == f"{graph} cannot be read as a graph; lab graph show --graph says why"
+    assert lanes[1]["reason"] == f"{graph} cannot be read as a graph; lab memory graph show --graph says why"
 
 
 def test_scope_restricts_the_ledger(ledger: Path) -> None:
@@ -221,10 +221,13 @@ def test_equal_packs_are_equal_bytes(ledger: Path) -> None:
         (("--episodes", "a", "--query", "x"), "--episodes a: is a folder; give the SQLite file of a ledger"),
         (("--facts", "turns.json", "--facts-root", "none", "--query", "x"), "--facts-root none: no such folder"),
         (("--facts", "turns.json", "--facts-root", "turns.json", "--query", "x"), "is a file; give its folder"),
-        (("--facts", "missing", "--query", "x"), "--facts missing: no such file; give a file of lab facts"),
+        (("--facts", "missing", "--query", "x"), "--facts missing: no such file; give a file of lab memory facts"),
         (("--docs", "missing", "--query", "x"), "--docs missing: no such folder"),
         (("--docs", "a/l.sqlite", "--query", "x"), "--docs a/l.sqlite: is a file; give its folder"),
-        (("--graph", "missing", "--query", "x"), "--graph missing: no such file; give a file of lab graph export"),
+        (
+            ("--graph", "missing", "--query", "x"),
+            "--graph missing: no such file; give a file of lab memory graph export",
+        ),
         (("a/l.sqlite", "--query", "x", "--tail", "turns.json"), "turns.json: expected lines, or a JSON list of texts"),
         (("a/l.sqlite", "b/l.sqlite", "--query", "x"), "two ledgers have one name"),
         (("a/l.sqlite", "--query", "x", "--tail-tokens", "0"), "--tail-tokens does nothing without --tail; add it"),
@@ -241,7 +244,7 @@ def test_unusable_input_is_named(tmp_path: Path, words: tuple[str, ...], message
         (tmp_path / name).mkdir()
         filled(tmp_path / name / "l.sqlite", ROWS[:1])
     (tmp_path / "turns.json").write_text('["first", {"text": "second"}]')
-    done = run_here("pack", *words, cwd=tmp_path)
+    done = run_here("memory", "pack", *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2, True)
 
 
@@ -260,11 +263,11 @@ def test_episodes_facts_relations_and_documents_are_packed_with_citations(ledger
     spool.write_text(json.dumps(event) + "\n")
     docs.mkdir()
     (docs / "a.md").write_text("# Basil\nWater the basil in the morning.\n")
-    assert run_here("episodes", "ingest", spool, "--ledger", ledger, "--write").returncode == 0
+    assert run_here("memory", "episodes", "ingest", spool, "--ledger", ledger, "--write").returncode == 0
     claim = ["basil", "uses", "clay pots", "--from", "2026-11-01", "--source", "obs:1", "--assertion", "note:x"]
-    assert run_here("facts", "assert", facts, *claim, "--ledger", ledger, "--write").returncode == 0
+    assert run_here("memory", "facts", "assert", facts, *claim, "--ledger", ledger, "--write").returncode == 0
     graph = tmp_path / "graph.json"
-    assert run_here("graph", "export", graph, "--ledger", ledger, "--facts", facts, "--write").returncode == 0
+    assert run_here("memory", "graph", "export", graph, "--ledger", ledger, "--facts", facts, "--write").returncode == 0
     lanes = ["--episodes", ledger, "--facts", facts, "--graph", graph, "--docs", docs]
     payload = said(ledger, *lanes, "--query", "basil in clay pots", "--now", "2027-01-01")
     assert {one["recordRef"].partition(":")[0].partition("_")[0] for one in payload["citations"]} == {
@@ -283,9 +286,9 @@ def test_sources_of_facts_are_in_the_ledger_and_folder_given(ledger: Path, tmp_p
     (notes / "a.md").write_text("first\n")
     claim = ["basil", "uses", "clay", "--from", "2026-11-01", "--source", "obs:2", "--source", "doc:a.md"]
     words = [*claim, "--assertion", "note:x", "--ledger", ledger, "--root", notes, "--write"]
-    assert run_here("facts", "assert", facts, *words).returncode == 0
+    assert run_here("memory", "facts", "assert", facts, *words).returncode == 0
     query = ("--facts", facts, "--query", "basil", "--now", "2027-01-01")
-    refused = run_here("pack", ledger, other, *query)
+    refused = run_here("memory", "pack", ledger, other, *query)
     assert (refused.returncode, "name the one that has their sources by --facts-ledger" in refused.stderr) == (2, True)
     for order in ((ledger, other), (other, ledger)):
         payload = said(*order, *query, "--facts-ledger", ledger, "--facts-root", notes)

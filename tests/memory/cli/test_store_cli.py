@@ -1,4 +1,4 @@
-"""``lab store`` from the command line: receipts, exit codes, bad input, full disks, and replays of a tag."""
+"""``lab memory index`` and ``lab memory tags``: receipts, exit codes, bad input, full disks, and replays of a tag."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MARK = "wombat"
 
 
 def store(*words: str | Path) -> Done:
-    """Run ``lab store``."""
-    return run_here("store", *words)
+    """Run ``lab memory index`` and ``lab memory tags``."""
+    return run_here("memory", *(words if words[0] == "index" else ("tags", *words)))
 
 
 def receipt(*words: str | Path) -> dict[str, Any]:
-    """Run ``lab store`` with ``--json`` and return what it prints."""
+    """Run ``lab memory index`` and ``lab memory tags`` with ``--json`` and return what it prints."""
     done = store(*words, "--json")
     assert done.returncode == 0, done.stderr
     assert MARK not in done.stdout
@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_tag_change_checkout_undo(folder: Path) -> None:
     first = bytes_of(folder)
-    assert receipt("tag", folder, "day1")["rowCount"] == 3
+    assert receipt("add", folder, "day1")["rowCount"] == 3
     with LanceTable(folder) as table:
         table.add([entry(4)])
     second = bytes_of(folder)
@@ -69,7 +69,7 @@ def test_tag_change_checkout_undo(folder: Path) -> None:
     assert bytes_of(folder) == first
     assert "Start the gateway again" in done.stdout
     undo = done.stdout.splitlines()[-1].split()
-    assert undo[:3] == ["lab", "store", "checkout"]
+    assert undo[:3] == ["lab", "memory", "tags", "checkout"]
     again = receipt(*undo[2:])
     assert bytes_of(folder) == second
     assert again["restartRequired"] is True
@@ -80,7 +80,7 @@ def test_tag_change_checkout_undo(folder: Path) -> None:
 
 def test_delete_needs_yes(folder: Path) -> None:
     place = folder.parent / "lancedb-snapshots" / "day1"
-    store("tag", folder, "day1")
+    store("add", folder, "day1")
     assert "Dry run" in store("delete", folder, "day1").stdout
     assert place.is_dir()
     assert store("delete", folder, "day1", "--yes").returncode == 0
@@ -90,7 +90,7 @@ def test_delete_needs_yes(folder: Path) -> None:
 
 def test_damaged_tag_is_listed_and_can_be_deleted(folder: Path) -> None:
     place = folder.parent / "lancedb-snapshots" / "day1"
-    store("tag", folder, "day1")
+    store("add", folder, "day1")
     (place / "manifest.json").write_text("{")
     assert "damaged" in store("list", folder).stdout
     failed = store("list", folder, "--check")
@@ -100,7 +100,7 @@ def test_damaged_tag_is_listed_and_can_be_deleted(folder: Path) -> None:
 
 
 def test_version_tag_from_the_command_line(folder: Path) -> None:
-    first = receipt("tag", folder, "day1", "--in-table")
+    first = receipt("add", folder, "day1", "--in-table")
     assert (first["kind"], first["fileCount"]) == ("version", 0)
     with LanceTable(folder) as table:
         table.add([entry(4)])
@@ -117,9 +117,9 @@ def test_version_tag_from_the_command_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("tag", "nowhere", "day1"), "nowhere: is not a LanceDB folder"),
-        (("tag", "FOLDER", "a/b"), "expected 1 to 64 letters"),
-        (("tag", "FOLDER", "day1", "--root", "FOLDER/tags"), "is inside the LanceDB folder"),
+        (("add", "nowhere", "day1"), "nowhere: is not a LanceDB folder"),
+        (("add", "FOLDER", "a/b"), "expected 1 to 64 letters"),
+        (("add", "FOLDER", "day1", "--root", "FOLDER/tags"), "is inside the LanceDB folder"),
         (("list", "nowhere"), "nowhere: is not a LanceDB folder"),
         (("checkout", "FOLDER", "day9"), "has no tag day9; there is none"),
         (("checkout", "FOLDER", "..", "--yes"), "expected 1 to 64 letters"),
@@ -157,7 +157,7 @@ def test_write_protected_folder_is_only_read(folder: Path) -> None:
     ):
         one_line(store(*words), 2, "is write-protected")
     assert store("index", "status", folder).returncode == 0
-    assert store("tag", folder, "day1").returncode == 0
+    assert store("add", folder, "day1").returncode == 0
 
 
 def receipts_of(run: Path) -> dict[str, bytes]:
@@ -178,7 +178,7 @@ def test_checkout_gives_the_replay_of_that_day(tmp_path: Path, folder: Path, mak
         assert done.returncode == 0, done.stderr
         return receipts_of(out)
 
-    store("tag", folder, "day1")
+    store("add", folder, "day1")
     day1 = replay()
     with LanceTable(folder) as table:
         table.add([entry(4, "A later memory of the den")])
@@ -205,12 +205,12 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def test_full_disk_keeps_table_and_tags(folder: Path, disk: Disk, pages: int) -> None:
     live = disk.path / "lancedb"
     shutil.copytree(folder, live)
-    assert store("tag", live, "day1").returncode == 0
+    assert store("add", live, "day1").returncode == 0
     with LanceTable(live) as table:
         table.add([entry(4)])
     before = bytes_of(disk.path)
     disk.fill(pages)
-    for words in (("tag", live, "day2"), ("checkout", live, "day1", "--yes"), ("index", "build", live, "--yes")):
+    for words in (("add", live, "day2"), ("checkout", live, "day1", "--yes"), ("index", "build", live, "--yes")):
         done = store(*words)
         if done.returncode == 0:
             assert pages > 8, words
@@ -224,4 +224,4 @@ def test_full_disk_keeps_table_and_tags(folder: Path, disk: Disk, pages: int) ->
         assert store("list", live, "--check").returncode == 0
     disk.free()
     assert store("checkout", live, "day1", "--yes").returncode == 0
-    assert store("tag", live, "day2").returncode == 0
+    assert store("add", live, "day2").returncode == 0

@@ -80,14 +80,14 @@ def test_full_disk_keeps_whole_batches_and_the_command_goes_on(
     folder = shutil.copytree(store, disk.path / "store")
     before = contents(folder)
     disk.fill(pages)
-    done = run_here("ledger", "writeback", ledger, folder, *COMMAND)
+    done = run_here("memory", "ledger", "writeback", ledger, folder, *COMMAND)
     refused(done, 4, str(folder), "No space left", "mend it and run the command again")
     written = labelled(before, contents(folder))
     assert written % 4 == 0
     assert written < COUNT
     assert pages < 40 or written
     disk.free()
-    assert run_here("ledger", "writeback", ledger, folder, *COMMAND).returncode == 0
+    assert run_here("memory", "ledger", "writeback", ledger, folder, *COMMAND).returncode == 0
     assert labelled(before, contents(folder)) == COUNT
 
 
@@ -96,8 +96,8 @@ def test_disk_that_is_full_of_the_ledger_as_well_loses_nothing(ledger: Path, sto
     path = Path(shutil.copy(ledger, disk.path / "l.sqlite"))
     disk.fill()
     before = rows(ledger)
-    refused(run_here("ledger", "writeback", path, folder, *COMMAND), 4, "disk")
-    decay = ("ledger", "decay", path, "--at", "2026-11-23", "--write")
+    refused(run_here("memory", "ledger", "writeback", path, folder, *COMMAND), 4, "disk")
+    decay = ("memory", "ledger", "decay", path, "--at", "2026-11-23", "--write")
     refused(run_here(*decay), 4, str(path))
     disk.free()
     assert rows(path) == before
@@ -113,12 +113,12 @@ def test_limit_of_file_sizes_is_told_like_a_full_disk(ledger: Path, store: Path)
         # Enough for the index of SQLite's log, and not for a batch of all rows.
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
-    command = [sys.executable, "-m", "lab", "ledger", "writeback", str(ledger), str(store), *COMMAND]
+    command = [sys.executable, "-m", "lab", "memory", "ledger", "writeback", str(ledger), str(store), *COMMAND]
     command[command.index("--batch") + 1] = str(COUNT)
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, env=os.environ)
     refused(done, 4, str(store), "File too large", "run the command again")
     assert labelled(before, contents(store)) == 0
-    assert run_here("ledger", "writeback", ledger, store, *COMMAND).returncode == 0
+    assert run_here("memory", "ledger", "writeback", ledger, store, *COMMAND).returncode == 0
     assert labelled(before, contents(store)) == COUNT
 
 
@@ -127,7 +127,7 @@ def test_table_that_another_process_writes_is_left_alone(ledger: Path, store: Pa
     lock = WriterLock(store)
     lock.acquire("lab memory import")
     refused(
-        run_here("ledger", "writeback", ledger, store, *COMMAND, "--wait", "0"),
+        run_here("memory", "ledger", "writeback", ledger, store, *COMMAND, "--wait", "0"),
         4,
         str(store),
         "lab memory import",
@@ -135,9 +135,9 @@ def test_table_that_another_process_writes_is_left_alone(ledger: Path, store: Pa
     )
     assert contents(store) == before
     # A dry run needs no lock.
-    assert run_here("ledger", "writeback", ledger, store).returncode == 0
+    assert run_here("memory", "ledger", "writeback", ledger, store).returncode == 0
     lock.release()
-    assert run_here("ledger", "writeback", ledger, store, *COMMAND).returncode == 0
+    assert run_here("memory", "ledger", "writeback", ledger, store, *COMMAND).returncode == 0
 
 
 def test_ledger_that_another_process_writes_can_be_read_and_not_written(
@@ -148,10 +148,10 @@ def test_ledger_that_another_process_writes_can_be_read_and_not_written(
     other.execute("BEGIN IMMEDIATE")
     for words in (("decay", ledger, "--write"), ("used", ledger, "1", "--write")):
         refused(run_here("ledger", *words), 4, str(ledger), "wait for it to end and run the command again")
-    assert run_here("ledger", "writeback", ledger, store, *COMMAND).returncode == 0
+    assert run_here("memory", "ledger", "writeback", ledger, store, *COMMAND).returncode == 0
     other.execute("ROLLBACK")
     other.close()
-    assert run_here("ledger", "used", ledger, "1", "--write").returncode == 0
+    assert run_here("memory", "ledger", "used", ledger, "1", "--write").returncode == 0
 
 
 def truncated(store: Path) -> None:

@@ -1,4 +1,4 @@
-"""Recordings, spools and ledgers for the tests of ``lab episodes``."""
+"""Recordings, spools and ledgers for the tests of ``lab memory episodes``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledgers, files and facts for the tests of ``lab facts``."""
+"""Ledgers, files and facts for the tests of ``lab memory facts``."""
 
 from __future__ import annotations
 

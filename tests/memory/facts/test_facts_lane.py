@@ -114,7 +114,7 @@ def test_lane_without_readable_facts_says_so(tmp_path: Path) -> None:
     assert lane.search("x", 5, scope=None, now_ms=LATER) == ("facts", (), False, "no facts")
     here.facts.write_text("{\n")
     found = lane.search("x", 5, scope=None, now_ms=LATER)
-    reason = f"{here.facts} cannot be read; lab facts lint says why"
+    reason = f"{here.facts} cannot be read; lab memory facts lint says why"
     assert (found.searched, found.reason) == (False, reason)
     here.facts.write_text("")
     assert lane.search("x", 5, scope=None, now_ms=LATER).candidates == []

@@ -111,7 +111,7 @@ def test_other_file_with_the_name_of_the_view_is_kept(here: Place) -> None:
 @pytest.mark.parametrize("line", [json.dumps(LINE), json.dumps({"schema": "openclaw-mem.graph.fact.v0", **LINE})])
 def test_file_of_claims_is_no_file_of_assertions(here: Place, line: str, end: str) -> None:
     here.facts.write_text(line + end)
-    with pytest.raises(UnusableInput, match=r"facts.jsonl:1: .*; it is no assertion: .* with lab facts import"):
+    with pytest.raises(UnusableInput, match=r"facts.jsonl:1: .*; it is no assertion: .* with lab memory facts import"):
         here.add(claim())
     assert here.facts.read_text() == line + end
 

@@ -260,7 +260,7 @@ def test_lane_offers_paths_and_without_a_graph_nothing(tmp_path: Path) -> None:
     lane = GraphLane(path)
     assert lane.search("redis", 5, scope=None, now_ms=9) == (
         *("graph", (), False),
-        f"{path} cannot be read as a graph; lab graph show --graph says why",
+        f"{path} cannot be read as a graph; lab memory graph show --graph says why",
     )
     mentions = Edge("project:a", "MENTIONS", "concept:x", ("obs:2",), 1, 9)
     path.write_bytes(graph_bytes(Graph([link("project:a", "tool:redis", "USES"), mentions])))

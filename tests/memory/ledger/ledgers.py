@@ -1,4 +1,4 @@
-"""Logs and ledgers for the tests of ``lab ledger``."""
+"""Logs and ledgers for the tests of ``lab memory ledger``."""
 
 from __future__ import annotations
 

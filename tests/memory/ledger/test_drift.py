@@ -204,7 +204,7 @@ def test_command_fails_when_the_newest_period_exceeds_a_limit(
         for n in range(80)
     ]
     path = filled(tmp_path / "l.sqlite", rows)
-    command = ["ledger", "drift", str(path), "--page", str(tmp_path / "d.html")]
+    command = ["memory", "ledger", "drift", str(path), "--page", str(tmp_path / "d.html")]
     app([*command, "--thresholds"], standalone_mode=False)
     said = capsys.readouterr().out
     assert "2026-01-06" in said

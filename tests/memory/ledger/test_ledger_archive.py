@@ -78,7 +78,7 @@ def test_logs_with_lines_to_ingest_are_not_rotated(tmp_path: Path) -> None:
     ingest(path, log)
     with log.open("a") as file:
         file.write('{"summary": "cut')
-    with pytest.raises(UnusableInput, match="16 bytes are not ingested; run: lab ledger ingest"):
+    with pytest.raises(UnusableInput, match="16 bytes are not ingested; run: lab memory ledger ingest"):
         archive(path, log, write=True)
     with pytest.raises(UnusableInput, match="no such file"):
         archive(path, tmp_path / "none.jsonl", write=True)

@@ -117,7 +117,7 @@ def test_explanation_of_a_memory_ignores_a_source_with_its_key(tmp_path: Path) -
         ({"ledgers": "l"}, "mine.json: sources: ledgers: expected a list of texts, found 'l'"),
         ({"ledgers": ["no"]}, "mine.json: sources: ledgers: no: no such file; give the SQLite file of a ledger"),
         ({"facts": 3}, "mine.json: sources: facts: expected a path, found 3"),
-        ({"graph": "no"}, "mine.json: sources: graph: no: no such file; give a file of lab graph export"),
+        ({"graph": "no"}, "mine.json: sources: graph: no: no such file; give a file of lab memory graph export"),
         ({"documents": "no"}, "mine.json: sources: documents: no: no such folder"),
         ({"ledgers": ["a/l.db", "b/l.db"]}, "mine.json: sources: ledgers: two ledgers have one name"),
         ({"ledgers": ["a/l.db", "a/m.db"], "facts": "text"}, "mine.json: sources: facts: with several ledgers: name "),

@@ -34,7 +34,7 @@ def run(out: Path, arms: Sequence[str] = ARMS, sets: Sequence[str] = SETS, jobs:
     """Run a league, and write its files."""
     shared = ReplayRequest("", "", (), **{"embedder": "hashing"} | options)
     league = run_league(
-        parse_sets(sets, None), entrants_of(arms, shared), BUDGETS, shared, out, jobs=jobs, command="lab league"
+        parse_sets(sets, None), entrants_of(arms, shared), BUDGETS, shared, out, jobs=jobs, command="lab study league"
     )
     write_outputs(league, out)
     write_page(league, out)

@@ -103,6 +103,6 @@ def test_command_has_no_options_at_their_defaults() -> None:
     shared = ReplayRequest("", "", (), limit=3, haystack_from=("a:locomo", "b:locomo"))
     command = league_command(["shipped:operators", "a b=x:lab"], ["bm25"], (64, 128), shared, "locomo")
     assert command == (
-        "lab league shipped:operators 'a b=x:lab' --format locomo --arm bm25 --tokens 64,128 --limit 3 "
+        "lab study league shipped:operators 'a b=x:lab' --format locomo --arm bm25 --tokens 64,128 --limit 3 "
         "--haystack-from a:locomo --haystack-from b:locomo --out DIR"
     )

@@ -91,7 +91,7 @@ def test_command_writes_table_and_chart(
     operators: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ("governance", str(operators), "--format", "lab", "--conversation", FEW[0], "--haystack", "0")
+    words = ("study", "governance", str(operators), "--format", "lab", "--conversation", FEW[0], "--haystack", "0")
     monkeypatch.setattr(sys, "argv", ["lab", *words, "--threshold", "0.8", "--jobs", "1", "--json", "--out", str(out)])
     app(standalone_mode=False)
     answer = json.loads(capsys.readouterr().out)

@@ -182,7 +182,7 @@ def test_command_prints_and_says_the_same(run: RunDirectory, capsys: pytest.Capt
         app([str(word) for word in words], standalone_mode=False)
         return capsys.readouterr().out
 
-    command = ("retention", str(run.path), "--rule", "3/1", "--rule", "90/30", "--used", "retrieved")
+    command = ("study", "retention", str(run.path), "--rule", "3/1", "--rule", "90/30", "--used", "retrieved")
     value = json.loads(said(*command, "--json"))
     expected = losses(lives(run), [Rule(3, 1), DEFAULT], "retrieved")
     assert [one["lost"] for one in value["rules"]] == [one.lost for one in expected]
@@ -201,7 +201,7 @@ def test_run_too_short_for_a_rule_names_none(
     run: RunDirectory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def said(*words: str) -> str:
-        app(["retention", str(run.path), *words], standalone_mode=False)
+        app(["study", "retention", str(run.path), *words], standalone_mode=False)
         return " ".join(capsys.readouterr().out.split())
 
     # Rules that no conversation of the run is long enough for.

@@ -1,4 +1,4 @@
-"""``lab scale``: one replay with haystacks of several sizes."""
+"""``lab study scale``: one replay with haystacks of several sizes."""
 
 from __future__ import annotations
 

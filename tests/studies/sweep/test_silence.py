@@ -113,7 +113,7 @@ def test_silence_command_fits_80_columns_and_names_the_haystack(tmp_path: Path) 
     names = [word for name in REQUEST.conversation for word in ("--conversation", name)]
     arms = ("--arm", "hybrid", "--arm", "vector")
     words = (*names, *arms, "--embedder", "hashing", "--haystack", "30", "--out", "out")
-    done = run_here("silence", OPERATORS, *words, cwd=tmp_path)
+    done = run_here("study", "silence", OPERATORS, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
