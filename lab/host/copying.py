@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lab.base.errors import CannotMeasure
 from lab.base.file_digests import FileDigest
 from lab.base.files import cannot_write, sha256_file
-from lab.recordings.openclaw.sqlite import read_sqlite
+from lab.base.sqlite import read_sqlite
 
 _CHUNK = 1 << 20
 ATTEMPTS = 3
@@ -79,7 +79,7 @@ def copy_whole(source: Path, target: Path, name: str) -> Copy:
 def copy_database(source: Path, target: Path, name: str) -> Copy:
     """Copy an SQLite database as one transaction sees it, with what its log holds; another process may write it.
 
-    Raises what :func:`lab.recordings.openclaw.sqlite.read_sqlite` raises.
+    Raises what :func:`lab.base.sqlite.read_sqlite` raises.
     """
     _created(target).close()
 

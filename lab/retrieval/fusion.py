@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Lanes
@@ -14,6 +15,7 @@ K = 60
 METHODS = ("rrf", "isr", "convex", "combmnz", "dbsf")
 NORMALISATIONS = ("minmax", "theoretical")
 _new = tuple.__new__
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,18 @@ class Fusion:
 RRF = Fusion()
 
 
+def reciprocal_ranks(lanes: Iterable[Iterable[T]], k: int = K) -> dict[T, float]:
+    """Return the score of everything in some lanes by reciprocal rank fusion, in the order of first occurrence.
+
+    Each lane adds ``1 / (k + r)`` for every occurrence at rank r (from 1); lanes are added in their order.
+    """
+    scores: dict[T, float] = {}
+    for lane in lanes:
+        for rank, item in enumerate(lane, 1):
+            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
+    return scores
+
+
 def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) -> list[Candidate]:
     """Fuse both lanes; with ``rrf``, each adds ``1 / (k + r)`` to the score of its row at rank r (from 1).
 
@@ -55,7 +69,8 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) ->
     fts_ranks = {hit.row: rank for rank, hit in enumerate(fts, 1)}
     vec_ranks = {hit.row: rank for rank, hit in enumerate(vec, 1)}
     if len(fts_ranks) < len(fts) or len(vec_ranks) < len(vec):
-        return _fuse_repeated(lanes, rows, limit, k)
+        # Every occurrence adds to the score of a row, and the first one is its rank.
+        return _ranked(lanes, rows, limit, reciprocal_ranks(([hit.row for hit in fts], [hit.row for hit in vec]), k))
     # Sort plain tuples and create candidates only for those that stay: this runs for every tier of every turn. The
     # third value is a row's rank in the text lane, or a number beyond it; it breaks ties of ids that compare equal.
     fused: list[tuple[float, str, int, int, int | None]] = []
@@ -81,15 +96,6 @@ def fuse(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion = RRF) ->
             # Does what Candidate(…) does at half the cost.
             candidates.append(_new(Candidate, (memory.id, -negative, memory.created_at, fts_rank, vec_rank, distance)))
     return candidates
-
-
-def _fuse_repeated(lanes: Lanes, rows: Sequence[Row], limit: int, k: int) -> list[Candidate]:
-    """Fuse lanes that contain a row more than once: every occurrence adds to its score, the first one is its rank."""
-    scores: dict[int, float] = {}
-    for hits in lanes[:2]:
-        for rank, hit in enumerate(hits, 1):
-            scores[hit.row] = scores.get(hit.row, 0.0) + 1.0 / (k + rank)
-    return _ranked(lanes, rows, limit, scores)
 
 
 def _fuse_scores(lanes: Lanes, rows: Sequence[Row], limit: int, fusion: Fusion) -> list[Candidate]:

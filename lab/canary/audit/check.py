@@ -13,6 +13,7 @@ from typing import Any
 
 from lab.canary.audit.damage import Damaged
 from lab.systems.openclaw.recall.receipt import MAX_LABELS, MAX_LISTED, MAX_TIERS, REASONS, SCHEMA
+from lab.systems.openclaw.select.outcome import Quota
 
 MODES = ("tier_first_v1", "tier_quota_v1")
 SKIPS = ("trivial_prompt", "no_query")
@@ -71,12 +72,11 @@ def check_recall(receipt: dict[str, Any]) -> None:
     _quota(receipt)
 
 
-def reserved(quota: dict[str, Any], sizes: dict[str, int], slots: int) -> tuple[int, int, int]:
-    """Return the slots that the quotas reserve for must, nice and unknown candidates (E-15, steps 1 to 3)."""
-    nice = min(quota["niceMin"], slots, sizes.get("nice", 0))
-    must = min(quota["mustMax"], max(0, slots - nice), sizes.get("must", 0))
-    unknown = min(quota["unknownMax"], max(0, slots - nice - must), sizes.get("unknown", 0))
-    return must, nice, unknown
+def reserved(quota: dict[str, Any], run: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the slots that the quotas of a receipt reserve in each tier, from the tier counts of a scope (E-15)."""
+    sizes = {tier_of(count): count["candidates"] for count in run}
+    slots = sum(count["selected"] for count in run)
+    return Quota(quota["mustMax"], quota["niceMin"], quota["unknownMax"]).reserved(sizes, slots)
 
 
 def runs_of(counts: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -275,7 +275,7 @@ def _quota(receipt: dict[str, Any]) -> None:
 def _above_quota(quota: dict[str, Any], run: list[dict[str, Any]]) -> int:
     """Return the number of selected items without a reserved slot; while slots remain, every candidate is selected."""
     total: int = sum(count["selected"] for count in run)
-    return total - sum(reserved(quota, {tier_of(count): count["candidates"] for count in run}, total))
+    return total - sum(reserved(quota, run).values())
 
 
 def _unique(ids: Iterable[str], name: str) -> None:

@@ -163,9 +163,7 @@ def _overrun(receipt: dict[str, Any]) -> int:
     beyond = 0
     for run in runs_of(receipt["tierCounts"]):
         chosen = {tier_of(count): count["selected"] for count in run}
-        sizes = {tier_of(count): count["candidates"] for count in run}
-        must, nice, unknown = reserved(receipt["quota"], sizes, sum(chosen.values()))
-        floors = {"must": must, "nice": nice, "unknown": unknown}
+        floors = reserved(receipt["quota"], run)
         beyond += sum(max(0, chosen.get(tier, 0) - floors.get(tier, 0)) for tier in TIERS)
     return beyond
 

@@ -120,7 +120,7 @@ class Tally:
         sizes = {tier_of(count): count["candidates"] for count in primary}
         n["must_reached"] += chosen.get("must", 0) >= quota["mustMax"]
         n["must_above"] += chosen.get("must", 0) > quota["mustMax"]
-        _, floor, _ = reserved(quota, sizes, sum(chosen.values()))
+        floor = reserved(quota, primary)["nice"]
         n["nice_there"] += sizes.get("nice", 0) > 0 and quota["niceMin"] > 0
         n["nice_met"] += floor > 0 and chosen.get("nice", 0) >= floor
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import LabError
-from lab.recordings.openclaw.sqlite import read_sqlite
+from lab.base.sqlite import read_sqlite
 from lab.recordings.openclaw.unpack import CannotUnpack, unpack_event
 
 _PATTERN = "agents/*/agent/openclaw-agent.sqlite"

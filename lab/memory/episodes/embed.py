@@ -11,13 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.base.sqlite import tables, transaction
 from lab.embedding.embedder import Embedder
 from lab.embedding.vectors import Vectors
 from lab.memory.episodes.events import as_text
 from lab.memory.episodes.schema import EVENTS, VECTORS, open_episodes
-from lab.memory.ledger import ledger
 from lab.memory.ledger.rows import given_scope
-from lab.memory.ledger.schema import tables
 from lab.memory.ledger.times import stamp
 from lab.systems.openclaw.docs.vectors import embedded
 
@@ -114,7 +113,7 @@ def _write(connection: sqlite3.Connection, due: list[_Row], vectors: Vectors, mo
     texts = [row.text for row in due]
     vectors.prepare(texts)
     matrix = embedded(vectors.of, texts)
-    with ledger.transaction(connection):
+    with transaction(connection):
         for row, vector in zip(due, matrix, strict=True):
             stored = connection.execute(f"SELECT search_text FROM {EVENTS} WHERE id = ?", (row.id,)).fetchone()  # noqa: S608 - names of our own tables
             if stored is None or as_text(stored[0]) != row.text:

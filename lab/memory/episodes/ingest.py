@@ -16,6 +16,7 @@ from typing import Any
 from lab.base.errors import UnusableInput
 from lab.base.files import require_finite
 from lab.base.formatting import shortened
+from lab.base.sqlite import tables, transaction
 from lab.base.times import LAST_MS, epoch_ms
 from lab.memory.episodes.events import (
     ASSISTANT,
@@ -38,7 +39,6 @@ from lab.memory.episodes.events import (
 from lab.memory.episodes.schema import EVENTS, EXPIRED, open_episodes
 from lab.memory.ledger import ledger
 from lab.memory.ledger.lines import LONGEST, read_lines
-from lab.memory.ledger.schema import tables
 from lab.memory.ledger.times import stamp
 from lab.recordings.events import ToolUse
 from lab.recordings.model import Recording, Turn
@@ -133,7 +133,7 @@ def insert(
     with _opened(path, done.write) as connection:
         while batch:
             if done.write and connection is not None:
-                with ledger.transaction(connection):
+                with transaction(connection):
                     _insert(connection, batch, stamp(now), done)
             else:
                 _count(connection, batch, done)

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lab.base.sqlite import transaction
 from lab.memory.episodes.events import RETENTION, Event, content_id, is_from_reader
 from lab.memory.episodes.schema import EVENTS, EXPIRED, FTS, STEMS, VECTORS, open_episodes
-from lab.memory.ledger import ledger
 from lab.memory.ledger.rows import given_scope
 
 RECEIPT = "recall-lab.episodes.expire.v1"
@@ -46,7 +46,7 @@ def expire(
                 ).fetchone()
                 counts[kind] = row[0]
         else:
-            with ledger.transaction(connection):
+            with transaction(connection):
                 for kind, limit in limits.items():
                     values = (kind, limit, name, name)
                     chosen = f"FROM {EVENTS} WHERE {condition}"

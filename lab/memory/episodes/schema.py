@@ -16,28 +16,13 @@ from pathlib import Path
 from shlex import quote
 
 from lab.base.errors import UnusableInput
+from lab.base.sqlite import allow_changes_of, create_missing, full_text_index, is_damaged_index, tables, transaction
 from lab.memory.ledger import ledger
-from lab.memory.ledger.schema import tables
 
 EVENTS, VECTORS, EXPIRED = "episodic_events", "episodic_event_embeddings", "lab_expired_episodes"
 # The sidecar's full-text index, and the lab's, which has stems of words.
 FTS, STEMS = "episodic_events_fts", "lab_episodes_fts"
 _INDEXED = ("summary", "search_text", "type", "session_id", "agent_id")
-
-
-def _index(table: str, triggers: str, options: str = "") -> tuple[str, ...]:
-    """Return the statements that make a full-text index of the events and keep it up to date."""
-    columns, new, old = (", ".join(f"{row}{name}" for name in _INDEXED) for row in ("", "new.", "old."))
-    insert = f"INSERT INTO {table}(rowid, {columns}) VALUES (new.id, {new});"  # noqa: S608 - names of our own tables
-    delete = f"INSERT INTO {table}({table}, rowid, {columns}) VALUES ('delete', old.id, {old});"  # noqa: S608 - names of our own tables
-    content = f"content='{EVENTS}', content_rowid='id'"
-    made = f"CREATE TRIGGER IF NOT EXISTS {triggers}"
-    return (
-        f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5({columns}, {content}{options})",
-        f"{made}_ai AFTER INSERT ON {EVENTS} BEGIN {insert} END",
-        f"{made}_ad AFTER DELETE ON {EVENTS} BEGIN {delete} END",
-        f"{made}_au AFTER UPDATE ON {EVENTS} BEGIN {delete} {insert} END",
-    )
 
 
 _STATEMENTS = (
@@ -57,8 +42,8 @@ _STATEMENTS = (
         FOREIGN KEY(event_row_id) REFERENCES {EVENTS}(id) ON DELETE CASCADE
     )""",
     f"CREATE INDEX IF NOT EXISTS idx_episodic_event_embeddings_model ON {VECTORS}(model)",
-    *_index(FTS, "episodic_events"),
-    *_index(STEMS, "lab_episodes", ", tokenize='porter unicode61'"),
+    *full_text_index(FTS, EVENTS, _INDEXED, "episodic_events"),
+    *full_text_index(STEMS, EVENTS, _INDEXED, "lab_episodes", ", tokenize='porter unicode61'"),
     f"CREATE TABLE IF NOT EXISTS {EXPIRED} (event_id TEXT PRIMARY KEY) WITHOUT ROWID",
 )
 # Everything that these statements make, the tables in which FTS5 keeps its indexes, and SQLite's list of them all.
@@ -68,23 +53,6 @@ _OWN = frozenset(
         *(f"{table}_{part}" for table in (FTS, STEMS) for part in ("data", "idx", "content", "docsize", "config")),
         "sqlite_master",
     )
-)
-_READS = (
-    sqlite3.SQLITE_SELECT,
-    sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_FUNCTION,
-    sqlite3.SQLITE_RECURSIVE,
-    sqlite3.SQLITE_TRANSACTION,
-)
-_CHANGES = (
-    sqlite3.SQLITE_INSERT,
-    sqlite3.SQLITE_UPDATE,
-    sqlite3.SQLITE_DELETE,
-    sqlite3.SQLITE_CREATE_TABLE,
-    sqlite3.SQLITE_CREATE_VTABLE,
-    sqlite3.SQLITE_CREATE_INDEX,
-    sqlite3.SQLITE_REINDEX,
-    sqlite3.SQLITE_CREATE_TRIGGER,
 )
 
 
@@ -102,13 +70,13 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
         if write or new:
             # What is removed is overwritten in the file.
             connection.execute("PRAGMA secure_delete = ON")
-        connection.set_authorizer(_only_episodes)
+        allow_changes_of(connection, _OWN)
         if not new and EVENTS not in tables(connection):
             raise UnusableInput(f"{path}: has no episodes; add some with lab memory episodes ingest --write")
         try:
             if write or new:
-                with ledger.transaction(connection):
-                    _create(connection)
+                with transaction(connection):
+                    create_missing(connection, _STATEMENTS, EVENTS)
             yield connection
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_AUTH:
@@ -123,28 +91,3 @@ def open_episodes(path: Path, *, write: bool = False, new: bool = False) -> Iter
                 f"'DROP TABLE {FTS}; DROP TABLE {STEMS}' and run lab memory episodes ingest --write, which "
                 "makes them again"
             ) from error
-
-
-def is_damaged_index(error: sqlite3.DatabaseError) -> bool:
-    """Return whether SQLite says that a full-text index is damaged."""
-    code = getattr(error, "sqlite_errorcode", 0)
-    # No statement of the lab violates a constraint of the events; a damaged index has rows that it should not have.
-    return code == sqlite3.SQLITE_CORRUPT_VTAB or code & 0xFF == sqlite3.SQLITE_CONSTRAINT
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    before = tables(connection)
-    for statement in _STATEMENTS:
-        connection.execute(statement)
-    for table in [name for name in (FTS, STEMS) if name not in before]:
-        connection.execute(f"INSERT INTO {table}({table}) VALUES ('rebuild')")  # noqa: S608 - names of our own tables
-
-
-def _only_episodes(action: int, name: str | None, value: str | None, *_: str | None) -> int:
-    """Allow reading, and changes of :data:`_OWN`; deny everything else, such as ALTER and ATTACH (EP-7)."""
-    if action == sqlite3.SQLITE_CREATE_INDEX:
-        # SQLite names the index of a key itself, so the table counts.
-        name = value
-    reads = action in _READS or (action == sqlite3.SQLITE_PRAGMA and value is None)
-    allowed = reads or (action in _CHANGES and name in _OWN)
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lab.base.errors import LabError, UnusableInput, describe_unexpected
 from lab.base.formatting import shortened
+from lab.base.sqlite import first_valid, is_damaged_index, require_segments, tables
 from lab.embedding.embedder import QUERY
 from lab.embedding.vectors import Vectors
 from lab.memory.episodes.embed import model_of
 from lab.memory.episodes.events import Event
-from lab.memory.episodes.schema import EVENTS, FTS, STEMS, VECTORS, is_damaged_index
+from lab.memory.episodes.schema import EVENTS, FTS, STEMS, VECTORS
 from lab.memory.ledger.rows import given_scope, storable
-from lab.memory.ledger.schema import require_segments, tables
-from lab.memory.ledger.search import Ranked, first_valid, han_terms
+from lab.memory.ledger.search import Ranked, han_terms
 from lab.recordings.model import SEARCHED
-from lab.retrieval.fusion import K
+from lab.retrieval.fusion import reciprocal_ranks
 from lab.retrieval.stop_words import ENGLISH
 from lab.systems.openclaw.docs.vectors import embedded, matrix_of, nearest
 
@@ -285,10 +285,7 @@ def _embed_queries(vectors: Vectors, texts: list[str]) -> np.ndarray:
 
 def _fused(connection: sqlite3.Connection, lanes: dict[str, Ranked], depth: int) -> list[Hit]:
     """Fuse the lanes by reciprocal rank; ties are ordered by number."""
-    scores: dict[int, float] = {}
-    for ranked in lanes.values():
-        for rank, (id_, _) in enumerate(ranked, 1):
-            scores[id_] = scores.get(id_, 0.0) + 1 / (K + rank)
+    scores = reciprocal_ranks([id_ for id_, _ in ranked] for ranked in lanes.values())
     by_lane = {lane: dict(ranked) for lane, ranked in lanes.items()}
     rows = connection.execute(
         f"SELECT e.id, {_FIELDS} FROM {EVENTS} e WHERE e.id IN (SELECT value FROM json_each(?))",  # noqa: S608 - names of our own tables

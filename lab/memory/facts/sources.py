@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.files import sha256_file
+from lab.base.sqlite import tables
 from lab.memory.facts.model import KINDS, TIERS, Source
 from lab.memory.ledger import ledger
-from lab.memory.ledger.schema import tables
 from lab.memory.ledger.writeback_fields import trust_of
 
 OK, QUARANTINED = "ok", "quarantined"

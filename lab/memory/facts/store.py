@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import cannot_write, dump_json, flush_folder, only_writer, require_finite
+from lab.base.sqlite import MAGIC
 from lab.memory.facts.model import INVALIDATION, SCHEMA, Record, record_json, record_of
-from lab.recordings.openclaw.sqlite import MAGIC
 
 # How every record begins.
 _BEGIN = b'{"schema": "'

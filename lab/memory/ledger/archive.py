@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
 from lab.base.files import atomic_file, cannot_write, require_finite, sha256_file
+from lab.base.sqlite import transaction
 from lab.memory.ledger import ledger
 from lab.memory.ledger import origins as ledger_origins
 from lab.memory.ledger.ingest import Source, first_line, source_of, sources
@@ -65,7 +66,7 @@ def archive(path: Path, log: Path, *, folder: Path | None = None, write: bool = 
         if target.exists() and sha256_file(target) != source.digest:
             raise UnusableInput(f"{target}: exists and is another file; choose a new folder with --to")
         if write:
-            with ledger.transaction(connection):
+            with transaction(connection):
                 connection.execute(
                     "UPDATE lab_sources SET path = ?, archived = ? WHERE id = ?",
                     (source.path, str(target), source.id),

@@ -13,6 +13,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import cannot_write, only_writer, require_finite
+from lab.base.sqlite import MAGIC
 from lab.base.times import as_datetime, epoch_ms
 from lab.memory.ledger.archive import archived_logs
 from lab.memory.ledger.ingest import is_observation
@@ -22,7 +23,6 @@ from lab.memory.tools.redact import redactor
 from lab.recordings.openclaw.database import read_database
 from lab.recordings.openclaw.entries import Entry, parse_file
 from lab.recordings.openclaw.folders import find
-from lab.recordings.openclaw.sqlite import MAGIC
 from lab.recordings.openclaw.transcript import ZSTD
 from lab.recordings.openclaw.unpack import TRANSCRIPT_LIMIT, CannotUnpack, unpack
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from lab.base.errors import InUse, UnusableInput
 from lab.base.files import require_finite
+from lab.base.sqlite import tables, transaction
 from lab.memory.ledger import ledger
 from lab.memory.ledger import origins as ledger_origins
 from lab.memory.ledger import schema as ledger_schema
@@ -128,7 +129,7 @@ def ingest(
             end = last.position + last.length
             if write and connection is not None:
                 after = source._replace(position=end, lines=last.number, digest=hashed.hexdigest())
-                with ledger.transaction(connection):
+                with transaction(connection):
                     ids = _write(connection, source, after, batch, rows)
                 source = after
                 done.first, done.last = done.first or ids.start, ids.stop - 1
@@ -137,7 +138,7 @@ def ingest(
                 announce(last.number)
         if write and connection is not None and source.digest:
             # A log that was moved is found at its new place from now on.
-            with ledger.transaction(connection):
+            with transaction(connection):
                 connection.execute("UPDATE lab_sources SET path = ? WHERE id = ?", (source.path, source.id))
         done.tail = log.stat().st_size - end
     return done
@@ -221,7 +222,7 @@ def _next_id(connection: sqlite3.Connection) -> int:
 
 def sources(connection: sqlite3.Connection) -> Iterator[Source]:
     """Yield the logs that were ingested, in order of their first ingest."""
-    if "lab_sources" in ledger_schema.tables(connection):
+    if "lab_sources" in tables(connection):
         yield from map(Source._make, connection.execute("SELECT * FROM lab_sources ORDER BY id"))
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, CannotWrite, InUse, UnusableInput
 from lab.base.files import cannot_write, require_finite
+from lab.base.sqlite import is_damaged_index, is_empty, number, tables, transaction
 from lab.memory.ledger import schema as ledger_schema
 
 # How long to wait for another process's write.
@@ -86,10 +87,10 @@ def open_ledger(path: Path, *, write: bool = False, new: bool = False) -> Iterat
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
             # A file that is no ledger is refused before anything is changed in it.
-            if not new or not ledger_schema.is_empty(connection):
+            if not new or not is_empty(connection):
                 ledger_schema.check(connection, path)
             if write or new:
-                if not new or ledger_schema.tables(connection):
+                if not new or tables(connection):
                     ledger_schema.check(connection, path)
                 # After the check, because this changes the file, which may be the database of another program.
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -121,20 +122,6 @@ def _address(path: Path, write: bool) -> str:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in one transaction that holds the write lock from its start: all of it is written, or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # SQLite has already rolled back after some errors, such as a full disk.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-@contextmanager
 def _translated(path: Path) -> Iterator[None]:
     """Raise the errors of SQLite as the lab's own, with the file's name and what to do."""
     try:
@@ -144,13 +131,12 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _translate(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Exception:
-    extended = getattr(error, "sqlite_errorcode", 0)
-    code = extended & 0xFF
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return InUse(f"{path}: another process is writing the ledger; wait for it to end and run the command again")
     if code == sqlite3.SQLITE_NOTADB:
         return UnusableInput(f"{path}: is not an SQLite file; give the SQLite file of a ledger")
-    if extended == sqlite3.SQLITE_CORRUPT_VTAB or code == sqlite3.SQLITE_CONSTRAINT:
+    if is_damaged_index(error):
         return UnusableInput(
             f"{path}: the search tables are damaged; remove them with sqlite3 {quote(str(path))} "
             f"'DROP TABLE {ledger_schema.FTS}; DROP TABLE {ledger_schema.TRIGRAM}' and run "
@@ -186,7 +172,7 @@ def parse_detail(text: str | bytes | None) -> dict[str, Any] | None:
 
 def count(connection: sqlite3.Connection) -> int:
     """Return the number of observations."""
-    return int(connection.execute("SELECT count(*) FROM observations").fetchone()[0])
+    return number(connection, "SELECT count(*) FROM observations")
 
 
 def observations(

@@ -8,19 +8,17 @@ came from; the sidecar does not read them.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from pathlib import Path
 
 from lab.base.errors import UnusableInput
+from lab.base.sqlite import create_missing, is_empty, tables
 
 COLUMNS = ("id", "ts", "kind", "summary", "summary_en", "lang", "tool_name", "detail_json")
 # The newest version of the sidecar's schema that the lab knows (openclaw-context-pack 2.0.0).
 NEWEST_VERSION = 3
 FTS = "observations_fts"
 TRIGRAM = "observations_fts_tri"
-# A number in a record of FTS5: 7 bits a byte.
-_NUMBER = re.compile(rb"[\x80-\xff]*[\x00-\x7f]")
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS observations (
@@ -58,14 +56,8 @@ def create(connection: sqlite3.Connection) -> None:
     The version of the sidecar's schema is left as it is: in a new file it is 0, and the sidecar adds its other tables
     when it opens the file.
     """
-    before = tables(connection)
-    for script in (_TABLES, _SEARCH, _OF_THE_LAB):
-        for statement in script.split(";"):
-            if statement.strip():
-                connection.execute(statement)
-    for table in (FTS, TRIGRAM):
-        if "observations" in before and table not in before:
-            connection.execute(f"INSERT INTO {table}({table}) VALUES ('rebuild')")  # noqa: S608 - names of our own tables
+    statements = "".join((_TABLES, _SEARCH, _OF_THE_LAB)).split(";")
+    create_missing(connection, filter(None, map(str.strip, statements)), "observations")
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
@@ -88,35 +80,6 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         raise UnusableInput(
             f"{path}: schema version {version} is newer than {NEWEST_VERSION}, the newest that is known; update the lab"
         )
-
-
-def is_empty(connection: sqlite3.Connection) -> bool:
-    """Return whether a database has no tables, views or anything else."""
-    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
-
-
-def tables(connection: sqlite3.Connection) -> set[str]:
-    """Return the names of the tables, without those of SQLite itself."""
-    rows = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-    )
-    return {name for (name,) in rows}
-
-
-def require_segments(connection: sqlite3.Connection, table: str) -> None:
-    """Raise SQLite's error for a damaged table if an FTS5 table has words, and no list of segments that hold them.
-
-    FTS5 reads a list of zeros as that of an empty table, and finds nothing without an error.
-    """
-    found = connection.execute(f"SELECT id, block FROM {table}_data WHERE id IN (1, 10)")  # noqa: S608 - names of our own tables
-    blocks = {number: block for number, block in found if isinstance(block, bytes)}
-    # Record 1 has the number of rows, then of words in each column. Record 10 has the numbers of levels and of segments
-    # after 4 bytes.
-    words, segments = _NUMBER.sub(b"", blocks.get(1, b""), count=1), blocks.get(10, b"")[4:6]
-    if any(words) and not any(segments):
-        error = sqlite3.DatabaseError(f"{table} has no segments")
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT_VTAB
-        raise error
 
 
 def index(connection: sqlite3.Connection, first: int, last: int) -> None:

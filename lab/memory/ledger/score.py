@@ -11,6 +11,7 @@ from lab.memory.ledger.grades import label_of
 from lab.memory.ledger.ledger import Observation
 from lab.memory.ledger.times import moment
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
+from lab.retrieval.fusion import K
 
 ACTIVE, SOFT_ARCHIVED = "active", "soft-archived"
 STATES = ("captured", "categorized", ACTIVE, "consolidated", "stale", SOFT_ARCHIVED)
@@ -31,8 +32,6 @@ HALF_LIFE = {
 LARGEST_BOOST = 1.3
 # A larger number of uses is a mistake of its writer; floats are exact up to here.
 MOST_USES = 2**53
-# The constant of reciprocal rank fusion.
-RRF = 60
 DAY = timedelta(days=1)
 
 
@@ -87,7 +86,7 @@ def factors(row: Observation, rank: int, now: datetime, off: frozenset[str] = fr
     age = max(0.0, (day - time) / DAY) if time else 0.0
     half_life = HALF_LIFE.get((row.kind or "note").strip().lower(), HALF_LIFE["note"])
     found = Factors(
-        relevance=1 / (RRF + rank + 1),
+        relevance=1 / (K + rank + 1),
         importance=WEIGHTS[label_of(detail)],
         recency=0.5 ** (age / half_life),
         use=min(LARGEST_BOOST, 1 + 0.1 * math.log1p(used_count(detail))),

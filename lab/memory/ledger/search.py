@@ -10,12 +10,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
+from lab.base.sqlite import first_valid, require_segments, tables
 from lab.memory.ledger import ledger
 from lab.memory.ledger.ledger import Observation
 from lab.memory.ledger.rows import given_scope, language, scope_name, storable
-from lab.memory.ledger.schema import FTS, TRIGRAM, require_segments, tables
-from lab.memory.ledger.score import RRF, SOFT_ARCHIVED, Factors, factors, state_of
+from lab.memory.ledger.schema import FTS, TRIGRAM
+from lab.memory.ledger.score import SOFT_ARCHIVED, Factors, factors, state_of
 from lab.memory.ledger.writeback_fields import trust_of
+from lab.retrieval.fusion import reciprocal_ranks
 from lab.systems.supersession import superseded
 
 RECEIPT = "recall-lab.ledger.search.v1"
@@ -144,18 +146,6 @@ def _lanes(
     return lanes, False, retried
 
 
-def first_valid(full_text: Callable[[str], Ranked], queries: Iterable[str]) -> tuple[Ranked, str]:
-    """Return what the first query finds that FTS5 can parse, and that query; nothing and "" if it can parse none."""
-    for query in filter(None, queries):
-        try:
-            return full_text(query), query
-        except sqlite3.OperationalError as error:
-            # FTS5 reports its syntax errors with this code alone.
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-                raise
-    return [], ""
-
-
 def _full_text(connection: sqlite3.Connection, query: str, depth: int, upstream: bool) -> Ranked:
     """Return rows by BM25, then by id."""
     require_segments(connection, FTS)
@@ -207,12 +197,8 @@ def _fused(lanes: list[Ranked], depth: int) -> Ranked:
     filled = [found for found in lanes if found]
     if len(filled) < 2:
         return filled[0][:depth] if filled else []
-    fused: dict[int, float] = {}
-    scores: dict[int, float] = {}
-    for found in filled:
-        for rank, (number, score) in enumerate(found, 1):
-            fused[number] = fused.get(number, 0.0) + 1 / (RRF + rank)
-            scores.setdefault(number, score)
+    fused = reciprocal_ranks([number for number, _ in found] for found in filled)
+    scores = {number: score for found in reversed(filled) for number, score in found}
     order = sorted(fused, key=lambda number: (-fused[number], number))
     return [(number, scores[number]) for number in order[:depth]]
 

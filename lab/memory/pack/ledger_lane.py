@@ -12,11 +12,12 @@ from typing import Any
 
 from lab.base.errors import LabError
 from lab.base.formatting import HIDDEN, without_credentials
+from lab.base.sqlite import tables
 from lab.memory.ledger import ledger
 from lab.memory.ledger.grades import label_of
 from lab.memory.ledger.ledger import Observation
 from lab.memory.ledger.rows import given_scope
-from lab.memory.ledger.schema import FTS, tables
+from lab.memory.ledger.schema import FTS
 from lab.memory.ledger.score import factors
 from lab.memory.ledger.search import Hit, ids_in, kept_of, references, search
 from lab.memory.ledger.times import moment

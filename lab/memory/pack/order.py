@@ -10,9 +10,8 @@ from lab.memory.pack.candidate import Candidate, Found
 from lab.memory.pack.governance import QUARANTINED, TRUSTS, UNTRUSTED
 from lab.memory.pack.settings import POLICY, RELEVANCE, Quotas, Settings
 from lab.recordings.model import IGNORE, MUST, NICE, UNKNOWN
+from lab.retrieval.fusion import reciprocal_ranks
 
-# The constant of reciprocal rank fusion.
-RRF = 60
 IMPORTANCE = {MUST: 0, NICE: 1, UNKNOWN: 2, IGNORE: 3}
 # Profile seed orders trusted and unknown candidates by relevance; the sidecar takes all trusted ones first.
 SEED_TRUST = {UNTRUSTED: 1, QUARANTINED: 2}
@@ -37,11 +36,11 @@ def merged(founds: Sequence[Found]) -> list[Candidate]:
     The scores of one lane stay. Those of several lanes are fused by reciprocal ranks, because their scales differ.
     """
     filled = [found for found in founds if found.candidates]
-    fused: dict[str, float] = {}
+    lanes = [{one.ref: one for one in found.candidates} for found in filled]
+    fused = reciprocal_ranks(lanes)
     first: dict[str, Candidate] = {}
-    for found in filled:
-        for rank, one in enumerate({one.ref: one for one in found.candidates}.values(), 1):
-            fused[one.ref] = fused.get(one.ref, 0.0) + 1 / (RRF + rank)
+    for lane in lanes:
+        for one in lane.values():
             known = first.setdefault(one.ref, one)
             first[one.ref] = known._replace(retrievers=tuple(dict.fromkeys((*known.retrievers, *one.retrievers))))
     if len(filled) < 2:

@@ -21,10 +21,10 @@ from lab.base.config_env import own_config
 from lab.base.config_resolve import resolve_config
 from lab.base.errors import UnusableInput
 from lab.base.files import require_finite
+from lab.base.sqlite import is_database
 from lab.recordings.model import UNKNOWN_ORIGIN
 from lab.recordings.openclaw.elsewhere import Configured, configured_places, keys_of_places
 from lab.recordings.openclaw.origins import origin_of, strongest
-from lab.recordings.openclaw.sqlite import is_database
 
 DATABASE = "openclaw-agent*.sqlite"
 INDEX = "sessions.json"

@@ -11,9 +11,11 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from lab.base.sqlite import transaction
 from lab.embedding.embedder import QUERY
 from lab.retrieval.clamp import Clamp
 from lab.retrieval.retrievers import VectorsOf, embedded_text
+from lab.retrieval.tokens import storable
 from lab.systems.contract import Ask
 from lab.systems.files.chunks import Chunk, Chunker, Entry
 from lab.systems.files.folder import CURATED, Folder
@@ -221,25 +223,20 @@ class FileIndex:
         known = [(row,) for row in dirty if row in self.chunks]
         self.chunks |= dirty
         rows = [
-            (row, indexed.chunk.path, indexed.chunk.source, *indexed.chunk.lines, _storable(indexed.text))
+            (row, indexed.chunk.path, indexed.chunk.source, *indexed.chunk.lines, storable(indexed.text))
             for row, indexed in dirty.items()
         ]
-        self._db.execute("BEGIN")
-        self._db.executemany("DELETE FROM chunks_fts WHERE rowid = ?", known)
-        self._db.executemany(_INSERT, rows)
-        self._db.executemany("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", [(row[0], row[-1]) for row in rows])
-        self._db.execute("COMMIT")
+        with transaction(self._db):
+            self._db.executemany("DELETE FROM chunks_fts WHERE rowid = ?", known)
+            self._db.executemany(_INSERT, rows)
+            texts_by_row = [(row[0], row[-1]) for row in rows]
+            self._db.executemany("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts_by_row)
         if self._matrix is None or len(self._matrix) < self._count:
             grown = np.zeros((2 * self._count, vectors.shape[1]), np.float32)
             if self._matrix is not None:
                 grown[: len(self._matrix)] = self._matrix
             self._matrix = grown
         self._matrix[np.fromiter(dirty, np.int64, len(dirty)) - 1] = vectors
-
-
-def _storable(text: str) -> str:
-    """Return a text that SQLite accepts: a lone surrogate becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

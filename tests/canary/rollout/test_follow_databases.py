@@ -68,7 +68,7 @@ def test_later_database_is_read_whole_and_a_compacted_one_goes_on(tmp_path: Path
 
 
 def test_locked_and_damaged_databases_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.recordings.openclaw.sqlite.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("lab.base.sqlite.BUSY_SECONDS", 0.05)
     path = database(tmp_path)
     path.write_bytes(b"no database")
     databases = Databases([tmp_path])

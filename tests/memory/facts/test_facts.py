@@ -194,7 +194,8 @@ def test_use_and_archival_of_a_row_leave_its_facts_fresh(here: Place) -> None:
 
 
 def test_episode_is_a_source_with_a_digest(here: Place) -> None:
-    from lab.memory.ledger.ledger import open_ledger, transaction
+    from lab.base.sqlite import transaction
+    from lab.memory.ledger.ledger import open_ledger
 
     with open_ledger(here.ledger, write=True) as connection, transaction(connection):
         connection.execute(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import CannotWrite, InUse, UnusableInput
+from lab.base.sqlite import transaction
 from lab.memory.ledger import ingest as ledger_ingest
 from lab.memory.ledger import ledger
 from lab.memory.ledger.grading import grade
@@ -355,6 +356,6 @@ def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
         full = pytest.raises(CannotWrite, match="the disk is full; the ledger is as before this batch")
-        with full, ledger._translated(path), ledger.transaction(connection):
+        with full, ledger._translated(path), transaction(connection):
             connection.execute("INSERT INTO observations (ts, summary) VALUES ('x', ?)", ("a" * 100_000,))
     assert summaries(path) == [POTS["summary"]]

@@ -1,40 +1,24 @@
-"""The SQLite file of the document index: its tables, opening it, and transactions (E-48)."""
+"""The SQLite file of the document index: its tables, and opening it (E-48)."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from lab.base.errors import UnusableInput
+from lab.base.sqlite import BUSY_SECONDS, full_text_index, is_empty, number, transaction
 
-# How long to wait for a file locked by another process, in seconds.
-BUSY_SECONDS = 2.0
 _APPLICATION, _VERSION = 0x6C616264, 1
-_SCHEMA = """
-CREATE TABLE chunks (
-    id INTEGER PRIMARY KEY, record_ref TEXT NOT NULL UNIQUE, doc_id TEXT NOT NULL, place INTEGER NOT NULL,
-    repo TEXT NOT NULL, repo_key TEXT NOT NULL, path TEXT NOT NULL, doc_kind TEXT NOT NULL, title TEXT NOT NULL,
-    heading_path TEXT NOT NULL, text TEXT NOT NULL, ts_hint TEXT, content_hash TEXT NOT NULL);
-CREATE TABLE vectors (
-    content_hash TEXT NOT NULL, model TEXT NOT NULL, dimension INTEGER NOT NULL, vector BLOB NOT NULL,
-    PRIMARY KEY (content_hash, model)) WITHOUT ROWID;
-CREATE VIRTUAL TABLE chunks_fts USING fts5(
-    title, heading_path, text, content='chunks', content_rowid='id', tokenize='unicode61');
-CREATE TRIGGER chunk_added AFTER INSERT ON chunks BEGIN
-    INSERT INTO chunks_fts(rowid, title, heading_path, text) VALUES (new.id, new.title, new.heading_path, new.text);
-END;
-CREATE TRIGGER chunk_removed AFTER DELETE ON chunks BEGIN
-    INSERT INTO chunks_fts(chunks_fts, rowid, title, heading_path, text)
-    VALUES ('delete', old.id, old.title, old.heading_path, old.text);
-END;
-CREATE TRIGGER chunk_changed AFTER UPDATE OF title, heading_path, text ON chunks BEGIN
-    INSERT INTO chunks_fts(chunks_fts, rowid, title, heading_path, text)
-    VALUES ('delete', old.id, old.title, old.heading_path, old.text);
-    INSERT INTO chunks_fts(rowid, title, heading_path, text) VALUES (new.id, new.title, new.heading_path, new.text);
-END;
-"""
+_TABLES = (
+    """CREATE TABLE chunks (
+        id INTEGER PRIMARY KEY, record_ref TEXT NOT NULL UNIQUE, doc_id TEXT NOT NULL, place INTEGER NOT NULL,
+        repo TEXT NOT NULL, repo_key TEXT NOT NULL, path TEXT NOT NULL, doc_kind TEXT NOT NULL, title TEXT NOT NULL,
+        heading_path TEXT NOT NULL, text TEXT NOT NULL, ts_hint TEXT, content_hash TEXT NOT NULL)""",
+    """CREATE TABLE vectors (
+        content_hash TEXT NOT NULL, model TEXT NOT NULL, dimension INTEGER NOT NULL, vector BLOB NOT NULL,
+        PRIMARY KEY (content_hash, model)) WITHOUT ROWID""",
+    *full_text_index("chunks_fts", "chunks", ("title", "heading_path", "text"), "chunk", ", tokenize='unicode61'"),
+)
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -69,38 +53,15 @@ def unpacked(data: bytes) -> sqlite3.Connection:
     return db
 
 
-def number(db: sqlite3.Connection, sql: str) -> int:
-    """Return the single number that a statement selects."""
-    return int(db.execute(sql).fetchone()[0])
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
-    """Run the block in a transaction; roll back on any exception."""
-    db.execute(f"BEGIN {mode}")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        # Some disk errors have already rolled back.
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
 def _is_ours(db: sqlite3.Connection) -> bool:
     return number(db, "PRAGMA application_id") == _APPLICATION and number(db, "PRAGMA user_version") == _VERSION
 
 
 def _make_tables(db: sqlite3.Connection, path: Path) -> None:
-    if number(db, "PRAGMA user_version") or number(db, "SELECT count(*) FROM sqlite_master"):
+    if number(db, "PRAGMA user_version") or not is_empty(db):
         raise UnusableInput(f"{path}: contains another database, or an index of another version; name another file")
     # executescript would commit first.
-    statement = ""
-    for line in _SCHEMA.strip().split("\n"):
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            db.execute(statement)
-            statement = ""
+    for statement in _TABLES:
+        db.execute(statement)
     db.execute(f"PRAGMA application_id = {_APPLICATION}")
     db.execute(f"PRAGMA user_version = {_VERSION}")

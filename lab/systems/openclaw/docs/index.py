@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lab.base.sqlite import first_valid, number, transaction
+from lab.retrieval.fusion import reciprocal_ranks
 from lab.systems.openclaw.docs.chunks import DEFAULT_CHUNK_CHARS
-from lab.systems.openclaw.docs.database import number, open_database, transaction, unpacked
+from lab.systems.openclaw.docs.database import open_database, unpacked
 from lab.systems.openclaw.docs.globs import IngestPlan
 from lab.systems.openclaw.docs.ingest import ingest
 from lab.systems.openclaw.docs.vectors import Embed, Matrix, embedded, matrix_of, nearest
@@ -176,23 +178,14 @@ class DocsIndex:
     def _text_lane(self, query: str, allowed: frozenset[str], depth: int) -> Lane:
         """Search with the query as an FTS5 expression, bm25 ascending; without a match, search its CJK terms."""
         parameters = {"repos": json.dumps(sorted(allowed)), "everywhere": not allowed, "depth": depth}
-        hits = self._match(query, parameters)
-        if hits is None and "-" in query:
-            hits = self._match('"' + query.replace('"', '""') + '"', parameters)
-        terms = [] if hits else cjk_terms(query)
-        if terms:
-            return self._db.execute(_CJK, {**parameters, "terms": json.dumps(terms)}).fetchall()
-        return hits or []
 
-    def _match(self, query: str, parameters: dict[str, Any]) -> Lane | None:
-        """Return the matches; None if the query is not a valid FTS5 expression."""
-        try:
-            return self._db.execute(_FTS, {**parameters, "query": query}).fetchall()
-        except sqlite3.OperationalError as error:
-            # A locked, interrupted or damaged database has another code.
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-                raise
-            return None
+        def full_text(expression: str) -> Lane:
+            return self._db.execute(_FTS, {**parameters, "query": expression}).fetchall()
+
+        phrase = '"' + query.replace('"', '""') + '"' if "-" in query else ""
+        hits, _ = first_valid(full_text, [query, phrase])
+        terms = [] if hits else cjk_terms(query)
+        return self._db.execute(_CJK, {**parameters, "terms": json.dumps(terms)}).fetchall() if terms else hits
 
     def _stored_vectors(self, dimension: int) -> Matrix:
         """Return the vectors of this dimension, read again if the file changed."""
@@ -204,19 +197,17 @@ class DocsIndex:
 
     def _fuse(self, lanes: dict[str, Lane], rrf_k: int) -> list[DocRow]:
         """Return the chunks of both lanes by the sum of their reciprocal ranks; ties by document and position in it."""
-        ranks: dict[int, dict[str, int]] = {}
-        for name, lane in lanes.items():
-            for rank, (identity, _) in enumerate(lane, 1):
-                ranks.setdefault(identity, {})[name] = rank
+        members = {name: [identity for identity, _ in lane] for name, lane in lanes.items()}
+        scores = reciprocal_ranks(members.values(), rrf_k)
         chunks = self._db.execute(
             "SELECT id, doc_id, place, record_ref, repo, path, doc_kind, title, heading_path, text FROM chunks"
             " WHERE id IN (SELECT value FROM json_each(?))",
-            (json.dumps(sorted(ranks)),),
+            (json.dumps(sorted(scores)),),
         )
         fused = []
         for identity, doc_id, position, *columns in chunks:
-            score = sum(1.0 / (rrf_k + rank) for rank in ranks[identity].values())
-            fused.append((-score, doc_id, position, (*columns, score, tuple(ranks[identity]))))
+            score, match = scores[identity], tuple(name for name, lane in members.items() if identity in lane)
+            fused.append((-score, doc_id, position, (*columns, score, match)))
         return [DocRow(*values) for *_, values in sorted(fused)]
 
 

@@ -10,8 +10,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lab.base.sqlite import transaction
 from lab.systems.openclaw.docs.chunks import Chunk, chunk_markdown, doc_kind, ts_hint
-from lab.systems.openclaw.docs.database import transaction
 from lab.systems.openclaw.docs.globs import IngestPlan, SourceFile
 from lab.systems.openclaw.docs.vectors import Embed, embedded
 

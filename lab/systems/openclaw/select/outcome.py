@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from lab.retrieval.collation import id_order
@@ -37,6 +38,16 @@ class Quota(NamedTuple):
     unknown_max: int
     wildcard_used: int = 0
     recent_from: float = math.inf
+
+    def reserved(self, sizes: Mapping[str, int], slots: int) -> dict[str, int]:
+        """Return how many of ``slots`` each tier has for itself, given how many candidates there are (E-15, 1 to 3).
+
+        Nice comes first, up to its minimum, then must and unknown, up to their maxima.
+        """
+        nice = min(self.nice_min, slots, sizes.get("nice", 0))
+        must = min(self.must_max, max(0, slots - nice), sizes.get("must", 0))
+        unknown = min(self.unknown_max, max(0, slots - nice - must), sizes.get("unknown", 0))
+        return {"must": must, "nice": nice, "unknown": unknown}
 
 
 class Selection(NamedTuple):

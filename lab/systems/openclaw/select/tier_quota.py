@@ -39,13 +39,9 @@ def tier_quota_v1(
     tiers = [(plan.tier, list(search(plan))) for plan in plans]
     buckets = dict(tiers)
     size = {tier: len(bucket) for tier, bucket in buckets.items()}
-    nice = min(quota.nice_min, limit, size.get("nice", 0))
-    must = min(quota.must_max, max(0, limit - nice), size.get("must", 0))
-    unknown = min(quota.unknown_max, max(0, limit - nice - must), size.get("unknown", 0))
-
     picked: list[Picked] = []
     seen: set[str] = set()
-    for tier, target in (("must", must), ("nice", nice), ("unknown", unknown)):
+    for tier, target in quota.reserved(size, limit).items():
         if tier == "unknown" and quota.recent_from < math.inf:
             picked += _unknown_or_recent(buckets, seen, limit - len(picked), quota, strict_caps=strict_caps)
             break

@@ -1,4 +1,6 @@
-"""Read an SQLite database that another process may be using, without writing any file beside it.
+"""What every user of SQLite shares: transactions, full-text indexes, an authorizer, and reading without writing.
+
+:func:`read_sqlite` reads a database that another process may be using, and writes no file beside it:
 
 * With a write-ahead log and its index (a gateway has the database open, or was killed), SQLite reads both. The option
   ``readonly_shm`` keeps it from writing the index, as readers normally do.
@@ -8,14 +10,17 @@
   would have to write beside the original.
 
 Everything is read in one transaction, which gives a consistent snapshot.
+
+FTS5 keeps no text of its own here: its indexes have the rows of a table as their content.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,10 +36,146 @@ WRITTEN_BESIDE = ("-wal", "-journal")
 # With these options, SQLite writes neither the database nor the index of its log.
 IN_PLACE = "mode=ro&readonly_shm=1"
 T = TypeVar("T")
+# A number in a record of FTS5: 7 bits a byte.
+_NUMBER = re.compile(rb"[\x80-\xff]*[\x00-\x7f]")
+_READS = (
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+    sqlite3.SQLITE_TRANSACTION,
+)
+_CHANGES = (
+    sqlite3.SQLITE_INSERT,
+    sqlite3.SQLITE_UPDATE,
+    sqlite3.SQLITE_DELETE,
+    sqlite3.SQLITE_CREATE_TABLE,
+    sqlite3.SQLITE_CREATE_VTABLE,
+    sqlite3.SQLITE_CREATE_INDEX,
+    sqlite3.SQLITE_REINDEX,
+    sqlite3.SQLITE_CREATE_TRIGGER,
+)
 
 
 class _Changed(Exception):
     """The database changed during a read that requires it to be unchanged."""
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, mode: str = "IMMEDIATE") -> Iterator[None]:
+    """Run the block in one transaction, which holds the write lock from its start: all of it is written, or nothing."""
+    connection.execute(f"BEGIN {mode}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # SQLite has already rolled back after some errors, such as a full disk.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def number(connection: sqlite3.Connection, sql: str) -> int:
+    """Return the single number that a statement selects."""
+    return int(connection.execute(sql).fetchone()[0])
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Return whether a database has no tables, views or anything else."""
+    return not number(connection, "SELECT count(*) FROM sqlite_master")
+
+
+def tables(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the tables, without those of SQLite itself."""
+    rows = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    )
+    return {name for (name,) in rows}
+
+
+def create_missing(connection: sqlite3.Connection, statements: Iterable[str], content: str) -> None:
+    """Run statements that create what is missing, and index the rows of the table ``content`` in new FTS5 tables.
+
+    Unlike ``executescript``, this does not commit first.
+    """
+    before = tables(connection)
+    for statement in statements:
+        connection.execute(statement)
+        made = re.match(r"CREATE VIRTUAL TABLE IF NOT EXISTS (\w+)", statement)
+        if made and content in before and made[1] not in before:
+            connection.execute(f"INSERT INTO {made[1]}({made[1]}) VALUES ('rebuild')")  # noqa: S608 - a name of a statement
+
+
+def full_text_index(table: str, content: str, columns: Sequence[str], triggers: str, options: str = "") -> list[str]:
+    """Return the statements that make an FTS5 index of a table, by its ``id``, and triggers that keep it up to date.
+
+    A row is indexed again only if one of its ``columns`` changes, whichever program writes it. ``triggers`` is how the
+    names of the triggers begin.
+    """
+    names, new, old = (", ".join(f"{row}{name}" for name in columns) for row in ("", "new.", "old."))
+    insert = f"INSERT INTO {table}(rowid, {names}) VALUES (new.id, {new});"  # noqa: S608 - names of the caller's tables
+    delete = f"INSERT INTO {table}({table}, rowid, {names}) VALUES ('delete', old.id, {old});"  # noqa: S608 - as above
+    settings = f"{names}, content='{content}', content_rowid='id'{options}"
+    made = f"CREATE TRIGGER IF NOT EXISTS {triggers}"
+    return [
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5({settings})",
+        f"{made}_ai AFTER INSERT ON {content} BEGIN {insert} END",
+        f"{made}_ad AFTER DELETE ON {content} BEGIN {delete} END",
+        f"{made}_au AFTER UPDATE OF {names} ON {content} BEGIN {delete} {insert} END",
+    ]
+
+
+def first_valid(full_text: Callable[[str], list[T]], queries: Iterable[str]) -> tuple[list[T], str]:
+    """Return what the first query finds that FTS5 can parse, and that query; nothing and "" if it can parse none."""
+    for query in filter(None, queries):
+        try:
+            return full_text(query), query
+        except sqlite3.OperationalError as error:
+            # FTS5 reports its syntax errors with this code; a locked, interrupted or damaged database has another one.
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise
+    return [], ""
+
+
+def require_segments(connection: sqlite3.Connection, table: str) -> None:
+    """Raise SQLite's error for a damaged table if an FTS5 table has words, and no list of segments that hold them.
+
+    FTS5 reads a list of zeros as that of an empty table, and finds nothing without an error.
+    """
+    found = connection.execute(f"SELECT id, block FROM {table}_data WHERE id IN (1, 10)")  # noqa: S608 - a name of the caller's
+    blocks = {number: block for number, block in found if isinstance(block, bytes)}
+    # Record 1 has the number of rows, then of words in each column. Record 10 has the numbers of levels and of segments
+    # after 4 bytes.
+    words, segments = _NUMBER.sub(b"", blocks.get(1, b""), count=1), blocks.get(10, b"")[4:6]
+    if any(words) and not any(segments):
+        error = sqlite3.DatabaseError(f"{table} has no segments")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT_VTAB
+        raise error
+
+
+def is_damaged_index(error: Exception) -> bool:
+    """Return whether SQLite says that a full-text index is damaged.
+
+    No statement of the lab violates a constraint; a damaged index has rows that it should not have.
+    """
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code == sqlite3.SQLITE_CORRUPT_VTAB or code & 0xFF == sqlite3.SQLITE_CONSTRAINT
+
+
+def allow_changes_of(connection: sqlite3.Connection, names: Collection[str]) -> None:
+    """Let a connection read everything, and change nothing but what is in ``names``; ALTER and ATTACH are denied, too.
+
+    A statement that is denied raises ``sqlite3.DatabaseError`` with the code ``SQLITE_AUTH``.
+    """
+
+    def authorize(action: int, name: str | None, value: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_CREATE_INDEX:
+            # SQLite names the index of a key itself, so the table counts.
+            name = value
+        reads = action in _READS or (action == sqlite3.SQLITE_PRAGMA and value is None)
+        return sqlite3.SQLITE_OK if reads or (action in _CHANGES and name in names) else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(authorize)
 
 
 def is_database(path: Path) -> bool:
