@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lab.base.config_edit import MISSING
-from lab.base.config_env import config_named, config_of, dotenv_files, references, state_of, user_path
+from lab.base.config_env import config_if_named, config_named, config_of, dotenv_files, references, state_of, user_path
 from lab.base.config_resolve import MAX_BYTES, MAX_DEPTH, Resolved, resolve_config
 from lab.base.errors import UnusableInput
 
@@ -317,3 +317,12 @@ def test_config_of_a_folder_with_its_own_file_is_that_one(tmp_path: Path) -> Non
 
 def test_references_of_a_text() -> None:
     assert references("${A}$${B}${c}${D_1}") == ("A", "D_1")
+
+
+def test_config_if_named_needs_an_option_or_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "openclaw.json"
+    file.write_text("{}", "utf-8")
+    assert config_if_named(None, {"HOME": str(tmp_path)}) is None
+    assert config_if_named(tmp_path, {}) == file
+    assert config_if_named(None, {"OPENCLAW_STATE_DIR": str(tmp_path)}) == file
+    assert config_if_named(None, {"OPENCLAW_CONFIG_PATH": str(file)}) == file

@@ -96,6 +96,12 @@ def config_named(given: Path | None, environ: Mapping[str, str] = os.environ) ->
     return given if given is not None and not given.is_dir() else config_of(given, environ)
 
 
+def config_if_named(given: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the configuration of a command that needs none: the one given, else the one that the environment names."""
+    named = any(_set(environ, name) for name in (CONFIG_PATH, STATE_DIR))
+    return config_named(given, environ) if given is not None or named else None
+
+
 def own_config(state: Path) -> Path | None:
     """Return the configuration in a state folder, None if there is none."""
     return next((file for name in CONFIG_NAMES if (file := state / name).exists()), None)

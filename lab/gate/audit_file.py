@@ -27,7 +27,7 @@ KINDS = {
     "duplicate": "the same line, with the same time, was read before",
     "unknown_schema": "an unknown schema",
     "shape": "a field is missing or has an invalid value",
-    "unknown_reason": "a reason is unknown, duplicate or out of order",
+    "unknown_reason": "a reason is a duplicate, out of order, or not one of a skip",
     "counts": "the counts are inconsistent",
     "listed": "a list is too long, out of order or inconsistent with another",
     "quota": "the quotas do not match the selection",
@@ -89,7 +89,12 @@ def nothing_found(audit: Mapping[str, Any]) -> str | None:
 
 def notes(audit: Mapping[str, Any]) -> list[str]:
     """Return the notes on an audit, or an empty list."""
-    sentences = [_copies(audit["copies"]), _pairs(audit["pairs"], audit["recalls"]["receipts"]), mixed_sessions(audit)]
+    sentences = [
+        _copies(audit["copies"]),
+        _pairs(audit["pairs"], audit["recalls"]["receipts"]),
+        mixed_sessions(audit),
+        _reasons(audit.get("unknown_reasons", {})),
+    ]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -102,6 +107,13 @@ def mixed_sessions(audit: Mapping[str, Any]) -> str | None:
         f"{unnamed} of {counted(unnamed + named, 'answered recall')} have no session: the recalls of a scope count as "
         "one session. If several sessions were open at once, repeat rate, streaks and stale answers mix them"
     )
+
+
+def _reasons(unknown: Mapping[str, int]) -> str | None:
+    if not unknown:
+        return None
+    named = ", ".join(f"{name} ({counted(count, 'receipt')})" for name, count in unknown.items())
+    return f"unknown reason: {named}; the engine is of a newer version than the lab knows, and these recalls count"
 
 
 def _copies(copies: Mapping[str, int]) -> str | None:

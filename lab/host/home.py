@@ -21,7 +21,7 @@ from lab.base.formatting import counted
 from lab.base.sqlite import is_database, read_sqlite
 from lab.recordings.openclaw.elsewhere import place_of
 from lab.recordings.openclaw.folders import Location, find
-from lab.systems.openclaw.config.file import ENTRY, locate, read_keys
+from lab.systems.openclaw.config.file import ENTRY, locate, read_keys, table_in
 from lab.systems.openclaw.config.switches import switched_off
 from lab.systems.openclaw.table.contents import glance
 from lab.systems.openclaw.table.schema import TABLE
@@ -111,7 +111,7 @@ def look(path: Path, *, store: Path | None = None, log: Path | None = None, conf
     if not any(part.what == "sessions" and not part.problem for part in parts):
         damaged = next((f"; {part.where}: {part.problem}" for part in parts if part.problem), "")
         raise UnusableInput(f"{path}: has no session that can be read{damaged}")
-    table = _table(value, str(config))
+    table = table_in(value, str(config)) or TABLE
     stores, ledgers = _stores_and_ledgers(path, table)
     used = _chosen_store(path, config, value, [place for place, _ in stores], store, table)
     # A configuration may name a store of the home by another path.
@@ -138,13 +138,6 @@ def look(path: Path, *, store: Path | None = None, log: Path | None = None, conf
         named = None
     off = tuple(switched_off(value, complete=True))
     return Home(path, config, value, used, named, tuple(parts), tuple(lacks), table, off)
-
-
-def _table(value: Any, where: str) -> str:
-    """Return the name of the table that a configuration names, or that of the plugin."""
-    section = locate(value, where)
-    name = section.get("tableName") if isinstance(section, Mapping) else None
-    return name.strip() if isinstance(name, str) and name.strip() else TABLE
 
 
 def logged_to(value: Any, home: Path) -> Path | None:

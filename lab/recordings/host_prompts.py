@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from lab.recordings.model import CRON, HEARTBEAT, HOOK, SUBAGENT, SYSTEM
+
 # The tokens by which an agent says that it has nothing to say.
 SILENT = ("NO_REPLY", "HEARTBEAT_OK")
 # Kinds of prompts that ask for work of their own.
@@ -19,17 +21,20 @@ RETRY = (
     r"The previous (?:assistant turn|model attempt|attempt) [^\n]{0,300}"
     r"\b(?:Continue from|[Dd]o not restart|[Dd]o not restate|[Aa]ct now)\b"
 )
-# A kind of prompt and how it begins. Every version of the host has its own wording, so a pattern holds the words that
-# all versions share, and enough of them that no person begins so.
-_BEGINNINGS: tuple[tuple[str, str], ...] = (
+# A kind of prompt, how it begins, and what started a session that begins so, where this says it. Every version of the
+# host has its own wording, so a pattern holds the words that all versions share, and enough of them that no person
+# begins so. A prompt without a kind tells the origin of its session alone.
+_BEGINNINGS: tuple[tuple[str, str] | tuple[str, str, str], ...] = (
     (
         "heartbeats",
         r"Read HEARTBEAT\.md if it exists\b[^\n]*(?:Follow it strictly|HEARTBEAT_OK|NO_REPLY|heartbeat_respond)",
+        HEARTBEAT,
     ),
-    ("heartbeats", r"Read HEARTBEAT\.md if it exists\s*(?:\.\.\.|\u2026)?\s*\Z"),
+    ("heartbeats", r"Read HEARTBEAT\.md if it exists\s*(?:\.\.\.|\u2026)?\s*\Z", HEARTBEAT),
+    ("", r"Read HEARTBEAT\.md if it exists\b", HEARTBEAT),
     ("heartbeats", r"Follow the heartbeat monitor scratch context"),
     ("heartbeats", r"Run the following periodic tasks \(only those due"),
-    ("heartbeats", r"\[OpenClaw heartbeat[^\]\n]*\]"),
+    ("heartbeats", r"\[OpenClaw heartbeat[^\]\n]*\]", HEARTBEAT),
     ("heartbeats", r"Due inferred follow-up commitments are available"),
     ("results of commands", r"\[OpenClaw exec completion\]"),
     (
@@ -38,13 +43,16 @@ _BEGINNINGS: tuple[tuple[str, str], ...] = (
     ),
     ("reminders", r"A scheduled (?:reminder|cron event|task|job|event) (?:has been |was )triggered"),
     ("reminders", r"\[OpenClaw cron[^\]\n]*\]"),
-    (JOBS, r"\[cron:[^\]\n]+\]"),
+    (JOBS, r"\[cron:[^\]\n]+\]", CRON),
     (JOBS, r"\[loop [^\]\n]+\][^\n]*\n+Do the task and reply concisely"),
     ("memory flushes", r"Pre-compaction memory flush(?: turn)?\."),
     ("session starts", r"A new session was started via /(?:new|reset)"),
     ("session starts", r"\[Startup context loaded by runtime\]"),
     ("session starts", r"\[Post-compaction context refresh\]"),
-    ("session starts", r"You are running a boot check\. Follow BOOT\.md"),
+    ("session starts", r"You are running a boot check\. Follow BOOT\.md", SYSTEM),
+    ("", r"You are running a boot check\.", SYSTEM),
+    ("", r"Write a dream diary entry from these memory fragments", SYSTEM),
+    ("", r"SECURITY NOTICE: The following content is from an EXTERNAL, UNTRUSTED source", HOOK),
     ("retries", r"Continue where you left off\. The previous (?:model )?(?:attempt|run|turn)\b"),
     ("retries", r"(?:Continue from|Continue the current task from) the (?:current|existing|compacted) transcript\b"),
     ("retries", RETRY),
@@ -56,11 +64,12 @@ _BEGINNINGS: tuple[tuple[str, str], ...] = (
     ("reports of subagents", r"\[Internal task completion event\]"),
     ("reports of subagents", r"OpenClaw runtime (?:context|event)\b[^\n]{0,200}[:.]?[ \t]*\n"),
     ("reports of subagents", r"\[OpenClaw runtime event\]"),
-    (SUBAGENTS, r"\[Subagent (?:Context|Task)\]"),
+    (SUBAGENTS, r"\[Subagent (?:Context|Task)\]", SUBAGENT),
+    ("", r"A subagent task \"", SUBAGENT),
     ("reports of subagents", r"A (?:[\w-]+ ){1,3}\"[^\n]*\" (?:just )?(?:completed|finished|failed|timed out)\b"),
     ("reports of subagents", r"A background task (?:completed|finished|failed|needs attention|timed out)\b"),
     ("reports of subagents", r"A completed [\w -]{1,40} is ready for (?:parent review|user delivery)\b"),
-    (OTHERS, r"\[Inter-session message\]"),
+    (OTHERS, r"\[Inter-session message\]", SUBAGENT),
     (OTHERS, r"Agent-to-agent (?:announce step|reply step|message context)\b"),
     (EVENTS, r"\[OpenClaw [a-z][^\]\n]{0,80}\]"),
     (EVENTS, r"\[sessions_yield interrupt\]"),
@@ -68,7 +77,13 @@ _BEGINNINGS: tuple[tuple[str, str], ...] = (
     ("clicks and reactions", r"\[(?:reacted with|removed reaction) [^\]\n]{1,200}\]\s*\Z"),
     ("clicks and reactions", r"\[(?:Button click|Discord component|Discord select menu): [^\]\n]{1,300}\]\s*\Z"),
 )
-_BEGINNING = re.compile("|".join(f"(?P<k{at}>{pattern})" for at, (_, pattern) in enumerate(_BEGINNINGS)))
+_KINDS, _ORIGINS = (
+    [(names[which], names[1]) for names in _BEGINNINGS if len(names) > which and names[which]] for which in (0, 2)
+)
+_KIND, _ORIGIN = (
+    re.compile("|".join(f"(?P<k{at}>{pattern})" for at, (_, pattern) in enumerate(named)))
+    for named in (_KINDS, _ORIGINS)
+)
 # The line that the host adds to prompts of its own alone.
 CURRENT_TIME = re.compile(
     r"Current time: (?:\w+, \w+ \d{1,2}\w{0,2}, \d{4} \u2014 [^\n]{3,60}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d[^\n]{0,40})"
@@ -85,14 +100,20 @@ _RESPOND_TOOL = "Use heartbeat_respond to report the wake outcome."
 
 def prompt_kind(text: str) -> str | None:
     """Return which kind of prompt of the host a text is as a whole, or None."""
-    match = _BEGINNING.match(text)
+    match = _KIND.match(text)
     if match and match.lastgroup:
-        return _BEGINNINGS[int(match.lastgroup[1:])][0]
+        return _KINDS[int(match.lastgroup[1:])][0]
     if CURRENT_TIME.search(text, max(0, len(text) - 300)):
         return "prompts with the host's time"
     if _ends_with_instruction(text) or _RESPOND_TOOL in text[-900:]:
         return "heartbeats"
     return None
+
+
+def prompt_origin(text: str) -> str | None:
+    """Return what started a session that begins with this prompt, if the prompt says it."""
+    match = _ORIGIN.match(text)
+    return _ORIGINS[int(match.lastgroup[1:])][0] if match and match.lastgroup else None
 
 
 def _ends_with_instruction(text: str) -> bool:

@@ -1,11 +1,11 @@
 """Replace the memories of recordings by those of a store.
 
 A store is the folder of the plugin's LanceDB, an export of it (E-1, E-39), or a running rsclaw
-(:mod:`lab.replay.memories_http`). The table of OpenClaw's own
-memory-lancedb has fewer columns: missing ones get defaults, with a note. Stores are never written to. Texts are
-embedded again unless the stored vectors are requested. A row counts as stored without an embedding if its vector is
-zero or empty, or null where other rows have vectors. A memory's key is the id of its row; it is visible at turns that
-are not earlier than its ``createdAt``.
+(:mod:`lab.replay.memories_http`). Its table is ``memories``; the folder of a table, ``NAME.lance``, names another one.
+The table of OpenClaw's own memory-lancedb has fewer columns: missing ones get defaults, with a note. Stores are never
+written to. Texts are embedded again unless the stored vectors are requested. A row counts as stored without an
+embedding if its vector is zero or empty, or null where other rows have vectors. A memory's key is the id of its row; it
+is visible at turns that are not earlier than its ``createdAt``.
 
 Row order matters: a LanceDB table without an index breaks ties by it. The lines of an export are ordered by time, which
 is not the order of the table.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,14 +32,15 @@ from lab.recordings.model import MEDIA, PROVENANCE, UNKNOWN, Memory, Recording
 from lab.recordings.readers import Library, check_probes
 from lab.replay.memories_http import is_address, rows_at, rows_of
 from lab.replay.scopes import scope_notes
-from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.retrieval.quiet import in_table
+from lab.systems.openclaw.config.file import read_value, table_in
 from lab.systems.openclaw.memory import normal_label, resolve_label
+from lab.systems.openclaw.table.schema import BOOTSTRAP, TABLE, VECTOR
 from lab.systems.plans import FIELD, read_due
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLE, VECTOR = "memories", "vector"
 REQUIRED = ("id", "text")
 # The column of the time: the plugin's, that of memory-lancedb-pro, and that of other writers. The first one is read.
 TIMES = ("createdAt", "timestamp", "created_at")
@@ -55,11 +56,12 @@ NOT_SEARCHED = (
 OPTIONAL = ("importance", "hard_rule", FIELD, *PROVENANCE, *MEDIA)
 # Rows that are read at once with their vectors.
 BATCH = 1024
+_SUFFIX = ".lance"
 NOT_EMBEDDED = (
     "rows stored without an embedding (zero vectors), which profile upstream ranks as the plugin does "
     "and profile seed embeds anew"
 )
-BOOTSTRAP, WORKING_SET = "__schema__", "working_set:"
+WORKING_SET = "working_set:"
 
 
 class Stored(NamedTuple):
@@ -75,6 +77,8 @@ class Stored(NamedTuple):
 
 def read_stored(store: Path | str, *, vectors: bool = False, cached: bool = False) -> Stored:
     """Read a LanceDB folder, or an export: JSON if its name ends in ``.json``, else JSON Lines; or an address.
+
+    A folder ``NAME.lance`` inside of a LanceDB folder stands for the table ``NAME``.
 
     With ``vectors``, read the stored vectors too. ``cached``: an address is not asked again. Raises
     :class:`UnusableInput` if the path does not exist, has no such table, or has malformed rows, and
@@ -330,31 +334,52 @@ def _export(path: Path) -> Iterator[tuple[Any, str]]:
         yield row, f"{path}: [{number}]"
 
 
+def table_read(store: str, configs: Iterable[Path]) -> str:
+    """Return the store with the table that the hosts of some configurations read, for :func:`read_stored`.
+
+    A host's own openclaw.json may name it by ``tableName``. Raises :class:`UnusableInput` if a LanceDB folder has no
+    such table, or if two configurations name different ones.
+    """
+    folder = Path(store)
+    if is_address(store) or not folder.is_dir() or folder.suffix == _SUFFIX:
+        return store
+    named = {}
+    for config in configs:
+        value = read_value(config)
+        if isinstance(value, Mapping) and "plugins" in value:
+            named[table_in(value, str(config)) or TABLE] = config
+    if len(named) > 1:
+        names = " and ".join(f"{table!r} ({config})" for table, config in named.items())
+        raise UnusableInput(f"{store}: tableName is {names}; name the folder of a table, as {folder / TABLE}{_SUFFIX}")
+    for table, config in named.items():
+        if table != TABLE and not (folder / f"{table}{_SUFFIX}").is_dir():
+            raise UnusableInput(
+                f"{store}: is not a LanceDB folder with a table {table!r}, which {config} names as tableName; to read "
+                f"another table, name its folder, as {folder / TABLE}{_SUFFIX}"
+            )
+        return store if table == TABLE else str(folder / f"{table}{_SUFFIX}")
+    return store
+
+
 def _table(path: Path, *, vectors: bool) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the rows of the table in a LanceDB folder, in table order, with their positions for messages.
 
     A vector is replaced by whether it is not zero, unless ``vectors`` is set; null stays null.
     """
-    if not (path / f"{TABLE}.lance").is_dir():
-        hint = f"; give the folder that contains it, {path.parent}" if path.name == f"{TABLE}.lance" else ""
-        raise UnusableInput(f"{path}: is not a LanceDB folder with a table {TABLE!r}{hint}")
-    lancedb = import_lancedb()
-    try:
-        with quiet_lance():
-            table = lancedb.connect(str(path)).open_table(TABLE)
-            names = table.schema.names
-            missing = [name for name in REQUIRED if name not in names]
-            missing += [] if any(name in names for name in TIMES) else [TIMES[0]]
-            known = [name for name in (*REQUIRED, *TIMES, *DEFAULTS, *OPTIONAL, VECTOR) if name in names]
-            rows = [] if missing else _rows_of(table.search().select(known).to_batches(BATCH), vectors=vectors)
-    except Exception as error:
-        # LanceDB's messages name internal files and lines of its source; only the type of the error helps.
-        raise UnusableInput(
-            f"{path}: table {TABLE!r} cannot be read ({type(error).__name__}): it is damaged, or a newer LanceDB wrote "
-            "it; restore it from a backup, or give an export of it (.jsonl)"
-        ) from error
+    folder, name = (path.parent, path.stem) if path.suffix == _SUFFIX else (path, TABLE)
+    if not (folder / f"{name}{_SUFFIX}").is_dir():
+        raise UnusableInput(f"{path}: is not a LanceDB folder with a table {name!r}")
+
+    def read(table: Any) -> tuple[list[str], list[dict[str, Any]]]:
+        names = table.schema.names
+        missing = [name for name in REQUIRED if name not in names]
+        missing += [] if any(name in names for name in TIMES) else [TIMES[0]]
+        known = [name for name in (*REQUIRED, *TIMES, *DEFAULTS, *OPTIONAL, VECTOR) if name in names]
+        return missing, [] if missing else _rows_of(table.search().select(known).to_batches(BATCH), vectors=vectors)
+
+    missing, rows = in_table(folder, name, read, "; restore it from a backup, or give an export of it (.jsonl)")
     if missing:
-        raise UnusableInput(f"{path}: table {TABLE!r} has no column {', '.join(missing)}")
+        raise UnusableInput(f"{path}: table {name!r} has no column {', '.join(missing)}")
     for number, row in enumerate(rows, 1):
         yield row, f"{path}: row {number}"
 

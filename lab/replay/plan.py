@@ -26,7 +26,7 @@ from lab.recordings.readers import Library, read_library, with_golden
 from lab.replay.haystack import default_haystack, fill, without_absent
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source
-from lab.replay.memories_from import read_stored, with_stored
+from lab.replay.memories_from import read_stored, table_read, with_stored
 from lab.replay.recall_points import RECALL_TURNS, RecallPoint, recall_points
 from lab.retrieval.faults import FaultPlan
 from lab.retrieval.query_context import Retrieval
@@ -268,7 +268,11 @@ def make_plan(
         library = replace(library, golden=GoldenSet(notes=library.golden.notes))
     vectors = None
     if request.memories_from is not None:
-        stored = read_stored(request.memories_from, vectors=request.vectors == "stored", cached=cached)
+        if arms is None:
+            named = (request.config or "", *(arm.partition("=")[2] for arm in request.arms))
+            configs = [Path(file) for file in named if file and Path(file).is_file()]
+            request = replace(request, memories_from=table_read(request.memories_from, configs))
+        stored = read_stored(str(request.memories_from), vectors=request.vectors == "stored", cached=cached)
         library, vectors = with_stored(library, stored), stored.vectors
     golden_path = golden_beside(Path(request.path)) if request.golden is None else Path(request.golden)
     if not judged:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lab.base.errors import UnusableInput
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -35,3 +40,16 @@ def import_lancedb() -> Any:
         import lancedb
 
     return lancedb
+
+
+def in_table(folder: Path, name: str, read: Callable[[Any], T], remedy: str = "") -> T:
+    """Return what ``read`` returns of a table in a LanceDB folder; raise :class:`UnusableInput` if that fails."""
+    try:
+        with quiet_lance():
+            return read(import_lancedb().connect(str(folder)).open_table(name))
+    except Exception as error:
+        # LanceDB's messages name internal files and lines of its source; only the type of the error helps.
+        raise UnusableInput(
+            f"{folder}: table {name!r} cannot be read ({type(error).__name__}): it is damaged, or a newer LanceDB "
+            f"wrote it{remedy}"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from lab.canary.audit.audit import SCHEMA, audit
 from lab.canary.audit.repeats import Repeats
 from lab.canary.audit.tally import Tally
 from lab.canary.audit.windows import Windows
+from lab.gate.audit_file import notes
 from lab.measures.definitions.repeat_rate import repeat_rates
 from lab.measures.repetition import selections_of
 
@@ -41,6 +43,22 @@ def figures(receipt: Make, skip: dict[str, Any]) -> dict[str, Any]:
         receipt(["n1", "n2"], candidates=(0, 2, 0), homes={"n1": "global", "n2": "kitchen"}, fallback=FALLBACK), "b"
     )
     return tally.as_json(failures=1)
+
+
+def test_recalls_with_an_unknown_reason_count_and_name_it(receipt: Make, skip: dict[str, Any], tmp_path: Path) -> None:
+    log = tmp_path / "gateway.log"
+    receipts = [
+        receipt(["m1"]) | {"rejected": ["budget_cap", "bad_mood"]},
+        skip | {"skipReason": "siesta", "rejected": ["siesta"]},
+        receipt(["m1"]) | {"rejected": ["a text that is long enough"]},
+    ]
+    lines = (f"openclaw-mem-engine:autoRecall.receipt {json.dumps(one)}\n" for one in receipts)
+    log.write_text("".join(lines), "utf-8")
+    found = audit([log])
+    assert (found["recalls"]["receipts"], found["recalls"]["answered"], found["damage"]["lines"]) == (3, 2, 0)
+    assert found["unknown_reasons"] == {"bad_mood": 1, "siesta": 1, "unnamed_reason": 1}
+    assert found["rejected"]["budget_cap"]["count"] == 1
+    assert "unknown reason: bad_mood (1 receipt), siesta (1 receipt)" in notes(found)[-1]
 
 
 def test_tally_recalls_and_errors(figures: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from lab.base.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn
 from lab.recordings.readers import Library, format_named
-from lab.replay.memories_from import read_stored, with_stored
+from lab.replay.memories_from import read_stored, table_read, with_stored
 from lab.retrieval.quiet import import_lancedb, quiet_lance
 from lab.systems.kit import Rows
 from lab.systems.openclaw.memory import engine_id
@@ -297,11 +297,35 @@ def test_read_stored_folder_without_table_is_refused(tmp_path: Path, table: Writ
     assert sorted(path.name for path in folder.iterdir()) == ["others.lance"]
 
 
-def test_read_stored_table_path_names_its_folder(table: Write) -> None:
-    folder = table([row(1)])
-    with pytest.raises(UnusableInput) as caught:
-        read_stored(folder / "memories.lance")
-    assert str(caught.value).endswith(f"; give the folder that contains it, {folder}")
+def test_read_stored_folder_of_a_table_names_the_table(table: Write) -> None:
+    table([row(1)])
+    folder = table([row(2), row(3)], "memories_v2")
+    assert [memory.key for memory in read_stored(folder / "memories_v2.lance").memories] == [uuid(2), uuid(3)]
+    assert [memory.key for memory in read_stored(folder / "memories.lance").memories] == [uuid(1)]
+
+
+def test_table_read_is_that_of_the_host(tmp_path: Path, table: Write) -> None:
+    """``tableName`` of an openclaw.json decides, and a table that is not there is no reason to read another one."""
+
+    def named(table: str | None) -> Path:
+        section = {} if table is None else {"tableName": table}
+        file = tmp_path / f"{table}.json"
+        entries = {"openclaw-mem-engine": {"config": section}}
+        file.write_text(json.dumps({"plugins": {"entries": entries}}), "utf-8")
+        return file
+
+    table([row(1)])
+    folder = table([row(2)], "memories_v2")
+    assert table_read(str(folder), [named("memories_v2")]) == str(folder / "memories_v2.lance")
+    assert table_read(str(folder), [named(None)]) == table_read(str(folder), []) == str(folder)
+    assert table_read(str(folder / "memories.lance"), [named("memories_v2")]) == str(folder / "memories.lance")
+    with pytest.raises(
+        UnusableInput,
+        match=r"with a table 'memories_v3', which .*memories_v3.json names as tableName",
+    ):
+        table_read(str(folder), [named("memories_v3")])
+    with pytest.raises(UnusableInput, match=r"tableName is 'memories_v2' \(.*\) and 'memories' \("):
+        table_read(str(folder), [named("memories_v2"), named(None)])
 
 
 def test_read_stored_table_without_required_column_is_refused(table: Write) -> None:

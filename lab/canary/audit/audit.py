@@ -28,6 +28,7 @@ from lab.canary.audit.lines import MAX_LINE, STDIN, MarkedLines, opened
 from lab.canary.audit.log_line import FAILED, LogLine, payload, read_lines
 from lab.canary.audit.order import in_reading_order, is_stream
 from lab.canary.audit.pairs import Pairs
+from lab.canary.audit.status import with_known_reasons
 from lab.canary.audit.tally import Tally
 from lab.gate.audit_file import BINARY, SCHEMA, WITH_JSON
 
@@ -171,7 +172,7 @@ class _Reading:
         name = entry.name or ""
         if name == RECALL:
             receipt = payload(entry)
-            check_recall(receipt)
+            check_recall(with_known_reasons(receipt))
             if not self._pairs.is_second(entry, receipt["injectedCount"]):
                 self._tally.add(receipt, entry.session)
         elif name in MARKERS:

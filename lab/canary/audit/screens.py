@@ -13,6 +13,7 @@ from lab.canary.audit.damage import Damaged
 from lab.canary.audit.lines import opened
 from lab.canary.audit.log_line import payload, read_lines
 from lab.canary.audit.pairs import Pairs
+from lab.canary.audit.status import with_known_reasons
 
 
 class LastReceipt(NamedTuple):
@@ -43,7 +44,7 @@ def last_receipts(log: str, count: int) -> list[LastReceipt]:
                 try:
                     if entry.name == RECALL:
                         receipt = payload(entry)
-                        check_recall(receipt)
+                        check_recall(with_known_reasons(receipt))
                         if pairs.is_second(entry, receipt["injectedCount"]) and receipts:
                             receipts[-1] = receipts[-1]._replace(again=number)
                         else:

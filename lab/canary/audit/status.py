@@ -80,11 +80,14 @@ def reading_of(receipt: Mapping[str, Any]) -> Reading:
     return Reading(tuple(dict.fromkeys(faults)), tuple(dict.fromkeys(unknown)))
 
 
-def checkable(receipt: dict[str, Any]) -> dict[str, Any]:
-    """Return a receipt without reasons that this version does not know and without the text of an error.
+def unknown_reasons(receipt: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the reasons of a receipt that no version that the lab knows writes."""
+    known = (*REASONS, *SKIPS)
+    return tuple(dict.fromkeys(name_of(reason) for reason in _reasons(receipt) if reason not in known))
 
-    The rest of it can be checked then. The message of a command that failed may hold the prompt.
-    """
+
+def with_known_reasons(receipt: dict[str, Any]) -> dict[str, Any]:
+    """Return a receipt without reasons that this version does not know, so that the rest of it can be checked."""
     rejected, skip = receipt.get("rejected"), receipt.get("skipReason")
     changes: dict[str, Any] = {}
     if isinstance(rejected, list) and not all(reason in REASONS for reason in rejected):
@@ -92,10 +95,15 @@ def checkable(receipt: dict[str, Any]) -> dict[str, Any]:
     if receipt.get("skipped") is True and isinstance(skip, str) and skip not in SKIPS:
         # A skip needs a reason that the check knows; which one says nothing here.
         changes |= {"skipReason": SKIPS[0], "rejected": [SKIPS[0]]}
+    return receipt | changes if changes else receipt
+
+
+def checkable(receipt: dict[str, Any]) -> dict[str, Any]:
+    """Return a receipt as :func:`with_known_reasons` does, without the text of an error, which may hold the prompt."""
     docs = receipt.get("coldLane")
     if isinstance(docs, dict) and docs.get("error"):
-        changes["coldLane"] = docs | {"error": DOCS_LANE}
-    return receipt | changes if changes else receipt
+        receipt = receipt | {"coldLane": docs | {"error": DOCS_LANE}}
+    return with_known_reasons(receipt)
 
 
 def _reasons(receipt: Mapping[str, Any]) -> list[str]:

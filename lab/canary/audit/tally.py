@@ -9,6 +9,7 @@ from typing import Any
 from lab.canary.audit.check import MODES, TIERS, reserved, runs_of, tier_of
 from lab.canary.audit.health import Health
 from lab.canary.audit.repeats import Repeats
+from lab.canary.audit.status import unknown_reasons
 from lab.canary.audit.windows import Windows
 from lab.systems.openclaw.recall.receipt import REASONS
 
@@ -19,6 +20,8 @@ POLICY_TIERS = (
     *("must+nice", "must+nice+unknown", "must+nice+unknown+ignore"),
 )
 _OTHER = "other"
+# Names of reasons that are counted; logs come from outside.
+_MOST_NAMES = 32
 
 
 class Tally:
@@ -29,7 +32,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._n = Counter[str]()
-        self._skips, self._rejected, self._modes, self._policy = (Counter[str]() for _ in range(4))
+        self._skips, self._rejected, self._modes, self._policy, self._unknown = (Counter[str]() for _ in range(5))
         self._tiers = {tier: Counter[str]() for tier in TIERS}
         self._final = Counter[str]()
         self._repeats, self._windows, self.health = Repeats(), Windows(), Health()
@@ -40,13 +43,16 @@ class Tally:
         return self._n["answered"]
 
     def add(self, receipt: dict[str, Any], session: str | None) -> None:
-        """Count a receipt that passed :func:`lab.canary.audit.check.check_recall`."""
+        """Count a receipt that passed :func:`lab.canary.audit.check.check_recall`, unknown reasons aside."""
         n = self._n
         n["receipts"] += 1
-        self._rejected.update(receipt["rejected"])
+        self._rejected.update(reason for reason in receipt["rejected"] if reason in REASONS)
+        for name in unknown_reasons(receipt):
+            self._unknown[name if name in self._unknown or len(self._unknown) < _MOST_NAMES else _OTHER] += 1
         if receipt["skipped"]:
             n["skipped"] += 1
-            self._skips[receipt["skipReason"]] += 1
+            if receipt["skipReason"] in REASONS:
+                self._skips[receipt["skipReason"]] += 1
             return
         self._modes[receipt["selectionMode"]] += 1
         if "failed" in receipt:
@@ -145,6 +151,7 @@ class Tally:
             "errors": {"failed": failed, "attempts": attempts, "rate": _share(failed, attempts)},
             "skips": {"rate": _share(n["skipped"], n["receipts"])} | _rates(self._skips, REASONS[:2], n["receipts"]),
             "rejected": _rates(self._rejected, REASONS, n["receipts"]),
+            **({"unknown_reasons": dict(sorted(self._unknown.items()))} if self._unknown else {}),
             "selection_mode": _rates(self._modes, MODES, self._modes.total()),
             "policy_tier": _rates(self._policy, (*POLICY_TIERS, _OTHER), n["answered"]),
             "tiers": {

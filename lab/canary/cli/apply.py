@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lab.base.config_env import config_if_named
 from lab.base.formatting import together
 from lab.cli.output import Json, emit, emit_folded, emit_json
 
@@ -21,7 +22,13 @@ def apply(
         Path, typer.Argument(metavar="VERDICT", help="A verdict.json, or its folder: a judged run, or a canary.")
     ],
     config: Annotated[
-        Path | None, typer.Option("--config", help="The gateway's openclaw.json, to see the lines that change.")
+        Path | None,
+        typer.Option(
+            "--config",
+            callback=lambda given: config_if_named(given),
+            help="The gateway's openclaw.json or its folder, to see the lines that change. [default: the one that "
+            "OPENCLAW_CONFIG_PATH or OPENCLAW_STATE_DIR names]",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

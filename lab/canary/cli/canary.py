@@ -109,7 +109,7 @@ def run(
     # An interrupted canary says more than what it left.
     require_unswitched(State(real(config)))
     change = _change(config, slot, selection)
-    found = log_file(log, change.value, config)
+    found = log_file(log, change.resolved)
     require_command(restart)
     plan = Plan(
         change,

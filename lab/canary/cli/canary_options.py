@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.config_env import config_named, config_of
 from lab.base.errors import UnusableInput
+
+if TYPE_CHECKING:
+    from lab.base.config_resolve import Resolved
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Restarts of real hosts with their plugins took 50 to 200 s.
 TIMEOUT = "10m"
-Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The gateway's openclaw.json (JSON5), or a link to it.")]
+Config = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG",
+        help="The gateway's openclaw.json (JSON5), a link to it, or its folder. [default: OPENCLAW_CONFIG_PATH, or the "
+        "file in OPENCLAW_STATE_DIR or ~/.openclaw]",
+        # Of a folder and of the default, the file that the host reads.
+        default_factory=lambda: config_of(),
+        callback=lambda given: config_named(given),
+        show_default=False,
+    ),
+]
 Restart = Annotated[str, typer.Option("--restart", help="The command that restarts the gateway.")]
 Check = Annotated[
     str | None, typer.Option("--check", help="A command that succeeds once the gateway is up, such as curl -fsS URL.")
@@ -36,12 +50,17 @@ def require_command(restart: str) -> None:
         raise UnusableInput("--restart: needs a command, such as 'systemctl --user restart openclaw-gateway'")
 
 
-def log_file(given: Path | None, value: Mapping[str, Any], config: Path) -> Path:
-    """Return the given log, else the one that a configuration names; raise :class:`UnusableInput` if it names none."""
+def log_file(given: Path | None, resolved: Resolved) -> Path:
+    """Return the given log, else the one that a configuration names.
+
+    Raises :class:`UnusableInput` if it names none, or one by a variable that is not set.
+    """
     from lab.canary.rollout.journal import real
     from lab.canary.rollout.window import log_of
 
-    found = given or log_of(value, real(config))
+    if given is None:
+        resolved.require_set(("logging", "file"))
+    found = given or log_of(resolved.value, real(resolved.config))
     if found is None:
-        raise UnusableInput(f"{config}: names no logging.file; name the gateway's log with --log")
+        raise UnusableInput(f"{resolved.name}: names no logging.file; name the gateway's log with --log")
     return found

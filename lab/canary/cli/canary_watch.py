@@ -111,10 +111,11 @@ def watch(
     from lab.canary.rollout.watching import Arm, WatchPlan, run_watch
 
     require_command(restart)
-    value = resolved_object(config).value
-    found = log_file(log, value, config)
+    resolved = resolved_object(config)
+    value = resolved.value
+    found = log_file(log, resolved)
     home = real(config).parent
-    slot = slot_to_go_back_to(config, value) if slot is None else slot
+    slot = slot_to_go_back_to(resolved) if slot is None else slot
     # What a second command must say again, to go on with the same watch.
     given: list[tuple[str, str]] = [
         ("--restart", restart),
@@ -157,9 +158,9 @@ def watch(
     for file in (found, control):
         if file is not None and not log_files(file)():
             announce(f"{file}: does not exist yet; it is read as soon as it does")
-    if target_of(config, value, slot).known is None:
+    if target_of(resolved, slot).known is None:
         announce(
-            f"WARNING: --to {slot}: neither {config} nor a folder beside it says that the host has this plugin; "
+            f"WARNING: --to {slot}: neither {config} nor a folder of its host says that the host has this plugin; "
             "without it, the gateway would run without memory after an alarm, or refuse to start"
         )
     if not plan.turns:

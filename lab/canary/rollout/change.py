@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lab.base.config_edit import MISSING, Edit, at_path, differing, member_text, read_edited, set_value
+from lab.base.config_env import user_path
 from lab.base.config_resolve import INCLUDE, Resolved, resolve_config
 from lab.base.errors import UnusableInput
 from lab.base.shape import json_type
@@ -41,7 +42,7 @@ class Change:
     edit: Edit
     original: bytes
     switched: bytes
-    value: Any
+    resolved: Resolved
     notes: tuple[str, ...] = ()
 
     @property
@@ -92,9 +93,7 @@ def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
     # What the edit did, read back: nothing but the value may differ.
     if [found[: len(path)] for found in differing(value, result)] != [_first_missing(value, path)]:
         raise UnusableInput(f"{config}: {'.'.join(path)} cannot be changed alone; change it by hand")
-    return Change(
-        config, path, before, after, edit, original, changed.encode(), resolved.value, _checked(after_all, config)
-    )
+    return Change(config, path, before, after, edit, original, changed.encode(), resolved, _checked(after_all, config))
 
 
 def resolved_object(config: Path) -> Resolved:
@@ -138,7 +137,7 @@ def slot_change(config: Path, slot: str) -> Change:
     if not slot.strip():
         raise UnusableInput("--slot: needs the id of a plugin, such as openclaw-mem-engine")
     change = change_of(config, SLOT, slot)
-    if refused := target_of(config, change.value, slot).refused:
+    if refused := target_of(change.resolved, slot).refused:
         raise UnusableInput(f"{config}: the host would not load {slot}: {refused}; name another plugin, or enable it")
     return change
 
@@ -151,12 +150,13 @@ class Target(NamedTuple):
     refused: str | None = None
 
 
-def target_of(config: Path, value: Mapping[str, Any], plugin: str) -> Target:
-    """Return what a configuration, and the files beside it, say of a plugin that shall own the memory slot (CN-19).
+def target_of(resolved: Resolved, plugin: str) -> Target:
+    """Return what a configuration, and the files of its host, say of a plugin that shall own the memory slot (CN-19).
 
     A host refuses a configuration that denies its own memory plugin, and one whose memory plugin is not installed,
     apart from memory-lancedb: without that, it runs without memory.
     """
+    value = resolved.value
     section = value.get("plugins")
     plugins = section if isinstance(section, Mapping) else {}
     entries, loaded = plugins.get("entries"), plugins.get("load")
@@ -167,7 +167,7 @@ def target_of(config: Path, value: Mapping[str, Any], plugin: str) -> Target:
     elif isinstance(entry, Mapping) and entry.get("enabled") is False:
         refused = f"plugins.entries.{plugin}.enabled is false"
     known = None
-    home = real(config).parent
+    homes = dict.fromkeys((real(resolved.config).parent, resolved.state))
     records = plugins.get("installs")
     if plugin.lower() == NO_MEMORY:
         known = "the host runs without memory"
@@ -175,19 +175,21 @@ def target_of(config: Path, value: Mapping[str, Any], plugin: str) -> Target:
         known = "every host has it"
     elif isinstance(records, Mapping) and plugin in records:
         known = "plugins.installs names it"
-    elif any(_is_plugin(folder, plugin) for folder in _folders(home, loaded, plugin)):
+    elif any(_is_plugin(folder, plugin) for home in homes for folder in _folders(home, loaded, plugin)):
         known = "its folder is there"
     elif plugin == LANCEDB and entry is not None and _is_before(value, UNBUNDLED):
         known = f"hosts before {UNBUNDLED} have it"
     return Target(plugin, known, refused)
 
 
-def slot_to_go_back_to(config: Path, value: Mapping[str, Any]) -> str:
+def slot_to_go_back_to(resolved: Resolved) -> str:
     """Return the plugin that shall own the memory slot after a downgrade, unless another one is named.
 
-    memory-lancedb where something says that the host has it; else memory-core, which the host takes by itself.
+    memory-lancedb where something says that the host has it; else memory-core, which the host takes by itself. Raises
+    :class:`UnusableInput` if what says it names variables that are not set.
     """
-    found = target_of(config, value, LANCEDB)
+    resolved.require_set(*(("plugins", key) for key in ("deny", "installs", "load")), ("plugins", "entries", LANCEDB))
+    found = target_of(resolved, LANCEDB)
     return LANCEDB if found.known and not found.refused else HOST_MEMORY
 
 
@@ -198,7 +200,7 @@ def _names(value: object) -> list[str]:
 def _folders(home: Path, loaded: object, plugin: str) -> list[Path]:
     paths = _names(loaded.get("paths")) if isinstance(loaded, Mapping) else []
     given = [home.joinpath(*Path(path).parts[2:]) if path.startswith("~/.openclaw/") else Path(path) for path in paths]
-    named = [path.expanduser() for path in given]
+    named = [user_path(str(path)) for path in given]
     npm = home / "npm" / "node_modules"
     return [*named, *(path / plugin for path in named), home / "extensions" / plugin, npm / "@openclaw" / plugin]
 
@@ -222,7 +224,7 @@ def selection_change(config: Path, policy: str) -> Change:
     if policy not in POLICIES:
         raise UnusableInput(f"--selection: unknown policy {policy!r}; known: {', '.join(POLICIES)}")
     change = change_of(config, SELECTION, policy)
-    slot = at_path(change.value, SLOT)
+    slot = at_path(change.resolved.value, SLOT)
     if slot != ENTRY:
         found = "not set" if slot is MISSING else repr(slot)
         raise UnusableInput(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lab.recordings.host_prompts import prompt_origin
 from lab.recordings.model import ACP, CRON, GROUP, HEARTBEAT, HOOK, PERSON, SUBAGENT, SYSTEM, UNKNOWN_ORIGIN
 from lab.recordings.openclaw.entries import Entry
 
@@ -37,15 +38,8 @@ _ACTIVE_MEMORY = re.compile(r":active-memory:[0-9a-f]{12}\Z")
 _HEARTBEAT = re.compile(r":heartbeat(?::|\Z)")
 _GROUP = re.compile(r"(?:^|:)(?:group|channel):")
 _GROUPS = ("group", "channel", "thread")
-# How the host's own prompts begin, after the time that it may put before them.
+# The time that the host may put before its own prompts.
 _TIME = re.compile(r"\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d[^\]\n]*\]\s*")
-_PROMPTS = (
-    (CRON, re.compile(r"\[cron:[^\]\n]+\]")),
-    (SUBAGENT, re.compile(r"\[Subagent (?:Context|Task)\]|\[Inter-session message\]|A subagent task \"")),
-    (HEARTBEAT, re.compile(r"\[OpenClaw heartbeat poll\]|Read HEARTBEAT\.md if it exists\b")),
-    (SYSTEM, re.compile(r"You are running a boot check\.|Write a dream diary entry from these memory fragments")),
-    (HOOK, re.compile(r"SECURITY NOTICE: The following content is from an EXTERNAL, UNTRUSTED source")),
-)
 # The prompt of a hook says which task or job runs, then quotes what came from outside.
 _HOOK = re.compile(r"(?:Task: [^\n]*?)?(?:\| )?(?:Job ID|Received): [^\n]*\n")
 _QUOTED = ("EXTERNAL, UNTRUSTED", "<<<EXTERNAL_UNTRUSTED_CONTENT")
@@ -156,9 +150,8 @@ def _mark(message: Mapping[str, Any]) -> str:
             return _chat(_opening(message.get("content"))) or PERSON
     text = _opening(message.get("content"))
     begin = _TIME.sub("", text, count=1) if _TIME.match(text) else text
-    for origin, pattern in _PROMPTS:
-        if pattern.match(begin):
-            return origin
+    if origin := prompt_origin(begin):
+        return origin
     if _HOOK.match(begin) and any(mark in begin for mark in _QUOTED):
         return HOOK
     return _chat(text) or UNKNOWN_ORIGIN

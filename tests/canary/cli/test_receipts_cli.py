@@ -63,7 +63,7 @@ DAMAGED = [
     ("too_long", b"x" * 3_000_000 + MARK),
     ("unknown_schema", _line(_receipt(schema="v9"))),
     ("shape", _line(_receipt(finalCount="3"))),
-    ("unknown_reason", _line(_receipt(rejected=["tired"]))),
+    ("unknown_reason", _line(_receipt(rejected=["budget_cap", "budget_cap"]))),
     ("counts", _line(_receipt(finalCount=9))),
     ("listed", _line(_receipt(fusedTop=["m1", "m1", "n2"]))),
     ("quota", _line(_receipt(quota={"mustMax": 1, "niceMin": 1, "unknownMax": 1, "wildcardUsed": 0}))),

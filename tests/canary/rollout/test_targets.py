@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from lab.base.config_resolve import Resolved, resolve_config
 from lab.base.errors import UnusableInput
-from lab.canary.cli.canary_options import TIMEOUT, seconds_of
+from lab.canary.cli.canary import recover as recover_command
+from lab.canary.cli.canary_options import TIMEOUT, log_file, seconds_of
 from lab.canary.cli.canary_watch import _expects_receipts
 from lab.canary.rollout import recover as recovering
 from lab.canary.rollout.change import SLOT, slot_change, slot_to_go_back_to, target_of
@@ -18,13 +22,13 @@ from lab.canary.rollout.recover import host_copies, recover
 from tests.canary.rollout.conftest import ENTRY
 
 
-def home(tmp_path: Path, plugins: dict[str, Any], version: str | None = None) -> tuple[Path, dict[str, Any]]:
+def home(tmp_path: Path, plugins: dict[str, Any], version: str | None = None) -> Resolved:
     value: dict[str, Any] = {"plugins": plugins}
     if version:
         value["meta"] = {"lastTouchedVersion": version}
     config = tmp_path / "openclaw.json"
     config.write_text(json.dumps(value), "utf-8")
-    return config, value
+    return resolve_config(config)
 
 
 def plugin_at(folder: Path, name: str) -> None:
@@ -49,17 +53,54 @@ def plugin_at(folder: Path, name: str) -> None:
 def test_slot_to_go_back_to_is_a_plugin_that_the_host_has(
     tmp_path: Path, plugins: dict[str, Any], version: str | None, slot: str
 ) -> None:
-    assert slot_to_go_back_to(*home(tmp_path, plugins, version)) == slot
+    assert slot_to_go_back_to(home(tmp_path, plugins, version)) == slot
 
 
 @pytest.mark.parametrize("place", ["extensions/memory-lancedb", "npm/node_modules/@openclaw/memory-lancedb", "mine"])
 def test_plugin_is_known_by_its_folder(tmp_path: Path, place: str) -> None:
-    config, value = home(tmp_path, {"load": {"paths": [str(tmp_path / "mine")]}})
-    assert target_of(config, value, "memory-lancedb").known is None
+    resolved = home(tmp_path, {"load": {"paths": [str(tmp_path / "mine")]}})
+    assert target_of(resolved, "memory-lancedb").known is None
     plugin_at(tmp_path / place, "memory-lancedb")
-    assert target_of(config, value, "memory-lancedb").known == "its folder is there"
-    assert slot_to_go_back_to(config, value) == "memory-lancedb"
-    assert target_of(config, value, "memory-other").known is None
+    assert target_of(resolved, "memory-lancedb").known == "its folder is there"
+    assert slot_to_go_back_to(resolved) == "memory-lancedb"
+    assert target_of(resolved, "memory-other").known is None
+
+
+def test_plugin_of_the_state_folder_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "state"
+    plugin_at(state / "extensions" / "memory-lancedb", "memory-lancedb")
+    assert slot_to_go_back_to(home(tmp_path, {})) == "memory-core"
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(state))
+    assert slot_to_go_back_to(home(tmp_path, {})) == "memory-lancedb"
+
+
+def test_plugins_of_a_variable_that_is_not_set_are_refused(tmp_path: Path) -> None:
+    resolved = home(tmp_path, {"load": {"paths": ["${RECALL_LAB_NOWHERE}/mine"]}})
+    with pytest.raises(UnusableInput, match=r"not set: RECALL_LAB_NOWHERE \(plugins\.load\.paths\.0\)"):
+        slot_to_go_back_to(resolved)
+
+
+def test_log_of_a_variable_that_is_not_set_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "openclaw.json"
+    config.write_text('{"logging": {"file": "${RECALL_LAB_NOWHERE}/gateway.log"}}', "utf-8")
+    resolved = resolve_config(config)
+    with pytest.raises(UnusableInput, match=r"not set: RECALL_LAB_NOWHERE \(logging\.file\)"):
+        log_file(None, resolved)
+    assert log_file(tmp_path / "a.log", resolved) == tmp_path / "a.log"
+
+
+@pytest.mark.parametrize("given", [[], ["."]])
+def test_canary_finds_the_configuration_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
+) -> None:
+    home(tmp_path, {})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path))
+    app = typer.Typer()
+    app.command()(recover_command)
+    done = CliRunner().invoke(app, given)
+    assert (done.exit_code, "Nothing to recover beside" in done.output) == (0, True)
+    assert str(tmp_path / "openclaw.json") in done.output.replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +111,7 @@ def test_plugin_is_known_by_its_folder(tmp_path: Path, place: str) -> None:
     ],
 )
 def test_plugin_that_the_configuration_keeps_out_is_refused(tmp_path: Path, plugins: Any, said: str) -> None:
-    config, _ = home(tmp_path, {"slots": {"memory": ENTRY}, **plugins})
+    config = home(tmp_path, {"slots": {"memory": ENTRY}, **plugins}).config
     with pytest.raises(UnusableInput, match=said):
         slot_change(config, "memory-core")
 
@@ -112,7 +153,7 @@ def test_receipts_are_expected_unless_they_are_switched_off(value: dict[str, Any
 
 def switched(tmp_path: Path) -> State:
     """A configuration that a canary switched and left."""
-    config, _ = home(tmp_path, {"slots": {"memory": "memory-core"}, "entries": {ENTRY: {"enabled": True}}})
+    config = home(tmp_path, {"slots": {"memory": "memory-core"}, "entries": {ENTRY: {"enabled": True}}}).config
     change, state = slot_change(config, ENTRY), State(config)
     state.folder.mkdir()
     state.write(begin(change, restart="true", check=None, timeout=5.0, out=tmp_path / "out"))

@@ -66,6 +66,13 @@ def embedder_of(value: object) -> str | None:
     return str(model) if model else EMBEDDER
 
 
+def table_in(value: object, where: str) -> str | None:
+    """Return the name of the table that a configuration names (``tableName``), if any."""
+    section = locate(value, where)
+    name = section.get("tableName") if isinstance(section, Mapping) else None
+    return name.strip() or None if isinstance(name, str) else None
+
+
 def locate(value: object, where: str, entry: str = ENTRY) -> Any:
     """Return the plugin's configuration within a parsed value, found by the keys around it.
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.file_digests import Copied, copy_folder
 from lab.base.files import digest, remove_folder
 from lab.base.times import epoch_ms, without_arrow_times
-from lab.retrieval.quiet import import_lancedb, quiet_lance
+from lab.retrieval.quiet import in_table
 from lab.systems.openclaw.table.admin import iso_time
 from lab.systems.openclaw.table.schema import BOOTSTRAP, TABLE
 
 _BATCH = 4096
 # How often a table is copied that another program changes meanwhile. A version is copied first: it names the files.
 ATTEMPTS, _VERSIONS = 3, "_versions"
-T = TypeVar("T")
 
 
 class Contents(NamedTuple):
@@ -62,12 +60,12 @@ def contents_of(table: Any) -> Contents:
 
 def contents_in(folder: Path, name: str = TABLE) -> Contents:
     """Return the contents of a table in a LanceDB folder; raise :class:`UnusableInput` if it cannot be read."""
-    return _opened(folder, contents_of, name)
+    return in_table(folder, name, contents_of)
 
 
 def glance(folder: Path, name: str = TABLE) -> tuple[int, int]:
     """Return version and number of rows of a table in a LanceDB folder; raise :class:`UnusableInput`."""
-    return _opened(folder, lambda table: (int(table.version), int(table.count_rows())), name)
+    return in_table(folder, name, lambda table: (int(table.version), int(table.count_rows())))
 
 
 def copy_version(
@@ -101,18 +99,6 @@ def copy_version(
     raise CannotMeasure(
         f"{folder}: another program changed the table during each of {ATTEMPTS} copies; nothing was written"
     )
-
-
-def _opened(folder: Path, ask: Callable[[Any], T], name: str = TABLE) -> T:
-    try:
-        with quiet_lance():
-            return ask(import_lancedb().connect(str(folder)).open_table(name))
-    except Exception as error:
-        # LanceDB's messages name internal files and lines of its source; only the type of the error helps.
-        raise UnusableInput(
-            f"{folder}: table {name!r} cannot be read ({type(error).__name__}): it is damaged, or a newer LanceDB "
-            "wrote it"
-        ) from error
 
 
 def _is_vector(kind: Any) -> bool:
