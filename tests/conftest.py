@@ -6,27 +6,33 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.guard import pytest_collection_modifyitems, pytest_configure, pytest_ignore_collect
 
 pytest_plugins = ["tests.commands_fixtures"]
 __all__ = ("pytest_collection_modifyitems", "pytest_configure", "pytest_ignore_collect")
+# Compiled code is kept, whatever the caller says: otherwise every worker compiles all files of tests at each run, and
+# every process that a test starts compiles the lab.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 SIX = ("harbor-release", "juniper-clinic", "lantern-shop", "orchid-lab", "tea-mountain", "two-desks")
 # Folders of a run whose files have a digest in its manifest.
 FILED = ("receipts", "latency", "writes")
 # Property tests draw the same examples in every run, so that a commit passes or fails for good; the other profile
-# draws new ones (CONTRIBUTING.md). Machines are too uneven for a time limit.
-settings.register_profile("fixed", derandomize=True, deadline=None)
-settings.register_profile("random", derandomize=False, deadline=None)
+# draws new ones (CONTRIBUTING.md). Machines are too uneven for a time limit, on an example or on drawing one.
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("fixed", derandomize=True, **UNTIMED)
+settings.register_profile("random", derandomize=False, **UNTIMED)
 settings.load_profile("fixed")
 
 

@@ -1,7 +1,8 @@
-"""Markers: what a test needs besides this process, and a guard that fails a test that needs more than it says."""
+"""Markers: what a test needs and takes, and a guard that fails a test that needs or takes more than it says."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
@@ -27,6 +28,9 @@ BY_FIXTURE = {
 ALLOWED = {"process": {"slow", "process", "browser"}, "model": {"slow", "model"}}
 # What a run notes of its commit and its machine comes from these.
 TOOLS = ("git", "uname")
+# Processor seconds after which a test that is not slow has hung: a regular expression that backtracks, or a loop.
+# Slow ones, such as mutants, end what hangs themselves.
+HUNG = 60
 
 
 class Guard:
@@ -39,9 +43,14 @@ class Guard:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Note the markers, for fixtures of the test as well."""
         self._markers = {one.name for one in item.iter_markers()}
+        if "slow" not in self._markers:
+            signal.signal(signal.SIGPROF, _end)
+            signal.setitimer(signal.ITIMER_PROF, HUNG)
         try:
             return (yield)
         finally:
+            if "slow" not in self._markers:
+                signal.setitimer(signal.ITIMER_PROF, 0)
             self._markers = None
 
     def watched(self, kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,6 +64,10 @@ class Guard:
             return call(*arguments, **named)
 
         return checked
+
+
+def _end(*_: object) -> None:
+    pytest.fail(f"hung: it takes more than {HUNG} seconds of processor time")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
+import signal
 import subprocess
 import sys
 
@@ -21,6 +23,12 @@ def test_unmarked_test_that_starts_a_process_fails() -> None:
 def test_unmarked_test_that_loads_the_model_fails() -> None:
     with pytest.raises(pytest.fail.Exception, match=r"needs @pytest\.mark\.model"):
         SentenceTransformerEmbedder().encode(["kiln"])
+
+
+def test_test_that_hangs_in_a_regular_expression_fails() -> None:
+    signal.setitimer(signal.ITIMER_PROF, 0.05)
+    with pytest.raises(pytest.fail.Exception, match="hung: it takes more than 60 seconds of processor time"):
+        re.match("(a+)+b", "a" * 40)
 
 
 @pytest.mark.process

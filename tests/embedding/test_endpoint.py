@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,9 +136,7 @@ def test_endpoint_late_response_is_retried(endpoint: Endpoint) -> None:
     endpoint.fail({}, {"sleep": 1.6})
     embedder = embedder_named(endpoint.named("?timeout=1"))
     embedder.encode(["host"])
-    started = time.monotonic()
     assert embedder.encode(["port"]).shape == (1, 384)
-    assert 1.4 < time.monotonic() - started < 20
     assert endpoint.state()["requests"] == 3
 
 

