@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.runs.manifest import Environment, Manifest
+from lab.runs.manifest import Manifest
 from lab.runs.records import to_json
 from lab.systems.contract import ArmInfo
 
@@ -22,7 +22,7 @@ def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
     """
     old, new = to_json(before.resolved), to_json(after.resolved)
     old_environment, new_environment = before.environment, after.environment
-    differences = [*_value("lab", before.resolved.lab, after.resolved.lab), *_source(old_environment, new_environment)]
+    differences = [*_value("lab", before.resolved.lab, after.resolved.lab), *_source(before, after)]
     differences += _mapping("", old_environment.packages, new_environment.packages)
     for name in ("python", "platform", "machine"):
         differences += _value(name, getattr(old_environment, name), getattr(new_environment, name))
@@ -36,14 +36,20 @@ def moved(before: Manifest, after: Manifest) -> tuple[str, ...]:
     return tuple(differences)
 
 
-def _source(before: Environment, after: Environment) -> Iterator[str]:
-    """Yield differences in the commit, in uncommitted changes, and in the digest of the code."""
+def _source(old: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield differences in the commit, in uncommitted changes, and in the digest of the code.
+
+    The digest is of the code that a run uses, so one of other systems or another format is no evidence of a change.
+    """
+    before, after = old.environment, new.environment
     yield from _value("git", before.commit, after.commit)
     dirty = [bool(environment.git and environment.git.dirty) for environment in (before, after)]
     # If the code is equal, uncommitted changes explain nothing.
     if any(dirty) and (before.code is None or before.code != after.code):
         yield "git uncommitted changes " + ("in both" if all(dirty) else f"{_flag(dirty[0])} -> {_flag(dirty[1])}")
-    yield from _value("code", before.code, after.code)
+    covered = [(run.resolved.format, {arm.system for arm in run.resolved.arms}) for run in (old, new)]
+    if covered[0] == covered[1]:
+        yield from _value("code", before.code, after.code)
 
 
 def _arms(before: Sequence[ArmInfo], after: Sequence[ArmInfo]) -> Iterator[str]:

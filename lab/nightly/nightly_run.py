@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import __version__
+from lab.base.code import code_key
 from lab.base.errors import CannotMeasure, CannotWrite, LabError, OtherArguments, UnusableInput
 from lab.base.file_names import file_name
 from lab.base.files import digest, dump_json, only_writer, read_json, remove_leftovers, write_atomically
@@ -40,7 +41,6 @@ from lab.nightly.plan import NightlyPlan, NightlySet
 from lab.nightly.trend import append, points_of
 from lab.replay.plan import ReplayRequest, make_plan
 from lab.replay.run import run_replay
-from lab.runs.code import code_key
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.environment import packages
 from lab.runs.gold import read_gold
@@ -83,7 +83,7 @@ class SetResult:
 
 @dataclass(frozen=True, slots=True)
 class NightlyRun:
-    """A nightly run: its plan, date and commit, and the result of each set."""
+    """A nightly run: its plan, date, commit and hash of the code, and the result of each set."""
 
     plan: str
     about: str
@@ -92,6 +92,7 @@ class NightlyRun:
     commit: str | None
     sets: tuple[SetResult, ...]
     baselines: Path
+    code: str = ""
 
     @property
     def approve_all(self) -> str | None:
@@ -127,7 +128,7 @@ class NightlyRun:
             "status": self.status,
             "lab": __version__,
             "commit": self.commit,
-            "code": code_key(),
+            "code": self.code,
             "sets": [result.as_json() for result in self.sets],
         }
 
@@ -139,18 +140,21 @@ def identity(plan: NightlyPlan) -> dict[str, Any]:
     cannot be replayed.
     """
     sets = {}
+    roots: set[str] = set()
     for nightly_set in plan.sets:
         try:
             if frozen := nightly_set.frozen:
                 open_snapshot(frozen.path, frozen.sha256)
-            resolved = make_plan(nightly_set.asked).resolved()
+            planned = make_plan(nightly_set.asked)
+            roots.update(planned.code_roots())
+            resolved = planned.resolved()
             sets[nightly_set.name] = digest([resolved, frozen.sha256] if frozen else resolved)
         except UnusableInput as error:
             raise UnusableInput(f"{plan.where}: set {nightly_set.name!r}: {error}") from None
     return {
         "plan": plan.name,
         "sets": sets,
-        "code": code_key(),
+        "code": code_key(*roots),
         "packages": packages(),
     }
 
@@ -180,7 +184,7 @@ def run_nightly(
         for number, nightly_set in enumerate(plan.sets, 1):
             announce(f"{nightly_set.name} (set {number} of {len(plan.sets)})")
             sets.append(_run_set(nightly_set, plan, out, date, baselines, store, jobs, each_once(announce)))
-    return NightlyRun(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines)
+    return NightlyRun(plan.name, plan.about, date, out, _commit(out, plan), tuple(sets), baselines, key["code"])
 
 
 def write_nightly(nightly_run: NightlyRun) -> list[Path]:

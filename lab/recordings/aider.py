@@ -24,8 +24,6 @@ from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
-IGNORED = ("README.md",)
-HISTORY = ".aider.chat.history.md"
 COMMAND = re.compile(r"/[a-z]")
 BLANK = "<blank>"
 # aider answers its own question in this form if it was told to answer all of a group alike.

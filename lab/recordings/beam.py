@@ -25,7 +25,6 @@ from lab.base.shape import expect, field
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
-PATTERN = "**/chat.json"
 QUESTIONS = "probing_questions.json"
 SIZE = re.compile(r"\d+[KM]")
 MARKER = re.compile(r" ?->-> ?\d+,(?:\d+|N/A)")

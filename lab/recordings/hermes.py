@@ -21,8 +21,6 @@ from lab.golden.model import GoldenSet
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
-PATTERN = "*hermes*"
-IGNORED = ("*.md",)
 PREFIXES = {"user": "User: ", "assistant": "Assistant: "}
 HOST = re.compile(r"\A\[System note:[^\]]*\]\s*")
 

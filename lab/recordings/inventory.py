@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from lab.recordings.host_prompts import Suspect
@@ -59,6 +60,17 @@ class Inventory:
     def as_json(self) -> dict[str, Any]:
         """Return the inventory as JSON-serializable values."""
         return asdict(self) | {"suspects": [suspect._asdict() for suspect in self.suspects]}
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Recordings in order of conversation id, their files, the content digests of databases, notes and inventory."""
+
+    recordings: tuple[Recording, ...]
+    files: tuple[Path, ...]
+    digests: dict[Path, str]
+    notes: tuple[str, ...]
+    inventory: Inventory
 
 
 def stocked(recordings: Iterable[tuple[str, Recording]]) -> tuple[Stock, ...]:

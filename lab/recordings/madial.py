@@ -26,8 +26,6 @@ from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.recordings.cleaning import language_of
 from lab.recordings.model import Memory, Recording, Turn, in_birth_order
 
-PATTERN = "**/*dialogue*.json*"
-IGNORED = ("*setting*",)
 MARKS = ("<BOD>", "<EOD>")
 SPOKEN = re.compile(r"<([^<>]{1,40})>\s*[:：]\s*(.*)", re.DOTALL)
 ASSISTANT = "Assistant"
@@ -63,7 +61,7 @@ def memories_of(path: Path) -> tuple[Path, ...]:
 
 def read(path: Path, _memories: str) -> list[tuple[Recording, GoldenSet]]:
     """Read every user of one language."""
-    if "dialogue" not in path.stem or any(fnmatchcase(path.name, pattern) for pattern in IGNORED):
+    if "dialogue" not in path.stem or fnmatchcase(path.name, "*setting*"):
         raise UnusableInput(f"{path}: is not a dialogue file; give …-dialogue.json or its folder")
     beside = memories_of(path)
     if not beside:

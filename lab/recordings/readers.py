@@ -1,58 +1,72 @@
 """The registry of recording formats, and the function that reads any of them.
 
-To add a format, write one module and add one entry to :data:`FORMATS`.
+To add a format, write one module and add one entry to :data:`FORMATS`. A module is imported when its format is read, so
+that a run depends on the reader of its own recordings alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
 from lab.base.utf16 import has_lone_surrogate
 from lab.golden.lint import probe_problems
 from lab.golden.model import GoldenSet, Probe
-from lab.recordings import aider, beam, hermes, ikat, locomo, madial, native, openclaw, realmem, realtalk
 from lab.recordings.catalogue import in_clone
-from lab.recordings.inventory import Inventory
+from lab.recordings.inventory import Gathered, Inventory
 from lab.recordings.model import Recording
 from lab.recordings.origins import Origins
-
-ReadFile = Callable[[Path, str], list[tuple[Recording, GoldenSet]]]
-
-
-def nothing_beside(_: Path) -> tuple[Path, ...]:
-    """Return no companion files, the default of a format."""
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A recording format.
+    """A recording format: its module reads files by ``read(path, memories)``.
 
     In a folder, the format reads the files that match ``pattern`` and none of ``ignored``; hidden files are skipped,
     except one named ``hidden``. ``memories`` lists the possible sources of memories, the default first.
-    ``recall_turns`` is the default of ``--recall-turns``. ``beside`` returns the companion files of a file. The last
-    ``depth`` components of a path identify a file. ``gather`` reads a file or folder in one call, for formats whose
-    files cannot be read independently. ``from_tools`` is true if the memories were stored by the agent's tool calls.
+    ``recall_turns`` is the default of ``--recall-turns``. ``beside`` is the function of the module that returns the
+    companion files of a file. The last ``depth`` components of a path identify a file. ``gather`` is the function that
+    reads a file or folder in one call, for formats whose files cannot be read independently. ``from_tools`` is true if
+    the memories were stored by the agent's tool calls.
     """
 
     name: str
-    read: ReadFile
+    module: str
     pattern: str
     memories: tuple[str, ...]
     recall_turns: str
     about: str
     ignored: tuple[str, ...] = ()
-    beside: Callable[[Path], tuple[Path, ...]] = nothing_beside
+    beside: str = ""
     depth: int = 1
     hidden: str = ""
-    gather: Callable[[Path], openclaw.Gathered] | None = None
+    gather: str = ""
     from_tools: bool = False
+
+    def read(self, path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
+        """Return the recordings of a file with their probes; raise :class:`UnusableInput` if it is unreadable."""
+        recordings: list[tuple[Recording, GoldenSet]] = self._function("read")(path, memories)
+        return recordings
+
+    def companions(self, path: Path) -> tuple[Path, ...]:
+        """Return the files that are read together with a file."""
+        files: tuple[Path, ...] = self._function(self.beside)(path) if self.beside else ()
+        return files
+
+    def gathered(self, path: Path) -> Gathered | None:
+        """Return what is at a path, read in one call; None for a format whose files are read one by one."""
+        gathered: Gathered | None = self._function(self.gather)(path) if self.gather else None
+        return gathered
+
+    def _function(self, name: str) -> Any:
+        return getattr(import_module(self.module), name)
 
 
 FORMATS: dict[str, Format] = {
@@ -60,36 +74,36 @@ FORMATS: dict[str, Format] = {
     for form in (
         Format(
             "aider",
-            aider.read,
+            "lab.recordings.aider",
             "*.md",
             ("turns",),
             "user",
             "aider chat histories: one developer's sessions, no gold",
-            aider.IGNORED,
-            hidden=aider.HISTORY,
+            ("README.md",),
+            hidden=".aider.chat.history.md",
         ),
         Format(
             "beam",
-            beam.read,
-            beam.PATTERN,
+            "lab.recordings.beam",
+            "**/chat.json",
             ("turns",),
             "none",
             "BEAM: user and assistant, questions on ten abilities after the chat",
-            beside=beam.questions_of,
+            beside="questions_of",
             depth=3,
         ),
         Format(
             "hermes",
-            hermes.read,
-            hermes.PATTERN,
+            "lab.recordings.hermes",
+            "*hermes*",
             ("turns",),
             "user",
             "logs of a Hermes agent: a day of chats, no gold",
-            hermes.IGNORED,
+            ("*.md",),
         ),
         Format(
             "ikat",
-            ikat.read,
+            "lab.recordings.ikat",
             "**/*_topics.json",
             ("statements",),
             "user",
@@ -97,7 +111,7 @@ FORMATS: dict[str, Format] = {
         ),
         Format(
             "lab",
-            native.read,
+            "lab.recordings.native",
             "*.jsonl",
             ("recorded",),
             "user",
@@ -105,7 +119,7 @@ FORMATS: dict[str, Format] = {
         ),
         Format(
             "locomo",
-            locomo.read,
+            "lab.recordings.locomo",
             "*.json",
             ("turns", "observations"),
             "none",
@@ -113,27 +127,27 @@ FORMATS: dict[str, Format] = {
         ),
         Format(
             "madial",
-            madial.read,
-            madial.PATTERN,
+            "lab.recordings.madial",
+            "**/*dialogue*.json*",
             ("archive",),
             "user",
             "MADial-Bench: dialogues over an archive, English and Chinese",
-            madial.IGNORED,
-            madial.memories_of,
+            ("*setting*",),
+            "memories_of",
         ),
         Format(
             "openclaw",
-            openclaw.read,
+            "lab.recordings.openclaw",
             "*.jsonl",
             ("recorded",),
             "user",
             "OpenClaw's sessions: ~/.openclaw or any part of it",
-            gather=openclaw.gather,
+            gather="gather",
             from_tools=True,
         ),
         Format(
             "realmem",
-            realmem.read,
+            "lab.recordings.realmem",
             "*.json",
             ("extracted",),
             "user",
@@ -141,7 +155,7 @@ FORMATS: dict[str, Format] = {
         ),
         Format(
             "realtalk",
-            realtalk.read,
+            "lab.recordings.realtalk",
             "*.json",
             ("turns",),
             "none",
@@ -152,11 +166,11 @@ FORMATS: dict[str, Format] = {
 
 # Variants of a format that read more files. Notes and documentation name them; `lab recordings list` does not.
 VARIANTS: dict[str, Format] = {
-    openclaw.ARCHIVED: replace(
+    "openclaw-archived": replace(
         FORMATS["openclaw"],
-        name=openclaw.ARCHIVED,
+        name="openclaw-archived",
         about="OpenClaw's sessions, including those that were reset or deleted",
-        gather=openclaw.gather_all,
+        gather="gather_all",
     )
 }
 
@@ -235,7 +249,7 @@ def names_of(files: Iterable[Path], form: Format) -> dict[str, Path]:
     for file in files:
         absolute = file.absolute()
         root = absolute.parents[min(form.depth, len(absolute.parents)) - 1]
-        names |= {path.absolute().relative_to(root).as_posix(): path for path in (file, *form.beside(file))}
+        names |= {path.absolute().relative_to(root).as_posix(): path for path in (file, *form.companions(file))}
     return names
 
 
@@ -259,7 +273,7 @@ def read_library(path: Path, format_name: str, *, memories: str | None = None) -
     chosen = memories or form.memories[0]
     if chosen not in form.memories:
         raise UnusableInput(f"format {form.name!r} has no memories {chosen!r}; choose from: {', '.join(form.memories)}")
-    gathered = form.gather(path) if form.gather else None
+    gathered = form.gathered(path)
     if gathered:
         files, pairs = gathered.files, [(recording, GoldenSet()) for recording in gathered.recordings]
     else:

@@ -16,6 +16,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from lab.base.code import code_key
 from lab.base.errors import LabError
 from lab.base.files import digest
 from lab.base.utf16 import utf8_pieces
@@ -31,12 +32,14 @@ from lab.retrieval.faults import FaultPlan
 from lab.retrieval.query_context import Retrieval
 from lab.retrieval.retrievers import StoreRetriever
 from lab.retrieval.row import Row
-from lab.runs.code import code_key
 from lab.systems.contract import Searches
 from lab.systems.kit import Rows, Search
+from lab.systems.registry import modules_of
 
 # Packages whose version may change candidates: LanceDB tokenises, numpy computes distances.
 PACKAGES = ("lancedb", "numpy")
+# The modules that search and embed for all arms. An arm chooses what is searched, which is part of every entry's key.
+ROOTS = ("lab.replay.candidates", "lab.replay.sources")
 
 
 def is_cacheable(plan: Plan) -> bool:
@@ -105,11 +108,12 @@ def rows_of(plan: Plan, recording: Recording) -> list[Row]:
 
 
 def signatures(plan: Plan) -> dict[Retrieval, set[str]]:
-    """Return hashes of the arms that share a search, by retrieval; equal arms send equal queries."""
+    """Return hashes of the arms that share a search, by retrieval; equal arms of equal code send equal queries."""
     hashes: dict[Retrieval, set[str]] = {}
-    for arm, info in zip(plan.arms, plan.infos, strict=True):
+    for arm, spec, info in zip(plan.arms, plan.specs, plan.infos, strict=True):
         if isinstance(arm, Searches) and arm.shares:
-            hashes.setdefault(arm.retrieval, set()).add(digest(asdict(info))[:16])
+            code = code_key(*modules_of(arm, spec.system))
+            hashes.setdefault(arm.retrieval, set()).add(digest([asdict(info), code])[:16])
     return hashes
 
 
@@ -170,8 +174,5 @@ def _sha256(parts: Sequence[str]) -> str:
 
 @cache
 def search_key() -> str:
-    """Return a short hash of the code and the packages that candidates depend on.
-
-    It covers all code that receipts depend on, not only the search, so that no edit reuses outdated candidates.
-    """
-    return digest([KIND, VERSION, code_key(), {name: version(name) for name in PACKAGES}])[:16]
+    """Return a short hash of the code and the packages that candidates depend on, whatever the arms."""
+    return digest([KIND, VERSION, code_key(*ROOTS), {name: version(name) for name in PACKAGES}])[:16]

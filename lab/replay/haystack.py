@@ -282,9 +282,7 @@ def read_supplies(texts: Sequence[str], path: Path) -> tuple[list[Supply], dict[
     supplies: list[Supply] = []
     digests: dict[str, str] = {}
     for text in texts:
-        where, colon, format_name = text.rpartition(":")
-        if not colon or format_name not in FORMATS:
-            where, format_name = text, "lab"
+        where, format_name = supply_format(text)
         location = recordings_at(where)
         name = location.stem if location.is_file() else location.resolve().name
         if location.resolve() == path.resolve():
@@ -295,6 +293,12 @@ def read_supplies(texts: Sequence[str], path: Path) -> tuple[list[Supply], dict[
         digests[name] = digest([library.memories, library.checksums()])
         supplies.append(Supply(name, library.recordings))
     return supplies, digests
+
+
+def supply_format(text: str) -> tuple[str, str]:
+    """Split ``PATH[:FORMAT]`` of a haystack's set into its path and its format, which is ``lab`` if none is named."""
+    where, colon, format_name = text.rpartition(":")
+    return (where, format_name) if colon and format_name in FORMATS else (text, "lab")
 
 
 def without_absent(golden: GoldenSet, recordings: Iterable[Recording]) -> GoldenSet:

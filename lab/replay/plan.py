@@ -22,8 +22,8 @@ from lab.golden.read import read_golden
 from lab.recordings.equal import EQUAL, equal_conversations
 from lab.recordings.model import GLOBAL, MUST, UNKNOWN, Memory, Recording
 from lab.recordings.origins import ALL, DEFAULT, Origins, of_origins
-from lab.recordings.readers import Library, read_library, with_golden
-from lab.replay.haystack import default_haystack, fill, without_absent
+from lab.recordings.readers import Library, format_named, read_library, with_golden
+from lab.replay.haystack import default_haystack, fill, supply_format, without_absent
 from lab.replay.labels import Labels, choose_labels
 from lab.replay.loop import SOURCES, Source
 from lab.replay.memories_from import read_stored, table_read, with_stored
@@ -37,7 +37,7 @@ from lab.runs.records import to_json
 from lab.systems.contract import Arm, ArmInfo, Searches
 from lab.systems.openclaw.capture.categories import detect_category
 from lab.systems.openclaw.memory import is_hard_rule
-from lab.systems.registry import info_of, make_arm, parse_arms
+from lab.systems.registry import info_of, make_arm, modules_of, parse_arms
 from lab.systems.spec import ANSWERS, LIVE, RECORDED, ArmSpec
 
 CATEGORIES = ("recorded", "detected")
@@ -207,6 +207,13 @@ class Plan:
             "hard_rules": drawn | ({"seed": self.request.seed} if self.request.hard_rules else {}),
             "categories": self.request.categories,
         }
+
+    def code_roots(self) -> tuple[str, ...]:
+        """Return the modules whose imports are the code of the run: the replay, its readers and its arms."""
+        supplies = (format_named(supply_format(text)[1]) for text in self.request.haystack_from)
+        readers = {form.module for form in (self.library.format, *supplies)}
+        arms = (modules_of(arm, spec.system) for arm, spec in zip(self.arms, self.specs, strict=True))
+        return tuple(sorted({"lab.replay.run"}.union(readers, *arms)))
 
     def run_key(self) -> str:
         """Return the hash of :meth:`resolved`, as in a manifest."""

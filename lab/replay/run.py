@@ -74,6 +74,7 @@ def run_replay(
             free_of_credentials(asdict(request)),
             resolved_of(plan.resolved()),
             plan.comparable(),
+            plan.code_roots(),
             lambda: Fresh(gold_of(plan), plan.recall_points(), contents_of(plan), plan.origins),
             part,
             announce,

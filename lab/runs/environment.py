@@ -7,7 +7,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from lab.runs.code import RECEIPT_SOURCES, code_key, sources_key
+from lab.base.code import code_key
 from lab.runs.manifest import Environment, Git
 
 # Packages that receipts depend on.
@@ -20,10 +20,13 @@ PACKAGES = (*DECISIVE[:7], "pandas", *DECISIVE[7:])
 DIGITS = 12
 
 
-def environment() -> Environment:
-    """Return what a run depends on besides its arguments: versions, platform, code, state of the source tree."""
+def environment(*roots: str) -> Environment:
+    """Return what a run depends on besides its arguments: versions, platform, code, state of the source tree.
+
+    The code is that of the modules ``roots`` and of all that they import.
+    """
     return Environment(
-        platform.python_version(), platform.platform(), platform.machine(), packages(), code_key(), _git()
+        platform.python_version(), platform.platform(), platform.machine(), packages(), code_key(*roots), _git()
     )
 
 
@@ -32,10 +35,10 @@ def packages() -> dict[str, str | None]:
     return {name: _version(name) for name in PACKAGES}
 
 
-def made_on(*names: str) -> dict[str, object]:
-    """Return code and packages as arguments of resumable work: those of a replay, and more packages by name."""
+def made_on(*roots: str) -> dict[str, object]:
+    """Return code and packages as arguments of resumable work; the code as in :func:`environment`."""
     known = packages()
-    return {"code": sources_key(*RECEIPT_SOURCES, *names), "packages": {name: known[name] for name in DECISIVE}}
+    return {"code": code_key(*roots), "packages": {name: known[name] for name in DECISIVE}}
 
 
 def decisive(before: Environment, after: Environment) -> list[str]:

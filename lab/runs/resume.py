@@ -63,15 +63,16 @@ def create_or_resume(
     request: Mapping[str, object],
     resolved: Resolved,
     comparable: Mapping[str, object],
+    code_roots: Sequence[str],
     fresh: Callable[[], Fresh],
     shard: Shard | None = None,
     announce: Announce = lambda _: None,
 ) -> RunDirectory:
     """Create the run at ``path``, or open the existing one if it was made with the same arguments.
 
-    ``fresh`` returns what a new run starts with. Raises :class:`OtherArguments` if arguments, code or packages differ
-    (the message says which), :class:`UnusableInput` for a folder that holds something else, and :class:`Altered` for a
-    file that has changed since it was written.
+    ``code_roots`` are the modules that its code begins with; ``fresh`` returns what a new run starts with. Raises
+    :class:`OtherArguments` if arguments, code or packages differ (the message says which), :class:`UnusableInput` for a
+    folder that holds something else, and :class:`Altered` for a file that has changed since it was written.
     """
     manifest = Manifest(
         STARTED,
@@ -79,7 +80,7 @@ def create_or_resume(
         digest(comparable),
         {name: list(value) if isinstance(value, tuple) else value for name, value in request.items()},
         resolved,
-        environment(),
+        environment(*code_roots),
         {},
         shard=shard,
     )

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from lab.base.code import code_key, modules_in
 from lab.base.columns import codes_of, float_column, numbers_of, text_column
 from lab.base.errors import CannotMeasure
 from lab.base.files import digest, write_atomically
-from lab.runs.code import sources_key
 from lab.runs.directory import FAILURES, LATENCY, RunDirectory
 from lab.runs.records import to_json
 from lab.runs.tables import read_table, table_bytes
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SCORES, KIND, VERSION = "scores.parquet", "lab.scores", "2"
 NAMES = ("arm", "conversation", "at", "measure")
-# Packages and files that scores depend on, given the receipts.
-SCORED_BY = ("base/columns.py", "measures", "runs", "recordings/model.py")
+# What computes the scores, given the receipts.
+SCORING, DEFINITIONS = "lab.measures.score", "lab.measures.definitions"
 
 
 class Score(NamedTuple):
@@ -112,7 +112,8 @@ def made_from(run: RunDirectory) -> str:
         name: sha256 for name, sha256 in sorted(run.digests.items()) if not name.startswith((f"{LATENCY}/", FAILURES))
     }
     arms = [to_json(arm) for arm in run.manifest.resolved.arms]
-    return digest([files, arms, run.conversations, sources_key(*SCORED_BY), np.__version__, pa.__version__])
+    code = code_key(SCORING, *modules_in(DEFINITIONS))
+    return digest([files, arms, run.conversations, code, np.__version__, pa.__version__])
 
 
 def write_scores(run: RunDirectory, scores: Scores, slices: Mapping[str, str]) -> None:

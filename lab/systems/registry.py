@@ -11,22 +11,21 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from lab.base.code import imported_by
 from lab.base.errors import UnusableInput
 from lab.base.files import digest, sha256_file
 from lab.systems.budget import budget_in, named_budget, with_budget, within
 from lab.systems.contract import Arm, ArmInfo
-from lab.systems.openclaw.ablation import ABLATION_STEPS
 from lab.systems.openclaw.config.file import ENTRY, locate, read_value
 from lab.systems.openclaw.config.switches import switched_off
-from lab.systems.openclaw.recommended import ARM as RECOMMENDED
-from lab.systems.openclaw.select.policies import POLICIES
+from lab.systems.openclaw.config.table import POLICIES
 from lab.systems.spec import ArmSpec
 from lab.systems.switched_off import SwitchedOffArm
 
@@ -34,12 +33,13 @@ GROUP = "recall_lab.systems"
 # Largest cutoff or depth that an arm may declare; more is a mistake.
 MOST = 100_000
 Make = Callable[[ArmSpec], Arm]
-_OPENCLAW = (*POLICIES, *ABLATION_STEPS, RECOMMENDED, "engine")
+_ABLATION_STEPS = ("quota_flow", "quota_repeat", "quota_backbone", "quota_score", "seed_full")
+_OPENCLAW = (*POLICIES, *_ABLATION_STEPS, "recommended", "engine")
 _BASELINES = (
     *("vector", "bm25", "hybrid", "recency", "none", "random", "oracle", "verbatim"),
     *("memory_core", "memory_lancedb", "long_context", "placebo"),
 )
-# Name -> "module:function" that makes the arm.
+# Name -> "module:function" that makes the arm. No arm is imported here, so that a run depends on its own ones alone.
 BUILT_IN: dict[str, str] = {
     **dict.fromkeys(_OPENCLAW, "lab.systems.openclaw.arms:make"),
     **{name: f"lab.systems.baselines.{name}:make" for name in _BASELINES},
@@ -78,7 +78,7 @@ def systems() -> tuple[str, ...]:
 
 def policies() -> tuple[str, ...]:
     """Return the systems that consist of a selection policy only."""
-    return tuple(POLICIES)
+    return POLICIES
 
 
 def require_system(name: str) -> None:
@@ -172,11 +172,36 @@ def version_of(arm: Arm, system: str) -> str:
 
 
 def _sources(module: str) -> str:
-    """Return 16 hexadecimal digits of the sha256 of a module's file, or of all files of its package."""
+    """Return 16 hexadecimal digits of the sha256 of :func:`_files`."""
+    folder, files = _files(module)
+    return digest({file.relative_to(folder).as_posix(): sha256_file(file) for file in files})[:16]
+
+
+def _files(module: str) -> tuple[Path, list[Path]]:
+    """Return the folder of a module's package and all its files, or the module's file alone if it has no package."""
     top = sys.modules.get(module.partition(".")[0]) or sys.modules.get(module)
     origin = Path(getattr(top, "__file__", None) or ".")
     files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin] * origin.is_file()
-    return digest({file.relative_to(origin.parent).as_posix(): sha256_file(file) for file in files})[:16]
+    return origin.parent, files
+
+
+def modules_of(arm: Arm, system: str) -> set[str]:
+    """Return the modules of the lab that an arm's code begins with: that of its system, and those of its classes.
+
+    The arms that it holds count as well, such as the one that a budget cuts. What an arm of another package begins with
+    is all that the package imports of the lab.
+    """
+    modules = {BUILT_IN[system].partition(":")[0]} if system in BUILT_IN else set()
+    for name in {kind.__module__ for kind in type(arm).__mro__}:
+        if name.startswith("lab."):
+            modules.add(name)
+        elif name.partition(".")[0] not in sys.stdlib_module_names:
+            modules |= imported_by(_files(name)[1])
+    held: list[Any] = [getattr(arm, field.name) for field in fields(arm)] if is_dataclass(arm) else []
+    for other in held:
+        if hasattr(other, "describe") and hasattr(other, "open"):
+            modules |= modules_of(other, other.describe().system)
+    return modules
 
 
 def parse_arms(

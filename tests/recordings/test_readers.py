@@ -14,6 +14,7 @@ import pytest
 from lab.base.errors import UnusableInput
 from lab.golden.model import GoldenSet, Judgement, Probe
 from lab.golden.read import read_golden
+from lab.recordings import native
 from lab.recordings.model import Recording
 from lab.recordings.readers import FORMATS, VARIANTS, check_probes, files_of, format_named, read_library, with_golden
 from lab.recordings.validate import Counts, validate
@@ -292,9 +293,11 @@ def test_shipped_recordings_are_valid(operators: Path) -> None:
 
 
 def test_validate_warns_of_notes_of_recordings_once(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = native.read
+
     def noted(path: Path, memories: str) -> list[tuple[Recording, GoldenSet]]:
-        ((recording, _),) = FORMATS["lab"].read(path, memories)
+        ((recording, _),) = read(path, memories)
         return [(replace(recording, notes=("both", "recording only")), GoldenSet(notes=("both", "golden only")))]
 
-    monkeypatch.setitem(FORMATS, "noted", replace(FORMATS["lab"], name="noted", read=noted))
-    assert validate(write("one.jsonl"), "noted").warnings == ("both", "golden only", "recording only")
+    monkeypatch.setattr(native, "read", noted)
+    assert validate(write("one.jsonl"), "lab").warnings == ("both", "golden only", "recording only")

@@ -80,7 +80,7 @@ def valid(*conversations: str, embedder: str = "one") -> Resolved:
 
 
 def created(path: Path, embedder: str = "one") -> RunDirectory:
-    return create_or_resume(path, {}, valid("a", embedder=embedder), {}, lambda: Fresh(b"{}\n", {"a": 1}))
+    return create_or_resume(path, {}, valid("a", embedder=embedder), {}, (), lambda: Fresh(b"{}\n", {"a": 1}))
 
 
 @pytest.fixture

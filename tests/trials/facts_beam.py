@@ -31,6 +31,7 @@ from lab.memory.ledger.ingest import ingest
 from lab.memory.ledger.times import stamp
 from lab.recordings import beam
 from lab.recordings.model import Recording
+from lab.recordings.readers import FORMATS
 
 UPDATE = "knowledge_update"
 
@@ -102,7 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("folder", type=Path)
     passed: Counter[str] = Counter()
-    for path in sorted(parser.parse_args().folder.glob(beam.PATTERN)):
+    for path in sorted(parser.parse_args().folder.glob(FORMATS["beam"].pattern)):
         with tempfile.TemporaryDirectory(prefix="facts-beam-") as name:
             passed.update(of_chat(path, Path(name)))
     total = passed.pop("updates", 0)

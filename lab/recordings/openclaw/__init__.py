@@ -17,7 +17,7 @@ from lab.base.errors import CannotMeasure, UnusableInput
 from lab.base.formatting import counted
 from lab.golden.model import GoldenSet
 from lab.recordings.host_prompts import suspects
-from lab.recordings.inventory import Inventory, passed_over, stocked
+from lab.recordings.inventory import Gathered, Inventory, passed_over, stocked
 from lab.recordings.model import GROUP, PERSON, UNKNOWN_ORIGIN, Recording
 from lab.recordings.openclaw.copies import Copy, Session, distinct
 from lab.recordings.openclaw.database import StoredArchive, read_database
@@ -26,17 +26,6 @@ from lab.recordings.openclaw.transcript import load_data, read_data, read_transc
 
 ARCHIVED = "openclaw-archived"
 WITHOUT_TURN = "sessions without a turn"
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """Recordings in order of conversation id, their files, the content digests of databases, notes and inventory."""
-
-    recordings: tuple[Recording, ...]
-    files: tuple[Path, ...]
-    digests: dict[Path, str]
-    notes: tuple[str, ...]
-    inventory: Inventory
 
 
 @dataclass(slots=True)

@@ -73,7 +73,8 @@ def create_or_resume(path: Path, measurement: LatencyPlan) -> Folder:
     Raises :class:`lab.base.errors.OtherArguments` naming what differs, and :class:`UnusableInput` for a folder that
     holds something else.
     """
-    resolved = measurement.resolved() | made_on("studies/latency", "measures")
+    roots = ("lab.studies.latency.run", *measurement.plan.code_roots())
+    resolved = measurement.resolved() | made_on(*roots)
     manifest_path = path / "manifest.json"
     for folder in (path, path / "samples", path / "figures"):
         remove_leftovers(folder)
@@ -96,7 +97,7 @@ def create_or_resume(path: Path, measurement: LatencyPlan) -> Folder:
         "run_key": digest(resolved),
         "asked": asdict(measurement.asked),
         "resolved": resolved,
-        "environment": to_json(environment()) | {"cores": os.cpu_count()},
+        "environment": to_json(environment(*roots)) | {"cores": os.cpu_count()},
     }
     write_atomically(manifest_path, dump_json(manifest))
     return Folder(path, manifest)

@@ -245,7 +245,7 @@ def open_folder(out: Path, asked: ReplayRequest, grid: Grid, plan: Plan, draws: 
             if embedder
         ],
         **({"vectors": plan.vectors.sha256} if plan.vectors else {}),
-        **made_on("studies", "measures"),
+        **made_on("lab.studies.sweep.sweep", *plan.code_roots()),
     }
     for folder in (out, out / "parts", out / "figures"):
         remove_leftovers(folder)

@@ -21,7 +21,7 @@ from lab.systems.registry import make_arm
 from lab.systems.spec import ArmSpec
 
 ROOT = Path(__file__).resolve().parents[3]
-BLOCK = re.compile(r'^```(\w+) title="(lab/systems/openclaw/select/[^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```(\w+) title="(lab/systems/openclaw/[^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 SCRIPT = """
 import json, sys
 from pathlib import Path
@@ -72,7 +72,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, operators: Path) -> list[dict
     folder = tmp_path_factory.mktemp("policy")
     shutil.copytree(ROOT / "lab", folder / "lab", ignore=shutil.ignore_patterns("__pycache__"))
     blocks = BLOCK.findall((ROOT / "docs" / "extending.md").read_text("utf-8"))
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for kind, name, text in blocks:
         path = folder / name
         if kind == "diff":

@@ -10,11 +10,15 @@ from __future__ import annotations
 from lab.retrieval.fusion import METHODS, NORMALISATIONS, K
 from lab.retrieval.silence import SIGNALS
 from lab.systems.openclaw.config.knob import PROFILES, Knob, Section, choice, flag, number, text, texts, whole
-from lab.systems.openclaw.select.policies import POLICIES
 from lab.systems.rerank.settings import CANDIDATES, TIMEOUT_MS
 
 # The section of a configuration that belongs to this project.
 LAB_KEY = "lab"
+# The names of the selection policies, the default first (:mod:`lab.systems.openclaw.select.policies`).
+POLICIES = (
+    "tier_first_v1",
+    "tier_quota_v1",
+)
 # The maximum number of fallback scopes.
 MOST_FALLBACKS = 6
 
