@@ -239,6 +239,45 @@ def make_plan(
     existing arms by name. ``cached``: memories from an address are read from the cache. Raises :class:`UnusableInput`
     for unusable arguments or files.
     """
+    _check_choices(request)
+    specs, opened, infos = _arms_of(request, arms, made or {})
+    everything = read_library(Path(request.path), request.format, memories=request.memories)
+    library = of_origins(everything, request.origin, request.conversation)
+    _require_source(request, library, infos)
+    if request.source != "captured":
+        # No arm captures, whatever it could do.
+        infos = tuple(replace(info, writes=False) for info in infos)
+    if not judged:
+        library = replace(library, golden=GoldenSet(notes=library.golden.notes))
+    if arms is None:
+        request = _with_table(request)
+    library, vectors = _with_memories(library, request, cached)
+    golden_path = _golden_path(request) if judged else None
+    if golden_path:
+        library = _with_golden_of(golden_path, request, library, everything)
+    recordings = _chosen(library.recordings, request.conversation, request.limit)
+    recordings, haystack = _with_haystack(recordings, library, request)
+    library = replace(library, golden=without_absent(library.golden, recordings))
+    recall_turns = _recall_turns(request, library, recordings)
+    labels = choose_labels(request.labels, recordings, request.must_share, request.nice_share, request.seed)
+    return Plan(
+        request,
+        library,
+        recordings,
+        specs,
+        opened,
+        infos,
+        labels,
+        recall_turns,
+        embedder_named(request.embedder),
+        _golden_files(golden_path),
+        vectors,
+        haystack,
+    )
+
+
+def _check_choices(request: ReplayRequest) -> None:
+    """Raise :class:`UnusableInput` for an option that has no such value."""
     choices = (
         ("store", request.store, STORES),
         ("scope", request.scope, SCOPES),
@@ -257,42 +296,64 @@ def make_plan(
         raise UnusableInput(f"depth {request.depth} is not a whole number from 1")
     if request.hard_rules < 0:
         raise UnusableInput(f"hard rules {request.hard_rules} is not a whole number from 0")
-    config = Path(request.config) if request.config else None
-    specs = parse_arms(request.arms, config, made or {}) if arms is None else _specs_of(arms)
-    specs = with_options(specs, request if arms is None else replace(request, answers=RECORDED))
-    opened = tuple((made or {}).get(spec.name) or make_arm(spec) for spec in specs)
+
+
+def _arms_of(
+    request: ReplayRequest, described: Sequence[Mapping[str, Any]] | None, made: Mapping[str, Arm]
+) -> tuple[tuple[ArmSpec, ...], tuple[Arm, ...], tuple[ArmInfo, ...]]:
+    """Return specifications, arms and descriptions of a request, or of the arms ``described`` in a manifest."""
+    if described is None:
+        config = Path(request.config) if request.config else None
+        specs = with_options(parse_arms(request.arms, config, made), request)
+    else:
+        specs = with_options(_specs_of(described), replace(request, answers=RECORDED))
+    opened = tuple(made.get(spec.name) or make_arm(spec) for spec in specs)
     infos = tuple(info_of(spec, arm) for spec, arm in zip(specs, opened, strict=True))
-    if arms is not None:
+    if described is not None:
         # A resolved configuration lacks the keys that are not implemented.
-        infos = tuple(replace(info, missing=tuple(arm["missing"])) for info, arm in zip(infos, arms, strict=True))
-    everything = read_library(Path(request.path), request.format, memories=request.memories)
-    library = of_origins(everything, request.origin, request.conversation)
-    _require_source(request, library, infos)
-    if request.source != "captured":
-        # No arm captures, whatever it could do.
-        infos = tuple(replace(info, writes=False) for info in infos)
-    if not judged:
-        library = replace(library, golden=GoldenSet(notes=library.golden.notes))
-    vectors = None
-    if request.memories_from is not None:
-        if arms is None:
-            named = (request.config or "", *(arm.partition("=")[2] for arm in request.arms))
-            configs = [Path(file) for file in named if file and Path(file).is_file()]
-            request = replace(request, memories_from=table_read(request.memories_from, configs))
-        stored = read_stored(str(request.memories_from), vectors=request.vectors == "stored", cached=cached)
-        library, vectors = with_stored(library, stored), stored.vectors
-    golden_path = golden_beside(Path(request.path)) if request.golden is None else Path(request.golden)
-    if not judged:
-        golden_path = None
-    if golden_path:
-        golden = _of_taken(read_golden(golden_path), everything, library)
-        if request.golden is None and Path(request.path).is_file():
-            # A golden set found beside a folder covers all its files; only the probes of this file count.
-            golden = golden.of_conversations({recording.conversation for recording in library.recordings})
-        library = with_golden(library, golden)
-    recordings = _chosen(library.recordings, request.conversation, request.limit)
-    recordings, haystack = _with_haystack(recordings, library, request)
-    library = replace(library, golden=without_absent(library.golden, recordings))
+        infos = tuple(replace(info, missing=tuple(arm["missing"])) for info, arm in zip(infos, described, strict=True))
+    return specs, opened, infos
+
+
+def _with_table(request: ReplayRequest) -> ReplayRequest:
+    """Return the request with the table that ``--memories-from`` means by the configurations of its arms."""
+    if request.memories_from is None:
+        return request
+    named = (request.config or "", *(arm.partition("=")[2] for arm in request.arms))
+    configs = [Path(file) for file in named if file and Path(file).is_file()]
+    return replace(request, memories_from=table_read(request.memories_from, configs))
+
+
+def _with_memories(library: Library, request: ReplayRequest, cached: bool) -> tuple[Library, StoredVectors | None]:
+    """Return the library with the memories of ``--memories-from``, if there are any, and their stored vectors."""
+    if request.memories_from is None:
+        return library, None
+    stored = read_stored(request.memories_from, vectors=request.vectors == "stored", cached=cached)
+    return with_stored(library, stored), stored.vectors
+
+
+def _golden_path(request: ReplayRequest) -> Path | None:
+    """Return the golden set that a request names, or the one beside its recordings; None if there is none."""
+    return golden_beside(Path(request.path)) if request.golden is None else Path(request.golden)
+
+
+def _golden_files(path: Path | None) -> tuple[Path, ...]:
+    if path is None:
+        return ()
+    return tuple(sorted(path.glob("*.jsonl"))) if path.is_dir() else (path,)
+
+
+def _with_golden_of(path: Path, request: ReplayRequest, library: Library, everything: Library) -> Library:
+    """Return the library with a golden set, as far as it judges the recordings that were taken."""
+    golden = _of_taken(read_golden(path), everything, library)
+    if request.golden is None and Path(request.path).is_file():
+        # A golden set found beside a folder covers all its files; only the probes of this file count.
+        golden = golden.of_conversations({recording.conversation for recording in library.recordings})
+    return with_golden(library, golden)
+
+
+def _recall_turns(request: ReplayRequest, library: Library, recordings: Sequence[Recording]) -> str:
+    """Return which turns recall. Raises :class:`UnusableInput` for an unknown value, or a fault at no recall point."""
     recall_turns = request.recall_turns or library.format.recall_turns
     if recall_turns not in RECALL_TURNS:
         raise UnusableInput(f"unknown recall turns {recall_turns!r}; known: {', '.join(RECALL_TURNS)}")
@@ -303,12 +364,7 @@ def make_plan(
             for point in recall_points(recording, library.golden.of(recording.conversation), recall_turns)
         )
         FaultPlan(request.faults).require({point.key for point in points})
-    labels = choose_labels(request.labels, recordings, request.must_share, request.nice_share, request.seed)
-    files = tuple(sorted(golden_path.glob("*.jsonl")) if golden_path.is_dir() else [golden_path]) if golden_path else ()
-    embedder = embedder_named(request.embedder)
-    return Plan(
-        request, library, recordings, specs, opened, infos, labels, recall_turns, embedder, files, vectors, haystack
-    )
+    return recall_turns
 
 
 def _of_taken(golden: GoldenSet, everything: Library, taken: Library) -> GoldenSet:
