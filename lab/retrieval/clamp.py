@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lab.base.utf16 import WHITESPACE, js_length, js_slice, js_tail, js_utf8_length
+from lab.base.utf16 import js_length, js_slice, js_tail, js_utf8_length
 
 MARK = "\n...\n"
-_TOO_LONG = re.compile(
-    rf"max(?:imum)? context length|requested[{WHITESPACE}]+[0-9]+[{WHITESPACE}]+tokens"
-    "|Please reduce the length of the messages",
-    re.IGNORECASE | re.ASCII,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +47,6 @@ def clamp(text: str, limits: Clamp) -> Clamped:
     return Clamped(
         kept, kept != text, js_length(text), js_length(kept), js_utf8_length(text), js_utf8_length(kept), limits
     )
-
-
-def is_too_long(message: str) -> bool:
-    """Whether an embedder's error message says that the input was too long."""
-    return _TOO_LONG.search(message) is not None
 
 
 def _normalised(limits: Clamp) -> Clamp:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lab.memory.tools.reading import lines_of, safe_name
 from lab.memory.tools.stats import statistics_of
 from lab.systems.openclaw.memory import is_uuid
 from lab.systems.openclaw.recall_tool import clamp_limit
@@ -19,12 +18,13 @@ from lab.systems.openclaw.table.admin import (
     iso_time,
     newest_first,
     oldest_first,
-    scalar_row,
 )
-from lab.systems.openclaw.upstream.hook import cap_calls
 from lab.systems.openclaw.upstream.js import js_text, to_number
 from tests.conformance.functions_inject import unknown_function
 from tests.conformance.functions_other import without_undefined
+from tests.conformance.plugin_hook import cap_calls
+from tests.conformance.plugin_reading import lines_of, safe_name
+from tests.conformance.plugin_rules import scalar_row
 from tests.conformance.values import UNDEFINED
 
 Value = dict[str, Any]

@@ -11,10 +11,10 @@ from lab.retrieval.row import Row
 from lab.systems.openclaw.capture.candidates import normalise, split_candidates
 from lab.systems.openclaw.capture.categories import IMPORTANCE, allowed_categories, detect_bounded
 from lab.systems.openclaw.capture.clean import strip_injected
-from lab.systems.openclaw.capture.duplicates import is_near_duplicate, token_overlap
+from lab.systems.openclaw.capture.duplicates import is_near_duplicate
 from lab.systems.openclaw.capture.pipeline import Captured, capture, captures
 from lab.systems.openclaw.capture.redact import redact
-from lab.systems.openclaw.capture.scan import Bounds, read_messages, scan
+from lab.systems.openclaw.capture.scan import Bounds, scan
 from lab.systems.openclaw.capture.secrets import looks_secret
 from lab.systems.openclaw.capture.tool_like import is_tool_like
 from lab.systems.openclaw.config.values import number_in_range
@@ -25,6 +25,7 @@ from lab.systems.openclaw.upstream.capture import RULES
 from tests.conformance.e2e import Table, plugin_config
 from tests.conformance.embedding import embed
 from tests.conformance.functions_inject import unknown_function
+from tests.conformance.plugin_rules import read_messages, token_overlap
 from tests.conformance.record_files import Folder, Outcome, Record, VectorFile, judge
 from tests.conformance.values import UNDEFINED, Difference, difference
 

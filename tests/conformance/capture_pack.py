@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from lab.systems.openclaw.capture.pipeline import Captured, capture
-from lab.systems.openclaw.capture.scan import read_messages
 from lab.systems.openclaw.upstream.capture import RULES
 from tests.conformance.capture import Captures, stored_rows
 from tests.conformance.e2e import plugin_config
 from tests.conformance.embedding import embed
+from tests.conformance.plugin_rules import read_messages
 from tests.conformance.values import Difference, difference
 
 Value = dict[str, Any]

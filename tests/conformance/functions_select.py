@@ -16,8 +16,8 @@ from lab.systems.openclaw.select.outcome import Quota, Selection, TierCount, by_
 from lab.systems.openclaw.select.tier_first import tier_first_v1
 from lab.systems.openclaw.select.tier_quota import tier_quota_v1
 from lab.systems.openclaw.select.tiers import TierPlan
-from lab.systems.openclaw.upstream.js_dates import created_at_ms
 from tests.conformance.functions_scope import policy_of
+from tests.conformance.plugin_dates import created_at_ms
 from tests.conformance.values import UNDEFINED
 
 Value = dict[str, Any]

@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab.retrieval.clamp import is_too_long
 from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.docs.globs import glob_matches
 from lab.systems.openclaw.docs.scope import matches_scope, pushdown_repos
 from lab.systems.openclaw.flow import recall
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
-from lab.systems.openclaw.upstream.hook import HookDedupe
 from lab.systems.openclaw.upstream.js import text_or_blank
-from lab.systems.openclaw.upstream.plugin import resolve_embedding_clamp
 from tests.conformance.capture_pack import captures_of, unclosed_block
 from tests.conformance.e2e import plugin_config
 from tests.conformance.functions_inject import budget
 from tests.conformance.functions_other import shown_clamp
 from tests.conformance.functions_select import tier_quota
 from tests.conformance.pack_tools import preflights, tool_calls
+from tests.conformance.plugin_config import resolve_embedding_clamp
+from tests.conformance.plugin_hook import HookDedupe
+from tests.conformance.plugin_rules import is_too_long
 from tests.conformance.record_files import FAILED, FileResult, Outcome, Record, Skip, describe_error, judge, tally
 from tests.conformance.scripted import Scripted, shown_row
 from tests.conformance.values import Difference, difference

@@ -11,8 +11,8 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.contract import Filter
 from lab.retrieval.row import Row
 from lab.systems.openclaw.config.settings import EngineConfig
-from lab.systems.openclaw.upstream.hook import HookDedupe
 from tests.conformance.e2e import CLOSE, Table, answer, corpus_rows, plugin_config, run_turn, searches_of
+from tests.conformance.plugin_hook import HookDedupe
 from tests.conformance.record_files import (
     FAILED,
     SKIPPED,

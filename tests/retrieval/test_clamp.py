@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.utf16 import js_length, js_utf8
-from lab.retrieval.clamp import MARK, Clamp, clamp, is_too_long
+from lab.retrieval.clamp import MARK, Clamp, clamp
+from tests.conformance.plugin_rules import is_too_long
 
 
 @pytest.mark.parametrize(

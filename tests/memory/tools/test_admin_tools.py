@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from lab.memory.tools.export import memory_export
 from lab.memory.tools.listing import memory_list
-from lab.memory.tools.reading import lines_of, safe_name
 from lab.memory.tools.stats import hundredths, memory_stats, statistics_of
-from lab.systems.openclaw.table.admin import admin_limit, admin_scope, dedupe_mode, format_of, iso_time, scalar_row
+from lab.systems.openclaw.table.admin import admin_limit, admin_scope, dedupe_mode, format_of, iso_time
+from tests.conformance.plugin_reading import lines_of, safe_name
+from tests.conformance.plugin_rules import scalar_row
 
 SECRET = "sk-" + "FAKE" * 8
 HALVES = ("KmlpSDqj5bFYgLmOF4bXE", "FA5zteRWQ9ER9s5")

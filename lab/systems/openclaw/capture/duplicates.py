@@ -8,12 +8,6 @@ from lab.systems.openclaw.near_duplicate import Normal, alike, normal_text
 CONTAINED = 30
 
 
-def token_overlap(first: str, second: str) -> float:
-    """Return the Jaccard similarity of the words between spaces; a run of Chinese characters is one word."""
-    one, other = _words(first), _words(second)
-    return len(one & other) / len(one | other) if one and other else 0.0
-
-
 def is_near_duplicate(first: str, second: str, threshold: float) -> bool:
     """Whether texts are equal after normalisation, one contains the other, or their words overlap enough."""
     return alike(_plain(first), _plain(second), jaccard=threshold, contained=CONTAINED)
@@ -22,10 +16,6 @@ def is_near_duplicate(first: str, second: str, threshold: float) -> bool:
 def is_near_duplicate_cjk(first: str, second: str, threshold: float) -> bool:
     """Apply :func:`is_near_duplicate` with pairs of CJK characters as words, so that Chinese texts can overlap."""
     return alike(normal_text(first), normal_text(second), jaccard=threshold, contained=CONTAINED)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(normal_text(text).text.split())
 
 
 def _plain(text: str) -> Normal:

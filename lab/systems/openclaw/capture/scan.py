@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lab.base.utf16 import js_length, js_slice
 
@@ -51,15 +51,6 @@ class Scanned(NamedTuple):
     truncated: int
 
 
-def read_messages(messages: Iterable[Any]) -> list[Message]:
-    """Return the messages with role ``user`` of an event of the host, in order. Other values are ignored."""
-    return [
-        Message(tuple(_texts(message.get("content"))))
-        for message in messages
-        if isinstance(message, dict) and message.get("role") == "user"
-    ]
-
-
 def scan(messages: Sequence[Message], bounds: Bounds) -> Scanned:
     """Return the texts of the last messages within the bounds.
 
@@ -86,15 +77,3 @@ def scan(messages: Sequence[Message], bounds: Bounds) -> Scanned:
     if bounds.newest_first:
         kept.reverse()
     return Scanned(kept, read, len(kept), used, len(messages) - len(recent), truncated)
-
-
-def _texts(content: Any) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    if not isinstance(content, list):
-        return []
-    return [
-        block["text"]
-        for block in content
-        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
-    ]

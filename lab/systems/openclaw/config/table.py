@@ -1,6 +1,6 @@
 """The table of the engine's configuration keys: type, default in each profile, and range (E-5).
 
-:mod:`lab.systems.openclaw.upstream.plugin` applies the table as the public plugin does, ignoring invalid input;
+``tests/conformance/plugin_config.py`` applies the table as the public plugin does, ignoring invalid input;
 :mod:`lab.systems.openclaw.config.resolve` as the lab does, with an error for invalid input. The key ``lab`` belongs to
 this project; the plugin does not know it.
 """

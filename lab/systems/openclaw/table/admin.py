@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -12,9 +12,9 @@ from lab.base.utf16 import WHITESPACE, js_length, js_slice
 from lab.recordings.model import GLOBAL
 from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
-from lab.systems.openclaw.memory import CATEGORIES, importance_score, normal_category, resolve_label
+from lab.systems.openclaw.memory import CATEGORIES, resolve_label
 from lab.systems.openclaw.recall.scope import scope_token
-from lab.systems.openclaw.upstream.js import js_number, js_text, to_number
+from lab.systems.openclaw.upstream.js import js_number, to_number
 
 DEFAULT_LIMIT, MAX_LIMIT = 50, 5000
 PREVIEW_CHARS = 240
@@ -150,24 +150,6 @@ def shown_label(row: Row) -> str:
 def preview(text: str) -> str:
     """Return at most 240 UTF-16 units of a text, with an ellipsis if it was cut."""
     return text if js_length(text) <= PREVIEW_CHARS else f"{js_slice(text, PREVIEW_CHARS)}…"
-
-
-def scalar_row(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a stored row as the plugin reads them: every one present and normalised (E-1, E-2).
-
-    ``createdAt`` is NaN if it is not a number. The vector is left out.
-    """
-    importance = importance_score(raw.get("importance"))
-    return {
-        "id": js_text(raw.get("id")),
-        "text": js_text(raw.get("text")),
-        "createdAt": to_number(raw.get("createdAt")),
-        "category": normal_category(raw.get("category")),
-        "importance": importance,
-        "importance_label": resolve_label(raw.get("importance_label"), importance),
-        "scope": js_text(raw.get("scope")) or GLOBAL,
-        "trust_tier": js_text(raw.get("trust_tier")) or "unknown",
-    }
 
 
 def filters(scope: str | None, category: str | None, **more: object) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from lab.systems.openclaw.capture.candidates import MAX_CANDIDATES, normalise, s
 from lab.systems.openclaw.capture.categories import detect_bounded, detect_category
 from lab.systems.openclaw.capture.clean import strip_all, strip_injected
 from lab.systems.openclaw.capture.duplicates import is_near_duplicate, is_near_duplicate_cjk
-from lab.systems.openclaw.capture.scan import Bounds, Message, read_messages, scan
+from lab.systems.openclaw.capture.scan import Bounds, Message, scan
 from lab.systems.openclaw.capture.spans import plugin_spans, tagged_spans
 from lab.systems.openclaw.capture.tool_like import is_tool_like
 from lab.systems.openclaw.recall.wrap import wrap
 from lab.systems.openclaw.seed.capture import cut_whole
+from tests.conformance.plugin_rules import read_messages
 
 OPEN, CLOSE = "<relevant-memories>", "</relevant-memories>"
 COMMENT = '<!-- openclaw-mem-engine:autoRecall {"schema":"x"} -->'

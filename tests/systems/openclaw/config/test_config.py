@@ -26,7 +26,7 @@ from lab.systems.openclaw.config.values import finite, number_in_range, parse_en
 from lab.systems.openclaw.recall.budget import Budget
 from lab.systems.openclaw.recall.scope import ScopePolicy
 from lab.systems.openclaw.select.outcome import Quota
-from lab.systems.openclaw.upstream.plugin import parse, resolve_section
+from tests.conformance.plugin_config import parse, resolve_section
 from tests.sketch import SKETCH
 
 KEY = "sk-FAKE-never-shown"

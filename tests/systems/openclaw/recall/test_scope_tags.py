@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.systems.openclaw.recall.scope import MAX_LINES, find_tag
-from lab.systems.openclaw.upstream.plugin import resolve_section
+from tests.conformance.plugin_config import resolve_section
 
 
 @pytest.mark.parametrize(

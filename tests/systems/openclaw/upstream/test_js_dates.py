@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.systems.openclaw.upstream.js_dates import created_at_ms, parse_date
+from tests.conformance.plugin_dates import created_at_ms, parse_date
 
 
 def ms(*point: int) -> float:
