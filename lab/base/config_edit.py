@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lab.base.config_text import parse_json
 from lab.base.errors import UnusableInput
-from lab.base.shape import json_type
+from lab.base.shape import expect
 
 MISSING: Any = object()
 _BLANKS = "\ufeff\u2028\u2029"
@@ -68,8 +68,7 @@ def read_edited(data: bytes, where: str) -> tuple[str, Any]:
     except UnicodeDecodeError as error:
         raise UnusableInput(f"{where}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     value = parse_json(text.removeprefix("\ufeff"), where)
-    if not isinstance(value, dict):
-        raise UnusableInput(f"{where}: expected an object, found {json_type(value)}")
+    expect(value, dict, where)
     return text, value
 
 

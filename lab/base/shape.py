@@ -8,7 +8,13 @@ from typing import Any
 from lab.base.errors import UnusableInput
 
 # Python's types under the names of JSON.
-_NAMES = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number", bool: "true or false"}
+_NAMES: dict[Any, str] = {
+    **dict.fromkeys((dict, Mapping), "an object"),
+    **dict.fromkeys((int, float), "a number"),
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+}
 
 
 def field(record: Any, name: str, kind: type, where: str) -> Any:
@@ -25,10 +31,13 @@ def optional(record: dict[str, Any], name: str, kind: type, default: Any, where:
     return field(record, name, kind, where) if name in record else default
 
 
-def expect(value: Any, kind: type, where: str) -> Any:
-    """Return ``value`` if it is a ``kind``; otherwise raise :class:`UnusableInput`. A bool does not count as an int."""
+def expect(value: Any, kind: Any, where: str, what: str = "") -> Any:
+    """Return ``value`` if it is a ``kind``; otherwise raise :class:`UnusableInput`. A bool does not count as an int.
+
+    ``kind`` is a type or a union; ``what`` is its name in messages if JSON's is not that of the file, as for a table.
+    """
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UnusableInput(f"{where}: expected {_NAMES.get(kind, kind.__name__)}, found {json_type(value)}")
+        raise UnusableInput(f"{where}: expected {what or _NAMES[kind]}, found {json_type(value)}")
     return value
 
 
@@ -37,6 +46,21 @@ def only_keys(record: Mapping[str, Any], known: Collection[str], where: str) -> 
     unknown = sorted(set(record) - {*known})
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(known)}")
+
+
+def with_keys(value: Any, known: Collection[str], where: str, what: str = "") -> Mapping[str, Any]:
+    """Return an object with ``known`` keys only; otherwise raise :class:`UnusableInput`, as :func:`expect` does."""
+    only_keys(expect(value, Mapping, where, what), known, where)
+    checked: Mapping[str, Any] = value
+    return checked
+
+
+def text_in(record: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    """Return the text under a key, which must not be blank; otherwise raise :class:`UnusableInput`."""
+    text = record.get(key, default)
+    if not isinstance(text, str) or not text.strip():
+        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(text)}")
+    return text
 
 
 def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ from typing import Any
 
 from lab.base.errors import UnusableInput
 from lab.base.files import read_text, read_toml
-from lab.base.shape import json_type, only_keys
+from lab.base.shape import expect, json_type, only_keys, with_keys
 from lab.gate.keys import ARMS, BASELINE, CONTROL, CONTROL_ARM, HEAD, ONE_OF, REQUIRED, RULES, TEXT, Key, checked
 from lab.measures.catalogue import direction, entry_of
 from lab.measures.model import SHARE, YES
@@ -224,11 +224,7 @@ def _policy(value: Mapping[str, Any], where: str) -> Policy:
 
 
 def _table(value: Mapping[str, Any], name: str, keys: tuple[str, ...], where: str) -> Mapping[str, Any]:
-    table = value.get(name, {})
-    if not isinstance(table, Mapping):
-        raise UnusableInput(f"{where}: {name}: expected a table, found {json_type(table)}")
-    only_keys(table, keys, f"{where}: {name}")
-    return table
+    return with_keys(value.get(name, {}), keys, f"{where}: {name}", "a table")
 
 
 def _control(value: Mapping[str, Any], where: str) -> Control | None:
@@ -243,8 +239,7 @@ def _control(value: Mapping[str, Any], where: str) -> Control | None:
 
 
 def _rule(kind: str, value: Any, where: str) -> Rule:
-    if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
+    expect(value, Mapping, where, "a table")
     keys = RULES[kind]
     only_keys(value, tuple(keys), where)
     kept = checked(value, keys, where)

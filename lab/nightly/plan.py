@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 from lab.base.errors import UnusableInput
 from lab.base.files import read_toml
 from lab.base.set_registry import recordings_at
-from lab.base.shape import json_type, only_keys
+from lab.base.shape import expect, json_type, only_keys, text_in, with_keys
 from lab.gate.policy import Policy, read_policy
 from lab.host.snapshot import STORE
 from lab.recordings.origins import require_known
@@ -133,7 +133,7 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightlyPlan:
     given = value.get("set", [])
     if not isinstance(given, list) or not given:
         raise UnusableInput(f"{where}: has no [[set]], so it would pass everything; add a set")
-    policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
+    policy = _policy(text_in(value, "policy", where, POLICY), path, f"{where}: policy")
     sets = tuple(_set(table, path, f"{where}: set {number}") for number, table in enumerate(given, 1))
     for key in ("name", "baseline"):
         names = [getattr(nightly_set, key) for nightly_set in sets]
@@ -141,8 +141,8 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightlyPlan:
         if duplicate is not None:
             raise UnusableInput(f"{where}: two sets have the {key} {duplicate!r}")
     return NightlyPlan(
-        _text(value, "name", where),
-        _text(value, "about", where),
+        text_in(value, "name", where),
+        text_in(value, "about", where),
         policy,
         sets,
         where,
@@ -150,15 +150,13 @@ def _plan(value: Mapping[str, Any], path: Path) -> NightlyPlan:
 
 
 def _set(value: Any, path: Path, where: str) -> NightlySet:
-    if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
-    only_keys(value, _SET, where)
-    name = _text(value, "name", where)
+    with_keys(value, _SET, where, "a table")
+    name = text_in(value, "name", where)
     arms = _texts(value.get("arms", []), f"{where}: arms")
     if not arms:
         raise UnusableInput(f"{where}: arms: names no arm")
-    options: dict[str, Any] = {key: _text(value, key, where) for key in _TEXTS if key in value}
-    options |= {key: _place(_text(value, key, where), path) for key in _PATHS if key in value}
+    options: dict[str, Any] = {key: text_in(value, key, where) for key in _TEXTS if key in value}
+    options |= {key: _place(text_in(value, key, where), path) for key in _PATHS if key in value}
     options |= {key: _number(value[key], f"{where}: {key}") for key in _SHARES if key in value}
     options |= {key: _count(value[key], f"{where}: {key}") for key in _COUNTS if key in value}
     options |= {key: _texts(value[key], f"{where}: {key}") for key in _LISTS if key in value}
@@ -170,21 +168,20 @@ def _set(value: Any, path: Path, where: str) -> NightlySet:
         if (frozen.path / STORE).is_dir():
             options["memories_from"] = str(frozen.path / STORE)
     else:
-        source, form = _recordings(value, path, where), _text(value, "format", where)
+        source, form = _recordings(value, path, where), text_in(value, "format", where)
     asked = ReplayRequest(str(source), form, tuple(_arm(arm, path) for arm in arms), **options)
-    added = _text(value, "added", where, REPORT)
+    added = text_in(value, "added", where, REPORT)
     if added not in ADDED:
         raise UnusableInput(f"{where}: added: expected {' or '.join(ADDED)}, found {added!r}")
     given = value.get("compare", [])
-    if not isinstance(given, list):
-        raise UnusableInput(f"{where}: compare: expected [[set.compare]] tables, found {json_type(given)}")
+    expect(given, list, f"{where}: compare", "[[set.compare]] tables")
     known = [arm.partition("=")[0] for arm in arms]
     compare = tuple(_within(table, known, path, f"{where}: compare {number}") for number, table in enumerate(given, 1))
-    return NightlySet(name, asked, _text(value, "baseline", where, name), compare, frozen, added)
+    return NightlySet(name, asked, text_in(value, "baseline", where, name), compare, frozen, added)
 
 
 def _recordings(value: Mapping[str, Any], path: Path, where: str) -> Path:
-    recordings = _text(value, "recordings", where)
+    recordings = text_in(value, "recordings", where)
     try:
         return path.parent / recordings_at(recordings).expanduser()
     except UnusableInput as error:
@@ -196,7 +193,7 @@ def _frozen(value: Mapping[str, Any], path: Path, where: str) -> Frozen | None:
     given = [key for key in _FROZEN if key in value]
     if not given:
         return None
-    snapshot, sha256, home = (_text(value, key, where) for key in _FROZEN)
+    snapshot, sha256, home = (text_in(value, key, where) for key in _FROZEN)
     if both := [key for key in _THAWED if key in value]:
         raise UnusableInput(f"{where}: {both[0]}: the snapshot holds them; leave {both[0]} out")
     if not re.fullmatch("[0-9a-f]{64}", sha256):
@@ -205,14 +202,12 @@ def _frozen(value: Mapping[str, Any], path: Path, where: str) -> Frozen | None:
 
 
 def _within(value: Any, arms: list[str], path: Path, where: str) -> Within:
-    if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
-    only_keys(value, _COMPARE, where)
-    pair = [_text(value, key, where) for key in ("baseline", "candidate")]
+    with_keys(value, _COMPARE, where, "a table")
+    pair = [text_in(value, key, where) for key in ("baseline", "candidate")]
     for arm in pair:
         if arm not in arms:
             raise UnusableInput(f"{where}: {arm!r} is not an arm of the set; it has: {', '.join(arms)}")
-    policy = _policy(_text(value, "policy", where, POLICY), path, f"{where}: policy")
+    policy = _policy(text_in(value, "policy", where, POLICY), path, f"{where}: policy")
     control = policy.control.arm if policy.control else None
     if control is not None and ":" not in control and control not in arms:
         raise UnusableInput(
@@ -244,13 +239,6 @@ def _place(text: str, plan: Path) -> str:
     return text if is_address(text) else str(_path(text, plan))
 
 
-def _text(value: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
-    given = value.get(key, default)
-    if not isinstance(given, str) or not given.strip():
-        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(given)}")
-    return given
-
-
 def _texts(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
         raise UnusableInput(f"{where}: expected a list of texts, found {json_type(value)}")
@@ -272,6 +260,4 @@ def _count(value: Any, where: str) -> int:
 
 
 def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise UnusableInput(f"{where}: expected true or false, found {json_type(value)}")
-    return value
+    return bool(expect(value, bool, where))

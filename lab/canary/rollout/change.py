@@ -13,7 +13,7 @@ from lab.base.config_edit import MISSING, Edit, at_path, differing, member_text,
 from lab.base.config_env import user_path
 from lab.base.config_resolve import INCLUDE, Resolved, resolve_config
 from lab.base.errors import UnusableInput
-from lab.base.shape import json_type
+from lab.base.shape import expect
 from lab.canary.rollout.journal import read_config, real
 from lab.systems.openclaw.config.file import ENTRY
 from lab.systems.openclaw.select.policies import POLICIES
@@ -99,8 +99,7 @@ def change_of(config: Path, path: tuple[str, ...], after: str) -> Change:
 def resolved_object(config: Path) -> Resolved:
     """Return a configuration as its host uses it; raise :class:`UnusableInput` if it is no object."""
     resolved = resolve_config(config)
-    if not isinstance(resolved.value, dict):
-        raise UnusableInput(f"{config}: expected an object, found {json_type(resolved.value)}")
+    expect(resolved.value, dict, str(config))
     return resolved
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import lab
 from lab.base.errors import UnusableInput
 from lab.base.files import read_toml, write_atomically
-from lab.base.shape import json_type, only_keys
+from lab.base.shape import expect, text_in, with_keys
 
 PACKAGE = Path(lab.__file__).resolve().parent
 SHIPPED = Path(__file__).parent / "faults"
@@ -189,22 +189,12 @@ def _unformatted(what: str) -> str:
 
 
 def _fault(value: Any, where: str, group: str) -> Fault:
-    if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected a table, found {json_type(value)}")
-    only_keys(value, _FAULT, where)
-    name, about, within, what, to = (_text(value, key, where) for key in _FAULT[:5])
+    with_keys(value, _FAULT, where, "a table")
+    name, about, within, what, to = (text_in(value, key, where) for key in _FAULT[:5])
     why = value.get("equivalent")
-    if why is not None and not isinstance(why, str):
-        raise UnusableInput(f"{where}: equivalent: expected text, found {json_type(why)}")
+    expect(why, str | None, f"{where}: equivalent", "text")
     try:
         edit = change(within, what, to)
     except UnusableInput as error:
         raise UnusableInput(f"{where}: {error}") from None
     return Fault(name, about, (edit,), group, why)
-
-
-def _text(value: Mapping[str, Any], key: str, where: str) -> str:
-    text = value.get(key)
-    if not isinstance(text, str) or not text.strip():
-        raise UnusableInput(f"{where}: {key}: expected text, found {json_type(text)}")
-    return text

@@ -24,7 +24,7 @@ from lab.base.config_text import parse_config
 from lab.base.errors import UnusableInput
 from lab.base.files import read_text, read_toml
 from lab.base.formatting import free_of_credentials
-from lab.base.shape import deep_merge, json_type
+from lab.base.shape import deep_merge, expect, json_type
 from lab.systems.registry import config_in, systems
 from lab.systems.spec import ArmSpec
 
@@ -104,8 +104,7 @@ def read_grid(path: Path | None) -> Grid:
 
 def grid_of(value: Any, where: str) -> Grid:
     """Return a grid from parsed values."""
-    if not isinstance(value, Mapping):
-        raise UnusableInput(f"{where}: expected an object with 'grid', found {json_type(value)}")
+    expect(value, Mapping, where, "an object with 'grid'")
     unknown = sorted(set(value) - {"arm", "config", "grid"})
     if unknown:
         raise UnusableInput(f"{where}: unknown key {unknown[0]!r}; known: arm, config, grid")
@@ -114,8 +113,7 @@ def grid_of(value: Any, where: str) -> Grid:
         raise UnusableInput(f"{where}: arm: unknown system {arm!r}; known: {', '.join(systems())}")
     shared = value.get("config", {})
     config = config_in(shared, f"{where}: config")
-    if not isinstance(config, Mapping):
-        raise UnusableInput(f"{where}: config: expected an object, found {json_type(config)}")
+    expect(config, Mapping, f"{where}: config")
     axes = value.get("grid")
     if not isinstance(axes, Mapping) or not axes:
         raise UnusableInput(f"{where}: grid: expected an object of paths and lists of values, found {json_type(axes)}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.shape import json_type, only_keys
+from lab.base.shape import with_keys
 from lab.base.token_estimate import tokens
 from lab.recordings import native
 from lab.recordings.model import Memory, Turn
@@ -41,10 +41,7 @@ ITEMS = 100
 
 def make(spec: ArmSpec) -> LongContextArm:
     """Make the arm. Raise :class:`UnusableInput` for an unknown key, or a value that is none."""
-    config = {} if spec.config is None else spec.config
-    if not isinstance(config, Mapping):
-        raise UnusableInput(f"{spec.where}: expected an object, found {json_type(config)}")
-    only_keys(config, ("lab", "tokens", "roles"), spec.where)
+    config = with_keys({} if spec.config is None else spec.config, ("lab", "tokens", "roles"), spec.where)
     return LongContextArm(spec.name, budget_of(config, TOKENS, spec.where), roles_of(config, spec.where))
 
 

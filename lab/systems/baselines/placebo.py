@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.base.errors import UnusableInput
-from lab.base.shape import json_type, only_keys
+from lab.base.shape import with_keys
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
 from lab.retrieval.query_context import Retrieval
@@ -41,10 +41,7 @@ TOKENS, ITEMS, DEPTH = 256, 6, 50
 
 def make(spec: ArmSpec) -> PlaceboArm:
     """Make the arm. Raise :class:`UnusableInput` for an unknown key, or both ``tokens`` and ``like``."""
-    config = {} if spec.config is None else spec.config
-    if not isinstance(config, Mapping):
-        raise UnusableInput(f"{spec.where}: expected an object, found {json_type(config)}")
-    only_keys(config, ("lab", "tokens", "like"), spec.where)
+    config = with_keys({} if spec.config is None else spec.config, ("lab", "tokens", "like"), spec.where)
     most = spec.max_items or ITEMS
     if "like" not in config:
         return PlaceboArm(spec.name, budget_of(config, TOKENS, spec.where), spec.seed, most)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lab.base.errors import UnusableInput
-from lab.base.shape import json_type, only_keys
+from lab.base.shape import with_keys
 
 SOURCES = ("memory", "sessions")
 TOKENIZERS = ("unicode61", "trigram")
@@ -102,10 +102,7 @@ class Reader:
     """Reads values of one object of a configuration; messages name file, key and value."""
 
     def __init__(self, value: object, where: str, known: Sequence[str]) -> None:
-        if not isinstance(value, Mapping):
-            raise UnusableInput(f"{where}: expected an object, found {json_type(value)}")
-        only_keys(value, known, where)
-        self._value, self._where = value, where
+        self._value, self._where = with_keys(value, known, where), where
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value as it is."""

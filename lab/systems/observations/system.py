@@ -6,13 +6,13 @@ If the arm captures, its entries are the turns; otherwise they are the memories 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.base.errors import UnusableInput
 from lab.base.files import sha256_file
-from lab.base.shape import json_type, only_keys
+from lab.base.shape import expect, with_keys
 from lab.base.token_estimate import tokens
 from lab.recordings.model import Memory, Turn
 from lab.systems.baselines.long_context import ITEMS, TOKENS, budget_of, roles_of
@@ -44,13 +44,11 @@ RECEIPT = "lab.observations.receipt.v1"
 
 def make(spec: ArmSpec) -> ObservationsArm:
     """Make the arm; read its recorded outputs. Raises :class:`UnusableInput` for an unusable configuration."""
-    config = {} if spec.config is None else spec.config
-    if not isinstance(config, Mapping):
-        raise UnusableInput(f"{spec.where}: expected an object, found {json_type(config)}")
-    only_keys(config, ("lab", "tokens", "buffer", "roles", "recorded"), spec.where)
+    config = with_keys(
+        {} if spec.config is None else spec.config, ("lab", "tokens", "buffer", "roles", "recorded"), spec.where
+    )
     recorded = config.get("recorded", "")
-    if not isinstance(recorded, str):
-        raise UnusableInput(f"{spec.where}: recorded: expected the path of a file, found {json_type(recorded)}")
+    expect(recorded, str, f"{spec.where}: recorded", "the path of a file")
     return ObservationsArm(
         spec.name,
         budget_of(config, TOKENS, spec.where),

@@ -15,7 +15,7 @@ from typing import Any
 from lab.base.config_env import Keys
 from lab.base.config_resolve import resolve_config
 from lab.base.errors import UnusableInput
-from lab.base.shape import json_type
+from lab.base.shape import expect
 from lab.systems.openclaw.config.table import PLUGIN
 
 ENTRY = "openclaw-mem-engine"
@@ -89,8 +89,7 @@ def locate(value: object, where: str, entry: str = ENTRY) -> Any:
             raise UnusableInput(f"{where}: {'.'.join(path)} has no {key!r}; it has: {keys}")
         path.append(key)
         value = value[key]
-        if not isinstance(value, Mapping):
-            raise UnusableInput(f"{where}: {'.'.join(path)}: expected an object, found {json_type(value)}")
+        expect(value, Mapping, f"{where}: {'.'.join(path)}")
     if isinstance(value, Mapping) and (path or "config" in value):
         misplaced = [key for key in value if key in PLUGIN]
         if misplaced:
