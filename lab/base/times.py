@@ -1,7 +1,7 @@
 """Read times that other programs wrote: numbers of any unit, texts, and columns of Arrow (TI-1 to TI-4).
 
 Everything that reads a time from outside uses :func:`read_time` or :func:`epoch_ms`. Formats with a rule of their own
-keep it: the plugin's reading of ``createdAt`` (``js_dates``), and the dates of published data sets.
+keep it: the plugin's reading of ``createdAt``, and the dates of published data sets.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lab.measures.columns import Floats, Ints
 from lab.measures.ranking import Judged
 from lab.measures.repetition import Selections, numbered_selections
-from lab.runs.receipts import READINGS, Receipts
+from lab.runs.receipts import Receipts
+from lab.runs.shapes import READINGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

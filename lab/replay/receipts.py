@@ -16,9 +16,10 @@ from lab.base.token_estimate import tokens
 from lab.base.utf16 import js_length
 from lab.recordings.model import Recording
 from lab.replay.loop import Answered
-from lab.replay.readings import Reading, Readings
-from lab.replay.safety_checks import Checked, SafetyChecks
+from lab.replay.readings import Readings
+from lab.replay.safety_checks import SafetyChecks
 from lab.replay.writes import Aligned
+from lab.runs.shapes import ITEMS, READINGS, SAFETY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,11 +41,6 @@ class Listed(NamedTuple):
     decision: str | None
 
 
-ITEM_FIELDS = Listed._fields
-# Types of the numeric fields; all others are text.
-NUMBERS = {"score": "float64", "fts_rank": "int32", "vec_rank": "int32"}
-
-
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 # Prefix of the id of a captured item that is aligned to no memory of the recording.
 OWN = "own:"
@@ -60,7 +56,8 @@ def receipts_table(
 
     Columns: ``arm, turn, seq, scope, is_recall_turn, probe, status, failure`` (the reason of a failed recall, else
     null), ``injected, visible, visible_nice, chars, hard_rules, hard_kept, pinned, duplicates``, a list column
-    ``item_…`` for each of :data:`ITEM_FIELDS`, ``log, receipt``, and the columns of the injected block listed below.
+    ``item_…`` for each of :data:`lab.runs.shapes.ITEMS`, ``log, receipt``, and the columns of the injected block that
+    are listed below.
     ``item_key`` is the memory's key. For a captured item it is the key of the judged memory that the item is aligned
     to, unless an earlier item of the row has that key; otherwise it is the item's id, prefixed with ``own:``.
 
@@ -88,13 +85,13 @@ def receipts_table(
     scopes = {turn.key: turn.scope for turn in recording.turns}
     scopes |= {memory.key: memory.scope for memory in recording.memories}
     flat = [values for answer in answers for values in _items(answer, aligned, scopes, labels)]
-    columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEM_FIELDS)
+    columns = list(zip(*flat, strict=True)) if flat else [()] * len(ITEMS)
     texts = [_receipt(answer) for answer in answers]
     readings = Readings(recording)
     read = [readings.read(answer, text) for answer, text in zip(answers, texts, strict=True)]
     listed = {
-        f"item_{name}": lists(counts, numbers(column, NUMBERS[name]) if name in NUMBERS else strings(column))
-        for name, column in zip(ITEM_FIELDS, columns, strict=True)
+        f"item_{name}": lists(counts, strings(column) if kind == "string" else numbers(column, kind))
+        for (name, kind), column in zip(ITEMS.items(), columns, strict=True)
     }
     table = pa.table(
         {
@@ -120,11 +117,8 @@ def receipts_table(
             "block": strings([block_hash(recall.context) for recall in recalls]),
             "tokens": numbers([tokens(recall.context) for recall in recalls], "int32"),
             "evicted": numbers([recall.evicted for recall in recalls], "int32"),
-            **{name: numbers([counts[at] for counts in checked], "int32") for at, name in enumerate(Checked._fields)},
-            **{
-                name: numbers([reading[at] for reading in read], "int32")
-                for at, name in enumerate(Reading._fields[:-1])
-            },
+            **{name: numbers([counts[at] for counts in checked], "int32") for at, name in enumerate(SAFETY)},
+            **{name: numbers([reading[at] for reading in read], "int32") for at, name in enumerate(READINGS)},
             "item_exempt": lists(counts, strings([rule for reading in read for rule in reading.exempt])),
         }
     )
@@ -196,4 +190,4 @@ def _texts(values: Sequence[Sequence[str]]) -> pa.Array:
 
 def listed(row: Mapping[str, Any], rank: int) -> Listed:
     """Return the item at a rank (from 0) of a row read with ``to_pylist``."""
-    return Listed(*(row[f"item_{name}"][rank] for name in ITEM_FIELDS))
+    return Listed(*(row[f"item_{name}"][rank] for name in ITEMS))

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from lab.base.set_registry import is_shipped
 from lab.compare.paired import Comparison
 from lab.replay.recall_points import RecallPoint
-from lab.replay.receipts import ITEM_FIELDS, listed
+from lab.replay.receipts import listed
 from lab.replay.recorded_conversation import RecordedConversation
 from lab.replay.safety_checks import SafetyChecks
 from lab.report.again import Again
@@ -19,8 +19,9 @@ from lab.report.contrasts import Changed
 from lab.report.flipped import Flipped, Side
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold, read_gold
+from lab.runs.shapes import ITEMS
 
-ROWS = ("arm", "turn", "injected", "pinned", *(f"item_{name}" for name in ITEM_FIELDS))
+ROWS = ("arm", "turn", "injected", "pinned", *(f"item_{name}" for name in ITEMS))
 # The names that golden sets use for the slice of a probe's type.
 PROBE_TYPES = ("type", "ability", "category", "category_name")
 # Where `lab view` listens unless --port says otherwise.

@@ -16,7 +16,7 @@ from lab.measures.score import score_run
 from lab.report.comparison import reading
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
-from lab.runs.receipts import READINGS
+from lab.runs.shapes import ITEMS, READINGS, SAFETY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,13 +26,11 @@ if TYPE_CHECKING:
 
 COUNTS = ("injected", "visible", "visible_nice", "chars", "tokens", "hard_rules", "hard_kept")
 MAYBE = ("duplicates", "evicted")
-SAFETY_COLUMNS = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
 TURNS = (
     *("arm", "turn", "seq", "scope", "is_recall_turn", "probe", *COUNTS, "pinned"),
-    *(*MAYBE, *SAFETY_COLUMNS, "block", *READINGS),
+    *(*MAYBE, *SAFETY, "block", *READINGS),
 )
 FEW = ("tier", "label", "decision")
-LISTED = ("key", "id", "tier", "label", "scope", "score", "fts_rank", "vec_rank", "decision")
 
 
 def turns_frame(run: RunDirectory) -> pd.DataFrame:
@@ -88,7 +86,7 @@ def items_frame(run: RunDirectory) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    names = tuple(f"item_{name}" for name in LISTED)
+    names = tuple(f"item_{name}" for name in ITEMS)
     table, conversation = _concatenated(run, run.read_receipts, ("arm", "turn", "seq", "probe", "injected", *names))
     offsets = table["item_key"].combine_chunks().offsets.to_numpy()
     sizes = np.diff(offsets)
@@ -97,7 +95,7 @@ def items_frame(run: RunDirectory) -> pd.DataFrame:
     frame = table.select(["arm", "turn", "probe", "seq"]).to_pandas().iloc[rows].reset_index(drop=True)
     frame["rank"] = rank
     frame["injected"] = rank <= table["injected"].to_numpy()[rows]
-    for name, column in zip(LISTED, names, strict=True):
+    for name, column in zip(ITEMS, names, strict=True):
         frame[name] = table[column].combine_chunks().flatten().to_pandas()
     frame = frame.astype({"fts_rank": "float64", "vec_rank": "float64"} | dict.fromkeys(FEW, "category"))
     frame = frame.rename(columns={"key": "memory", "fts_rank": "text_rank", "vec_rank": "vector_rank"})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lab.base.columns import codes_of, lists_of, numbers_of
 from lab.recordings.model import GLOBAL, MUST, NICE
 from lab.runs.directory import RunDirectory
+from lab.runs.shapes import READINGS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 NUMBERS = ("is_recall_turn", "injected", "chars", "visible_nice", "hard_rules", "hard_kept", "duplicates")
 # Columns on the injected block; see :func:`lab.replay.receipts.receipts_table`.
 BLOCK = ("tokens", "evicted", "future", "duplicate_items", "unescaped", "stale", "outdated")
-# Columns on the block before and on the receipt; the first turn has not all of them.
-READINGS = ("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain", "explained")
 TEXTS = ("arm", "turn", "scope", "probe", "pinned", "item_key", "item_label", "item_scope", "item_exempt")
 
 

@@ -1,4 +1,4 @@
-"""The types of the columns of a run's tables, to refuse a table of another shape before it is used."""
+"""The columns of a run's tables and their types, to refuse a table of another shape before it is used."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TEXT, _COUNT, _FLAG = "string", "int32", "bool"
+# Groups of the columns of receipts; :func:`lab.replay.receipts.receipts_table` says what each column is.
+SAFETY = ("future", "duplicate_items", "unescaped", "superseded", "stale", "outdated")
+# On the block before and on the receipt; the first turn has not all of them.
+READINGS = ("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain", "explained")
+# Of one listed item. In receipts each is a list, with ``item_`` before its name.
+ITEMS = {
+    **dict.fromkeys(("key", "id", "tier", "label", "scope"), _TEXT),
+    "score": "double",
+    "fts_rank": _COUNT,
+    "vec_rank": _COUNT,
+    "decision": _TEXT,
+}
 _RECEIPTS = {
     **dict.fromkeys(("arm", "turn", "scope", "probe", "status", "failure", "receipt", "block"), _TEXT),
     **dict.fromkeys(("seq", "injected", "visible", "visible_nice", "chars", "hard_rules", "hard_kept"), _COUNT),
-    **dict.fromkeys(("duplicates", "tokens", "evicted", "future", "duplicate_items", "unescaped"), _COUNT),
-    **dict.fromkeys(("superseded", "stale", "outdated"), _COUNT),
-    **dict.fromkeys(("prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines"), _COUNT),
-    **dict.fromkeys(("to_explain", "explained"), _COUNT),
+    **dict.fromkeys(("duplicates", "tokens", "evicted", *SAFETY, *READINGS), _COUNT),
     "is_recall_turn": _FLAG,
     **dict.fromkeys(("pinned", "log"), f"list of {_TEXT}"),
-    **{f"item_{name}": f"list of {_TEXT}" for name in ("key", "id", "tier", "label", "scope", "decision", "exempt")},
-    "item_score": "list of double",
-    **dict.fromkeys(("item_fts_rank", "item_vec_rank"), f"list of {_COUNT}"),
+    **{f"item_{name}": f"list of {kind}" for name, kind in {**ITEMS, "exempt": _TEXT}.items()},
 }
 _LATENCY = {"arm": _TEXT, "turn": _TEXT, "stage": _TEXT, "ns": "int64", "cold": _FLAG}
 _WRITES = {
@@ -47,9 +54,7 @@ COLUMNS = {
     b"lab.trend": _TREND,
 }
 _MAY_BE_NULL = {"probe", "failure", "duplicates", "evicted", "memory", "rule", "score", "value", "slices", "keep"}
-_MAY_BE_NULL |= {"standard_error", "commit", "code"}
-_MAY_BE_NULL |= {"prefix_tokens", "stable_chars", "body_chars", "receipt_bytes", "receipt_lines", "to_explain"}
-_MAY_BE_NULL |= {"explained"}
+_MAY_BE_NULL |= {"standard_error", "commit", "code", *READINGS}
 
 
 def misshapen(table: pa.Table) -> str | None:

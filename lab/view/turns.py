@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from lab.base.errors import CannotMeasure, LabError
 from lab.measures.repetition import WINDOW
 from lab.recordings.model import GLOBAL
-from lab.replay.receipts import ITEM_FIELDS, listed
+from lab.replay.receipts import listed
 from lab.replay.recorded_conversation import RecordedConversation
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import Gold
+from lab.runs.shapes import ITEMS
 from lab.view.index import Index, Pair
 from lab.view.recorded import Recorded
 
@@ -34,7 +35,7 @@ COLUMNS = (
         "log",
         "failure",
     ),
-    *(f"item_{name}" for name in ITEM_FIELDS),
+    *(f"item_{name}" for name in ITEMS),
 )
 TURNS_BEFORE = 3
 

@@ -10,7 +10,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from lab.base.errors import CannotMeasure
-from lab.runs.receipts import BLOCK, NUMBERS, READINGS, TEXTS, Receipts
+from lab.runs.receipts import BLOCK, NUMBERS, TEXTS, Receipts
+from lab.runs.shapes import READINGS
 from lab.runs.tables import read_table
 
 NICE, UNKNOWN = "nice_to_have", "unknown"

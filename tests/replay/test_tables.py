@@ -11,6 +11,10 @@ import pytest
 
 from lab.base.columns import codes_of, float_column, lists_of, numbers_of, text_column
 from lab.base.errors import CannotMeasure
+from lab.replay.readings import Reading
+from lab.replay.receipts import Listed
+from lab.replay.safety_checks import Checked
+from lab.runs.shapes import ITEMS, READINGS, SAFETY
 from lab.runs.tables import read_table, write_table
 
 TEXTS = ["one", "", "記憶 and more", None]
@@ -94,3 +98,10 @@ def test_read_table_flipped_bit_is_reported_or_harmless(tmp_path: Path) -> None:
     assert len(refused) > 200
     assert {one.partition(" (")[0] for one in refused} == {f"{path}: damaged"}
     assert {one.rpartition("); ")[2] for one in refused} == {"delete it and run the replay again"}
+
+
+def test_columns_of_receipts_are_the_fields_that_fill_them() -> None:
+    """The values are put into the columns by position."""
+    assert Listed._fields == tuple(ITEMS)
+    assert Checked._fields == SAFETY
+    assert Reading._fields == (*READINGS, "exempt")
