@@ -42,6 +42,8 @@ def main(folder: Path) -> None:
         pattern = rf"^\| `{arm}` \| .* \| ([^|]+) \|$"
         text = re.sub(pattern, lambda found, line=f"| `{arm}` | {row} |": f"{line} {found[1]} |", text, flags=re.M)
     readme.write_text(text, "utf-8")
+    report = [sys.executable, "-m", "lab", "report", str(folder), "--slides"]
+    subprocess.run(report, cwd=ROOT, check=True)  # noqa: S603 - the command is the lab's own
     shutil.copyfile(run.path / "figures" / "saturation.png", ROOT / "docs" / "images" / "saturation.png")
     for name in QUOTED:
         shown = ", ".join(

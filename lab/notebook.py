@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lab.compare.paired import Comparison
     from lab.replay.explain import Explanation
-    from lab.report.entry import Draw
+    from lab.report.charts import Chart
 
 # Pixels per inch at which a figure is shown. The image has twice as many, so that it is sharp on dense screens.
 SHOWN_DPI = 72
@@ -168,7 +168,7 @@ class Run:
             compare_arms(self.directory, baseline, candidate, slices=True, tested_slices=False) if candidate else None
         )
         found = drawings(self.directory, summary, comparison)
-        return Figures({name: Drawing(name, one.draw, one.figure.caption) for name, one in found.items()})
+        return Figures({name: Drawing(name, one.chart, one.figure.caption) for name, one in found.items()})
 
 
 class Compared:
@@ -188,15 +188,13 @@ class Compared:
     @cached_property
     def figure(self) -> Drawing:
         """The primary measures with their intervals."""
-        from functools import partial
-
         from lab.report.comparison import shown, worse
         from lab.report.drawings import CAPTIONS
-        from lab.report.figures import forest_figure
+        from lab.report.figures_forest import forest_chart
 
         arms = self.comparison.baseline, self.comparison.candidate
-        draw = partial(forest_figure, shown(self.comparison), *arms, beyond=worse(self.comparison))
-        return Drawing("forest", draw, CAPTIONS["forest"])
+        chart = forest_chart(shown(self.comparison), *arms, beyond=worse(self.comparison))
+        return Drawing("forest", chart, CAPTIONS["forest"])
 
     def __repr__(self) -> str:
         from lab.report.comparison import comparison_text, shown
@@ -235,19 +233,21 @@ class Explained:
 class Drawing:
     """A figure that renders as an image. It is drawn on first use."""
 
-    def __init__(self, name: str, draw: Draw, caption: str) -> None:
+    def __init__(self, name: str, chart: Chart, caption: str) -> None:
         self.name = name
         self.caption = caption
-        self._draw = draw
+        self.chart = chart
 
     @cached_property
     def figure(self) -> Figure:
         """The matplotlib figure."""
-        return self._draw()
+        from lab.report.slides import draw
+
+        return draw(self.chart)
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
         """Write ``path.svg`` and ``path.png`` and return both paths. The suffix of ``path`` is ignored."""
-        from lab.report.figures import save
+        from lab.report.slides import save
 
         return save(self.figure, Path(path).with_suffix(""))
 
@@ -256,7 +256,7 @@ class Drawing:
 
     @cached_property
     def _png(self) -> bytes:
-        from lab.report.figures import rendered
+        from lab.report.slides import rendered
 
         return rendered(self.figure, "png")
 

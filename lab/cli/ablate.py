@@ -41,8 +41,8 @@ def ablate(
     from lab.measures.score import score_and_write, summarise
     from lab.replay.config_notes import config_notes
     from lab.replay.run import run_replay
-    from lab.report.figures import save
-    from lab.report.figures_ablation import ablation_figure
+    from lab.report.figures_forest import ablation_chart
+    from lab.report.slides import draw, save
     from lab.runs.gold import read_gold
     from lab.runs.trial import trial
     from lab.systems.openclaw.ablation import ABLATION
@@ -55,7 +55,7 @@ def ablate(
     scores = score_and_write(run)
     summary = summarise(scores, read_gold(run), run.arms)
     steps = ablation(scores, summary["arms"], run.cutoff)
-    files = save(ablation_figure(steps, run.cutoff), out / "figures" / "ablation")
+    files = save(draw(ablation_chart(steps, run.cutoff)), out / "figures" / "ablation")
     reasons = trial(run.manifest)
     resolved = run.manifest.resolved
     notes = config_notes(resolved)

@@ -53,7 +53,8 @@ def governance(
     Every memory is graded. A lower threshold of must_remember gives more of them that label, until tier_first_v1
     injects nothing else: there, grading alone saturates recall.
     """
-    from lab.report.figures import governance_figure, save
+    from lab.report.figures_studies import governance_chart
+    from lab.report.slides import draw, save
     from lab.studies.governance import STEPS, distinct, finding, write_points
     from lab.studies.governance import governance as sweep
 
@@ -68,7 +69,7 @@ def governance(
         announce=announce,
     )
     write_points(points, out / "governance.parquet")
-    files = save(governance_figure(points), out / "governance")
+    files = save(draw(governance_chart(points)), out / "governance")
     if as_json:
         emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
         return

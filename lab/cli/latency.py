@@ -110,13 +110,13 @@ def _whole_numbers(text: str) -> list[int]:
 
 
 def _draw(summary: Mapping[str, Any], folder: Path) -> list[Path]:
-    from lab.report.figures import save
-    from lab.report.figures_latency import compaction_figure, size_figure, stages_figure
+    from lab.report.figures_latency import compaction_chart, size_chart, stages_chart
+    from lab.report.slides import draw, save
 
-    files = save(size_figure(summary["warm"]), folder / "latency_by_size")
-    files += save(stages_figure(summary["warm"]), folder / "stages")
+    files = save(draw(size_chart(summary["warm"])), folder / "latency_by_size")
+    files += save(draw(stages_chart(summary["warm"])), folder / "stages")
     if summary["waiting"] or summary["cadence"]:
         files += save(
-            compaction_figure(summary["waiting"], summary["cadence"], summary["left_out"]), folder / "compaction"
+            draw(compaction_chart(summary["waiting"], summary["cadence"], summary["left_out"])), folder / "compaction"
         )
     return files

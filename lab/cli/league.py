@@ -58,6 +58,7 @@ def league(
     answers: options.Answers = "live",
     allow_remote: options.AllowRemote = False,
     jobs: options.Jobs = 1,
+    slides: options.Slides = False,
     as_json: Json = False,
 ) -> None:
     """Compare memory systems on every set at equal tokens.
@@ -101,7 +102,7 @@ def league(
     entrants = entrants_of(arm or default_arms(source), shared)
     spelt = league_command(sets, arm or (), budgets, shared, format)
     result = run_league(chosen, entrants, budgets, shared, out, jobs=jobs, announce=announce, command=spelt)
-    files = [*write_outputs(result, out), *write_page(result, out)]
+    files = [*write_outputs(result, out), *write_page(result, out, slides=slides)]
     if as_json:
         emit_json(result.as_json() | {"league": str(out), "files": [str(file) for file in files]})
     else:

@@ -29,7 +29,8 @@ def missed(
     from lab.replay.missed import CAUSES, FILE, write_missed
     from lab.replay.missed import missed as explain_all
     from lab.report.entry import source_of
-    from lab.report.figures import missed_figure, save
+    from lab.report.figures_arms import missed_chart
+    from lab.report.slides import draw, save
     from lab.report.tables import text_tables
     from lab.runs.directory import open_run
     from lab.runs.trial import trial
@@ -37,7 +38,7 @@ def missed(
     opened = open_run(run)
     rows, counts = explain_all(opened, jobs=jobs, announce=announce)
     write_missed(rows, counts, run / FILE)
-    files = save(missed_figure(counts, source_of(opened)), run / "figures" / "missed")
+    files = save(draw(missed_chart(counts).of(source_of(opened))), run / "figures" / "missed")
     reasons = trial(opened.manifest)
     if as_json:
         arms = {arm: {**count._asdict(), "missed": count.missed} for arm, count in counts.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lab.base.errors import UnusableInput
 from lab.cli import options
 from lab.cli.baseline import today
 from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, report_to_ci
@@ -146,13 +147,15 @@ def trend(
     """
     from lab.measures.catalogue import canonical
     from lab.nightly.trend import history, read_store, step_record
-    from lab.report.figures import save
-    from lab.report.figures_trend import trend_figure
+    from lab.report.nightly_history import trend_chart
+    from lab.report.slides import draw, save
 
     series = history(
         read_store(store), measures=[canonical(name) for name in measure or ()], arms=arm or (), sets=which or ()
     )
-    files = save(trend_figure(series), out or store / "trend")
+    if not series:
+        raise UnusableInput("no nightly runs to draw: the history has no such series")
+    files = save(draw(trend_chart(series)), out or store / "trend")
     steps = [step_record(line, step) for line in series for step in line.steps]
     if as_json:
         emit_json(

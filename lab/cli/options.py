@@ -240,3 +240,5 @@ BaselinesFolder = Annotated[
     Path, typer.Option("--baselines", metavar="FOLDER", help="Folder of the baselines. Commit it, or share it.")
 ]
 Day = Annotated[str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The date to record. [default: today]")]
+
+Slides = Annotated[bool, typer.Option("--slides", help="Also draw each figure as a slide (SVG and PNG) in figures/.")]

@@ -42,15 +42,16 @@ def report(
             help="Show the texts of these turns and of their memories. [default: only of sets that the lab ships]",
         ),
     ] = None,
+    slides: options.Slides = False,
     allow_failed: options.AllowFailed = False,
     as_json: Json = False,
 ) -> None:
-    """Write report.html, report.md and figures/ into a run."""
+    """Write report.html and report.md into a run."""
     from lab.report.build import write_report
     from lab.runs.directory import open_run
 
     built = write_report(
-        open_run(run, allow_failed=allow_failed), baseline, candidate, with_text=with_text, turns=turns
+        open_run(run, allow_failed=allow_failed), baseline, candidate, with_text=with_text, turns=turns, slides=slides
     )
     if as_json:
         emit_json({"files": [str(file) for file in built.files]})

@@ -30,7 +30,8 @@ def saturation(
     as_json: Json = False,
 ) -> None:
     """Increase the must_remember share and chart every policy."""
-    from lab.report.figures import saturation_figure, save
+    from lab.report.figures_studies import saturation_chart
+    from lab.report.slides import draw, save
     from lab.studies.saturation import FILE, means, write_points
     from lab.studies.saturation import saturation as sweep
 
@@ -48,7 +49,7 @@ def saturation(
         announce=announce,
     )
     write_points(points, out / FILE)
-    files = save(saturation_figure(points), out / "saturation")
+    files = save(draw(saturation_chart(points)), out / "saturation")
     if as_json:
         emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
         return

@@ -49,7 +49,8 @@ def scale(
     Shows hits, clean hits, repeats and the time of a turn at each size. Sizes for which the recordings have too few
     memories are not available, unless --haystack-from names other sets. Repeating the command continues.
     """
-    from lab.report.figures import save, scale_figure
+    from lab.report.figures_studies import scale_chart
+    from lab.report.slides import draw, save
     from lab.runs.trial import trial_line
     from lab.studies.scale import SIZES
     from lab.studies.scale import scale as measure
@@ -59,7 +60,7 @@ def scale(
     source = f"recall lab: {request.format} recordings {Path(request.path).name}, {result.about}" + "".join(
         f"; {line}" for line in [trial_line(result.trial)] if line
     )
-    files = save(scale_figure(result.points, result.cutoff, source), out / "scale")
+    files = save(draw(scale_chart(result.points, result.cutoff).of(source)), out / "scale")
     if as_json:
         emit_json(result.as_json() | {"scale": str(out), "figures": [str(file) for file in files]})
         return

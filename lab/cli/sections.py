@@ -111,7 +111,7 @@ SECTIONS: dict[str, dict[str, Entry | Group]] = {
         "compare": Entry("lab.cli.compare", "Compare two arms over the same turns."),
         "explain": Entry("lab.cli.compare", "Explain one turn: why memories were injected or dropped."),
         "missed": Entry("lab.cli.missed", "Count the relevant memories that each arm missed, by cause."),
-        "report": Entry("lab.cli.report", "Write report.html, report.md and figures/ into a run."),
+        "report": Entry("lab.cli.report", "Write report.html and report.md into a run."),
         "view": Entry("lab.cli.view", "Browse runs turn by turn, with two arms side by side."),
         "diff": Entry("lab.cli.diff", "Compare two runs exactly, column by column of every receipt."),
     },

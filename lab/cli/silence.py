@@ -47,7 +47,8 @@ def silence(
     from dataclasses import replace
 
     from lab.replay.plan import make_plan
-    from lab.report.figures import save, silence_figure
+    from lab.report.figures_studies import silence_chart
+    from lab.report.slides import draw, save
     from lab.runs.manifest import NO_HAYSTACK, resolved_of
     from lab.runs.records import to_json
     from lab.runs.trial import trial_of_replay
@@ -69,7 +70,7 @@ def silence(
         points += curves(answers, name)
         rows += chosen(answers, name, terms, request.seed)
     write_points(points, out / FILE)
-    files = save(silence_figure(points, f"recall lab: {about}", rows), out / "silence")
+    files = save(draw(silence_chart(points, rows).of(f"recall lab: {about}")), out / "silence")
     if as_json:
         emit_json(
             {

@@ -52,8 +52,8 @@ def sweep(
     Writes a table of all configurations, their Pareto front in hits, repeats and characters, and two charts. Repeating
     the command continues an interrupted sweep.
     """
-    from lab.report.figures import save
-    from lab.report.figures_sweep import front_figure, heat_figure
+    from lab.report.figures_studies import front_chart, heat_chart
+    from lab.report.slides import draw, save
     from lab.studies.sweep.front import configurations, heat, reference, write_configurations
     from lab.studies.sweep.grid import read_grid
     from lab.studies.sweep.sweep import notes_of
@@ -69,10 +69,10 @@ def sweep(
     swept = run(request, chosen, out, saturated=seeds if saturated else 0, jobs=jobs, announce=announce)
     results = configurations(swept)
     write_configurations(results, out / "configurations.parquet")
-    files = save(front_figure(results, reference(swept)), out / "figures" / "front")
+    files = save(draw(front_chart(results, reference(swept))), out / "figures" / "front")
     axes = heat(results, swept)
     if axes:
-        files += save(heat_figure(results, *axes), out / "figures" / "heat")
+        files += save(draw(heat_chart(results, *axes)), out / "figures" / "heat")
     notes = notes_of(out)
     if as_json:
         emit_json(

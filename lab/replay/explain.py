@@ -6,7 +6,7 @@ and the system explains it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -64,26 +64,54 @@ def explain(
     recalls. Raises :class:`UnusableInput` if there is no such arm or recall point, or the recording has changed, and
     :class:`CannotMeasure` if the recall fails.
     """
+    ((_, explanation),) = explain_all(run, [(key, arm_name)], plan, detail, opened=opened)
+    return explanation
+
+
+def explain_all(
+    run: RunDirectory,
+    wanted: Sequence[tuple[str, str]],
+    plan: Plan | None = None,
+    detail: Detail | None = None,
+    *,
+    opened: Sources | None = None,
+) -> Iterator[tuple[tuple[str, str], Explanation]]:
+    """Yield the explanation of each recall that is wanted, by its key and arm, conversation by conversation.
+
+    Each conversation is replayed once. Takes the same, and raises the same, as :func:`explain`.
+    """
     plan = plan or plan_of(run)
-    arm, info = next(
-        ((arm, info) for arm, info in zip(plan.arms, plan.infos, strict=True) if arm.name == arm_name), (None, None)
-    )
-    if arm is None or info is None:
-        raise UnusableInput(f"{run.path}: has no arm {arm_name!r}; it has: {', '.join(run.arms)}")
-    recording, point = _find(plan, key)
+    named = {arm.name: (arm, info) for arm, info in zip(plan.arms, plan.infos, strict=True)}
+    found: dict[str, tuple[Recording, dict[tuple[str, str], str]]] = {}
+    for key, name in wanted:
+        if name not in named:
+            raise UnusableInput(f"{run.path}: has no arm {name!r}; it has: {', '.join(run.arms)}")
+        recording, point = _find(plan, key)
+        found.setdefault(recording.conversation, (recording, {}))[1][point.key, name] = key
     # The exact store gives the same answers as LanceDB and opens faster.
-    plan = replace(plan, request=replace(plan.request, store="exact"), arms=(arm,), infos=(info,))
+    arms, infos = zip(*(named[name] for name in dict.fromkeys(name for _, name in wanted)), strict=True)
+    plan = replace(plan, request=replace(plan.request, store="exact"), arms=arms, infos=infos)
     sources = open_sources(plan, opened=opened)
-    prepare(plan, [recording], sources, lambda _: None)
-    play = play_of(plan, recording, tools_of(plan, recording, sources))
-    if not info.stateful:
-        play = replace(play, recall_points=[point])
-    calls: list[RecallCall] = []
-    with closing(replay(play, [arm], on_recall=calls.append)) as answers:
-        answered = next(answer for answer in answers if answer.point.key == point.key)
-        if answered.failure:
-            raise CannotMeasure(f"{point.key}: arm {arm_name} fails: {answered.failure}")
-        return explanation_of(play.memories, answered, calls[-1], info, detail or Detail())
+    for recording, open_points in found.values():
+        prepare(plan, [recording], sources, lambda _: None)
+        play = play_of(plan, recording, tools_of(plan, recording, sources))
+        chosen = [arm for arm in arms if any(name == arm.name for _, name in open_points)]
+        if not any(named[arm.name][1].stateful for arm in chosen):
+            points = {key for key, _ in open_points}
+            play = replace(play, recall_points=[point for point in play.recall_points if point.key in points])
+        calls: list[RecallCall] = []
+        with closing(replay(play, chosen, on_recall=calls.append)) as answers:
+            while open_points:
+                answered = next(answers)
+                call = calls.pop()
+                at = answered.point.key, answered.arm
+                if at not in open_points:
+                    continue
+                if answered.failure:
+                    raise CannotMeasure(f"{at[0]}: arm {answered.arm} fails: {answered.failure}")
+                key = open_points.pop(at)
+                info = named[answered.arm][1]
+                yield (key, answered.arm), explanation_of(play.memories, answered, call, info, detail or Detail())
 
 
 def _find(plan: Plan, key: str) -> tuple[Recording, RecallPoint]:

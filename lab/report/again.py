@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from lab.base.errors import LabError
-from lab.replay.explain import explain
+from lab.replay.explain import explain_all
 from lab.replay.plan import Plan, plan_of
 from lab.replay.sources import Sources, open_sources
 from lab.report.explanation import explanation_text
@@ -33,16 +34,17 @@ class Again:
             self.problem = str(error)
             return None
 
-    def explanation(self, key: str, arm: str, *, with_text: bool) -> str | None:
-        """Return the explanation of one recall; None from the first problem on."""
-        if self.plan is None or self.problem:
-            return None
+    def explanations(self, wanted: Sequence[tuple[str, str]], *, with_text: bool) -> dict[tuple[str, str], str]:
+        """Return the explanation of each recall, by key and arm; those from the first problem on are missing."""
+        texts: dict[tuple[str, str], str] = {}
+        if self.plan is None or self.problem or not wanted:
+            return texts
         try:
-            found = explain(self._run, key, arm, self.plan, Detail(with_text), opened=self._opened)
-            return explanation_text(found, with_text=with_text)
+            for of, found in explain_all(self._run, wanted, self.plan, Detail(with_text), opened=self._opened):
+                texts[of] = explanation_text(found, with_text=with_text)
         except LabError as error:
             self.problem = str(error)
-            return None
+        return texts
 
     @cached_property
     def _opened(self) -> Sources | None:

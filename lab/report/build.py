@@ -6,7 +6,6 @@ equal runs have equal reports. The HTML page also shows versions and timings.
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +22,7 @@ from lab.measures.catalogue import direction
 from lab.measures.score import headlines, score_run, summarise, with_judged
 from lab.replay.command import arguments, portable, replay_command
 from lab.replay.config_notes import config_notes
-from lab.report import figures
+from lab.report import charts
 from lab.report.again import Again
 from lab.report.arms import arms_table
 from lab.report.cards import groups_of, shows_texts
@@ -54,7 +53,7 @@ from lab.runs.gold import read_gold
 from lab.runs.scores import Scores
 from lab.runs.trial import trial_line, trial_of
 
-__all__ = ["CAPTIONS", "build_report", "drawings", "inline", "render", "write_report"]
+__all__ = ["CAPTIONS", "build_report", "drawings", "render", "write_report"]
 
 EXTRA_COLUMNS = ("LongestStreak", "NicePresence", "InjectedChars", "InjectedTokens")
 # Longer lists are cut; the manifest has the rest.
@@ -80,9 +79,10 @@ def build_report(
     *,
     with_text: bool | None = None,
     turns: int = SHOWN,
+    slides: bool = False,
 ) -> list[Path]:
     """Write a report and return its files; see :func:`write_report`."""
-    return write_report(run, baseline, candidate, with_text=with_text, turns=turns).files
+    return write_report(run, baseline, candidate, with_text=with_text, turns=turns, slides=slides).files
 
 
 def write_report(
@@ -92,8 +92,9 @@ def write_report(
     *,
     with_text: bool | None = None,
     turns: int = SHOWN,
+    slides: bool = False,
 ) -> Built:
-    """Write ``report.html``, ``report.md``, ``report.json`` and the figures.
+    """Write ``report.html``, ``report.md`` and ``report.json``; with ``slides``, the figures as SVG and PNG, too.
 
     Up to ``turns`` turns of each kind of change are shown: where a harm rose, and where a hit was lost or gained.
     ``with_text`` includes the texts of turns and memories; by default, those of sets that the project ships.
@@ -107,34 +108,17 @@ def write_report(
     model = _model(run, summary, comparison)
     model |= _findings(run, scores, comparison, model, with_text=with_text, turns=turns)
     material = gather(run)
-    folder = run.path / "figures"
-    drawn: dict[str, list[Path]] = {}
-    says, words, extents = {}, {}, {}
     found = drawings(run, summary, comparison, material)
-    for name, drawing in found.items():
-        figure = drawing.draw()
-        says[name], words[name], extents[name] = (
-            figures.alt_text(figure),
-            figures.words_of(figure),
-            figures.within(figure),
-        )
-        drawn[name] = figures.save(figure, folder / name)
     of_conversations = [name for name, drawing in found.items() if drawing.figure is TIMELINE]
     timelines = zip(busiest(material.shares.turns, len(of_conversations)), of_conversations, strict=True)
     model |= {
-        "figures": {
-            name: f'<div class="chart">{chart()}</div>'
-            if (chart := found[name].chart)
-            else inline(files[0], name, extents[name])
-            for name, files in drawn.items()
-        },
-        "charts": [name for name, drawing in found.items() if drawing.chart],
+        "figures": {name: f'<div class="chart">{charts.html(drawing.chart)}</div>' for name, drawing in found.items()},
+        "has_slides": slides,
         "timelines": [
             {"name": name, "conversation": conversation, "turns": material.shares.turns[conversation]}
             for conversation, name in timelines
         ],
-        "says": says,
-        "words": words,
+        "words": {name: drawing.chart.words for name, drawing in found.items()},
         "captions": {name: drawing.figure.caption for name, drawing in found.items()},
         "placed": {
             section: [
@@ -157,7 +141,15 @@ def write_report(
     }
     for path, content in outputs.items():
         write_atomically(path, content)
-    return Built([*outputs, *(file for files in drawn.values() for file in files)], model["opening"])
+    files = [*outputs, *(write_slides(run.path, {name: one.chart for name, one in found.items()}) if slides else ())]
+    return Built(files, model["opening"])
+
+
+def write_slides(folder: Path, found: Mapping[str, charts.Chart]) -> list[Path]:
+    """Write ``figures/NAME.svg`` and ``.png`` of each figure."""
+    from lab.report.slides import draw, save
+
+    return [file for name, one in found.items() for file in save(draw(one), folder / "figures" / name)]
 
 
 def _model(run: RunDirectory, summary: dict[str, Any], comparison: Comparison | None) -> dict[str, Any]:
@@ -306,42 +298,6 @@ def _has(model: dict[str, Any], section: str) -> bool:
         "contract": bool(model["contract"].rows),
         "latency": bool(model["stages"]),
     }.get(section, True)
-
-
-# Colours of a figure that follow the page's light or dark theme.
-THEMED = {
-    "#1d1d1f": "var(--ink)",
-    "#5c5c66": "var(--soft)",
-    "#e4e4e4": "var(--line)",
-    "#ffffff": "var(--paper)",
-    "#333333": "var(--ink)",
-    "#555555": "var(--soft)",
-}
-
-
-def inline(svg: Path, name: str, within: tuple[float, float]) -> str:
-    """Return a figure's SVG for embedding: unique ids, and the page's colours for ink and background.
-
-    ``within`` is the part of its height to show: the page prints the title and subtitle itself, so that they wrap.
-    """
-    text = svg.read_text(encoding="utf-8")
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<title>.*?</title>", "", text, flags=re.DOTALL)
-    text = text.replace("fill: #ffffff", "fill: none", 1)
-    text = re.sub("|".join(THEMED), lambda match: THEMED[match[0]], text)
-    # Without a fixed size the figure takes the width of the page.
-    text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
-    begin, end = within
-
-    def cut(match: re.Match[str]) -> str:
-        height = float(match[2])
-        return f'viewBox="0 {begin * height:.1f} {match[1]} {(end - begin) * height:.1f}"'
-
-    text = re.sub(r'viewBox="0 0 (\S+) (\S+)"', cut, text, count=1)
-    # To save space, glyph names are shortened and coordinates rounded to a hundredth of a point.
-    text = re.sub(r'(\bid="|href="#|url\(#)(?:DejaVuSans(-Bold)?-)?', rf"\g<1>{name}\g<2>-", text)
-    text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text.replace("xlink:href", "href"))
-    return re.sub(r"\s*\n\s*", "\n", text)
 
 
 def render(template: str, model: dict[str, Any]) -> bytes:

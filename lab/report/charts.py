@@ -1,7 +1,8 @@
-"""Charts of the page: SVG and tables that take the width of the page, with text that keeps its size.
+"""What a chart shows, as records, and the chart on a page: SVG and tables that take the width of the page.
 
-Positions are percentages and text is text, so a chart is readable at 390 pixels and at 1,280, follows the light or dark
-colours of the page, and prints. Every function returns HTML in which everything given is escaped.
+A :class:`Chart` is described once; :func:`html` draws it for a page and :func:`lab.report.slides.draw` for a slide.
+On a page, positions are percentages and text is text, so a chart is readable at 390 pixels and at 1,280, follows the
+light or dark colours of the page, and prints. Everything given is escaped.
 """
 
 from __future__ import annotations
@@ -9,11 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import pairwise
-from math import floor, isfinite, log10
+from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
+from lab.base.formatting import counted, number
 from lab.report.units import unbroken
 
+# Okabe and Ito's colours, which readers with colour blindness can distinguish; line styles and markers differ as well.
+COLOURS = {
+    "tier_first_v1": "#D55E00",
+    "tier_quota_v1": "#0072B2",
+    "hybrid": "#009E73",
+    "vector": "#56B4E9",
+    "bm25": "#CC79A7",
+    "oracle": "#555555",
+    "recency": "#E69F00",
+    "random": "#999999",
+    "none": "#BBBBBB",
+}
+OTHER, SOFT = "#333333", "#5c5c66"
+# The markers of the two policies.
+MARKERS = {"tier_first_v1": "s", "tier_quota_v1": "o"}
+TIERS = {"must": "#D55E00", "nice": "#0072B2", "unknown": "#E69F00", "ignore": "#BBBBBB"}
+# Text on an area of that colour. Not pure white or black, which the page's dark theme would replace.
+INKS = {"must": "#010101", "nice": "#fefefe", "unknown": "#010101", "ignore": "#010101"}
+# Names of arms that fit beside a chart, one below the other.
+MOST_NAMES = 16
 # Marks of 10 by 10 pixels around (0, 0); colour is never the only encoding.
 SHAPES = {
     "o": '<circle r="4.6"/>',
@@ -61,7 +83,10 @@ class Axis(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One line, or points without a ``dash``; ``band`` has the lower and the upper edge over the same positions."""
+    """One line, or points without a ``dash``.
+
+    ``band`` has the lower and the upper edge over the same positions, drawn as an area, or as bars with ``has_bars``.
+    """
 
     name: str
     points: Sequence[Point]
@@ -71,6 +96,7 @@ class Series(NamedTuple):
     band: Sequence[tuple[float, float, float]] = ()
     every: int = 1
     step: bool = False
+    has_bars: bool = False
 
 
 class Stripes(NamedTuple):
@@ -104,6 +130,115 @@ class Bar(NamedTuple):
     start: float = 0.0
 
 
+class Plot(NamedTuple):
+    """A panel with lines and marks; ``lines`` are horizontal: height, colour and dash; ``shade`` is a range of x."""
+
+    series: Sequence[Series | Stripes]
+    x: Axis
+    y: Axis
+    title: str = ""
+    lines: Sequence[tuple[float, str, str]] = ()
+    shade: tuple[float, float] | None = None
+
+
+class Intervals(NamedTuple):
+    """Values with their intervals on one axis; ``heads`` name the row, the value and the interval."""
+
+    rows: Sequence[Row]
+    heads: tuple[str, str, str]
+    axis: Axis
+    title: str = ""
+
+
+class Bars(NamedTuple):
+    """Stacked bars, longest at ``most``; ``show`` has the colour of the letters on segments with a number."""
+
+    rows: Sequence[Bar]
+    colours: Mapping[str, str]
+    most: float
+    show: Mapping[str, str] | None = None
+    title: str = ""
+
+
+class Columns(NamedTuple):
+    """Stacked columns of shares, one for each part."""
+
+    title: str
+    parts: Sequence[Mapping[str, float]]
+    colours: Mapping[str, str]
+    x: str
+    y: Axis
+
+
+class Heat(NamedTuple):
+    """A table of values, shaded from the worst to the best."""
+
+    title: str
+    across: tuple[str, Sequence[str]]
+    down: tuple[str, Sequence[str]]
+    cells: Sequence[Sequence[float]]
+    is_better: str
+
+
+class Key(NamedTuple):
+    """An entry of a legend: name, colour, marker and dash, and a text beside the name."""
+
+    name: str
+    colour: str
+    marker: str = "s"
+    dash: str | None = None
+    text: str = ""
+
+
+class Words(NamedTuple):
+    """The words of a figure: the finding as title, what is shown as subtitle, and the source."""
+
+    title: str
+    subtitle: str = ""
+    source: str = ""
+
+    @property
+    def says(self) -> str:
+        """The title and subtitle as sentences, for use as alternative text."""
+        return " ".join(f"{text.rstrip('.')}." for text in self[:2] if text)
+
+
+class Chart(NamedTuple):
+    """A figure: its words, its panels and their legend; ``across`` panels stand beside each other on a slide."""
+
+    words: Words
+    panels: Sequence[Plot | Intervals | Bars | Columns | Heat]
+    key: Sequence[Key] = ()
+    across: int = 3
+    is_beside: bool = False
+
+    def of(self, source: str) -> Chart:
+        """Return the chart with a source line, and every space in its words a single one."""
+        title, subtitle = (" ".join(text.split()) for text in self.words[:2])
+        return self._replace(words=Words(title, subtitle, source))
+
+
+def html(chart: Chart) -> str:
+    """Return a chart for a page, without its words: the panels under their legend, or a single one beside it."""
+    names = legend(chart.key)
+    panels = [_DRAWN[type(panel)](panel) for panel in chart.panels]  # type: ignore[operator]
+    if chart.is_beside:
+        return f'<div class="beside">{"".join(panels)}{names}</div>'
+    if not any(panel.title for panel in chart.panels):
+        return names + "".join(panels)
+    return f'{names}<div class="panels">{"".join(panels)}</div>'
+
+
+def colour_of(arm: str) -> str:
+    """Return an arm's colour; arms without one share a colour."""
+    return COLOURS.get(arm, OTHER)
+
+
+def of_all(shown: int, total: int) -> str:
+    """Return how many arms are shown, and of how many if not all."""
+    return counted(shown, "arm") if shown == total else f"the first {shown} of {counted(total, 'arm')}"
+
+
 def _say(text: str) -> str:
     """Return a text escaped, with percent signs that do not break."""
     return escape(unbroken(text))
@@ -132,15 +267,28 @@ def shares_axis(label: str = "") -> Axis:
     return Axis(0.0, 1.0, [(part / 4, f"{part * 25} %") for part in range(5)], label)
 
 
-def plot(
-    series: Sequence[Series | Stripes],
-    x: Axis,
-    y: Axis,
-    title: str = "",
-    lines: Iterable[tuple[float, str, str]] = (),
-    shade: tuple[float, float] | None = None,
-) -> str:
-    """Return a panel with lines and marks; ``lines`` are horizontal ones: height, colour and dash."""
+def powers_axis(values: Iterable[float], label: str = "") -> Axis:
+    """Return a logarithmic axis that covers some values above 0: positions are powers of ten."""
+    known = list(values) or [1.0]
+    low, high = floor(log10(min(known))), ceil(log10(max(known)))
+    ticks = [(power, f"{10.0**power:g}") for power in range(low, max(high, low + 1) + 1)]
+    return Axis(low, max(high, low + 1), ticks, label)
+
+
+def sizes_axis(sizes: Iterable[int], label: str = "") -> tuple[Axis, dict[int, float]]:
+    """Return an axis on which equal steps are equal factors, with a tick at each size, and the places of the sizes."""
+    known = sorted(set(sizes))
+    least = next((size for size in known if size), 1)
+    places = {size: 1 + log10(size / least) if size else 0.0 for size in known}
+    first = min(places.values(), default=0.0)
+    last = max(places.values(), default=1.0)
+    return Axis(
+        first, last if last > first else first + 1, [(places[size], f"{size:,}") for size in known], label
+    ), places
+
+
+def _plot(panel: Plot) -> str:
+    series, x, y, title, lines, shade = panel
     body = [_grid(x, y)]
     if shade:
         left, right = sorted(x.at(edge) for edge in shade)
@@ -181,7 +329,10 @@ def _grid(x: Axis, y: Axis) -> str:
 
 def _line(one: Series, x: Axis, y: Axis) -> str:
     path = ""
-    if one.band:
+    if one.has_bars:
+        bars = "".join(f"M{_k(x.at(at))} {_k(100 - y.at(a))}V{_k(100 - y.at(b))}" for at, a, b in one.band)
+        path += f'<path d="{bars}" style="stroke:{ink(one.colour)}" opacity=".6"/>'
+    elif one.band:
         edge = [(at, high) for at, _, high in one.band] + [(at, low) for at, low, _ in reversed(one.band)]
         corners = " ".join(f"{_k(x.at(a))},{_k(100 - y.at(b))}" for a, b in edge)
         path += f'<polygon points="{corners}" style="fill:{ink(one.colour)}" opacity=".2"/>'
@@ -210,33 +361,28 @@ def _k(share: float) -> str:
     return f"{share * 10:.1f}".removesuffix(".0")
 
 
-def grid(panels: Iterable[str], legend: str = "") -> str:
-    """Return panels side by side where there is room, under their legend."""
-    return f'{legend}<div class="panels">{"".join(panels)}</div>'
-
-
-def legend(entries: Iterable[tuple[str, str, str, str | None]], texts: Mapping[str, str] | None = None) -> str:
-    """Return a legend: name, colour, marker and dash of each entry, and a text beside it."""
+def legend(entries: Iterable[Key]) -> str:
+    """Return a legend for a page."""
     rows = []
-    for name, colour, marker, dash in entries:
+    for name, colour, marker, dash, text in entries:
         line = ""
         if dash is not None:
             dashes = DASHES.get(dash, "")
             line = f'<path d="M-12 0H12" style="stroke:{ink(colour)}" stroke-width="2.4" stroke-dasharray="{dashes}"/>'
         sign = f'<g style="fill:{ink(colour)}">{SHAPES[marker]}</g>' if marker else ""
-        more = f' <span class="of">{_say(texts[name])}</span>' if texts and name in texts else ""
+        more = f' <span class="of">{_say(text)}</span>' if text else ""
         key = f'<svg class="key" viewBox="-13 -7 26 14" aria-hidden="true">{line}{sign}</svg>'
         rows.append(f"<li>{key}{_say(name)}{more}</li>")
     return f'<ul class="legend">{"".join(rows)}</ul>'
 
 
-def areas(colours: Mapping[str, str]) -> str:
+def areas(colours: Mapping[str, str]) -> list[Key]:
     """Return the legend of filled areas."""
-    return legend((name, colour, "s", None) for name, colour in colours.items())
+    return [Key(name, colour) for name, colour in colours.items()]
 
 
-def interval_rows(rows: Sequence[Row], heads: tuple[str, str, str], axis: Axis) -> str:
-    """Return a table of values with their intervals on one axis; ``heads`` name the row, the value and the interval."""
+def _intervals(panel: Intervals) -> str:
+    rows, heads, axis, title = panel
     ticks = "".join(
         f'<text x="{axis.at(value):.2f}%" y="13" text-anchor="middle">{_say(text)}</text>' for value, text in axis.ticks
     )
@@ -247,15 +393,17 @@ def interval_rows(rows: Sequence[Row], heads: tuple[str, str, str], axis: Axis) 
         f'<td class="num">{_say(row.value)}</td><td class="num">{_say(row.interval)}</td></tr>'
         for row in rows
     ]
-    return (
+    table = (
         f'<table class="rows"><thead><tr><th scope="col" class="left">{first}</th>'
         f'<th scope="col" class="bar"><span class="hidden">chart</span>'
         f'<svg width="100%" height="18" role="presentation">{ticks}</svg></th>'
         f'<th scope="col" class="num">{second}</th><th scope="col" class="num">{third}</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
     )
+    return _titled(title, table)
 
 
+# Marks of a change that is better, worse, or not significant.
 MARKED = {True: ("var(--good)", "o"), False: ("var(--bad)", "s"), None: ("var(--soft)", "D")}
 
 
@@ -270,14 +418,15 @@ def _interval(row: Row, axis: Axis) -> str:
     return zero + reach + mark
 
 
-def better_legend() -> str:
+def better_legend() -> list[Key]:
     """Return the legend of the marks of differences."""
     names = {True: "better", False: "worse", None: "no difference shown"}
-    return legend((names[better], *MARKED[better], "-") for better in names)
+    return [Key(names[better], *MARKED[better], "-") for better in names]
 
 
-def bars(rows: Sequence[Bar], colours: Mapping[str, str], most: float, show: Mapping[str, str] | None = None) -> str:
-    """Return stacked bars, longest at ``most``; ``show`` has the colour of the letters on segments with a number."""
+def bars(panel: Bars) -> str:
+    """Return stacked bars for a page."""
+    rows, colours, most, show, title = panel
     lines = []
     for row in rows:
         start, parts = 100 * row.start / (most or 1), []
@@ -301,11 +450,16 @@ def bars(rows: Sequence[Bar], colours: Mapping[str, str], most: float, show: Map
             f'<svg width="100%" height="22" aria-hidden="true">{"".join(parts)}</svg></td>'
             f'<td class="num">{_say(row.note)}</td></tr>'
         )
-    return f'<table class="rows bars"><tbody>{"".join(lines)}</tbody></table>'
+    table = f'<table class="rows bars"><tbody>{"".join(lines)}</tbody></table>'
+    return _titled(title, table)
 
 
-def columns(title: str, parts: Sequence[Mapping[str, float]], colours: Mapping[str, str], x: str, y: Axis) -> str:
-    """Return a panel of stacked columns, one for each part."""
+def _titled(title: str, table: str) -> str:
+    return f'<div class="panel"><p class="panel-title">{escape(title)}</p>{table}</div>' if title else table
+
+
+def _columns(panel: Columns) -> str:
+    title, parts, colours, x, y = panel
     body, width = [], 100 / (len(parts) or 1)
     for place, shares in enumerate(parts):
         bottom = 0.0
@@ -340,3 +494,32 @@ def strip(values: Sequence[float], mean: float, low: float | None, high: float |
     row = Row("", "", mean, low, high, "", "", better)
     zero = '<line class="zero" x1="50%" x2="50%" y1="0" y2="52"/>'
     return f'<svg class="strip" width="100%" height="52">{bins}{zero}<svg y="30">{_interval(row, axis)}</svg></svg>'
+
+
+def heat_shades(heat: Heat) -> list[list[float]]:
+    """Return how good each cell is, from 0 to 1; a negligible difference does not span the whole range."""
+    known = [value for line in heat.cells for value in line]
+    middle = (min(known) + max(known)) / 2
+    half = max((max(known) - min(known)) / 2, 0.05 * abs(middle)) or 1.0
+    sign = 1 if heat.is_better == "higher" else -1
+    return [[0.5 + sign * (value - middle) / (2 * half) for value in line] for line in heat.cells]
+
+
+def _heat(heat: Heat) -> str:
+    head = "".join(f'<th scope="col">{_say(text)}</th>' for text in heat.across[1])
+    lines = []
+    for name, cells, shades in zip(heat.down[1], heat.cells, heat_shades(heat), strict=True):
+        inner = "".join(
+            f'<td style="background:color-mix(in srgb,var(--blue) {70 * shade:.0f}%,transparent)">{number(value)}</td>'
+            for value, shade in zip(cells, shades, strict=True)
+        )
+        lines.append(f'<tr><th scope="row" class="left">{_say(name)}</th>{inner}</tr>')
+    first = f'<th scope="col" class="left">{_say(heat.down[0])} ↓ {_say(heat.across[0])} →</th>'
+    return (
+        f'<div class="panel"><p class="panel-title">{_say(heat.title)}</p><div class="scroll" tabindex="0" '
+        f'role="region" aria-label="{_say(heat.title)}"><table><thead><tr>{first}{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div></div>"
+    )
+
+
+_DRAWN = {Plot: _plot, Intervals: _intervals, Bars: bars, Columns: _columns, Heat: _heat}

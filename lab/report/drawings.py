@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from lab.base.formatting import milliseconds
 from lab.compare.paired import Comparison, Slice
 from lab.measures.turn_latency import TOTAL, Stage, stages
 from lab.replay.missed import FILE as MISSED
 from lab.replay.missed import counts_in
-from lab.report import figures
+from lab.report import figures_arms, figures_forest, figures_studies
+from lab.report.charts import Chart
 from lab.report.comparison import shown, worse
-from lab.report.entry import Material, ReportData, ReportFigure, Shown
+from lab.report.entry import Material, ReportData, ReportFigure
 from lab.report.material import busiest, tier_shares, timeline
 from lab.report.stored import growth
 from lab.runs.directory import RunDirectory
@@ -25,21 +25,15 @@ from lab.studies.scale import ScalePoint
 from lab.studies.silence import FILE as SILENCE
 from lab.studies.silence import Point as SilencePoint
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from lab.report.entry import Draw
-
 # How many conversations get a timeline.
 SHOWN_TIMELINES = 4
 
 
 class Drawing(NamedTuple):
-    """A figure that a run has data for, the function that draws its slide, and the one that returns its chart."""
+    """A figure of the report, and its chart of a run."""
 
     figure: ReportFigure
-    draw: Draw
-    chart: Callable[[], str] | None = None
+    chart: Chart
 
 
 def gather(run: RunDirectory) -> Material:
@@ -52,19 +46,11 @@ def drawings(
 ) -> dict[str, Drawing]:
     """Return the figures that a run has data for, by file name without suffix, in the order of the page."""
     data = ReportData(run, summary, comparison, material or gather(run))
-    drawn: dict[str, Drawing] = {}
-    for figure in FIGURES:
-        draws = figure.draw(data)
-        for name, draw in zip(figure.file_names(len(draws)), draws, strict=True):
-            drawn[name] = Drawing(figure, *draw) if isinstance(draw, Shown) else Drawing(figure, draw)
-    return drawn
-
-
-def _shown(
-    slide: Callable[..., Figure], chart: Callable[..., str], data: ReportData, *given: Any, **more: Any
-) -> Shown:
-    """Return a figure from the data that its slide and its chart share."""
-    return Shown(partial(slide, *given, **more, source=data.source), partial(chart, *given, **more))
+    return {
+        figure.name if number == 1 else f"{figure.name}-{number}": Drawing(figure, chart.of(data.source))
+        for figure in FIGURES
+        for number, chart in enumerate(figure.draw(data), 1)
+    }
 
 
 def decisive_slices(comparison: Comparison) -> list[Slice]:
@@ -73,23 +59,21 @@ def decisive_slices(comparison: Comparison) -> list[Slice]:
     return [part for part in comparison.slices if part.difference.measure == first]
 
 
-def _forest(data: ReportData) -> list[Shown]:
+def _forest(data: ReportData) -> list[Chart]:
     comparison = data.comparison
     primary = shown(comparison) if comparison else []
     if not comparison or not any(difference.conversations > 1 for difference in primary):
         return []
     arms = comparison.baseline, comparison.candidate
-    return [_shown(figures.forest_figure, figures.forest_chart, data, primary, *arms, beyond=worse(comparison))]
+    return [figures_forest.forest_chart(primary, *arms, beyond=worse(comparison))]
 
 
-def _slices(data: ReportData) -> list[Shown]:
+def _slices(data: ReportData) -> list[Chart]:
     comparison = data.comparison
     sliced = decisive_slices(comparison) if comparison else []
     if not comparison or not any(part.difference.conversations > 1 for part in sliced):
         return []
-    return [
-        _shown(figures.slices_figure, figures.slices_chart, data, sliced, comparison.baseline, comparison.candidate)
-    ]
+    return [figures_forest.slices_chart(sliced, comparison.baseline, comparison.candidate)]
 
 
 def _rows(data: ReportData, name: str) -> list[dict[str, Any]]:
@@ -98,67 +82,63 @@ def _rows(data: ReportData, name: str) -> list[dict[str, Any]]:
     return read_table(path).to_pylist() if path.exists() else []
 
 
-def _saturation(data: ReportData) -> list[Shown]:
+def _saturation(data: ReportData) -> list[Chart]:
     points = [SaturationPoint(**row) for row in _rows(data, SATURATION)]
-    return [_shown(figures.saturation_figure, figures.saturation_chart, data, points)] if points else []
+    return [figures_studies.saturation_chart(points)] if points else []
 
 
-def _missed(data: ReportData) -> list[Shown]:
+def _missed(data: ReportData) -> list[Chart]:
     path = data.run.path / MISSED
     if not path.exists():
         return []
-    return [_shown(figures.missed_figure, figures.missed_chart, data, counts_in(read_table(path)), first=data.pair)]
+    return [figures_arms.missed_chart(counts_in(read_table(path)), first=data.pair)]
 
 
-def _silence(data: ReportData) -> list[Shown]:
+def _silence(data: ReportData) -> list[Chart]:
     points = [SilencePoint(**row) for row in _rows(data, SILENCE)]
-    return [_shown(figures.silence_figure, figures.silence_chart, data, points)] if points else []
+    return [figures_studies.silence_chart(points)] if points else []
 
 
-def _scale(data: ReportData) -> list[Shown]:
+def _scale(data: ReportData) -> list[Chart]:
     points = [ScalePoint(**row) for row in _rows(data, SCALE)]
-    return [_shown(figures.scale_figure, figures.scale_chart, data, points, data.run.cutoff)] if points else []
+    return [figures_studies.scale_chart(points, data.run.cutoff)] if points else []
 
 
-def _growth(data: ReportData) -> list[Shown]:
+def _growth(data: ReportData) -> list[Chart]:
     lines = growth(data.run)
-    return [_shown(figures.growth_figure, figures.growth_chart, data, lines)] if lines else []
+    return [figures_arms.growth_chart(lines)] if lines else []
 
 
-def _tradeoff(data: ReportData) -> list[Shown]:
-    if not figures.tradeoff_points(data.measures, data.run.cutoff):
-        return []
-    return [_shown(figures.tradeoff_figure, figures.tradeoff_chart, data, data.measures, data.run.cutoff)]
+def _tradeoff(data: ReportData) -> list[Chart]:
+    points = figures_arms.tradeoff_points(data.measures, data.run.cutoff)
+    return [figures_arms.tradeoff_chart(data.measures, data.run.cutoff)] if points else []
 
 
-def _pareto(data: ReportData) -> list[Shown]:
-    if not figures.tradeoff_points(data.measures, data.run.cutoff, "InjectedTokens"):
-        return []
-    return [_shown(figures.pareto_figure, figures.pareto_chart, data, data.measures, data.run.cutoff)]
+def _pareto(data: ReportData) -> list[Chart]:
+    points = figures_arms.tradeoff_points(data.measures, data.run.cutoff, "InjectedTokens")
+    return [figures_arms.pareto_chart(data.measures, data.run.cutoff)] if points else []
 
 
-def _timelines(data: ReportData) -> list[Shown]:
-    draws: list[Shown] = []
-    for name in busiest(data.material.shares.turns, SHOWN_TIMELINES):
-        shown_turns = timeline(data.run, name, data.pair)
-        slide = partial(figures.timeline_figure, conversation=name)
-        draws.append(_shown(slide, figures.timeline_chart, data, shown_turns.turns, shown_turns.tiers))
-    return draws
+def _timelines(data: ReportData) -> list[Chart]:
+    return [
+        figures_arms.timeline_chart(found.turns, found.tiers, name)
+        for name in busiest(data.material.shares.turns, SHOWN_TIMELINES)
+        for found in [timeline(data.run, name, data.pair)]
+    ]
 
 
-def _tiers(data: ReportData) -> list[Shown]:
-    shares = {arm: data.material.shares.by_part[arm] for arm in data.pair}
-    return [_shown(figures.tiers_figure, figures.tiers_chart, data, shares)]
+def _tiers(data: ReportData) -> list[Chart]:
+    return [figures_arms.tiers_chart({arm: data.material.shares.by_part[arm] for arm in data.pair})]
 
 
-def _composition(data: ReportData) -> list[Shown]:
-    return [_shown(figures.composition_figure, figures.composition_chart, data, data.material.shares.overall)]
+def _composition(data: ReportData) -> list[Chart]:
+    return [figures_arms.composition_chart(data.material.shares.overall)]
 
 
-def _stages(data: ReportData) -> list[Shown]:
+def _stages(data: ReportData) -> list[Chart]:
     if not data.material.stages:
         return []
-    return [_shown(figures.turn_figure, figures.turn_chart, data, *_times(data.run.arms, data.material.stages))]
+    return [figures_arms.turn_chart(*_times(data.run.arms, data.material.stages))]
 
 
 def _times(arms: Sequence[str], stages: Sequence[Stage]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lab.base.formatting import counted
 from lab.compare.paired import Comparison
 from lab.measures.turn_latency import Stage
+from lab.report.charts import Chart
 from lab.report.material import TierShares
 from lab.runs.directory import RunDirectory
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    Draw = Callable[[], Figure]
-
-
-class Shown(NamedTuple):
-    """A figure twice: as a slide, and as HTML for the page (:mod:`lab.report.charts`)."""
-
-    slide: Draw
-    chart: Callable[[], str]
 
 
 class Material(NamedTuple):
@@ -72,18 +61,13 @@ class ReportFigure:
     """A figure of the report.
 
     ``section`` is a key of ``lab.report.build.SECTIONS``; the figure has the ``heading`` there, if any. ``draw``
-    returns a function for each figure to draw: none if the run has no data for it. Of a :class:`Shown` the page has the
-    chart, else the slide itself. The first is saved as ``name``, the next as ``name-2``. ``repeatable`` is False if
-    equal runs have different figures, as with timings; ``report.md`` omits them.
+    returns the charts: none if the run has no data for one. The first is saved as ``name``, the next as ``name-2``.
+    ``repeatable`` is False if equal runs have different figures, as with timings; ``report.md`` omits them.
     """
 
     name: str
     section: str
     heading: str
     caption: str
-    draw: Callable[[ReportData], Sequence[Draw | Shown]]
+    draw: Callable[[ReportData], Sequence[Chart]]
     repeatable: bool = True
-
-    def file_names(self, count: int) -> list[str]:
-        """Return the names of that many figures, without suffix."""
-        return [self.name if number == 1 else f"{self.name}-{number}" for number in range(1, count + 1)]

@@ -1,35 +1,38 @@
-"""Forest plots: differences of two arms with their intervals, for the primary measures and for slices."""
+"""Differences of two arms with their intervals: the primary measures, slices, and the steps of an ablation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lab.base.formatting import counted, signed
+from lab.base.formatting import counted, number
 from lab.compare.paired import Difference, Slice
 from lab.measures.catalogue import direction
-from lab.report import charts, units
-from lab.report.style import MARKS, MIDDLE, SMALL, SOFT, Words, slide, styled
+from lab.report import units
+from lab.report.charts import Axis, Chart, Intervals, Row, Words, better_legend, nice_axis
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from lab.compare.ablation import StepResult
 
 # Slices that fit on a slide.
 MOST_SLICES = 14
 DECIDED = {True: "better", False: "worse", None: "not significantly different"}
+# The measures of an ablation that have a panel.
+PANELS = {
+    "Success": "hit@{k}: a relevant memory is an item",
+    "Present": "present: it is an item or in the Working Set",
+    "RepeatRate": "repeat rate",
+    "InjectedChars": "injected characters",
+}
 
 
-@styled
-def forest_figure(
-    differences: Sequence[Difference],
-    baseline: str,
-    candidate: str,
-    source: str = "",
-    beyond: Sequence[Difference] = (),
-) -> Figure:
-    """Draw candidate minus baseline with 95 % intervals; the zero line means no difference.
+def forest_chart(
+    differences: Sequence[Difference], baseline: str, candidate: str, beyond: Sequence[Difference] = ()
+) -> Chart:
+    """Return candidate minus baseline with 95 % intervals; the zero line means no difference.
 
-    ``beyond`` are measures that got worse and are not primary: the title names them, and shares are drawn below.
+    Shares are in points; measures that are no shares follow, relative to the baseline. ``beyond`` are measures that got
+    worse and are not primary: the title names them.
     """
     primary = drawable(differences)
     shown = [*primary, *drawable(beyond)]
@@ -39,28 +42,18 @@ def forest_figure(
         _finding(primary, candidate, baseline) + (f"; but worse in {worse} (not primary)" if beyond else ""),
         f"{candidate} minus {baseline}, with 95 % intervals over {counted(conversations, 'conversation')}. "
         "Blue circle: better. Orange square: worse. Grey diamond: not significant.",
-        source,
     )
-    names = [f"{difference.measure} ({direction(difference.measure)} is better)" for difference in shown]
-    return _forest(shown, names, words, f"{candidate} minus {baseline}, with its 95 % interval")
-
-
-def forest_chart(
-    differences: Sequence[Difference], baseline: str, candidate: str, beyond: Sequence[Difference] = ()
-) -> str:
-    """Return the same for the page, in points; measures that are no shares follow, relative to the baseline."""
     every = [*differences, *beyond]
     heads = (f"{candidate} minus {baseline}", units.POINTS, "95 % interval")
-    parts = [_rows([one for one in every if units.is_share(one.measure)], heads, differences)]
+    panels = _rows([one for one in every if units.is_share(one.measure)], heads, differences)
     others = [one for one in every if not units.is_share(one.measure) and one.baseline > 0]
-    if others:
-        parts.append(_relative(others, baseline, differences))
-    return charts.better_legend() + "".join(parts)
+    panels += _relative(others, baseline, differences) if others else []
+    return Chart(words, panels, better_legend(), across=1)
 
 
-def _rows(shown: Sequence[Difference], heads: tuple[str, str, str], primary: Sequence[Difference]) -> str:
+def _rows(shown: Sequence[Difference], heads: tuple[str, str, str], primary: Sequence[Difference]) -> list[Intervals]:
     rows = [
-        charts.Row(
+        Row(
             difference.measure,
             f"{direction(difference.measure)} is better{'' if difference in primary else '; not primary'}",
             difference.estimate.mean,
@@ -72,10 +65,10 @@ def _rows(shown: Sequence[Difference], heads: tuple[str, str, str], primary: Seq
         )
         for difference in shown
     ]
-    return charts.interval_rows(rows, heads, _axis(rows)) if rows else ""
+    return [Intervals(rows, heads, _axis(rows))] if rows else []
 
 
-def _relative(shown: Sequence[Difference], baseline: str, primary: Sequence[Difference]) -> str:
+def _relative(shown: Sequence[Difference], baseline: str, primary: Sequence[Difference]) -> list[Intervals]:
     rows = []
     for difference in shown:
         mean, low, high = (
@@ -85,27 +78,25 @@ def _relative(shown: Sequence[Difference], baseline: str, primary: Sequence[Diff
         about = f"{direction(difference.measure)} is better{'' if difference in primary else '; not primary'}"
         between = "–" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
         value = f"{100 * (mean or 0.0):+.1f}"
-        rows.append(charts.Row(difference.measure, about, mean or 0.0, low, high, value, between, difference.is_better))
+        rows.append(Row(difference.measure, about, mean or 0.0, low, high, value, between, difference.is_better))
     heads = (f"counted in other units, relative to {baseline}", "%", "95 % interval")
-    return charts.interval_rows(rows, heads, _axis(rows))
+    return [Intervals(rows, heads, _axis(rows))]
 
 
-def _axis(rows: Sequence[charts.Row]) -> charts.Axis:
+def _axis(rows: Sequence[Row]) -> Axis:
     """Return an axis in points, or percent, that holds every interval and 0."""
     ends = [0.0, *(end for row in rows for end in (row.mean, row.low, row.high) if end is not None)]
-    axis = charts.nice_axis(min(ends), max(ends), most=7)
+    axis = nice_axis(min(ends), max(ends), most=7)
     texts = [f"{100 * value:+.3g}".replace("+0", "0").replace("-", units.MINUS) for value, _ in axis.ticks]
     return axis._replace(ticks=[(value, text) for (value, _), text in zip(axis.ticks, texts, strict=True)])
 
 
-@styled
-def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source: str = "") -> Figure:
-    """Draw the slices of one measure, worst on top; slices are exploratory."""
+def slices_chart(slices: Sequence[Slice], baseline: str, candidate: str) -> Chart:
+    """Return the slices of one measure, worst on top; slices are exploratory."""
     bounded = drawable([part.difference for part in slices])
     drawn = [part for part in slices if any(part.difference is difference for difference in bounded)]
     shown = drawn[:MOST_SLICES]
-    differences = [part.difference for part in shown]
-    measure = differences[0].measure if differences else "no measure"
+    measure = shown[0].difference.measure if shown else "no measure"
     worse = [part for part in shown if part.difference.is_better is False]
     title = (
         f"{measure} is worse in {counted(len(worse), 'slice')}, most of all {_name(worse[0])}"
@@ -117,16 +108,9 @@ def slices_figure(slices: Sequence[Slice], baseline: str, candidate: str, source
         title,
         f"{candidate} minus {baseline} by subgroup (number of probes in brackets), {which} with a 95 % interval; "
         "exploratory, not adjusted for multiple comparisons.",
-        source,
     )
-    names = [f"{_name(part)} ({part.difference.n})" for part in shown]
-    return _forest(differences, names, words, f"{measure}: {candidate} minus {baseline}")
-
-
-def slices_chart(slices: Sequence[Slice], baseline: str, candidate: str) -> str:
-    """Return the slices of one measure for the page, worst first."""
     rows = [
-        charts.Row(
+        Row(
             _name(part),
             counted(part.difference.n, "probe"),
             part.difference.estimate.mean,
@@ -136,11 +120,10 @@ def slices_chart(slices: Sequence[Slice], baseline: str, candidate: str) -> str:
             units.span_of(part.difference.measure, part.difference.estimate.low, part.difference.estimate.high),
             part.difference.is_better,
         )
-        for part in slices
-        if part.difference in drawable([one.difference for one in slices])
-    ][:MOST_SLICES]
+        for part in shown
+    ]
     heads = (f"{candidate} minus {baseline}", units.POINTS, "95 % interval")
-    return charts.better_legend() + charts.interval_rows(rows, heads, _axis(rows))
+    return Chart(words, [Intervals(rows, heads, _axis(rows))], better_legend(), across=1)
 
 
 def drawable(differences: Sequence[Difference]) -> list[Difference]:
@@ -151,32 +134,6 @@ def drawable(differences: Sequence[Difference]) -> list[Difference]:
     shares = [difference for difference in differences if abs(difference.estimate.mean) <= 1]
     bounded = [difference for difference in shares if difference.estimate.low is not None]
     return bounded or [difference for difference in shares if difference.conversations > 1]
-
-
-def _forest(shown: Sequence[Difference], names: Sequence[str], words: Words, label: str) -> Figure:
-    figure, ((axes,),) = slide(1, 1, words)
-    for row, difference in enumerate(reversed(shown)):
-        low, high = difference.estimate.low, difference.estimate.high
-        colour, marker = MARKS[difference.is_better]
-        between = "no interval"
-        if low is not None and high is not None:
-            axes.plot([low, high], [row, row], color=colour, linewidth=3)
-            between = f"[{signed(low)}, {signed(high)}]"
-        axes.plot(difference.estimate.mean, row, marker, color=colour, markersize=11)
-        axes.annotate(
-            f"{signed(difference.estimate.mean)}  {between}",
-            (1.02, row),
-            xycoords=axes.get_yaxis_transform(),
-            va="center",
-            fontsize=MIDDLE - 1 if len(shown) < 10 else SMALL,
-        )
-    axes.axvline(0, color=SOFT, linewidth=1.2)
-    axes.set_yticks(range(len(shown)), list(reversed(names)))
-    axes.tick_params(axis="y", length=0, labelsize=MIDDLE if len(shown) < 10 else SMALL)
-    axes.set(xlabel=label, ylim=(-0.6, max(1, len(shown)) - 0.4))
-    axes.grid(visible=False, axis="y")
-    axes.spines["left"].set_visible(False)
-    return figure
 
 
 def _finding(shown: Sequence[Difference], candidate: str, baseline: str) -> str:
@@ -202,3 +159,24 @@ def _and(parts: Sequence[str]) -> str:
 
 def _name(part: Slice) -> str:
     return f"{part.name} = {part.value[:40]}"
+
+
+def ablation_chart(steps: Sequence[StepResult], cutoff: int) -> Chart:
+    """Return the means of every step, marked as better, worse or not significantly different from the previous one."""
+    panels = []
+    for stem, title in PANELS.items():
+        name = f"{stem}@{cutoff}" if stem in ("Success", "Present") else stem
+        rows = []
+        for place, step in enumerate(steps):
+            value, change = step.means.get(name), step.changes.get(name)
+            if value is not None:
+                better = change.is_better if change else None
+                rows.append(Row(step.adds if place else step.arm, "", value, None, None, number(value), "", better))
+        # The axis starts at 0, so that a small change looks small.
+        axis = nice_axis(0.0, max((row.mean for row in rows), default=1.0))
+        panels.append(Intervals(rows, ("step", "mean", ""), axis, title.format(k=cutoff)))
+    words = Words(
+        "Ablation: the effect of each phase",
+        "Against the previous step: blue circle, better; orange square, worse; grey diamond, not significant.",
+    )
+    return Chart(words, panels, better_legend(), across=2)

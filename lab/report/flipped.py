@@ -59,15 +59,18 @@ def flipped(
     """
     again = again or Again(run)
     arms = {"Gained": (comparison.baseline, comparison.candidate), "Lost": (comparison.candidate, comparison.baseline)}
+    changed = {"Gained": comparison.gained, "Lost": comparison.lost}
+    wanted = [(key, arm) for name, keys in changed.items() for key in keys[:most] for arm in arms[name]]
+    texts = again.explanations(wanted, with_text=with_text)
     sides = []
-    for name, keys in (("Gained", comparison.gained), ("Lost", comparison.lost)):
+    for name, keys in changed.items():
         turns = []
         for key in keys[:most]:
-            sides_of_turn = []
-            for arm in arms[name]:
-                text = again.explanation(key, arm, with_text=with_text)
-                sides_of_turn.append(Side(arm, text, join(["lab", "explain", folder, key, "--arm", arm])))
-            turns.append(Flip(key, (sides_of_turn[0], sides_of_turn[1])))
+            first, second = (
+                Side(arm, texts.get((key, arm)), join(["lab", "explain", folder, key, "--arm", arm]))
+                for arm in arms[name]
+            )
+            turns.append(Flip(key, (first, second)))
         command = [
             "lab",
             "compare",

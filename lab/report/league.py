@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lab.base.files import write_atomically
 from lab.base.formatting import counted, milliseconds, number, p_value, signed, together
 from lab.compare.statistics import LEAST_CLUSTERS, LEVEL
 from lab.measures.quantiles import Quantile, Spent
-from lab.report import figures
-from lab.report.build import inline, page_script, render
-from lab.report.figures_league import curves_figure, front_figure, measures_figure, plural, sets_figure
+from lab.report.build import page_script, render, write_slides
+from lab.report.charts import Chart, html
+from lab.report.figures_league import curves_chart, front_chart, measures_chart, plural, sets_chart
 from lab.report.sections import Table
 from lab.runs.trial import trial_line
 from lab.studies.league.contest import Against, Contest
 from lab.studies.league.league import League
 from lab.studies.league.table import BOUNDED, COLUMNS, ITEMS, OVERALL, TOKENS, WHOLE, Cell, Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAGE, TEXT = "league.html", "league.md"
 # Under a budget, a hit counts if the whole text of the memory is in the prompt; as configured, any hit does.
@@ -40,14 +37,21 @@ MEANINGS = {
 }
 
 
-def write_page(league: League, folder: Path) -> list[Path]:
-    """Write ``league.html``, ``league.md`` and the figures into the folder of a league; return their paths."""
-    drawn = list(_figures(league, folder / "figures"))
-    model = model_of(league) | {"figures": drawn, "script": page_script()}
+def write_page(league: League, folder: Path, *, slides: bool = False) -> list[Path]:
+    """Write ``league.html`` and ``league.md`` into the folder of a league; with ``slides`` also the figures.
+
+    Return their paths.
+    """
+    found = _figures(league)
+    drawn = [
+        {"name": name, "chart": html(chart), "words": chart.words, "caption": caption}
+        for name, (chart, caption) in found.items()
+    ]
+    model = model_of(league) | {"figures": drawn, "has_slides": slides, "script": page_script()}
     files = {folder / PAGE: render("league.html.j2", model), folder / TEXT: render("league.md.j2", model)}
     for path, content in files.items():
         write_atomically(path, content)
-    return [*files, *(Path(file) for figure in drawn for file in figure["files"])]
+    return [*files, *(write_slides(folder, {name: chart for name, (chart, _) in found.items()}) if slides else ())]
 
 
 def model_of(league: League) -> dict[str, Any]:
@@ -223,24 +227,11 @@ def standings_table(league: League) -> Table:
     )
 
 
-def _figures(league: League, folder: Path) -> Iterator[dict[str, Any]]:
-    draws: list[tuple[str, Callable[[League], Figure], str]] = [
-        ("curves", curves_figure, "The measure that ranks the arms, over the token budgets."),
-        ("front", front_figure, "What each arm injected, and how often it hit."),
-        ("measures", measures_figure, "All sets together; a measure counts on the sets that have it."),
-    ]
-    if len(league.sets) > 1:
-        draws.append(("sets", sets_figure, "The same lines for each set."))
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, draw, caption in draws:
-        figure = draw(league)
-        words, says, extent = figures.words_of(figure), figures.alt_text(figure), figures.within(figure)
-        files = figures.save(figure, folder / name)
-        yield {
-            "name": name,
-            "svg": inline(files[0], name, extent),
-            "words": words,
-            "says": says,
-            "caption": caption,
-            "files": [str(file) for file in files],
-        }
+def _figures(league: League) -> dict[str, tuple[Chart, str]]:
+    """Return the charts, each with its caption."""
+    drawn = {
+        "curves": (curves_chart(league), "The measure that ranks the arms, over the token budgets."),
+        "front": (front_chart(league), "What each arm injected, and how often it hit."),
+        "measures": (measures_chart(league), "All sets together; a measure counts on the sets that have it."),
+    }
+    return drawn | ({"sets": (sets_chart(league), "The same lines for each set.")} if len(league.sets) > 1 else {})

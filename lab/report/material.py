@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lab.base.columns import codes_of, lists_of, numbers_of
 from lab.recordings.model import TIER_OF, UNKNOWN
-from lab.report.style import TIERS
+from lab.report.charts import TIERS
 from lab.runs.directory import RunDirectory
 
 if TYPE_CHECKING:

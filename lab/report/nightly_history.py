@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import cycle
 from typing import Any
 
@@ -11,7 +12,6 @@ from lab.gate.line import PASS
 from lab.nightly.past_runs import Past, PastRun
 from lab.nightly.trend import Series
 from lab.report import charts
-from lab.report.style import COLOURS
 from lab.report.units import is_share, mean_of
 
 # Colours of arms without one, marks that tell arms apart without colour, and panels of one page.
@@ -85,26 +85,30 @@ def _level(line: Series) -> dict[str, Any]:
 
 
 def _charts(past: Past) -> str:
-    """Return a panel for each set and measure, those with steps first; nothing for a single nightly run."""
+    """Return the chart of the history; nothing for a single nightly run."""
+    chart = trend_chart(past.series)
+    more = f'<p class="note">{escape(chart.words.subtitle)}</p>' if chart.words.subtitle else ""
+    return f"<figure>{charts.html(chart)}</figure>{more}" if chart.panels else ""
+
+
+def trend_chart(series: Sequence[Series]) -> charts.Chart:
+    """Return a panel for each set and measure, those with steps first; dotted lines: steps."""
     groups: dict[tuple[str, str], list[Series]] = {}
-    for line in past.series:
+    for line in series:
         if len(line.points) > 1:
             groups.setdefault((line.set, line.measure), []).append(line)
     order = sorted(groups, key=lambda group: -sum(len(line.steps) for line in groups[group]))
-    arms = list(dict.fromkeys(line.arm for line in past.series))
+    arms = list(dict.fromkeys(line.arm for line in series))
     free = cycle(SHADES)
-    looks = {arm: (COLOURS.get(arm) or next(free), MARKS[at % len(MARKS)]) for at, arm in enumerate(arms)}
+    looks = {arm: (charts.COLOURS.get(arm) or next(free), MARKS[at % len(MARKS)]) for at, arm in enumerate(arms)}
     panels = [_panel(f"{measure} in {name}", groups[name, measure], looks) for name, measure in order[:MOST_PANELS]]
-    if not panels:
-        return ""
     drawn = {line.arm for group in order[:MOST_PANELS] for line in groups[group]}
-    shown = "<figure>" + charts.grid(panels, charts.legend([(arm, *looks[arm], "-") for arm in arms if arm in drawn]))
-    shown += "</figure>"
     more = len(order) - MOST_PANELS
-    return shown + (f'<p class="note">and {more} more in the table</p>' if more > 0 else "")
+    words = charts.Words("History of nightly runs; dotted lines: steps", f"and {more} more in the table" * (more > 0))
+    return charts.Chart(words, panels, [charts.Key(arm, *looks[arm], "-") for arm in arms if arm in drawn])
 
 
-def _panel(title: str, lines: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> str:
+def _panel(title: str, lines: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> charts.Plot:
     """Return one panel: a mark for each nightly run and arm, joined by its levels. Runs are equally spaced."""
     dates = sorted({point.date for line in lines for point in line.points})
     columns = {date: float(at) for at, date in enumerate(dates)}
@@ -123,4 +127,8 @@ def _panel(title: str, lines: Sequence[Series], looks: Mapping[str, tuple[str, s
         )
         for line in lines
     ]
-    return charts.plot(drawn, charts.Axis(0.0, max(1.0, float(len(dates) - 1)), ticks, "nightly run"), y, title)
+    for line in lines:
+        for step in line.steps:
+            at = columns[line.points[step.at].date] - 0.5
+            drawn.append(charts.Series("step", [(at, y.low), (at, y.high)], looks[line.arm][0], dash=":"))
+    return charts.Plot(drawn, charts.Axis(0.0, max(1.0, float(len(dates) - 1)), ticks, "nightly run"), y, title)

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from lab.base.errors import LabError
-from lab.report.figures import TIERS
+from lab.report.charts import TIERS
 from lab.view.address import NotFound
 from lab.view.pages import Viewer
 

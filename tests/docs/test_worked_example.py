@@ -26,7 +26,7 @@ def test_example_runs_in_a_copy_of_the_lab(extended: tuple[Path, str]) -> None:
 def test_report_of_the_example_has_its_figure(extended: tuple[Path, str], tmp_path: Path) -> None:
     run = Path(shutil.copytree(extended[0] / "walks", tmp_path / "walks"))
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "report", str(run)],
+        [sys.executable, "-m", "lab", "report", str(run), "--slides"],
         cwd=extended[0],
         env={**os.environ, "PYTHONPATH": str(extended[0])},
         capture_output=True,

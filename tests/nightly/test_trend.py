@@ -9,8 +9,8 @@ import pytest
 from lab.base.errors import CannotMeasure, UnusableInput
 from lab.compare.steps import Step
 from lab.nightly.trend import Point, append, history, read_store, step_record
-from lab.report.figures import save
-from lab.report.figures_trend import trend_figure
+from lab.report.charts import Plot, Series
+from lab.report.nightly_history import trend_chart
 
 FIRST = Point(
     *("2026-03-01", "p", "s", "quota", "Success@6", True, 0.5, 60, 6, 0.02, "pass"),
@@ -124,12 +124,14 @@ def test_read_store_empty_or_damaged_raises(tmp_path: Path) -> None:
         read_store(tmp_path)
 
 
-def test_trend_figure_is_deterministic(tmp_path: Path) -> None:
+def test_trend_chart_marks_each_step(tmp_path: Path) -> None:
     _nights(tmp_path / "store", [0.5] * 6 + [0.7] * 6)
     series = history(read_store(tmp_path / "store"), measures=["Success@6", "Jaccard"])
-    one, other = (save(trend_figure(series), tmp_path / name) for name in ("a", "b"))
-    assert one[0].read_bytes() == other[0].read_bytes()
+    chart = trend_chart(series)
     # A dotted line marks the step, and only the step.
-    assert [len(axes.collections) for axes in trend_figure(series).axes] == [2, 0]
-    with pytest.raises(UnusableInput, match="no nightly runs"):
-        trend_figure([])
+    panels = [
+        [one for one in panel.series if isinstance(one, Series)] for panel in chart.panels if isinstance(panel, Plot)
+    ]
+    assert [[one.dash for one in panel] for panel in panels] == [["-", ":"], ["-"]]
+    assert [at for at, _ in panels[0][1].points] == [5.5, 5.5]
+    assert trend_chart([]).panels == []

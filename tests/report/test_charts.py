@@ -10,7 +10,8 @@ import pytest
 from lab.replay.missed import Counts
 from lab.report import charts, units
 from lab.report.cards import shows_texts
-from lab.report.figures import growth_chart, missed_chart, silence_chart
+from lab.report.figures_arms import growth_chart, missed_chart
+from lab.report.figures_studies import silence_chart
 from lab.report.stored import Growth
 from lab.runs.directory import RunDirectory
 from lab.studies.silence import Point
@@ -20,7 +21,7 @@ MakeRun = Callable[..., RunDirectory]
 
 
 def test_missed_chart_has_a_bar_for_each_cause() -> None:
-    drawn = missed_chart({NASTY: Counts(10, 4, 1, {"slot": 3, "depth": 2})})
+    drawn = charts.html(missed_chart({NASTY: Counts(10, 4, 1, {"slot": 3, "depth": 2})}))
     assert NASTY not in drawn
     assert re.findall(r'<th scope="row" class="left">([^<]*)<', drawn) == [
         *("relevant", "no slot left", "not found by the search", "in the prompt")
@@ -34,17 +35,35 @@ def test_silence_chart_has_a_curve_for_each_signal() -> None:
         for signal in ("top", "mean")
         for threshold, hit, false in ((0.0, 0.6, 0.9), (0.5, 0.3, 0.4), (1.0, 0.0, 0.0))
     ]
-    drawn = silence_chart(points)
+    drawn = charts.html(silence_chart(points))
     assert NASTY not in drawn
     assert drawn.count("<polyline") == 2
     assert drawn.count('class="mark"') == 6
 
 
 def test_growth_chart_names_every_arm() -> None:
-    drawn = growth_chart([Growth("first", [1.0, 2.0, 3.0]), Growth(NASTY, [1.0, 1.0, 0.0])])
+    drawn = charts.html(growth_chart([Growth("first", [1.0, 2.0, 3.0]), Growth(NASTY, [1.0, 1.0, 0.0])]))
     assert drawn.count("<polyline") == 2
     assert "&lt;b&gt;" in drawn
     assert NASTY not in drawn
+
+
+def test_heat_shades_run_from_the_worst_to_the_best() -> None:
+    heat = charts.Heat(NASTY, ("a", ["1", "2"]), ("b", ["3"]), [[1.0, 3.0]], "lower")
+    assert charts.heat_shades(heat) == [[1.0, 0.0]]
+    drawn = charts.html(charts.Chart(charts.Words("title"), [heat]))
+    assert NASTY not in drawn
+    assert re.findall(r"<td[^>]*>([^<]*)<", drawn) == ["1.000", "3.000"]
+    # A negligible difference does not span all shades.
+    assert charts.heat_shades(heat._replace(cells=[[1.0, 1.0001]]))[0] == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def test_bars_of_a_series_are_vertical_lines_of_its_bounds() -> None:
+    one = charts.Series("arm", [(1.0, 0.5)], "#0072B2", "o", "-", [(1.0, 0.25, 0.75)], has_bars=True)
+    axis = charts.shares_axis()
+    drawn = charts.html(charts.Chart(charts.Words("title"), [charts.Plot([one], axis, axis)]))
+    assert 'd="M1000 750V250"' in drawn
+    assert "<polygon" not in drawn
 
 
 def test_strip_counts_every_conversation_once() -> None:

@@ -14,9 +14,9 @@ from lab.compare.paired import compare_arms
 from lab.measures.score import score_run, summarise
 from lab.report import drawings
 from lab.report.build import SECTIONS, build_report
+from lab.report.charts import Chart, Words
 from lab.report.entry import ReportFigure
-from lab.report.figures import alt_text, rendered, words_of
-from lab.report.style import Words, slide
+from lab.report.slides import draw, rendered
 from lab.runs.directory import RunDirectory, open_run
 from lab.runs.gold import read_gold
 
@@ -39,7 +39,7 @@ def found(run: RunDirectory) -> dict[str, drawings.Drawing]:
 def _entry(name: str, section: str, **changes: object) -> ReportFigure:
     words = Words(f"The finding of {name} in a full sentence", "What is shown.")
     entry = ReportFigure(name, section, f"Heading of {name}", f"Caption of {name}.", lambda _: [])
-    return replace(entry, draw=lambda data: [lambda: slide(1, 1, words._replace(source=data.source))[0]], **changes)
+    return replace(entry, draw=lambda _: [Chart(words, [])], **changes)
 
 
 def test_entries_name_each_figure_once_and_a_section_of_the_report() -> None:
@@ -51,12 +51,13 @@ def test_entries_name_each_figure_once_and_a_section_of_the_report() -> None:
 
 def test_figures_of_a_report_are_slides_with_a_finding_and_equal_bytes(found: dict[str, drawings.Drawing]) -> None:
     for name, drawing in found.items():
-        figure = drawing.draw()
+        figure = draw(drawing.chart)
         width, height = figure.get_size_inches()
         assert (width / height, name) == (pytest.approx(16 / 9), name)
-        assert len(words_of(figure).title) > 20, name
-        assert alt_text(figure).startswith(words_of(figure).title)
-        assert rendered(figure, "svg") == rendered(drawing.draw(), "svg"), name
+        words = drawing.chart.words
+        assert len(words.title) > 20, name
+        assert words.source.startswith("recall lab, run ")
+        assert rendered(figure, "svg") == rendered(draw(drawing.chart), "svg"), name
 
 
 @pytest.mark.parametrize("arms", [1, 2])
@@ -71,7 +72,7 @@ def test_entry_of_any_section_stands_in_the_pages_and_is_removed(
     added = [_entry(f"added-{section}", section) for section in SECTIONS]
     timing = _entry("added-timing", "latency", repeatable=False)
     monkeypatch.setattr(drawings, "FIGURES", (*drawings.FIGURES, *added, timing))
-    build_report(open_run(folder))
+    build_report(open_run(folder), slides=True)
     html, markdown = ((folder / name).read_text("utf-8") for name in ("report.html", "report.md"))
     files = {file.stem for file in (folder / "figures").iterdir()}
     assert {figure.name for figure in (*added, timing)} < files

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +12,19 @@ import pytest
 
 from lab.compare.paired import Difference, Slice
 from lab.compare.statistics import Estimate
-from lab.report import style
-from lab.report.figures import (
-    COLOURS,
-    TIERS,
-    alt_text,
-    composition_figure,
-    forest_figure,
-    pareto_figure,
-    rendered,
-    saturation_figure,
-    save,
-    scale_figure,
-    slices_figure,
-    tiers_figure,
-    timeline_figure,
-    tradeoff_figure,
-    turn_figure,
-    words_of,
+from lab.report import slides
+from lab.report.charts import COLOURS, TIERS, Bars, Chart, Columns, Intervals, Plot, Series, Stripes
+from lab.report.figures_arms import (
+    composition_chart,
+    pareto_chart,
+    tiers_chart,
+    timeline_chart,
+    tradeoff_chart,
+    turn_chart,
 )
-from lab.report.style import chinese_font
+from lab.report.figures_forest import forest_chart, slices_chart
+from lab.report.figures_studies import saturation_chart, scale_chart
+from lab.report.slides import MOST_NAMES, chinese_font, draw, rendered, save
 from lab.studies.saturation import Point
 from lab.studies.scale import ScalePoint
 
@@ -85,33 +76,37 @@ SHARES = {
 SLICES = [Slice("type", f"kind {place}", one) for place, one in enumerate(DIFFERENCES[:2])]
 PARTS = {"first": [{"must": 0.5, "nice": 0.5}, {"must": 1.0}], "quota": [{}, {"nice": 1.0}]}
 STAGES = {"first": {"search": 1.0, "select": 3.0, "own": 0.5}, "none": {"select": 0.1}}
-DRAW: dict[str, Callable[[], Figure]] = {
-    "saturation": lambda: saturation_figure(POINTS),
-    "tradeoff": lambda: tradeoff_figure(MEASURES),
-    "forest": lambda: forest_figure(DIFFERENCES, "base", "cand"),
-    "composition": lambda: composition_figure(SHARES),
-    "timeline": lambda: timeline_figure(TURNS, LABELS),
-    "slices": lambda: slices_figure(SLICES, "base", "cand"),
-    "pareto": lambda: pareto_figure(MEASURES),
-    "tiers": lambda: tiers_figure(PARTS),
-    "scale": lambda: scale_figure(SCALE),
-    "stages": lambda: turn_figure(STAGES, {"first": "p50 4 ms"}),
+CHARTS: dict[str, Chart] = {
+    "saturation": saturation_chart(POINTS),
+    "tradeoff": tradeoff_chart(MEASURES),
+    "forest": forest_chart(DIFFERENCES, "base", "cand"),
+    "composition": composition_chart(SHARES),
+    "timeline": timeline_chart(TURNS, LABELS),
+    "slices": slices_chart(SLICES, "base", "cand"),
+    "pareto": pareto_chart(MEASURES),
+    "tiers": tiers_chart(PARTS),
+    "scale": scale_chart(SCALE),
+    "stages": turn_chart(STAGES, {"first": "p50 4 ms"}),
 }
 
 
 @cache
 def drawn(name: str) -> Figure:
     """Return one of the figures, drawn once."""
-    return DRAW[name]()
+    return draw(CHARTS[name])
 
 
 def _points(line: Any) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
 
 
-@pytest.mark.parametrize("name", DRAW)
-def test_figures_of_equal_data_have_equal_bytes(name: str) -> None:
-    first, second = (rendered(DRAW[name](), "svg") for _ in range(2))
+def _panel(chart: Chart, place: int = 0) -> Any:
+    return chart.panels[place]
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_slides_of_equal_data_have_equal_bytes(name: str) -> None:
+    first, second = rendered(draw(CHARTS[name]), "svg"), rendered(drawn(name), "svg")
     assert first == second
     assert first.startswith(b"<?xml")
     # No date and no program version.
@@ -119,40 +114,92 @@ def test_figures_of_equal_data_have_equal_bytes(name: str) -> None:
 
 
 def test_save_writes_svg_and_png_without_machine_details(tmp_path: Path) -> None:
-    first, second = (save(DRAW["forest"](), tmp_path / name) for name in ("first", "second"))
+    first, second = (save(draw(CHARTS["forest"]), tmp_path / name) for name in ("first", "second"))
     assert [file.name for file in first] == ["first.svg", "first.png"]
     assert [one.read_bytes() == other.read_bytes() for one, other in zip(first, second, strict=True)] == [True, True]
     assert first[1].read_bytes().startswith(b"\x89PNG")
     assert b"Software" not in first[1].read_bytes()
 
 
-@pytest.mark.parametrize("name", DRAW)
-def test_figures_leave_global_style_unchanged(name: str) -> None:
+@pytest.mark.parametrize("name", CHARTS)
+def test_slides_leave_global_style_unchanged(name: str) -> None:
     before = dict(mpl.rcParams)
     drawn(name)
     assert dict(mpl.rcParams) == before
 
 
-def test_forest_figure_draws_each_interval() -> None:
-    axes = forest_figure(DIFFERENCES, "base", "cand").axes[0]
-    # Pairs of an interval and a mean, from the bottom up, then the zero line.
-    *drawn, zero = axes.lines
-    intervals, means = [_points(line) for line in drawn[::2]], [_points(line) for line in drawn[1::2]]
-    assert intervals == [
-        [(one.estimate.low, place), (one.estimate.high, place)] for place, one in enumerate(reversed(DIFFERENCES))
+@pytest.mark.parametrize("name", CHARTS)
+def test_figures_are_slides_with_a_finding(name: str) -> None:
+    figure, words = drawn(name), CHARTS[name].words
+    width, height = figure.get_size_inches()
+    assert width / height == pytest.approx(16 / 9)
+    assert len(words.title) > 20
+    assert words.says.startswith(words.title)
+    assert figure.get_label() == words.says
+    # Readable in a large room: a title of 20 points, nothing below 12 except the source.
+    sizes = [
+        text.get_fontsize() for text in figure.findobj(lambda one: hasattr(one, "get_fontsize") and one.get_text())
     ]
-    assert means == [[(one.estimate.mean, place)] for place, one in enumerate(reversed(DIFFERENCES))]
-    assert zero.get_xdata()[0] == zero.get_xdata()[1] == 0
-    assert axes.get_xlabel() == "cand minus base, with its 95 % interval"
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "nDCG@6 (higher is better)",
-        "RepeatRate (lower is better)",
-        "R@6 (higher is better)",
+    assert max(sizes) >= 20
+    assert min(sizes) >= 12
+
+
+def test_slide_draws_every_kind_of_panel_at_its_place() -> None:
+    """The same numbers as on the page: lines and bands, intervals, bars, columns and stripes."""
+    first = next(line for line in drawn("saturation").axes[0].lines if line.get_label() == "tier_first_v1")
+    assert _points(first) == [(0.1, pytest.approx(0.6)), (0.3, pytest.approx(0.3))]
+    corners = {(float(x), float(y)) for x, y in drawn("saturation").axes[0].collections[0].get_paths()[0].vertices}
+    assert corners == {(0.1, 0.6), (0.3, 0.2), (0.3, 0.4)}
+    forest = drawn("forest").axes[0]
+    *marks, _ = forest.lines
+    assert [_points(line) for line in marks[1::2]] == [
+        [(one.estimate.mean, place)] for place, one in enumerate(DIFFERENCES)
+    ]
+    assert [_points(line)[0][0] for line in marks[::2]] == [one.estimate.low for one in DIFFERENCES]
+    assert forest.get_ylim()[0] > forest.get_ylim()[1]
+    bars = [
+        (round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_width())
+        for bar in drawn("composition").axes[0].patches
+    ]
+    rows = [[round(value, 9) for place, *bar in bars if place == row and bar[1] for value in bar] for row in (0, 1)]
+    # Where each bar begins, and how long it is.
+    assert rows == [[0.0, 1.0], [0.0, 0.25, 0.25, 0.7, 0.95, 0.05]]
+    heights = [round(sum(bar.get_height() for bar in axes.patches), 9) for axes in drawn("tiers").axes]
+    assert heights == [2.0, 1.0]
+    stripes = {line.get_label(): _points(line)[:2] for line in drawn("timeline").axes[0].lines}
+    begin = pytest.approx(0.58)
+    assert stripes == {"must": [(begin, 0.5), (2.42, 0.5)], "nice": [(begin, 1.5), (1.42, 1.5)]}
+
+
+def test_slide_names_the_policies_first_if_names_have_no_room() -> None:
+    arms = [f"arm_{place:02}" for place in range(38)] + ["tier_first_v1", "none"]
+    points = {arm: {"Success@6": place / 40, "RepeatRate": place / 50} for place, arm in enumerate(arms)}
+    chart = tradeoff_chart(points)
+    assert len(_panel(chart).series) == len(chart.key) == 40
+    figure = draw(chart)
+    named = [text.get_text().split()[0] for text in figure.legends[0].get_texts()]
+    assert (len(named), "tier_first_v1" in named) == (MOST_NAMES, True)
+    assert chart.words.subtitle.startswith("40 arms, 16 of them named.")
+    # A layout warning would be an error here.
+    assert rendered(figure, "svg")
+
+
+def test_forest_chart_has_each_interval() -> None:
+    panel = _panel(forest_chart(DIFFERENCES, "base", "cand"))
+    assert isinstance(panel, Intervals)
+    assert [(row.low, row.mean, row.high) for row in panel.rows] == [
+        (one.estimate.low, one.estimate.mean, one.estimate.high) for one in DIFFERENCES
+    ]
+    assert panel.heads[0] == "cand minus base"
+    assert [f"{row.label} ({row.about})" for row in panel.rows] == [
         "Success@6 (higher is better)",
+        "R@6 (higher is better)",
+        "RepeatRate (lower is better)",
+        "nDCG@6 (higher is better)",
     ]
 
 
-def test_forest_figure_colours_by_direction_not_sign() -> None:
+def test_forest_chart_marks_by_direction_not_sign() -> None:
     """An interval that contains zero is not significant, whatever its mean."""
     decided = [
         _difference("Success@6", 0.1, 0.05, 0.15),
@@ -161,34 +208,16 @@ def test_forest_figure_colours_by_direction_not_sign() -> None:
         _difference("Forbidden@6", 0.2, 0.1, 0.3),
         _difference("nDCG@6", 0.1, -0.05, 0.25),
     ]
-    means = forest_figure(decided[::-1], "base", "cand").axes[0].lines[1:-1:2]
-    assert [(line.get_color(), line.get_marker()) for line in means] == [
+    chart = forest_chart(decided, "base", "cand")
+    assert [row.better for row in _panel(chart).rows] == [True, False, True, False, None]
+    marks = draw(chart).axes[0].lines[1:-1:2]
+    assert [(line.get_color(), line.get_marker()) for line in marks] == [
         (BETTER, "o"),
         (WORSE, "s"),
         (BETTER, "o"),
         (WORSE, "s"),
         (UNDECIDED, "D"),
     ]
-
-
-def test_forest_figure_leaves_out_differences_without_interval() -> None:
-    axes = forest_figure([*DIFFERENCES[:1], _difference("R@6", 0.1, None, None)], "base", "cand").axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["Success@6 (higher is better)"]
-
-
-@pytest.mark.parametrize("name", DRAW)
-def test_figures_are_slides_with_a_finding(name: str) -> None:
-    figure = drawn(name)
-    width, height = figure.get_size_inches()
-    assert width / height == pytest.approx(16 / 9)
-    assert len(words_of(figure).title) > 20
-    assert alt_text(figure).startswith(words_of(figure).title)
-    # Readable in a large room: a title of 20 points, nothing below 12 except the source.
-    sizes = [
-        text.get_fontsize() for text in figure.findobj(lambda one: hasattr(one, "get_fontsize") and one.get_text())
-    ]
-    assert max(sizes) >= 20
-    assert min(sizes) >= 12
 
 
 @pytest.mark.parametrize(
@@ -200,73 +229,80 @@ def test_figures_are_slides_with_a_finding(name: str) -> None:
         ([_difference("R@6", -0.2, -0.3, -0.1)] * 2, "cand is worse in all 2 primary measures"),
     ],
 )
-def test_forest_figure_title_states_the_result(some: list[Difference], said: str) -> None:
-    assert words_of(forest_figure(some, "base", "cand")).title == said
+def test_forest_chart_title_states_the_result(some: list[Difference], said: str) -> None:
+    assert forest_chart(some, "base", "cand").words.title == said
     beyond = [_difference(name, 0.2, 0.1, 0.3) for name in ("Forbidden@6", "StaleRecall")]
-    harmed = forest_figure(some, "base", "cand", beyond=beyond)
-    assert words_of(harmed).title == f"{said}; but worse in Forbidden@6 and StaleRecall (not primary)"
+    harmed = forest_chart(some, "base", "cand", beyond=beyond)
+    assert harmed.words.title == f"{said}; but worse in Forbidden@6 and StaleRecall (not primary)"
     # Every measure that the title names has its mark.
-    drawn = " ".join(label.get_text() for label in harmed.axes[0].get_yticklabels())
-    assert "Forbidden@6" in drawn
-    assert "StaleRecall" in drawn
+    assert {"Forbidden@6", "StaleRecall"} < {row.label for row in _panel(harmed).rows}
 
 
-def test_slices_figure_title_names_the_worst_slice() -> None:
-    assert words_of(slices_figure(SLICES, "base", "cand")).title == "Success@6 is not shown to be worse in any slice"
+def test_slices_chart_title_names_the_worst_slice() -> None:
+    title = "Success@6 is not shown to be worse in any slice"
+    assert slices_chart(SLICES, "base", "cand").words.title == title
     worse = Slice("type", "rule", _difference("Success@6", -0.4, -0.6, -0.2))
-    figure = slices_figure([worse, *SLICES], "base", "cand")
-    assert words_of(figure).title == "Success@6 is worse in 1 slice, most of all type = rule"
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()][-1] == "type = rule (10)"
+    chart = slices_chart([worse, *SLICES], "base", "cand")
+    assert chart.words.title == "Success@6 is worse in 1 slice, most of all type = rule"
+    assert _panel(chart).rows[0][:2] == ("type = rule", "10 probes")
 
 
-def test_timeline_figure_joins_consecutive_turns() -> None:
-    figure = timeline_figure(TURNS, LABELS, "den")
-    drawn = [
+def test_slices_chart_leaves_out_slices_without_interval() -> None:
+    lone = Slice("type", "rare", _difference("Success@6", 0.1, None, None))
+    assert "all 2 with" in slices_chart([*SLICES, lone], "base", "cand").words.subtitle
+    many = [Slice("type", f"kind {place}", DIFFERENCES[0]) for place in range(20)]
+    assert "the worst 14 of 20 with" in slices_chart([*many, lone], "base", "cand").words.subtitle
+
+
+def test_timeline_chart_joins_consecutive_turns() -> None:
+    chart = timeline_chart(TURNS, LABELS, "den")
+    found = [
         {
-            (line.get_label(), line.get_color(), round(begin[0] + 0.42, 9), round(end[0] - 0.42, 9), begin[1])
-            for line in axes.lines
-            for begin, end in zip(_points(line)[::3], _points(line)[1::3], strict=True)
+            (one.name, one.colour, round(begin + 0.42, 9), round(end - 0.42, 9), at - 0.5)
+            for one in panel.series
+            if isinstance(one, Stripes)
+            for begin, end, at in one.spans
         }
-        for axes in figure.axes
+        for panel in chart.panels
+        if isinstance(panel, Plot)
     ]
     must, nice, unknown = TIERS["must"], TIERS["nice"], TIERS["unknown"]
     # First turn, last turn, row.
-    assert drawn == [
+    assert found == [
         {("must", must, 1, 2, 0), ("nice", nice, 1, 1, 1)},
         {("unknown", unknown, 1, 2, 0), ("must", must, 2, 2, 1), ("nice", nice, 3, 3, 2)},
     ]
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+    assert [panel.title for panel in chart.panels] == [
         "tier_first_v1: 2 different memories",
         "hybrid: 3 different memories",
     ]
     # Both panels share a scale, so that fewer memories look fewer.
-    assert {axes.get_ylim() for axes in figure.axes} == {(-1, 3)}
-    assert alt_text(figure).split(". ")[1].startswith("den: the memories")
+    assert _panel(chart, 0).y == _panel(chart, 1).y
+    assert chart.words.says.split(". ")[1].startswith("den: the memories")
 
 
-def test_timeline_figure_of_an_empty_arm_can_be_drawn() -> None:
-    figure = timeline_figure({"none": [[], []], "hybrid": [["a"], []]}, LABELS)
-    assert words_of(figure).title == "Over 2 turns none injects 0 different memories, hybrid injects 1 different memory"
+def test_timeline_chart_colours_a_key_by_arm() -> None:
+    labels = {"engine": {"a": "must"}, "verbatim": {"a": "unknown"}}
+    chart = timeline_chart({"engine": [["a"]], "verbatim": [["a"]]}, labels)
+    assert [[one.name for one in _panel(chart, place).series] for place in (0, 1)] == [["must"], ["unknown"]]
 
 
-def test_tradeoff_figure_draws_arms_with_both_values() -> None:
-    axes = tradeoff_figure(MEASURES).axes[0]
-    assert [(_points(line), line.get_color()) for line in axes.lines] == [
+def test_timeline_chart_of_an_empty_arm_can_be_drawn() -> None:
+    chart = timeline_chart({"none": [[], []], "hybrid": [["a"], []]}, LABELS)
+    assert chart.words.title == "Over 2 turns none injects 0 different memories, hybrid injects 1 different memory"
+    assert rendered(draw(chart), "svg")
+
+
+def test_tradeoff_chart_has_arms_with_both_values() -> None:
+    chart = tradeoff_chart(MEASURES)
+    assert [(one.points, one.colour) for one in _panel(chart).series] == [
         ([(0.4, 0.5)], COLOURS["vector"]),
         ([(0.75, 0.25)], "#333333"),
     ]
-    assert [text.get_text() for text in axes.texts] == ["house_arm  0.25 / 0.75", "vector  0.50 / 0.40"]
-
-
-def test_tradeoff_figure_names_do_not_overlap() -> None:
-    close = {f"arm{place}": {"Success@6": 0.9 + place / 1000, "RepeatRate": 0.5} for place in range(6)}
-    figure = tradeoff_figure(close)
-    figure.canvas.draw()
-    axes = figure.axes[0]
-    heights = sorted(axes.transData.transform((0, text.xyann[1]))[1] for text in axes.texts)
-    letters = axes.texts[0].get_fontsize() * figure.dpi / 72
-    assert len(heights) == 6
-    assert min(above - below for below, above in pairwise(heights)) >= letters
+    assert [(key.name, key.text) for key in chart.key] == [
+        ("vector", "50% hits, 40% repeats"),
+        ("house_arm", "25% hits, 75% repeats"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -278,121 +314,107 @@ def test_tradeoff_figure_names_do_not_overlap() -> None:
 )
 def test_tradeoff_title_names_each_arm_once(repeats: tuple[float, float], said: str) -> None:
     arms = {name: MEASURES[name] | {"RepeatRate": one} for name, one in zip(MEASURES, repeats, strict=False)}
-    words = words_of(tradeoff_figure(arms))
+    words = tradeoff_chart(arms).words
     assert words.title == said
     assert words.subtitle == "2 arms. Up and to the left is better."
-    assert "oracle" in words_of(tradeoff_figure(arms | {"oracle": {"Success@6": 1.0, "RepeatRate": 0.0}})).subtitle
+    assert "oracle" in tradeoff_chart(arms | {"oracle": {"Success@6": 1.0, "RepeatRate": 0.0}}).words.subtitle
 
 
-def test_figures_with_many_arms_show_some_and_count_all() -> None:
+def test_charts_of_bars_show_some_arms_and_count_all() -> None:
     arms = [f"arm_{place:02}" for place in range(38)] + ["tier_first_v1", "none"]
-    points = {arm: {"Success@6": place / 40, "RepeatRate": place / 50} for place, arm in enumerate(arms)}
-    bars = (
-        composition_figure({arm: {"must": 1.0} for arm in arms}),
-        turn_figure({arm: {"select": 1.0} for arm in arms}, {}),
-    )
-    for figure in bars:
-        assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == arms[15::-1]
-        assert "the first 16 of 40 arms" in words_of(figure).subtitle
-    figure = tradeoff_figure(points)
-    assert len(figure.axes[0].lines) == 40
-    named = [text.get_text().split()[0] for text in figure.axes[0].texts]
-    assert (len(named), "tier_first_v1" in named, "none" in named) == (16, True, False)
-    assert words_of(figure).subtitle.startswith("40 arms, 16 of them named.")
-    # A layout warning would be an error here.
-    assert rendered(figure, "svg")
+    for chart in (
+        composition_chart({arm: {"must": 1.0} for arm in arms}),
+        turn_chart({arm: {"select": 1.0} for arm in arms}, {}),
+    ):
+        assert [row.label for row in _panel(chart).rows] == arms[:16]
+        assert "the first 16 of 40 arms" in chart.words.subtitle
 
 
-def test_slices_figure_leaves_out_slices_without_interval() -> None:
-    lone = Slice("type", "rare", _difference("Success@6", 0.1, None, None))
-    assert "all 2 with" in words_of(slices_figure([*SLICES, lone], "base", "cand")).subtitle
-    many = [Slice("type", f"kind {place}", DIFFERENCES[0]) for place in range(20)]
-    assert "the worst 14 of 20 with" in words_of(slices_figure([*many, lone], "base", "cand")).subtitle
+def test_pareto_chart_joins_the_front_without_the_oracle() -> None:
+    chart = pareto_chart(MEASURES)
+    (front,) = [one for one in _panel(chart).series if one.dash == "--"]
+    assert front.points == [(0.0, 0.0), (100.0, 0.5)]
+    assert chart.words.title == "vector has the highest hit rate: 50% of the probes for 100 tokens per turn"
 
 
-def test_pareto_figure_joins_the_front_without_the_oracle() -> None:
-    figure = pareto_figure(MEASURES)
-    (front,) = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
-    assert _points(front) == [(0.0, 0.0), (100.0, 0.5)]
-    assert words_of(figure).title == "vector has the highest hit rate: 50% of the probes for 100 tokens per turn"
+@pytest.mark.parametrize(
+    ("shares", "title"),
+    [
+        (PARTS, "The must_remember share goes from 50% to 100% under first, from 0% to 0% under quota"),
+        ({"first": [{}, {}]}, "Nothing was injected"),
+        (
+            {"first": [{}, {"must": 0.8, "nice": 0.2}, {"must": 1.0}], "quota": [{}]},
+            "The must_remember share goes from 80% to 100% under first; nothing was injected under quota",
+        ),
+    ],
+)
+def test_tiers_chart_title_leaves_out_empty_parts(shares: dict[str, list[dict[str, float]]], title: str) -> None:
+    chart = tiers_chart(shares)
+    assert chart.words.title == title
+    assert [panel.parts for panel in chart.panels if isinstance(panel, Columns)] == [*shares.values()]
 
 
-def test_tiers_figure_stacks_shares() -> None:
-    figure = tiers_figure(PARTS)
-    heights = [round(sum(bar.get_height() for bar in axes.patches), 9) for axes in figure.axes]
-    assert heights == [2.0, 1.0]
-    assert (
-        words_of(figure).title == "The must_remember share goes from 50% to 100% under first, from 0% to 0% under quota"
-    )
+def test_turn_chart_stacks_to_the_mean_turn() -> None:
+    chart = turn_chart(STAGES, {"first": "p50 4 ms"})
+    assert chart.words.title == "first is slowest: 4.5 ms per turn, 67% of it in select"
+    panel = _panel(chart)
+    assert isinstance(panel, Bars)
+    assert panel.rows[0] == ("first", {"search": 1.0, "select": 3.0, "others": 0.5}, "p50 4 ms", 0.0)
+    assert panel.most == 4.5
 
 
-def test_turn_figure_stacks_to_the_mean_turn() -> None:
-    figure = turn_figure(STAGES, {"first": "p50 4 ms"})
-    assert words_of(figure).title == "first is slowest: 4.5 ms per turn, 67% of it in select"
-    assert "p50 4 ms" in [text.get_text().strip() for text in figure.axes[0].texts]
+def test_composition_chart_has_the_arms_that_inject() -> None:
+    chart = composition_chart(SHARES)
+    assert [(row.label, row.parts) for row in _panel(chart).rows] == [(arm, SHARES[arm]) for arm in ("first", "quota")]
+    assert chart.words.title.startswith("must_remember is 100% of the injected memories under first")
 
 
-def test_figures_draw_chinese_with_an_installed_font(tmp_path: Path) -> None:
-    if chinese_font() is None:
-        pytest.skip("no font with Chinese characters is installed")
-    svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
-    drawn = svg.read_text("utf-8")
-    # One glyph of the fallback font per character.
-    fonts = re.findall(r'<path id="([A-Za-z]+)-\S*" d=', drawn)
-    assert len([one for one in fonts if not one.startswith("DejaVu") and len(one) > 1]) == len("半山喝茶")
-    assert "LastResort" not in drawn
-
-
-def test_rendered_leaves_missing_glyphs_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(style, "chinese_font", lambda: None)
-    svg, _ = save(timeline_figure(TURNS, LABELS, "半山喝茶"), tmp_path / "chinese")
-    assert re.search(r"<text [^>]*>[^<]*半山喝茶", svg.read_text("utf-8"))
-    svg, _ = save(timeline_figure(TURNS, LABELS, "plain"), tmp_path / "plain")
-    assert "<text " not in svg.read_text("utf-8")
-
-
-def test_composition_figure_stacks_shares_to_one() -> None:
-    axes = composition_figure(SHARES).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["quota", "first"]
-    bars = [(round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_width()) for bar in axes.patches]
-    rows = [[round(value, 9) for place, *bar in bars if place == row and bar[1] for value in bar] for row in (0, 1)]
-    # Where each bar begins, and how long it is.
-    assert rows == [[0.0, 0.25, 0.25, 0.7, 0.95, 0.05], [0.0, 1.0]]
-    assert [text.get_text() for text in axes.texts] == ["25%", "70%", "100%"]
-    assert words_of(composition_figure(SHARES)).title.startswith(
-        "must_remember is 100% of the injected memories under first"
-    )
-
-
-def test_scale_figure_draws_each_size_and_leaves_out_missing_values() -> None:
-    figure = scale_figure(SCALE, 4)
-    lines = [{line.get_label(): _points(line) for line in axes.get_lines()} for axes in figure.axes]
-    hits, clean, repeats, times = lines
-    assert hits["tier_first_v1"] == hits["house_arm"] == [(0, 0.8), (25, 0.7), (400, 0.6)]
-    assert (clean["tier_first_v1"], clean["house_arm"]) == ([(0, 0.4), (25, 0.35), (400, 0.3)], [])
-    assert repeats["house_arm"] == [(0, 0.4), (25, 0.4), (400, 0.4)]
-    assert times["house_arm"] == [(0, 0.5), (25, 0.75)]
-    assert [axes.get_title() for axes in figure.axes][:2] == [
+def test_scale_chart_has_each_size_and_leaves_out_missing_values() -> None:
+    chart = scale_chart(SCALE, 4)
+    hits, clean, repeats, times = ({one.name: one.points for one in _panel(chart, at).series} for at in range(4))
+    # Equal steps are equal factors.
+    places = (0.0, 1.0, pytest.approx(2.204, abs=0.001))
+    assert hits["tier_first_v1"] == hits["house_arm"] == [*zip(places, (0.8, 0.7, 0.6), strict=True)]
+    assert clean == {"tier_first_v1": [*zip(places, (0.4, 0.35, 0.3), strict=True)]}
+    assert [value for _, value in repeats["house_arm"]] == [0.4, 0.4, 0.4]
+    assert [10**value for _, value in times["house_arm"]] == pytest.approx([0.5, 0.75])
+    assert [panel.title for panel in chart.panels][:2] == [
         "hit@4: a relevant memory",
         "CleanHit@4: and nothing misleading",
     ]
-    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["0", "25", "400"]
-    assert "From 0 to 400 added memories, the hit rate of tier_first_v1" in alt_text(figure)
-    assert "goes from 80% to 60%" in alt_text(figure)
+    assert [text for _, text in _panel(chart).x.ticks] == ["0", "25", "400"]
+    assert "From 0 to 400 added memories, the hit rate of tier_first_v1" in chart.words.says
+    assert "goes from 80% to 60%" in chart.words.says
 
 
-def test_saturation_figure_draws_mean_and_range() -> None:
-    figure = saturation_figure(POINTS)
-    axes = figure.axes[0]
-    first = next(line for line in axes.lines if line.get_label() == "tier_first_v1")
-    assert _points(first) == [(0.1, pytest.approx(0.6)), (0.3, pytest.approx(0.3))]
-    corners = {(float(x), float(y)) for x, y in axes.collections[0].get_paths()[0].vertices}
-    assert corners == {(0.1, 0.6), (0.3, 0.2), (0.3, 0.4)}
-    flat = {line.get_label(): set(line.get_ydata()) for line in axes.lines if "tier" not in str(line.get_label())[:5]}
-    assert flat == {"hybrid (no tiers)": {0.55}, "oracle": {1.0}}
-    lower = next(line for line in figure.axes[3].lines if line.get_label() == "tier_quota_v1")
-    assert _points(lower) == [(0.1, 0.8)]
+def test_saturation_chart_has_mean_and_range() -> None:
+    chart = saturation_chart(POINTS)
+    first = next(one for one in _panel(chart).series if one.name == "tier_first_v1")
+    assert first.points == [(0.1, pytest.approx(0.6)), (0.3, pytest.approx(0.3))]
+    assert first.band == [(0.1, 0.6, 0.6), (0.3, 0.2, 0.4)]
+    assert {(value, dash) for value, _, dash in _panel(chart).lines} == {(0.55, "--"), (1.0, ":")}
+    lower = next(one for one in _panel(chart, 3).series if one.name == "tier_quota_v1")
+    assert isinstance(lower, Series)
+    assert lower.points == [(0.1, 0.8)]
     assert (
-        words_of(figure).title
-        == "With 10% must_remember, tier_quota_v1 hits on 70% of the probes and tier_first_v1 on 60%"
+        chart.words.title == "With 10% must_remember, tier_quota_v1 hits on 70% of the probes and tier_first_v1 on 60%"
     )
+
+
+def test_slides_draw_chinese_with_an_installed_font(tmp_path: Path) -> None:
+    if chinese_font() is None:
+        pytest.skip("no font with Chinese characters is installed")
+    svg, _ = save(draw(timeline_chart(TURNS, LABELS, "半山喝茶")), tmp_path / "chinese")
+    letters = svg.read_text("utf-8")
+    # One glyph of the fallback font per character.
+    fonts = re.findall(r'<path id="([A-Za-z]+)-\S*" d=', letters)
+    assert len([one for one in fonts if not one.startswith("DejaVu") and len(one) > 1]) == len("半山喝茶")
+    assert "LastResort" not in letters
+
+
+def test_rendered_leaves_missing_glyphs_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(slides, "chinese_font", lambda: None)
+    svg, _ = save(draw(timeline_chart(TURNS, LABELS, "半山喝茶")), tmp_path / "chinese")
+    assert re.search(r"<text [^>]*>[^<]*半山喝茶", svg.read_text("utf-8"))
+    svg, _ = save(draw(timeline_chart(TURNS, LABELS, "plain")), tmp_path / "plain")
+    assert "<text " not in svg.read_text("utf-8")

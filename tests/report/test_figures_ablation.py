@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,10 @@ import pytest
 from lab.compare.ablation import StepResult
 from lab.compare.paired import Difference
 from lab.compare.statistics import Estimate
-from lab.report.figures import save
-from lab.report.figures_ablation import ablation_figure
+from lab.report.charts import Intervals
+from lab.report.figures_forest import ablation_chart
+from lab.report.slides import draw, save
 
-BETTER, WORSE, OPEN = ("#0072B2", "o"), ("#D55E00", "s"), ("#777777", "D")
 MEASURES = ("Success@6", "Present@6", "RepeatRate", "InjectedChars")
 
 
@@ -48,50 +47,37 @@ STEPS = [
 ]
 
 
-def test_ablation_figure_marks_every_value() -> None:
-    figure = ablation_figure(STEPS, 6)
-    assert len(figure.axes) == 4
-    for axes, name in zip(figure.axes, MEASURES, strict=True):
-        path, *marks = axes.lines
-        points = [(one.means[name], at) for at, one in enumerate(STEPS) if one.means[name] is not None]
-        assert list(zip(path.get_xdata(), path.get_ydata(), strict=True)) == points
-        assert [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in marks] == points
-    assert [text.get_text() for text in figure.axes[0].texts] == ["0.500", "0.600", "0.400"]
-    assert [text.get_text() for text in figure.axes[3].texts] == ["700", "650", "650", "900"]
-
-
-def test_ablation_figure_marks_follow_the_interval() -> None:
-    found = [
-        [(mark.get_color(), mark.get_marker()) for mark in axes.lines[1:]] for axes in ablation_figure(STEPS, 6).axes
+def test_ablation_chart_marks_every_value() -> None:
+    chart = ablation_chart(STEPS, 6)
+    assert len(chart.panels) == 4
+    for panel, name in zip(chart.panels, MEASURES, strict=True):
+        assert isinstance(panel, Intervals)
+        known = [one for one in STEPS if one.means[name] is not None]
+        assert [row.mean for row in panel.rows] == [one.means[name] for one in known]
+        # The first step is on top and named by its arm, others by what they add.
+        assert [row.label for row in panel.rows] == [one.arm if one is STEPS[0] else one.adds for one in known]
+        assert panel.axis.low == 0
+    assert [[row.value for row in panel.rows] for panel in chart.panels if isinstance(panel, Intervals)][::3] == [
+        ["0.500", "0.600", "0.400"],
+        ["700", "650", "650", "900"],
     ]
-    assert found == [
-        [OPEN, BETTER, WORSE],
+    assert chart.panels[0].title.startswith("hit@6")
+
+
+def test_ablation_chart_marks_follow_the_interval() -> None:
+    chart = ablation_chart(STEPS, 6)
+    assert [[row.better for row in panel.rows] for panel in chart.panels if isinstance(panel, Intervals)] == [
+        [None, True, False],
         # An interval that contains zero, or a missing one, is not significant.
-        [OPEN, BETTER, OPEN, OPEN],
-        [OPEN, BETTER, WORSE],
+        [None, True, None, None],
+        [None, True, False],
         # Sizes have no better direction.
-        [OPEN, OPEN, OPEN, OPEN],
+        [None, None, None, None],
     ]
-
-
-def test_ablation_figure_names_steps_once() -> None:
-    first, *others = ablation_figure(STEPS, 6).axes
-    assert [label.get_text() for label in first.get_yticklabels()] == ["foot", "+ better", "+ missing", "+ worse"]
-    assert {label.get_text() for axes in others for label in axes.get_yticklabels()} == {""}
-    # The first step is on top, and titles name the cutoff.
-    assert first.get_ylim() == (3.5, -0.7)
-    assert first.get_title().startswith("hit@6")
-
-
-def test_ablation_figure_titles_do_not_overlap() -> None:
-    figure = ablation_figure(STEPS, 6)
-    figure.draw_without_rendering()
-    boxes = [axes.title.get_window_extent() for axes in figure.axes]
-    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 @pytest.mark.parametrize("steps", [STEPS[:1], [step("empty", (None,) * 4)], [step("a", (None,) * 4), *STEPS], STEPS])
-def test_ablation_figure_with_missing_values_is_deterministic(steps: list[StepResult], tmp_path: Path) -> None:
-    again = [save(ablation_figure(steps, 6), tmp_path / name) for name in ("a", "b")]
+def test_ablation_chart_with_missing_values_is_deterministic(steps: list[StepResult], tmp_path: Path) -> None:
+    again = [save(draw(ablation_chart(steps, 6)), tmp_path / name) for name in ("a", "b")]
     assert [path.read_bytes() for path in again[0]] == [path.read_bytes() for path in again[1]]
     assert all(path.stat().st_size > 1000 for path in again[0])

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.report.figures import save
-from lab.report.figures_latency import compaction_figure, size_figure, stages_figure
+from lab.report.charts import Bars, Plot, Series
+from lab.report.figures_latency import compaction_chart, size_chart, stages_chart
+from lab.report.slides import draw, save
 
 
 def quantile(value: float) -> dict[str, float]:
@@ -32,63 +33,75 @@ CADENCE = [
 ]
 
 
-def test_size_figure_draws_a_curve_per_arm() -> None:
-    left, right = size_figure(WARM).axes
-    for axes, factor in ((left, 1), (right, 2)):
-        assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-        curves = [container.lines[0] for container in axes.containers]
-        assert [list(curve.get_xdata()) for curve in curves] == [[1_000, 10_000]] * 2
-        assert [curve.get_ydata()[0] for curve in curves] == pytest.approx([1_000**0.5 * 2 * factor] * 2)
-        (bars,) = axes.containers[0].lines[2]
-        (_, low), (_, high) = bars.get_segments()[0]
-        assert (low, high) == pytest.approx((curves[0].get_ydata()[0] * 0.9, curves[0].get_ydata()[0] * 1.2))
-    assert left.get_ylim() == right.get_ylim()
+def _values(one: Any) -> list[float]:
+    assert isinstance(one, Series)
+    return [10**value for _, value in one.points]
 
 
-def test_size_figure_without_quantiles_says_so() -> None:
-    left, right = size_figure([turn("seed_full", 1_000, 9.0, p95=False)]).axes
-    assert [text.get_text() for text in left.texts] == []
-    assert [text.get_text() for text in right.texts] == ["n too small"]
+def _ends(one: Any) -> list[float]:
+    return [10**value for value in one.band[0][1:]]
 
 
-def test_compaction_figure_shows_the_note() -> None:
-    figure = compaction_figure(WAITING, CADENCE, "Not measured: none.")
-    assert [text.get_text() for text in figure.texts if "Not" in text.get_text()] == ["Not measured: none."]
-    assert [text.get_text() for text in compaction_figure(WAITING, CADENCE).texts if "Not" in text.get_text()] == []
+def test_size_chart_has_a_curve_per_arm() -> None:
+    chart = size_chart(WARM)
+    for panel, factor in zip(chart.panels, (1, 2), strict=True):
+        assert isinstance(panel, Plot)
+        assert [text for _, text in panel.x.ticks] == ["1,000", "10,000"]
+        for one in panel.series:
+            assert isinstance(one, Series)
+            assert _values(one) == pytest.approx([1_000**0.5 * 2 * factor, 10_000**0.5 * 2 * factor])
+            assert _ends(one) == pytest.approx([_values(one)[0] * 0.9, _values(one)[0] * 1.2])
+            assert one.has_bars
+    assert [key.name for key in chart.key] == ["tier_first_v1", "seed_full"]
 
 
-def test_stages_figure_fills_the_bar() -> None:
-    (axes,) = stages_figure(WARM).axes
-    widths = [patch.get_width() for patch in axes.patches if patch.get_y() == pytest.approx(-0.4)]
-    assert sum(widths) == pytest.approx(1)
-    assert max(widths) == pytest.approx(0.8)
-    assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["tier_first_v1, 1,000", "seed_full, 1,000"]
-    assert [text.get_text() for text in axes.texts][:2] == ["63.2 ms", "63.2 ms"]
+def test_size_chart_without_quantiles_says_so() -> None:
+    first, second = size_chart([turn("seed_full", 1_000, 9.0, p95=False)]).panels
+    assert (first.title, second.title) == ("median turn (p50)", "95th percentile (p95): n too small")
 
 
-def test_latency_figures_name_two_stores() -> None:
+def test_compaction_chart_shows_the_note() -> None:
+    assert compaction_chart(WAITING, CADENCE, "Not measured: none.").words.subtitle == "Not measured: none."
+
+
+def test_stages_chart_fills_the_bar() -> None:
+    (panel,) = stages_chart(WARM).panels
+    assert isinstance(panel, Bars)
+    assert sum(panel.rows[0].parts.values()) == pytest.approx(1)
+    assert panel.rows[0].parts["search"] == pytest.approx(0.8)
+    assert [(row.label, row.note) for row in panel.rows][:2] == [
+        ("tier_first_v1, 1,000", "63.2 ms"),
+        ("seed_full, 1,000", "63.2 ms"),
+    ]
+
+
+def test_latency_charts_name_two_stores() -> None:
     both = [*WARM, *(turn("seed_full", size, 1.0, "exact") for size in (1_000, 10_000))]
-    labels = [text.get_text() for text in size_figure(both).legends[0].get_texts()]
-    assert labels == ["tier_first_v1", "seed_full", "seed_full, exact store"]
-    assert stages_figure(both).axes[0].get_yticklabels()[-1].get_text() == "seed_full, exact, 10,000"
+    assert [key.name for key in size_chart(both).key] == ["tier_first_v1", "seed_full", "seed_full, exact store"]
+    (panel,) = stages_chart(both).panels
+    assert isinstance(panel, Bars)
+    assert panel.rows[-1].label == "seed_full, exact, 10,000"
 
 
-def test_compaction_figure_draws_both_panels() -> None:
-    left, right = compaction_figure(WAITING, CADENCE).axes
-    assert list(left.containers[0].lines[0].get_xdata()) == [0, 10, 100]
-    assert list(left.lines[-1].get_xdata()) == [10, 100]
-    assert [label.get_text() for label in right.get_xticklabels()] == ["1", "16", "never"]
-    assert {patch.get_height() for patch in right.patches} == {40.0, 10.0}
+def test_compaction_chart_has_both_panels() -> None:
+    left, right = compaction_chart(WAITING, CADENCE).panels
+    assert isinstance(left, Plot)
+    assert [text for _, text in left.x.ticks] == ["0", "10", "100"]
+    assert _values(left.series[0]) == pytest.approx([5.0, 15.0, 105.0])
+    assert _values(left.series[1]) == pytest.approx([60.0, 90.0])
+    assert isinstance(right, Bars)
+    assert [list(row.parts.values()) for row in right.rows] == [[40.0, 10.0]] * 3
+    assert right.rows[-1].label == "seed_full, never rows between compactions"
 
 
 @pytest.mark.parametrize(("warm", "waiting", "cadence"), [(WARM, WAITING, CADENCE), ([], [], []), (WARM, WAITING, [])])
-def test_latency_figures_with_missing_data_are_deterministic(
+def test_latency_charts_with_missing_data_are_deterministic(
     warm: list[Any], waiting: list[Any], cadence: list[Any], tmp_path: Path
 ) -> None:
-    for name, draw in (
-        ("size", lambda: size_figure(warm)),
-        ("stages", lambda: stages_figure(warm)),
-        ("compaction", lambda: compaction_figure(waiting, cadence)),
+    for name, made in (
+        ("size", lambda: draw(size_chart(warm))),
+        ("stages", lambda: draw(stages_chart(warm))),
+        ("compaction", lambda: draw(compaction_chart(waiting, cadence))),
     ):
-        first, again = (save(draw(), tmp_path / part / name) for part in ("a", "b"))
+        first, again = (save(made(), tmp_path / part / name) for part in ("a", "b"))
         assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]

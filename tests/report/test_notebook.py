@@ -183,7 +183,7 @@ def test_notebook_explanation_hides_texts_by_default(run: Run, secret_words: tup
 
 def test_notebook_display_is_escaped() -> None:
     from lab.notebook import Compared, Drawing
-    from lab.report.figures import composition_figure
+    from lab.report.figures_arms import composition_chart
 
     estimate = Estimate(0.1, 0.0, 0.2, 0.05, 1.0, 0.1)
     one = Difference(MARKUP, 2, 2, 0.1, 0.2, estimate, 1.0, None, 1, 0, 1)
@@ -191,7 +191,7 @@ def test_notebook_display_is_escaped() -> None:
     page = Compared(found)._repr_html_()
     assert MARKUP in Tags(page).text
     assert set(Tags(page).tags) == {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
-    drawing = Drawing(f'"{MARKUP}', lambda: composition_figure({}), MARKUP)
+    drawing = Drawing(f'"{MARKUP}', composition_chart({}), MARKUP)
     assert Tags(drawing._repr_html_()).tags == ["figure", "img", "figcaption"]
 
 

@@ -95,7 +95,7 @@ def hostile(make_run: MakeRun) -> RunDirectory:
     write_points(points, run.path / "saturation.parquet")
     scaled = [ScalePoint(size, arm, None, 0.5, 0.4, None, 1.0, None) for size in (0, 25) for arm in run.arms]
     write_scale(scaled, run.path / "scale.parquet")
-    build_report(run)
+    build_report(run, slides=True)
     return run
 
 
@@ -175,7 +175,7 @@ def test_build_report_twice_gives_equal_bytes(
     there = copy_of(hostile)
     for file in [*there.glob("report.*"), *(there / "figures").iterdir()]:
         file.unlink()
-    build_report(open_run(there))
+    build_report(open_run(there), slides=True)
     names = sorted(str(file.relative_to(hostile.path)) for file in hostile.path.rglob("*") if file.is_file())
     assert names == sorted(str(file.relative_to(there)) for file in there.rglob("*") if file.is_file())
     assert [name for name in names if (hostile.path / name).read_bytes() != (there / name).read_bytes()] == []

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lab.api import replay
 from lab.base.token_estimate import tokens
 from lab.replay.plan import plan_of
-from lab.report.style import Words, save, slide, styled
+from lab.report.charts import Words
+from lab.report.slides import save, slide, styled
 from lab.runs.directory import RunDirectory
 from lab.runs.gold import read_gold
 from lab.runs.tables import read_table

@@ -12,7 +12,7 @@ from lab.memory.ledger.drift import Drift, Part, nouns
 from lab.recordings.model import TIER_OF, UNKNOWN
 from lab.report import charts
 from lab.report.build import page_script, render
-from lab.report.style import INKS, TIERS
+from lab.report.charts import INKS, TIERS
 from lab.report.units import percent
 
 MARK = b"<!-- drift page of lab memory ledger drift -->"
@@ -44,7 +44,7 @@ def write_page(found: Drift, name: str, path: Path) -> Path:
             )
             if parts
         ],
-        "legend": charts.areas(TIERS),
+        "legend": charts.legend(charts.areas(TIERS)),
         "script": page_script(),
     }
     write_atomically(path, render("drift.html.j2", model))
@@ -87,4 +87,4 @@ def _bars(parts: list[Part], noun: str) -> str:
         charts.Bar(part.name, {tier: part.share(label) for tier, label in LABELS.items()}, counted(part.total, noun))
         for part in parts
     ]
-    return charts.bars(rows, TIERS, 1.0, INKS)
+    return charts.bars(charts.Bars(rows, TIERS, 1.0, INKS))

@@ -37,7 +37,7 @@ def run(out: Path, arms: Sequence[str] = ARMS, sets: Sequence[str] = SETS, jobs:
         parse_sets(sets, None), entrants_of(arms, shared), BUDGETS, shared, out, jobs=jobs, command="lab study league"
     )
     write_outputs(league, out)
-    write_page(league, out)
+    write_page(league, out, slides=True)
     return league
 
 

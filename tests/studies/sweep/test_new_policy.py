@@ -30,7 +30,8 @@ from lab.notebook import Run
 from lab.replay.explain import explain
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
-from lab.report.figures import save, saturation_figure
+from lab.report.figures_studies import saturation_chart
+from lab.report.slides import draw, save
 from lab.studies.sweep.grid import grid_of
 from lab.studies.saturation import saturation
 from lab.studies.sweep.groups import grouped
@@ -57,7 +58,7 @@ for arm, config in (("best_first", {}), ("engine", {"autoRecall": {"selectionMod
 key = next(one for one in frame.turns["turn"] if "/s0" in one)
 explained = {arm: explain(run, key, arm).recall.receipt["selectionMode"] for arm in ("best_first", "flow")}
 points = saturation(Path(path), "lab", seeds=1, embedder="hashing")
-save(saturation_figure(points), out / "figure")
+save(draw(saturation_chart(points)), out / "figure")
 grown = {}
 for point in points:
     if (point.mode, point.share) == ("independent", 0.3):

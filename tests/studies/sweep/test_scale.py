@@ -83,7 +83,7 @@ def test_scale_again_keeps_receipts_and_refuses_other_arguments(shipped: tuple[S
 
 def test_report_of_a_scaled_run_has_the_chart(shipped: tuple[Scale, Path]) -> None:
     run = open_run(shipped[1] / "haystack-25")
-    files = build_report(run, None, None)
+    files = build_report(run, None, None, slides=True)
     assert run.path / "figures" / "scale.svg" in files
     assert "From 0 to 100 added memories" in (run.path / "report.html").read_text("utf-8")
 

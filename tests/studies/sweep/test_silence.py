@@ -13,7 +13,7 @@ from lab.base.errors import NotComparable, UnusableInput
 from lab.measures.score import score_run, summarise
 from lab.replay.plan import ReplayRequest
 from lab.replay.run import run_replay
-from lab.report.figures import alt_text, silence_figure
+from lab.report.figures_studies import silence_chart
 from lab.retrieval.silence import ABOUT, SIGNALS
 from lab.runs.gold import read_gold
 from lab.studies.silence import Answer, Curve, Terms, auroc, choose, chosen, collect, curves, halves
@@ -95,14 +95,11 @@ def test_listen_on_the_shipped_set_has_both_languages_and_a_figure() -> None:
         falls = [point.false_recall for point in points if (point.language, point.signal) == ("all", signal)]
         assert falls == sorted(falls, reverse=True)
         assert falls[0] == 1.0
-    alone = alt_text(silence_figure(points))
+    alone = silence_chart(points).words.says
     assert alone.startswith("Chosen on all probes to lose at most 2 points of the hit rate, a threshold lowers")
     assert "All conversations are in every curve" in alone
-    figure = silence_figure(points, "the source", chosen(answers, "hashing", Terms()))
-    assert "; chosen on one half, on the other: to " in alt_text(figure)
-    # Beside the panels the legend hides no curve.
-    assert len(figure.legends) == 1
-    assert not any(axes.get_legend() for axes in figure.axes)
+    chart = silence_chart(points, chosen(answers, "hashing", Terms()))
+    assert "; chosen on one half, on the other: to " in chart.words.says
 
 
 def test_signals_are_all_explained() -> None:

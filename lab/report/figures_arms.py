@@ -1,0 +1,369 @@
+"""Charts of the arms of a run: hits and their costs, labels, turns, growth, stages, and missed memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+
+from lab.base.formatting import counted, milliseconds
+from lab.replay.missed import FAILED, UNKNOWN, Counts
+from lab.report.charts import (
+    HEIGHT,
+    INKS,
+    MOST_NAMES,
+    SOFT,
+    TIERS,
+    Axis,
+    Bar,
+    Bars,
+    Chart,
+    Columns,
+    Key,
+    Plot,
+    Point,
+    Series,
+    Stripes,
+    Words,
+    areas,
+    colour_of,
+    nice_axis,
+    of_all,
+    shares_axis,
+)
+from lab.report.stored import Growth
+
+Means = Mapping[str, Mapping[str, float | None]]
+Turns = Sequence[Sequence[str]]
+# These arms read the golden set: an upper bound, not an arm to choose.
+BOUNDS = ("oracle",)
+# Colour, line and marker of the lines; colour is never the only encoding.
+SIGNS = (("#0072B2", "-", "o"), ("#D55E00", "--", "s"), ("#009E73", "-.", "^"), ("#CC79A7", ":", "D"))
+# Okabe and Ito's colours for stages; the rest of a turn is grey.
+STAGES = {
+    "search": "#0072B2",
+    "retrieve": "#56B4E9",
+    "select": "#D55E00",
+    "backbone": "#009E73",
+    "budget": "#CC79A7",
+    "receipt": "#F0E442",
+    "wrap": "#E69F00",
+}
+REST = "#BBBBBB"
+MOST_ARMS = 4
+# The two policies and the control of policy rollout are shown first.
+FIRST = ("tier_first_v1", "tier_quota_v1", "hybrid")
+# The causes in the words of the chart.
+NAMES = {
+    "unborn": "not yet created",
+    "forgotten": "deleted",
+    FAILED: "recall failed",
+    "trivial": "prompt skipped as trivial",
+    "scope": "in another scope",
+    "label": "label of no tier",
+    "silent": "recall kept silent",
+    "nothing": "arm injects nothing",
+    "fault": "injected fault",
+    "depth": "not found by the search",
+    "todo": "stale TODO",
+    "tier": "tier not searched",
+    "duplicate": "repeats the Working Set",
+    "repeat": "lowered as a repeat",
+    "decay": "lowered by decay",
+    "kind": "of a kind never injected",
+    "superseded": "superseded by another",
+    "trust": "quarantined",
+    "merged": "an equal text is in the prompt",
+    "slot": "no slot left",
+    "cut": "cut in the Working Set",
+    "snippet": "beyond the part shown",
+    "score": "score too low",
+    "budget": "dropped by the budget",
+    UNKNOWN: "not explained",
+}
+LOST, ITEMS, PINNED = "#D55E00", "#0072B2", "#56B4E9"
+
+
+def tradeoff_chart(measures: Means, cutoff: int = 6) -> Chart:
+    """Return each arm as a point: hit rate against repeat rate. Up and to the left is better."""
+    points = tradeoff_points(measures, cutoff)
+    words = Words(_reach(points), f"{_many(points)}. Up and to the left is better.{_bound(points)}")
+    return _points_chart(words, points, shares_axis("repeat rate (lower is better)"), cutoff, "{:.0%} repeats")
+
+
+def pareto_chart(measures: Means, cutoff: int = 6) -> Chart:
+    """Return each arm as a point: hit rate against injected tokens, with a line through the Pareto front."""
+    points = tradeoff_points(measures, cutoff, "InjectedTokens")
+    words = Words(
+        _finding(points, "{arm} has the highest hit rate: {hit:.0%} of the probes for {cost:.0f} tokens per turn"),
+        f"{_many(points)}. Up and to the left is better. The line is the Pareto front; tokens are "
+        f"estimated.{_bound(points)}",
+    )
+    costs = [cost for _, cost in points.values()]
+    x = nice_axis(0.0, max(costs, default=1.0), "tokens injected per turn, mean (lower is better)")
+    front = [points[arm][::-1] for arm in front_of(points)]
+    return _points_chart(words, points, x, cutoff, "{:.0f} tokens", front)
+
+
+def _points_chart(
+    words: Words,
+    points: Mapping[str, tuple[float, float]],
+    x: Axis,
+    cutoff: int,
+    text: str,
+    front: Sequence[Point] = (),
+) -> Chart:
+    markers = dict(zip(points, cycle("osD^v<>PX"), strict=False))
+    series = [Series("front", front, SOFT, dash="--")] if front else []
+    series += [Series(arm, [(cost, hit)], colour_of(arm), markers[arm], None) for arm, (hit, cost) in points.items()]
+    order = sorted(points, key=lambda arm: (-points[arm][0], points[arm][1]))
+    key = [
+        Key(arm, colour_of(arm), markers[arm], None, f"{points[arm][0]:.0%} hits, {text.format(points[arm][1])}")
+        for arm in order
+    ]
+    panel = Plot(series, x, shares_axis(f"hits@{cutoff} (higher is better)"))
+    return Chart(words, [panel], key, is_beside=True)
+
+
+def tradeoff_points(measures: Means, cutoff: int = 6, cost: str = "RepeatRate") -> dict[str, tuple[float, float]]:
+    """Return the hit rate and the repeat rate, or another cost, of the arms that have both."""
+    pairs = {arm: (values.get(f"Success@{cutoff}"), values.get(cost)) for arm, values in measures.items()}
+    return {arm: (hit, spent) for arm, (hit, spent) in pairs.items() if hit is not None and spent is not None}
+
+
+def front_of(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return the arms on the Pareto front by increasing cost; the oracle is an upper bound and excluded."""
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
+    front = [
+        arm
+        for arm, (hit, cost) in real.items()
+        if not any(a >= hit and b <= cost and (a, b) != (hit, cost) for a, b in real.values())
+    ]
+    return sorted(front, key=lambda arm: (real[arm][1], arm))
+
+
+def _finding(points: Mapping[str, tuple[float, float]], text: str) -> str:
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS}
+    if not real:
+        return "No arm has both values"
+    arm, (hit, cost) = max(real.items(), key=lambda entry: (entry[1][0], -entry[1][1]))
+    return text.format(arm=arm, hit=hit, cost=cost)
+
+
+def _many(points: Mapping[str, tuple[float, float]]) -> str:
+    more = f", {MOST_NAMES} of them named" if len(points) > MOST_NAMES else ""
+    return counted(len(points), "arm") + more
+
+
+def _bound(points: Mapping[str, tuple[float, float]]) -> str:
+    return " The oracle injects exactly the relevant memories." if "oracle" in points else ""
+
+
+def _reach(points: Mapping[str, tuple[float, float]]) -> str:
+    real = {arm: point for arm, point in points.items() if arm not in BOUNDS and point[0] > 0}
+    if not real:
+        return "No arm has a hit"
+    best = max(real, key=lambda arm: (real[arm][0], -real[arm][1]))
+    least = min(real, key=lambda arm: (real[arm][1], -real[arm][0]))
+    if best == least:
+        return f"{best} has the highest hit rate, {real[best][0]:.0%}, and the lowest repeat rate, {real[best][1]:.0%}"
+    first = f"{best} has the highest hit rate: {real[best][0]:.0%} at {real[best][1]:.0%} repeats"
+    return f"{first}; {least} has the lowest repeat rate: {real[least][1]:.0%}"
+
+
+def composition_chart(shares: Mapping[str, Mapping[str, float]]) -> Chart:
+    """Return the share of each importance label among the injected memories, one bar per arm."""
+    arms = [arm for arm, values in shares.items() if sum(values.values())]
+    most = max(arms, key=lambda arm: shares[arm].get("must", 0.0), default=None)
+    least = min(arms, key=lambda arm: shares[arm].get("must", 0.0), default=None)
+    title = "Nothing was injected"
+    if most and least and most != least:
+        title = (
+            f"must_remember is {shares[most].get('must', 0):.0%} of the injected memories under {most}, "
+            f"{shares[least].get('must', 0):.0%} under {least}"
+        )
+    elif most:
+        title = f"must_remember is {shares[most].get('must', 0):.0%} of the injected memories under {most}"
+    shown = arms[:MOST_NAMES]
+    subtitle = f"Importance labels of the memories injected at recall turns, {of_all(len(shown), len(arms))}."
+    bars = Bars([Bar(arm, shares[arm]) for arm in shown], TIERS, 1.0, INKS)
+    return Chart(Words(title, subtitle), [bars], areas(TIERS))
+
+
+def tiers_chart(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> Chart:
+    """Return the share of each label from the first recall turns to the last, one panel per arm."""
+    parts = max((len(by_part) for by_part in shares.values()), default=0)
+    subtitle = (
+        f"Labels of the injected memories over time: the recall turns of each conversation in {parts} equal parts, "
+        "all conversations together. A part without a bar injected nothing."
+    )
+    axis = shares_axis("share of the injected memories")
+    panels = [
+        Columns(arm, by_part, TIERS, "from the first recall turn to the last", axis) for arm, by_part in shares.items()
+    ]
+    return Chart(Words(_changes(shares), subtitle), panels, areas(TIERS))
+
+
+def _changes(shares: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Return the must_remember share in the first and the last part of each arm that injected anything."""
+    must = {arm: [part.get("must", 0.0) for part in parts if sum(part.values())] for arm, parts in shares.items()}
+    changes = [f"from {found[0]:.0%} to {found[-1]:.0%} under {arm}" for arm, found in must.items() if found]
+    nothing = [arm for arm, found in must.items() if not found]
+    if not changes:
+        return "Nothing was injected"
+    silent = f"; nothing was injected under {', '.join(nothing)}" if nothing else ""
+    return f"The must_remember share goes {', '.join(changes)}{silent}"
+
+
+def timeline_chart(
+    selections: Mapping[str, Turns], labels: Mapping[str, Mapping[str, str]], conversation: str = ""
+) -> Chart:
+    """Return which memory was injected in which turn; one injected in consecutive turns is one long line."""
+    orders = {arm: _order(turns) for arm, turns in selections.items()}
+    turns_of = {arm: len(turns) for arm, turns in selections.items()}
+    words = Words(
+        f"Over {counted(max(turns_of.values(), default=0), 'turn')} "
+        + ", ".join(f"{arm} injects {_memories(len(order))}" for arm, order in orders.items()),
+        f"{conversation[:60] + ': ' if conversation else ''}the memories injected in each recall turn. "
+        "Rows are memories in order of first appearance; a long line is a memory injected in consecutive turns.",
+    )
+    height = max(map(len, orders.values()), default=1) or 1
+    thick = min(8.0, max(1.6, 0.7 * HEIGHT / height))
+    y = nice_axis(0, height, "memory, by first appearance")
+    panels = []
+    for arm, turns in selections.items():
+        order = orders[arm]
+        stripes = [
+            Stripes(
+                tier,
+                [
+                    (begin - 0.42, end + 0.42, order[key] + 0.5)
+                    for key in order
+                    if labels[arm].get(key) == tier
+                    for begin, end in _spans(turns, key)
+                ],
+                colour,
+                thick,
+            )
+            for tier, colour in TIERS.items()
+        ]
+        x = nice_axis(0, max(len(turns), 1), "recall turn")
+        panels.append(Plot([one for one in stripes if one.spans], x, y, f"{arm}: {_memories(len(order))}"))
+    return Chart(words, panels, areas(TIERS))
+
+
+def _order(turns: Turns) -> dict[str, int]:
+    """Return the row of each memory: its place in the order of first appearance."""
+    return {key: index for index, key in enumerate(dict.fromkeys(key for chosen in turns for key in chosen))}
+
+
+def _spans(turns: Turns, key: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and last turn, from 1, of every run of consecutive turns with a memory."""
+    begin = None
+    for turn, chosen in enumerate((*turns, ()), 1):
+        if key in chosen:
+            begin = begin or turn
+        elif begin:
+            yield begin, turn - 1
+            begin = None
+
+
+def _memories(count: int) -> str:
+    return f"{count} different {'memory' if count == 1 else 'memories'}"
+
+
+def growth_chart(lines: Sequence[Growth]) -> Chart:
+    """Return how many memories each arm holds after each turn of a conversation; means over conversations."""
+    shown = lines[:MOST_NAMES]
+    most = max(lines, key=lambda line: (line.held[-1], line.arm))
+    rank = ", the most" if len(lines) > 1 else ""
+    words = Words(
+        f"{most.arm} holds {most.held[-1]:.1f} memories after {len(most.held)} turns{rank}",
+        f"Memories held after each turn, {of_all(len(shown), len(lines))}: the mean over conversations; "
+        "a shorter one keeps its last number.",
+    )
+    x = nice_axis(0, max(len(line.held) for line in shown), "turns of the conversation")
+    y = nice_axis(0, max(max(line.held) for line in shown), "memories held")
+    series = []
+    for line, (colour, dash, marker) in zip(shown, cycle(SIGNS), strict=False):
+        points = list(enumerate(line.held, 1))
+        series.append(Series(line.arm, points, colour, marker, dash, every=max(1, len(points) // 8)))
+    key = [Key(one.name, one.colour, one.marker, one.dash) for one in series]
+    return Chart(words, [Plot(series, x, y)], key, is_beside=True)
+
+
+def turn_chart(means: Mapping[str, Mapping[str, float]], notes: Mapping[str, str]) -> Chart:
+    """Return mean milliseconds of each stage by arm, stacked, with ``notes`` beside the bars."""
+    totals = {arm: sum(stages.values()) for arm, stages in means.items()}
+    slow = max(totals, key=lambda arm: (totals[arm], arm), default=None)
+    title = "No timings"
+    if slow:
+        stage, most = max(means[slow].items(), key=lambda entry: (entry[1], entry[0]))
+        share = most / totals[slow] if totals[slow] else 0.0
+        title = f"{slow} is slowest: {milliseconds(totals[slow])} ms per turn, {share:.0%} of it in {stage}"
+    shown = dict(list(means.items())[:MOST_NAMES])
+    subtitle = (
+        f"Mean of each stage of a warm turn, {of_all(len(shown), len(totals))}, measured in the replay; "
+        "p50 and p95 of the turn. The time to embed the prompt is not included."
+    )
+    bars, colours = stage_bars([(arm, notes.get(arm, ""), by_stage) for arm, by_stage in shown.items()])
+    return Chart(Words(title, subtitle), [bars], areas(colours))
+
+
+def stage_bars(rows: Sequence[tuple[str, str, Mapping[str, float]]]) -> tuple[Bars, dict[str, str]]:
+    """Return a stacked bar for each name and note, and the colours of the stages; stages without one are the others."""
+    present = {stage for _, _, by_stage in rows for stage in by_stage}
+    colours = {stage: colour for stage, colour in STAGES.items() if stage in present}
+    others = sorted(present - set(colours))
+    bars = []
+    for name, note, by_stage in rows:
+        parts = {stage: by_stage[stage] for stage in colours if stage in by_stage}
+        rest = sum(by_stage[stage] for stage in others if stage in by_stage)
+        bars.append(Bar(name, parts | ({"others": rest} if rest else {}), note))
+    colours |= {"others": REST} if others else {}
+    return Bars(bars, colours, max((sum(bar.parts.values()) for bar in bars), default=1.0)), colours
+
+
+def missed_chart(counts: Mapping[str, Counts], first: Sequence[str] = ()) -> Chart:
+    """Return one panel for each of four arms: bars from all relevant memories down to those in the prompt.
+
+    ``first`` are the arms to show before others, such as those that a report compares.
+    """
+    arms, order = _shown(counts, first)
+    colours = {"missed": LOST, "injected": ITEMS, "pinned": PINNED, "relevant": SOFT}
+    panels = []
+    for arm in arms:
+        count = counts[arm]
+        rows, left = [Bar("relevant", {"relevant": count.relevant}, f"{count.relevant}")], count.relevant
+        for cause in order:
+            if missed := count.causes.get(cause, 0):
+                left -= missed
+                rows.append(Bar(NAMES[cause], {"missed": missed}, f"{missed}", left))
+        parts = {"injected": count.injected, "pinned": count.pinned}
+        rows.append(Bar("in the prompt", parts, f"{count.injected + count.pinned}"))
+        panels.append(Bars(rows, colours, count.relevant, title=arm))
+    words = Words(
+        _most_missed(counts, arms),
+        f"All relevant memories of all probes, minus those missed for each cause, are those in the prompt; "
+        f"{counted(len(arms), 'arm') if len(arms) == len(counts) else f'{len(arms)} of {len(counts)} arms'}.",
+    )
+    return Chart(words, panels, areas(colours), across=2)
+
+
+def _shown(counts: Mapping[str, Counts], first: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the arms to show, and their causes, the most frequent first."""
+    known = [arm for arm in dict.fromkeys((*first, *FIRST, *counts)) if arm in counts]
+    # An arm that injects nothing has one bar, so it is shown only if there is room.
+    arms = sorted(known, key=lambda arm: "nothing" in counts[arm].causes)[:MOST_ARMS]
+    causes = list(dict.fromkeys(cause for arm in arms for cause in counts[arm].causes))
+    return arms, sorted(causes, key=lambda cause: -sum(counts[arm].causes.get(cause, 0) for arm in arms))
+
+
+def _most_missed(counts: Mapping[str, Counts], arms: list[str]) -> str:
+    parts = []
+    for arm in arms[:2]:
+        count = counts[arm]
+        worst = max(count.causes, key=lambda cause: count.causes[cause], default=None)
+        share = f"{arm} misses {count.missed / count.relevant:.0%} of the relevant memories"
+        why = f", most often: {NAMES[worst]} ({count.causes[worst] / count.missed:.0%})" if worst else ""
+        parts.append(share + why)
+    return "; ".join(parts)

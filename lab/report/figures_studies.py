@@ -1,0 +1,369 @@
+"""The charts of studies: saturation (seed 000), governance, silence, scale and sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from math import log10
+from typing import Any
+
+from lab.report.charts import (
+    COLOURS,
+    MARKERS,
+    TIERS,
+    Chart,
+    Columns,
+    Heat,
+    Key,
+    Plot,
+    Series,
+    Words,
+    colour_of,
+    nice_axis,
+    powers_axis,
+    shares_axis,
+    sizes_axis,
+)
+from lab.studies import governance
+from lab.studies.draws import MODES
+from lab.studies.saturation import REFERENCES, Point
+from lab.studies.scale import ScalePoint
+from lab.studies.silence import Chosen
+from lab.studies.silence import Point as SilencePoint
+from lab.studies.sweep.front import Configuration
+
+TITLES = {
+    "distractors": "irrelevant memories",
+    "independent": "any memories",
+}
+PANELS = (
+    ("hit", "hit@6: a relevant memory"),
+    ("gold_nice", "GoldNice@6: relevant and nice"),
+    ("repeat", "repeat rate, last 6 turns"),
+)
+FIRST, QUOTA = "tier_first_v1", "tier_quota_v1"
+# The markers of other arms.
+OTHERS = "D^v<>PX*"
+# Colour, line and marker of each signal; colour is never the only encoding.
+SIGNS = {
+    "top": ("#0072B2", "-", "o"),
+    "mean": ("#009E73", "--", "s"),
+    "margin": ("#D55E00", "-.", "^"),
+    "words": ("#CC79A7", ":", "D"),
+}
+# Panels that fit on a slide.
+MOST_PANELS = 6
+LOSS = 0.02
+# The dash of a reference without tiers, and of the oracle.
+LINES = {"hybrid": "--", "oracle": ":"}
+# The parts of a column from the bottom, with the tier whose colour each has.
+LABELS = {"must": "must", "nice": "nice", "unknown": "unknown", "ignored": "ignore"}
+GOVERNED = (("hit", "hit@6"), ("repeat", "repeat rate"), ("full", "only must_remember"))
+SHOWN = {"Success": "hit: a relevant memory is injected", "RepeatRate": "repeat rate", "InjectedChars": "characters"}
+COSTS = {
+    "RepeatRate": "repeat rate: items injected in the last 6 turns",
+    "InjectedChars": "injected characters per turn",
+}
+SHADES = ("#56B4E9", "#0072B2", "#E69F00", "#CC79A7", "#999999")
+
+
+def saturation_chart(points: Sequence[Point]) -> Chart:
+    """Return hits, relevant nice memories and repeats against the must_remember share.
+
+    One row per way of choosing the must_remember memories; the band is the range over seeds.
+    """
+    draws = len({point.seed for point in points if point.seed is not None})
+    policies = list(dict.fromkeys(point.arm for point in points if point.share is not None))
+    others = "".join(f" Grey: {arm}." for arm in policies if arm not in MARKERS)
+    words = Words(
+        _saturation_finding(points),
+        f"Recall as irrelevant (top) or any memories (bottom) become must_remember; mean and range over {draws} "
+        "samples. Orange squares: tier_first_v1. Blue circles: tier_quota_v1."
+        f"{others} Dashed: no tiers. Dotted: the oracle.",
+    )
+    references = [arm for arm in REFERENCES if any(point.arm == arm for point in points)]
+    x = shares_axis("must_remember, share of all memories")
+    panels = []
+    for mode in MODES:
+        for field, title in PANELS:
+            series = []
+            for arm in policies:
+                selected = [point for point in points if point.mode == mode and point.arm == arm]
+                band = [(share, min(values), max(values)) for share, values in _by_share(selected, field).items()]
+                means = list(_means(selected, field).items())
+                series.append(Series(arm, means, colour_of(arm), MARKERS.get(arm, "^"), band=band))
+            lines = [
+                (value, COLOURS[point.arm], LINES[point.arm])
+                for point in points
+                if point.arm in references and (value := getattr(point, field)) is not None
+            ]
+            panels.append(Plot(series, x, shares_axis(), f"{title}; of {TITLES[mode]}", tuple(dict.fromkeys(lines))))
+    about = {"hybrid": "no tiers", "oracle": "only what is relevant"}
+    key = [
+        *(Key(arm, colour_of(arm), MARKERS.get(arm, "^"), "-") for arm in policies),
+        *(Key(arm, colour_of(arm), "", LINES[arm], about.get(arm, "")) for arm in references),
+    ]
+    return Chart(words, panels, key)
+
+
+def _saturation_finding(points: Sequence[Point]) -> str:
+    """Return the share at which the policies' hit rates differ most, for irrelevant must_remember memories."""
+    means = {
+        arm: _means([point for point in points if (point.mode, point.arm) == (MODES[0], arm)], "hit") for arm in MARKERS
+    }
+    first, quota = means[FIRST], means[QUOTA]
+    common = [share for share in first if share in quota]
+    if not common:
+        return "Recall by policy as the must_remember share increases"
+    share = max(common, key=lambda candidate: (abs(quota[candidate] - first[candidate]), -candidate))
+    return (
+        f"With {share:.0%} must_remember, tier_quota_v1 hits on {quota[share]:.0%} of the probes "
+        f"and tier_first_v1 on {first[share]:.0%}"
+    )
+
+
+def _means(points: Sequence[Point], field: str) -> dict[float, float]:
+    return {share: sum(values) / len(values) for share, values in _by_share(points, field).items()}
+
+
+def _by_share(points: Sequence[Point], field: str) -> dict[float, list[float]]:
+    by_share: dict[float, list[float]] = {}
+    for point in points:
+        value = getattr(point, field)
+        if value is not None and point.share is not None:
+            by_share.setdefault(point.share, []).append(value)
+    return dict(sorted(by_share.items()))
+
+
+def scale_chart(points: Sequence[ScalePoint], cutoff: int = 6) -> Chart:
+    """Return hits, clean hits, repeats and the median time of a turn against the number of added memories."""
+    rest = cycle(OTHERS)
+    markers = {arm: MARKERS.get(arm) or next(rest) for arm in dict.fromkeys(point.arm for point in points)}
+    x, places = sizes_axis((point.memories for point in points), "memories added to each conversation")
+    fields = (
+        ("hit", f"hit@{cutoff}: a relevant memory", ""),
+        ("clean_hit", f"CleanHit@{cutoff}: and nothing misleading", ""),
+        ("repeat", "repeat rate, last 6 turns", ""),
+        ("p50", "time of a turn, median", "ms"),
+    )
+    panels = []
+    for field, title, unit in fields:
+        lines = {arm: _line(points, field, arm) for arm in markers}
+        values = [value for line in lines.values() for value in line.values()]
+        if not values:
+            continue
+        y, logarithmic = shares_axis(), unit and min(values) > 0
+        if unit:
+            # An arm that ranks every memory takes a hundred times as long as one that searches.
+            y = powers_axis(values) if logarithmic else nice_axis(0.0, max(values), unit)
+        series = [
+            Series(
+                arm,
+                [(places[size], log10(value) if logarithmic else value) for size, value in line.items()],
+                colour_of(arm),
+                markers[arm],
+            )
+            for arm, line in lines.items()
+            if line
+        ]
+        panels.append(Plot(series, x, y, title + (f", {unit}" if unit else "")))
+    words = Words(
+        _scale_finding(points, cutoff),
+        "Each conversation gets memories of other conversations as distractors; 0 is the conversation alone. Equal "
+        "steps are equal factors. A missing point is not available.",
+    )
+    return Chart(words, panels, [Key(arm, colour_of(arm), mark, "-") for arm, mark in markers.items()], across=2)
+
+
+def _line(points: Sequence[ScalePoint], field: str, arm: str) -> dict[int, float]:
+    values = {point.memories: getattr(point, field) for point in points if point.arm == arm}
+    return {size: value for size, value in sorted(values.items()) if value is not None}
+
+
+def _scale_finding(points: Sequence[ScalePoint], cutoff: int) -> str:
+    """Return the hit rates of the best arm at the smallest and the largest size."""
+    sizes = sorted({point.memories for point in points})
+    last = {point.arm: point.hit for point in points if point.memories == sizes[-1] and point.hit is not None}
+    if not last:
+        return f"hit@{cutoff} by number of memories"
+    arm = max(last, key=lambda name: last[name])
+    first = _line(points, "hit", arm).get(sizes[0], 0.0)
+    if len(sizes) == 1:
+        return f"With {sizes[0]:,} memories added, {arm} hits on {last[arm]:.0%} of the probes"
+    return (
+        f"From {sizes[0]:,} to {sizes[-1]:,} added memories, the hit rate of {arm}, the best arm there, goes from "
+        f"{first:.0%} to {last[arm]:.0%}"
+    )
+
+
+def silence_chart(points: Sequence[SilencePoint], chosen: Sequence[Chosen] = ()) -> Chart:
+    """Return a panel for each embedder, language and arm: the curves of all signals, from never to always silent.
+
+    ``chosen`` are the thresholds that were evaluated on other conversations than they were chosen on.
+    """
+    parts = list(dict.fromkeys(_part(point) for point in points))
+    shown = parts[:MOST_PANELS]
+    more = f" The first {len(shown)} of {len(parts)} panels." if len(shown) < len(parts) else ""
+    words = Words(
+        _silence_finding(points, chosen),
+        "False recall against hits as the threshold rises, from the upper right (never silent) to the lower left "
+        f"(always silent). Down and to the right is better; grey: at most {100 * LOSS:g} points of the hit rate lost. "
+        f"All conversations are in every curve, so its best point looks better than a threshold is on others.{more}",
+    )
+    panels = []
+    for part in shown:
+        of_part = [point for point in points if _part(point) == part]
+        before = next(point.hit for point in of_part if point.threshold == 0.0)
+        series = []
+        for signal, (colour, dash, marker) in SIGNS.items():
+            curve = [(point.hit, point.false_recall) for point in of_part if point.signal == signal]
+            every = max(1, len(curve) // 8)
+            series.append(Series(signal, curve, colour, marker, dash, every=every, step=True))
+        x = nice_axis(0.0, before or 1.0, "hit rate", share=True)
+        y = shares_axis("FalseRecall")
+        panels.append(Plot(series, x, y, ", ".join(part), shade=(before - LOSS, before)))
+    return Chart(words, panels, [Key(signal, *sign[::2], sign[1]) for signal, sign in SIGNS.items()])
+
+
+def _silence_finding(points: Sequence[SilencePoint], chosen: Sequence[Chosen]) -> str:
+    """Return what the best signal of the first panel reaches at a loss of at most ``LOSS``, on what it was chosen on.
+
+    With ``chosen``, also what its threshold does to the conversations that did not choose it.
+    """
+    first = [point for point in points if _part(point) == _part(points[0])]
+    start = next(point for point in first if point.threshold == 0.0)
+    kept = [point for point in first if start.hit - point.hit <= LOSS + 1e-9]
+    best = min(kept, key=lambda point: (point.false_recall, point.threshold))
+    finding = (
+        f"Chosen on all probes to lose at most {100 * LOSS:g} points of the hit rate, a threshold lowers FalseRecall "
+        f"from {start.false_recall:.0%} to {best.false_recall:.0%} (signal {best.signal})"
+    )
+    for row in chosen:
+        if (_part(row), row.signal, row.rule) == (_part(best), best.signal, "loss"):
+            lost = row.hit[0] - row.hit[1]
+            finding += (
+                f"; chosen on one half, on the other: to {row.false_recall[1]:.0%}, "
+                f"{f'losing {100 * lost:.1f} points' if lost > 0 else 'losing nothing'}"
+            )
+    return finding
+
+
+def _part(point: SilencePoint | Chosen) -> tuple[str, str, str]:
+    return point.embedder, point.language, point.arm
+
+
+def governance_chart(points: Sequence[governance.Point]) -> Chart:
+    """Return a row for each grader: labels, hits, repeats and saturation of both policies by threshold."""
+    first, second = governance.POLICIES
+    graders = list(dict.fromkeys(point.grader for point in points if point.grader))
+    words = Words(
+        governance.finding(points, graders[0]),
+        "Each memory is graded; must_remember from the threshold on (x, falling). hit@6: a relevant memory is "
+        f"injected. Orange squares: {first}. Blue circles: {second}. Dashed: {governance.REFERENCES[0]}, without "
+        f"tiers. Dotted: {governance.REFERENCES[1]}. A vertical line: {first} injects only must_remember in "
+        f"{governance.SATURATED:.0%} of its recalls.",
+    )
+    panels: list[Plot | Columns] = []
+    for grader in graders:
+        of_grader = [point for point in points if point.grader == grader]
+        graded = [point for point in of_grader if point.arm == first]
+        thresholds = [point.must_from for point in graded if point.must_from is not None]
+        high, low = max(thresholds), min(thresholds)
+        x = nice_axis(low, high, "threshold")._replace(low=high, high=low if low < high else high - 1)
+        x = x._replace(ticks=[(at, text) for at, text in x.ticks if low <= at <= high])
+        labels = [{name: getattr(point, name) for name in LABELS} for point in graded]
+        colours = {name: TIERS[tier] for name, tier in LABELS.items()}
+        about = f"threshold, from {high:.2f} to {low:.2f}"
+        panels.append(Columns(f"labels by {grader}", labels, colours, about, shares_axis("share of memories")))
+        end = governance.saturated(points, grader)
+        for field, title in GOVERNED:
+            series = [
+                Series(
+                    arm,
+                    [(point.must_from or 0.0, getattr(point, field)) for point in of_grader if point.arm == arm],
+                    colour_of(arm),
+                    MARKERS[arm],
+                )
+                for arm in governance.POLICIES
+            ]
+            if end is not None:
+                at = end.must_from or 0.0
+                series.append(Series("saturated", [(at, 0.0), (at, 1.0)], COLOURS[first]))
+            lines = [
+                (value, COLOURS[point.arm], LINES.get(point.arm, ":"))
+                for point in points
+                if not point.grader and (value := getattr(point, field)) is not None
+            ]
+            panels.append(Plot(series, x, shares_axis(), f"{title}, {grader}", lines))
+    key = [
+        *(Key(name, TIERS[tier], "s", None) for name, tier in LABELS.items()),
+        *(Key(arm, colour_of(arm), MARKERS[arm], "-") for arm in governance.POLICIES),
+        *(Key(arm, colour_of(arm), "", LINES.get(arm, ":")) for arm in governance.REFERENCES),
+    ]
+    return Chart(words, panels, key, across=4 if len(graders) > 1 else 2)
+
+
+def front_chart(configurations: Sequence[Configuration], reference: Mapping[str, float | None]) -> Chart:
+    """Return each configuration as a point: hits against repeats and characters; the Pareto front is joined."""
+    sizes = sorted({int(one.knobs.get("autoRecall.maxItems", 0)) for one in configurations})
+    colours = {size: SHADES[place % len(SHADES)] for place, size in enumerate(sizes)}
+    names = {size: f"maxItems {size}" if size else "configurations" for size in sizes}
+    panels = []
+    for measure, title in COSTS.items():
+        at = {one.number: (one.measures[measure] or 0.0, one.measures["Success"] or 0.0) for one in configurations}
+        series = [
+            Series(
+                names[size],
+                [at[one.number] for one in configurations if int(one.knobs.get("autoRecall.maxItems", 0)) == size],
+                colours[size],
+                "o",
+                None,
+            )
+            for size in sizes
+        ]
+        front = sorted(at[one.number] for one in configurations if one.on_front)
+        series.insert(0, Series("front", front, "#333333", "D", None))
+        cost, hit = reference.get(measure), reference.get("Success")
+        if cost is not None and hit is not None:
+            series.append(Series("hybrid (no tiers)", [(cost, hit)], COLOURS["hybrid"], "*", None))
+        x = nice_axis(
+            0.0, max([cost or 0.0, *(spent for spent, _ in at.values())]), title, share=measure != "InjectedChars"
+        )
+        panels.append(Plot(series, x, shares_axis("hit: a relevant memory is injected"), SHOWN[measure]))
+    key = [
+        *(Key(names[size], colours[size], "o") for size in sizes),
+        Key("Pareto front of hits, repeats and characters", "#333333", "D"),
+        Key("hybrid (no tiers)", COLOURS["hybrid"], "*"),
+    ]
+    words = Words(f"{len(configurations)} configurations: up and to the left is better")
+    return Chart(words, panels, key, across=2)
+
+
+def heat_chart(
+    configurations: Sequence[Configuration], across: str, down: str, columns: Sequence[Any], rows: Sequence[Any]
+) -> Chart:
+    """Return the mean over all other knobs for each pair of values of two knobs."""
+    heads = [
+        (knob.rpartition(".")[2], [f"{value:g}" for value in values])
+        for knob, values in ((across, columns), (down, rows))
+    ]
+    panels = [
+        Heat(
+            title,
+            heads[0],
+            heads[1],
+            [[_mean(configurations, {across: column, down: row}, measure) for column in columns] for row in rows],
+            "higher" if measure == "Success" else "lower",
+        )
+        for measure, title in SHOWN.items()
+    ]
+    return Chart(Words("Mean over all other knobs; brighter is better"), panels)
+
+
+def _mean(configurations: Sequence[Configuration], knobs: Mapping[str, Any], measure: str) -> float:
+    values = [
+        configuration.measures[measure] or 0.0
+        for configuration in configurations
+        if all(configuration.knobs.get(key) == value for key, value in knobs.items())
+    ]
+    return sum(values) / len(values) if values else float("nan")
