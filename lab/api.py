@@ -172,15 +172,20 @@ def judge(
 
 
 def report(
-    run: str | Path | Run, baseline: str | None = None, candidate: str | None = None, *, with_text: bool | None = None
+    run: str | Path | Run,
+    baseline: str | None = None,
+    candidate: str | None = None,
+    *,
+    with_text: bool | None = None,
+    slides: bool = False,
 ) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.json`` and the figures into a run; return their paths, HTML first.
+    """Write ``report.html``, ``report.md`` and ``report.json`` into a run; return their paths, HTML first.
 
-    ``with_text`` includes the texts of turns and memories; by default, only those of sets that the project ships.
+    ``slides`` also draws the figures as SVG and PNG. ``with_text`` includes the texts of turns and memories; by default, only those of sets that the project ships.
     """
     from lab.report.build import build_report
 
-    return list(build_report(_directory(run), baseline, candidate, with_text=with_text))
+    return list(build_report(_directory(run), baseline, candidate, with_text=with_text, slides=slides))
 
 
 def explain(run: str | Path | Run, turn: str, arm: str | None = None) -> Explanation:
