@@ -181,7 +181,8 @@ def report(
 ) -> list[Path]:
     """Write ``report.html``, ``report.md`` and ``report.json`` into a run; return their paths, HTML first.
 
-    ``slides`` also draws the figures as SVG and PNG. ``with_text`` includes the texts of turns and memories; by default, only those of sets that the project ships.
+    ``with_text`` includes the texts of turns and memories; by default, only those of sets that the project ships.
+    ``slides`` also draws the figures as SVG and PNG.
     """
     from lab.report.build import build_report
 
