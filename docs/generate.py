@@ -19,8 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 CLI = """# Options of every command
 
-Every command has `--json` (one object on stdout, progress on stderr) and `--help`. [Commands](../commands.md) says in
-one line what each command does.
+Every command has `--json` (one object on stdout, progress on stderr) and `--help`.
 
 ## Exit codes
 
@@ -283,8 +282,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"]({link[1]}reference/{HEADINGS[link[2]]}.md)"
 
     if page.file.src_uri == "reference.md":
-        return "\n".join(["# Reference", "", *(f"* [{h.title()}](reference/{p}.md)" for h, p in HEADINGS.items())])
-    return re.sub(r"\]\(((?:\.\./)*)reference\.md#(\w+)\)", led, markdown)
+        links = [f"* [{heading.title()}](reference/{name}.md)" for heading, name in HEADINGS.items()]
+        return "\n".join(["# Reference", "", *links, "", markdown[markdown.index("## In a terminal") :]])
+    return re.sub(rf"\]\(((?:\.\./)*)reference\.md#({'|'.join(HEADINGS)})\)", led, markdown)
 
 
 if __name__ == "__main__":
