@@ -83,7 +83,8 @@ def test_cited_rules_exist(rules: list[str]) -> None:
 
 
 def test_code_cites_every_rule(rules: list[str]) -> None:
-    code = {rule for _, text in files("lab") for rule in RULE.findall(text)}
+    # Functions of the plugin that no arm calls are compared with its recorded answers alone.
+    code = {rule for _, text in files("lab", "tests/conformance") for rule in RULE.findall(text)}
     # Rules that several functions implement together are not cited by one docstring.
     assert {*rules} - code <= {"E-6", "E-45", "E-46", "E-49", "E-61", "E-64"}
 
