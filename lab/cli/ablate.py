@@ -1,4 +1,4 @@
-"""``lab study ablate``."""
+"""``lab study ablate``: run the ablation from tier_first_v1 to the full engine."""
 
 from __future__ import annotations
 

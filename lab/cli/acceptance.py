@@ -1,4 +1,4 @@
-"""``lab acceptance``."""
+"""``lab acceptance``: judge the acceptance criteria of the design documents."""
 
 from __future__ import annotations
 

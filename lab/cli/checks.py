@@ -1,4 +1,4 @@
-"""``lab doctor``."""
+"""``lab doctor``: check that this machine can run the lab."""
 
 from __future__ import annotations
 

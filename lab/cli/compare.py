@@ -1,4 +1,4 @@
-"""``lab compare`` and ``lab explain``."""
+"""``lab compare`` and ``lab explain``: two arms over the same turns, and one turn in detail."""
 
 from __future__ import annotations
 

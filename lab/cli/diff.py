@@ -1,4 +1,4 @@
-"""``lab diff``."""
+"""``lab diff``: compare two runs exactly, column by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab gate``."""
+"""``lab gate``: judge a run by a policy; list policies and print schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab study governance``."""
+"""``lab study governance``: move the grading thresholds and chart both policies."""
 
 from __future__ import annotations
 

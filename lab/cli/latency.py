@@ -1,4 +1,4 @@
-"""``lab study latency``."""
+"""``lab study latency``: measure the latency of arms over live stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab study league``."""
+"""``lab study league``: compare memory systems on every set at equal tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab missed``."""
+"""``lab missed``: count the relevant memories that each arm missed, by cause."""
 
 from __future__ import annotations
 

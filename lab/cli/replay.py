@@ -1,4 +1,4 @@
-"""``lab replay`` and ``lab score``."""
+"""``lab replay`` and ``lab score``: replay recordings through arms, and print the means of their measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab report``."""
+"""``lab report``: write the report of a run."""
 
 from __future__ import annotations
 

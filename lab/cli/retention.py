@@ -1,4 +1,4 @@
-"""``lab study retention``."""
+"""``lab study retention``: say what a retention rule would archive and lose."""
 
 from __future__ import annotations
 

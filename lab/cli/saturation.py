@@ -1,4 +1,4 @@
-"""``lab study saturation``."""
+"""``lab study saturation``: increase the must_remember share and chart every policy."""
 
 from __future__ import annotations
 

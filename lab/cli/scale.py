@@ -1,4 +1,4 @@
-"""``lab study scale``."""
+"""``lab study scale``: replay with more and more memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab study silence``."""
+"""``lab study silence``: show what a silence threshold saves and what it costs."""
 
 from __future__ import annotations
 

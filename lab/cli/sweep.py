@@ -1,4 +1,4 @@
-"""``lab study sweep``."""
+"""``lab study sweep``: compare hundreds of configurations over one retrieval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab view``."""
+"""``lab view``: browse runs turn by turn in a browser."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Agreement of two judges beyond chance.
 
-The universe is a set of (probe, memory) pairs, each graded by both judges: 0 if a judge lists the memory as irrelevant,
-or forbids it. A judge who lists no memory of a probe as irrelevant has graded the unlisted ones 0, as golden sets did
-before they could say so; a judge who does has not judged the unlisted ones, and such pairs are left out.
+Compared are the (probe, memory) pairs that both judges graded. A memory that a judge lists as irrelevant or forbids has
+grade 0. What the grade of an unlisted memory is depends on the probe: if the judge lists any memory of it as
+irrelevant, the unlisted ones were not judged, and their pairs are left out. If not, their grade is 0, because older
+golden sets list no irrelevant memories.
 
 Cohen's kappa (Educational and Psychological Measurement 20, 1960) compares relevant with not relevant; weighted kappa
 (Cohen, Psychological Bulletin 70, 1968) compares grades, weighted by squared distance. If few pairs are relevant,

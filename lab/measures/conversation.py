@@ -34,9 +34,9 @@ class Probes:
 class Turns:
     """Columns of the recall turns, in order: one value for each turn.
 
-    * ``chosen``: the injected memories; ``injected``, ``nice``, ``foreign``: their number, how many of them were
-      labelled nice_to_have, and how many were of another scope. ``visible_nice``: memories labelled nice_to_have in
-      reach.
+    * ``chosen``: the injected memories. ``injected``: how many there are. ``nice``: how many of them are labelled
+      nice_to_have. ``foreign``: how many are of another scope. ``visible_nice``: how many memories labelled
+      nice_to_have the turn could have recalled.
     * ``must``: the injected must_remember memories that are neither exempt from repeat suppression nor pinned.
     * ``pinned``: memories that the Working Set held; ``duplicates``: injected memories that repeat it, NaN without a
       Working Set. ``hard_rules``, ``hard_kept``: hard rules in reach, and those whose text is in the block.

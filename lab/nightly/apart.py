@@ -1,4 +1,4 @@
-"""Conversations of tonight that the snapshot or the baseline of a set lacks: compared apart (IN-10, IN-11).
+"""Conversations of a nightly run that the snapshot or the baseline of a set lacks: compared apart (IN-10, IN-11).
 
 They are compared with the first nightly run that had them, since the baseline was approved. Nothing here decides the
 verdict, unless the set says ``added = "judge"``.
@@ -109,7 +109,7 @@ def apart_from_snapshot(
     replayed: Replay,
     announce: Announce,
 ) -> Apart:
-    """Copy the home of a snapshot as it is tonight, replay what the snapshot lacks, and judge it apart.
+    """Copy the home of a snapshot as it is now, replay what the snapshot lacks, and judge it apart.
 
     Whatever fails here is reported and leaves the frozen part as it is; only a full disk ends the nightly run.
     """

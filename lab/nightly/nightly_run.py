@@ -4,7 +4,7 @@
 
     OUT/begun.json                hashes of the inputs; a nightly run with other inputs needs another folder
     OUT/sets/<set>/run, again     the two replays; an interruption loses at most one conversation
-    OUT/sets/<set>/since          a host's home tonight, and the two replays of what its snapshot lacks
+    OUT/sets/<set>/since          a host's home as it is now, and the two replays of what its snapshot lacks
     OUT/baselines/<object>        copies of the baselines used, so that the links and commands on the pages stay valid
     OUT/nightly.json, .html, .md, .xml (JUnit), .prom (OpenMetrics)
 

@@ -58,7 +58,7 @@ class Given:
 
 
 class Guarded:
-    """Calls of a system that may raise anything; after the failure that ``broken`` it, None if none, it has no more."""
+    """Calls of a system that may raise anything: after a failure, kept in ``broken``, it is not called again."""
 
     def __init__(self, system: object) -> None:
         self.broken: Failure | None = None

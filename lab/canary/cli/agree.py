@@ -1,4 +1,4 @@
-"""``lab canary agree``."""
+"""``lab canary agree``: compare the recalls of a live engine with the lab's at the same turns."""
 
 from __future__ import annotations
 

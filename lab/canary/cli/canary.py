@@ -1,4 +1,7 @@
-"""``lab canary``: switch a live gateway for a limited time, judge it, and always roll back (CN-2: if asked to)."""
+"""``lab canary run`` and ``recover``: switch a live gateway for a limited time, judge it, and always roll back.
+
+Without ``--write`` both print what they would do (CN-2).
+"""
 
 from __future__ import annotations
 

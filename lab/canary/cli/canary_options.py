@@ -1,4 +1,4 @@
-"""What the commands ``lab canary run``, ``recover`` and ``watch`` take alike."""
+"""Options that ``lab canary run``, ``recover`` and ``watch`` share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lab canary rollback``."""
+"""``lab canary rollback``: check that switching the policy back undoes the switch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not end a rollback: signals, which become exceptions once, and a terminal that is gone."""
+"""Keep a rollback going: a signal becomes an exception once, and a terminal that is gone is ignored."""
 
 from __future__ import annotations
 

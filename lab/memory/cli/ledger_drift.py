@@ -1,4 +1,4 @@
-"""``lab memory ledger drift``."""
+"""``lab memory ledger drift``: show how importance labels change over time."""
 
 from __future__ import annotations
 

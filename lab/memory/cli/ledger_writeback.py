@@ -1,4 +1,4 @@
-"""``lab memory ledger writeback``."""
+"""``lab memory ledger writeback``: copy grades from a ledger to the engine's table."""
 
 from __future__ import annotations
 

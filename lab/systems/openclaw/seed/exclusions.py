@@ -1,7 +1,8 @@
-"""Which memories the hot lane may not select, and why (E-66). The search itself leaves them out.
+"""Which memories the search leaves out, because recall may not select them (E-66).
 
-Hard rules that are injected already, stored Working Sets, and memories beyond the age window are always excluded.
-Stale TODOs and duplicates of the Working Set can be allowed separately, so that receipts can report the effect of each.
+Always excluded are hard rules that are injected already, stored Working Sets, memories beyond the age window and, by
+the setting ``trust``, memories of some trust tiers. Stale TODOs and duplicates of the Working Set are excluded as well;
+a second selection that allows one of the two shows its effect in the receipt.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from lab.systems.openclaw.seed.score import QUARANTINED, UNTRUSTED
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.seed.working_set import WorkingSet
 
-# The trust tiers that are excluded, first to last: a later entry applies only where the earlier ones leave recall
-# empty (E-60). ``soft`` ranks untrusted memories last, ``prefer`` keeps them out.
+# Excluded trust tiers by the setting ``trust`` (E-60): of the first selection, and of the next one, which is made only
+# if the first would inject nothing. ``soft`` does not exclude untrusted memories but ranks them last.
 BARRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "off": ((),),
     "soft": ((QUARANTINED,), ()),
@@ -26,7 +27,7 @@ BARRED: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 class Attempt(NamedTuple):
-    """One selection; the next one is attempted if recall would be empty. ``ignored`` searches the tier ignore alone."""
+    """The excluded trust tiers of one selection; with ``ignored`` it searches the tier ignore alone."""
 
     barred: tuple[str, ...]
     ignored: bool = False
@@ -39,7 +40,7 @@ def attempts(phases: Phases) -> list[Attempt]:
 
 
 class Allowed(NamedTuple):
-    """What a counterfactual selection may take although the rules exclude it."""
+    """What a second selection may take although the rules exclude it, to show the effect of that rule."""
 
     stale: bool = False
     duplicates: bool = False
