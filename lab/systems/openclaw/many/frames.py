@@ -20,11 +20,10 @@ from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.seed.hard_rules import keep_rules
-from lab.systems.openclaw.seed.hot_lane import HotLane, is_rescored
-from lab.systems.openclaw.seed.policy_loop import IGNORE_PLAN
+from lab.systems.openclaw.seed.hot_lane import IGNORE_PLAN, HotLane, is_rescored
 from lab.systems.openclaw.seed.stages import add_working_set, is_silent, trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.select.outcome import recall_plans
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,6 @@ from typing import TypeVar
 from lab.base.utf16 import WHITESPACE
 from lab.recordings.model import GLOBAL, UNKNOWN
 from lab.retrieval.stage_timer import SEARCH
-from lab.systems.openclaw.config.settings import AutoRecall
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.markers import NAME, fallback_markers, marker
 from lab.systems.openclaw.recall.receipt import lifecycle_receipt
@@ -17,9 +16,6 @@ from lab.systems.openclaw.recall.scope import resolve_scope
 from lab.systems.openclaw.recall.scoped import ScopedSelection
 from lab.systems.openclaw.recall.trivial import is_trivial
 from lab.systems.openclaw.recall.turn import Turn
-from lab.systems.openclaw.select.outcome import Selection
-from lab.systems.openclaw.select.policies import Search, policy_named
-from lab.systems.openclaw.select.tiers import recall_plans
 from lab.systems.openclaw.upstream.js import Json
 
 # The reason of a receipt for a turn at which the search found nothing relevant enough.
@@ -100,12 +96,6 @@ def embedding(turn: Turn) -> None:
     """Record why there is no query vector, if so: recall continues with the text lane alone (E-11, E-50)."""
     if turn.memories.no_vector:
         turn.rejected.append(turn.memories.no_vector)
-
-
-def by_policy(settings: AutoRecall, slots: int, search: Search) -> Selection:
-    """Run the configured selection policy in one scope (E-12)."""
-    plans = recall_plans(unknown_fallback=settings.include_unknown_fallback)
-    return policy_named(settings.selection_mode)(plans, slots, settings, search)
 
 
 def take(turn: Turn, scoped: ScopedSelection) -> None:

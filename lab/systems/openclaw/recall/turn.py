@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,11 +16,33 @@ from lab.systems.openclaw.docs.lane import DocsLane
 from lab.systems.openclaw.listing import Listing
 from lab.systems.openclaw.near_duplicate import says_the_same
 from lab.systems.openclaw.recall.budget import Packed, Slot
-from lab.systems.openclaw.recall.history import History
 from lab.systems.openclaw.recall.retrieve import Tiers
 from lab.systems.openclaw.recall.scope import barred, scope_plan
 from lab.systems.openclaw.recall.working_set import WHOLE, normal_line
 from lab.systems.openclaw.select.outcome import Picked, Selection
+
+
+class History:
+    """Ids injected in each recall turn, by session key."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, list[frozenset[str]]] = {}
+        self._lifetime: Counter[str] = Counter()
+
+    def recent(self, session: str, window: int) -> Counter[str]:
+        """Return in how many of the session's last ``window`` recall turns each id was injected."""
+        turns = self._turns.get(session, ())
+        return Counter(identity for turn in turns[-window:] for identity in turn) if window > 0 else Counter()
+
+    def times(self, identity: str) -> int:
+        """Return how many recall turns of any session injected an id."""
+        return self._lifetime[identity]
+
+    def remember(self, session: str, ids: Iterable[str]) -> None:
+        """Record a recall turn: the ids of the memories kept in the injected block."""
+        turn = frozenset(ids)
+        self._turns.setdefault(session, []).append(turn)
+        self._lifetime.update(turn)
 
 
 class Prompt(NamedTuple):

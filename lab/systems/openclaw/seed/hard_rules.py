@@ -14,7 +14,7 @@ from lab.retrieval.collation import id_order
 from lab.retrieval.row import Row
 from lab.systems.openclaw.seed.hot_lane import HotLane
 from lab.systems.openclaw.seed.turn import SeedTurn
-from lab.systems.openclaw.select.tiers import recall_plans
+from lab.systems.openclaw.select.outcome import recall_plans
 
 NICE_PLAN = recall_plans()[1]
 

@@ -7,22 +7,25 @@ rollback changes one line of the configuration.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from typing import Any
 
 from lab.base.utf16 import js_length
 from lab.retrieval.row import Candidate, Row
+from lab.systems.openclaw.config.settings import EngineConfig
+from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
+from lab.systems.openclaw.recall.receipt import lifecycle_receipt
 from lab.systems.openclaw.recall.scoped import ScopedSelection, fallback_receipt
 from lab.systems.openclaw.recall.stages import SILENT, mark_stale, skip_if, take
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState
 from lab.systems.openclaw.recall.working_set import WHOLE, no_working_set, working_set_row
 from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS
 from lab.systems.openclaw.seed.exclusions import BARRED, Allowed
 from lab.systems.openclaw.seed.hard_rules import give_slots
-from lab.systems.openclaw.seed.hot_lane import HotLane
-from lab.systems.openclaw.seed.not_injected import not_injected
+from lab.systems.openclaw.seed.hot_lane import HotLane, policy_tier
 from lab.systems.openclaw.seed.pack import closed_comment, pack_well_formed
-from lab.systems.openclaw.seed.policy_loop import policy_tier
 from lab.systems.openclaw.seed.trivial import is_trivial
 from lab.systems.openclaw.seed.turn import SeedTurn
 from lab.systems.openclaw.seed.working_set import (
@@ -227,3 +230,65 @@ def _ids(ids: list[str], listed: int) -> dict[str, Any]:
 
 def _hard_pick(row: Row) -> Picked:
     return Picked(Candidate(row.id, 0.0, row.created_at), "must", "hard_rule")
+
+
+STAGES = (
+    ("scope", stages.scope),
+    ("trivial", trivial),
+    ("embedding", stages.embedding),
+    ("backbone", add_working_set),
+    ("select", select),
+    ("docs", stages.docs),
+    ("slots", slots),
+    ("budget", budget),
+)
+
+
+def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> SeedTurn:
+    """Run the stages and record what was injected, for later turns."""
+    turn = SeedTurn(prompt, config, memories, state)
+    if config.auto_recall.enabled:
+        remember(stages.run(turn, STAGES, failed))
+    return turn
+
+
+def failed(turn: SeedTurn, stage: str, kind: str) -> None:
+    """Write a receipt that names the failed stage."""
+    receipts = turn.config.receipts
+    if receipts.enabled:
+        turn.receipt = lifecycle_receipt(
+            receipts,
+            scope=turn.scope,
+            scope_mode=turn.scope_mode,
+            rejected=turn.rejected,
+            mode=turn.config.auto_recall.selection_mode,
+            parts={"failed": {"stage": stage, "error": kind}},
+        )
+
+
+def not_injected(turn: SeedTurn, *, kept: Set[str]) -> dict[str, str]:
+    """Return why the first ``maxItems`` must candidates are not among the ``kept`` ids (seed 000, phase 3; E-68).
+
+    ``budget``: its slot was dropped. ``backbone_duplicate``: the Working Set holds its text. ``stale_todo``: it is too
+    old. ``repeat``: it would have been selected without the repeat penalty. ``filtered``: a limit of age, relevance or
+    trust excluded it. ``silent``: the search found nothing relevant enough. ``quota``: others took the slots, which
+    cannot happen under ``tier_first_v1``.
+    """
+    dropped = {slot.id for slot in turn.slots}
+    repeated = {*turn.additions.get("suppressedByRepeat", {}).get("ids", ())}
+
+    def reason(identity: str) -> str:
+        if identity in dropped:
+            return "budget"
+        if identity in turn.excluded:
+            return "backbone_duplicate"
+        if identity in turn.stale:
+            return "stale_todo"
+        if identity in repeated:
+            return "repeat"
+        if turn.silent:
+            return "silent"
+        return "quota" if identity in turn.factors else "filtered"
+
+    first = turn.tiers.must_first(turn.filter_scope, turn.config.max_items)
+    return {identity: reason(identity) for identity in first if identity not in kept}

@@ -9,15 +9,18 @@ from typing import Any
 from lab.base.utf16 import js_length
 from lab.recordings.model import MUST
 from lab.retrieval.row import Row
+from lab.systems.openclaw.config.settings import EngineConfig
 from lab.systems.openclaw.memory import resolve_label
+from lab.systems.openclaw.recall import stages
 from lab.systems.openclaw.recall.budget import Slot
 from lab.systems.openclaw.recall.inject import inject, memory_slot
 from lab.systems.openclaw.recall.scoped import select_in_scopes
-from lab.systems.openclaw.recall.stages import by_policy, mark_stale, take
+from lab.systems.openclaw.recall.stages import mark_stale, take
 from lab.systems.openclaw.recall.todo import is_stale
-from lab.systems.openclaw.recall.turn import Turn
+from lab.systems.openclaw.recall.turn import Memories, Prompt, RecallState, Turn
 from lab.systems.openclaw.recall.working_set import PREFIX, no_working_set, working_set_row
 from lab.systems.openclaw.recall.working_set_v1 import CATEGORIES, MAX_ROWS, V1, build_working_set_v1
+from lab.systems.openclaw.select.policies import by_policy
 from lab.systems.openclaw.upstream.pack import pack
 from lab.systems.openclaw.upstream.working_set import build_working_set
 
@@ -125,3 +128,22 @@ def slots(turn: PluginTurn) -> None:
 def budget(turn: PluginTurn) -> None:
     """Fit the slots into the budget and write the receipt (E-32, E-40)."""
     inject(turn, lambda chosen, comment: pack(chosen, turn.config.budget, comment))
+
+
+STAGES = (
+    ("scope", stages.scope),
+    ("trivial", stages.trivial),
+    ("embedding", stages.embedding),
+    ("select", select),
+    ("todo", todo),
+    ("docs", stages.docs),
+    ("working_set", working_set),
+    ("slots", slots),
+    ("budget", budget),
+)
+
+
+def recall(prompt: Prompt, config: EngineConfig, memories: Memories, state: RecallState) -> PluginTurn:
+    """Run the stages. A failed stage leaves a warning and no receipt."""
+    turn = PluginTurn(prompt, config, memories, state)
+    return stages.run(turn, STAGES) if config.auto_recall.enabled else turn
