@@ -105,11 +105,11 @@ class Framer:
         prompt = Prompt(ask.text, ask.now_ms, ask.session, ask.scope, ask.scoping, not ask.probe)
         turn = SeedTurn(prompt, config, memories, RecallState())
         for stage in (stages.scope, trivial, stages.embedding, add_working_set):
-            stage(turn)
+            turn.add(stage(turn))
             if turn.done:
                 return self._build([], memories, skipped=True)
         if rules is not None:
-            keep_rules(turn, rules)
+            turn.add(keep_rules(turn, rules))
         if is_silent(turn):
             return self._build([], memories, hard=[row.id for row in turn.hard])
         lane = HotLane(turn, Counter())
@@ -123,7 +123,7 @@ class Framer:
                 for tier, plan in enumerate(searched)
                 for entry in lane.find(turn.filter_scope, plan, turn.tiers, attempt.barred).entries
             ]
-            if hits or turn.carries_memories:
+            if hits or lane.carries_memories:
                 break
         phases, hard = config.active_phases, [row.id for row in turn.hard]
         recent_from = prompt.now_ms - phases.recent_days * DAY_MS if phases.recent_days else math.inf

@@ -27,7 +27,7 @@ from lab.systems.openclaw.recall.scoped import ScopedSelection, joined, select_i
 from lab.systems.openclaw.recall.todo import DAY_MS
 from lab.systems.openclaw.recall.turn import Factors
 from lab.systems.openclaw.seed.exact_hit import exact_hit
-from lab.systems.openclaw.seed.exclusions import Allowed, Attempt, Exclusions, attempts
+from lab.systems.openclaw.seed.exclusions import Allowed, Attempt, Exclusions, Notes, attempts
 from lab.systems.openclaw.seed.repeat import novelty, repeat_factor
 from lab.systems.openclaw.seed.score import (
     QUARANTINED,
@@ -64,18 +64,32 @@ class ScoredSearch(NamedTuple):
 
 
 class HotLane:
-    """The candidates of one turn. ``times`` counts the recent injections of each id."""
+    """The candidates of one turn. ``times`` counts the recent injections of each id.
 
-    def __init__(self, turn: SeedTurn, times: Counter[str]) -> None:
+    ``hard`` are the hard rules that have slots, by default those of the turn; ``notes`` records what happens to
+    candidates.
+    """
+
+    def __init__(
+        self, turn: SeedTurn, times: Counter[str], hard: Sequence[Row] | None = None, notes: Notes | None = None
+    ) -> None:
         self._turn, self._times = turn, times
+        self._hard = turn.hard if hard is None else hard
+        self.notes = notes or Notes()
         self._phased, self._phases = turn.config.phased, turn.config.active_phases
         self._scopes = turn.scopes
         self._scope_index = {scope: index for index, (scope, _) in enumerate(self._scopes)}
         self._pool_ranks: dict[str | None, dict[str, int]] = {}
         self._searches: dict[tuple[str | None, str, tuple[str, ...], Allowed], ScoredSearch] = {}
-        self._exclusions = Exclusions(turn)
+        self._exclusions = Exclusions(turn, self._hard, self.notes)
         self.attempts = attempts(self._phases)
         self.rescored = is_rescored(turn.config)
+
+    @property
+    def carries_memories(self) -> bool:
+        """Whether memories are in the prompt whatever is selected: hard rules, or lines of the Working Set."""
+        built = self._turn.built_working_set
+        return bool(self._hard or (built and built.pinned))
 
     def select(self, tiers: Tiers, limit: int, *, repeats: bool = True, allowed: Allowed = RULES) -> ScopedSelection:
         """Select up to ``limit`` over the scopes; attempt again with more memories while recall would be empty.
@@ -85,7 +99,7 @@ class HotLane:
         """
         scoped: ScopedSelection | None = None
         for attempt in self.attempts:
-            if scoped is not None and (scoped.selection.picked or self._turn.carries_memories):
+            if scoped is not None and (scoped.selection.picked or self.carries_memories):
                 break
             further = self._attempt(attempt, tiers, limit, repeats=repeats, allowed=allowed)
             if scoped is not None and attempt.ignored:
@@ -157,18 +171,18 @@ class HotLane:
         return result
 
     def _scored(self, candidates: list[Candidate], scope: str | None, *, record: bool) -> list[Entry]:
-        """Score candidates; without ``record``, leave no trace of a counterfactual search in the turn."""
+        """Score candidates; without ``record``, leave no trace of a counterfactual search in the notes."""
         if not self._phased:
             return [Entry(candidate, candidate.score, 1.0) for candidate in candidates]
         turn, entries = self._turn, list[Entry]()
-        exempt = dict(turn.exempt)
+        exempt = dict(self.notes.exempt)
         for rank, candidate in enumerate(candidates, 1):
             factors = self._factors(candidate, turn.memories.by_id[candidate.id], scope, rank)
             entries.append(Entry(candidate, factors.base, factors.repeat))
             if record:
-                turn.factors[candidate.id] = factors
+                self.notes.factors[candidate.id] = factors
         if not record:
-            turn.exempt = exempt
+            self.notes.exempt = exempt
         return entries
 
     def _factors(self, candidate: Candidate, row: Row, scope: str | None, rank: int) -> Factors:
@@ -219,7 +233,7 @@ class HotLane:
         top = "top" if row.id in self._top else None
         rule = "pinned" if pinned else "hard_rule" if hard else self._exact_hit(candidate, row) or top
         if rule:
-            turn.exempt[row.id] = rule
+            self.notes.exempt[row.id] = rule
         return rule is not None
 
     @cached_property

@@ -1,7 +1,7 @@
 """The selection policies of the engine, and their registry by name. All callers look policies up here.
 
-tier_first_v1 (E-14): must fills the slots first; a later tier is searched only while slots remain. tier_quota_v1 (E-15):
-all tiers are searched; quotas fill most slots, and the best remaining candidates fill the others.
+tier_first_v1 (E-14): must fills the slots first; a later tier is searched only while slots remain. tier_quota_v1
+(E-15): all tiers are searched; quotas fill most slots, and the best remaining candidates fill the others.
 """
 
 from __future__ import annotations
