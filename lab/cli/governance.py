@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table
+from lab.cli.output import Json, announce
 from lab.cli.replay_options import TURNS, takes_replay_options
+from lab.cli.study import finish
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -26,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
 def governance(
     request: ReplayRequest,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder for governance.parquet and the chart.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for governance.parquet and the page.")],
     grader: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,6 +47,7 @@ def governance(
         typer.Option(min=0.0, max=1.0, help="The score from which memories are nice_to_have; below, they are ignored."),
     ] = 0.5,
     jobs: options.Jobs = 2,
+    slides: options.Slides = False,
     as_json: Json = False,
 ) -> None:
     """Move the grading thresholds and chart both policies.
@@ -54,7 +56,7 @@ def governance(
     injects nothing else: there, grading alone saturates recall.
     """
     from lab.report.figures_studies import governance_chart
-    from lab.report.slides import draw, save
+    from lab.report.study import Part, Study
     from lab.studies.governance import STEPS, distinct, finding, write_points
     from lab.studies.governance import governance as sweep
 
@@ -69,14 +71,11 @@ def governance(
         announce=announce,
     )
     write_points(points, out / "governance.parquet")
-    files = save(draw(governance_chart(points)), out / "governance")
-    if as_json:
-        emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
-        return
-    for name in graders:
-        emit_folded(f"{finding(points, name)}.")
-        emit_table(
-            ["from", "arm", "must", "nice", "ignored", "hit@6", "repeat", "full"],
+    headers = ("from", "arm", "must", "nice", "ignored", "hit@6", "repeat", "full")
+    parts = [
+        Part(
+            f"{finding(points, name)}.",
+            headers,
             [
                 [
                     "" if point.must_from is None else f"{point.must_from:.2f}",
@@ -85,12 +84,15 @@ def governance(
                 ]
                 for point in distinct(points, name)
             ],
-            left=2,
+            2,
         )
-        emit()
-    emit_folded(
+        for name in graders
+    ]
+    note = (
         "must, nice, ignored: shares of all memories; automatic recall never reads ignored ones. full: share of the "
         "recalls that inject must_remember memories alone. Thresholds that change no label are left out. The last rows "
         "ignore labels."
     )
-    emit(f"Charts: {', '.join(str(file) for file in files)}")
+    data = {"points": [point._asdict() for point in points]}
+    study = Study("governance", {"governance": governance_chart(points)}, parts, data, notes=[note])
+    finish(study, out, slides=slides, as_json=as_json)

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_json, emit_table
+from lab.cli.output import Json, announce
+from lab.cli.study import finish
 
 
 def add_to(app: typer.Typer) -> None:
@@ -19,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 def saturation(
     path: options.Recordings,
     format: options.Format,  # noqa: A002 - the name of the option
-    out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the charts.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for saturation.parquet and the page.")],
     golden: options.Golden = None,
     scope: options.Scope = "none",
     haystack: options.Haystack = None,
@@ -27,11 +28,12 @@ def saturation(
     embedder: options.Embedder = "all-MiniLM-L6-v2",
     seeds: Annotated[int, typer.Option(min=1, help="Number of label samples at each share.")] = 3,
     jobs: options.Jobs = 2,
+    slides: options.Slides = False,
     as_json: Json = False,
 ) -> None:
     """Increase the must_remember share and chart every policy."""
     from lab.report.figures_studies import saturation_chart
-    from lab.report.slides import draw, save
+    from lab.report.study import Part, Study
     from lab.studies.saturation import FILE, means, write_points
     from lab.studies.saturation import saturation as sweep
 
@@ -49,13 +51,11 @@ def saturation(
         announce=announce,
     )
     write_points(points, out / FILE)
-    files = save(draw(saturation_chart(points)), out / "saturation")
-    if as_json:
-        emit_json({"points": [point._asdict() for point in points], "figures": [str(file) for file in files]})
-        return
+    headers = ("mode, must share", "arm", "must", "hit@6", "GoldNice@6", "RepeatRate")
     rows = [
         [name, arm, None if must is None else round(must), hit, nice, repeat]
         for (name, arm), (must, hit, nice, repeat) in means(points).items()
     ]
-    emit_table(["mode, must share", "arm", "must", "hit@6", "GoldNice@6", "RepeatRate"], rows)
-    emit(f"Charts: {', '.join(str(file) for file in files)}")
+    data = {"points": [point._asdict() for point in points]}
+    study = Study("saturation", {"saturation": saturation_chart(points)}, [Part("", headers, rows)], data)
+    finish(study, out, slides=slides, as_json=as_json)

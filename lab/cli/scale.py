@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.cli.output import Json, announce
 from lab.cli.replay_options import LABELLED, takes_replay_options
+from lab.cli.study import finish
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
@@ -31,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 def scale(
     request: ReplayRequest,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder for a run of each size, the table and the chart.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for a run of each size, the table and the page.")],
     haystack: Annotated[
         list[int] | None,
         typer.Option(
@@ -42,6 +43,7 @@ def scale(
         ),
     ] = None,
     jobs: options.Jobs = 1,
+    slides: options.Slides = False,
     as_json: Json = False,
 ) -> None:
     """Replay with more and more memories and chart every arm.
@@ -50,7 +52,7 @@ def scale(
     memories are not available, unless --haystack-from names other sets. Repeating the command continues.
     """
     from lab.report.figures_studies import scale_chart
-    from lab.report.slides import draw, save
+    from lab.report.study import Part, Study
     from lab.runs.trial import trial_line
     from lab.studies.scale import SIZES
     from lab.studies.scale import scale as measure
@@ -60,21 +62,22 @@ def scale(
     source = f"recall lab: {request.format} recordings {Path(request.path).name}, {result.about}" + "".join(
         f"; {line}" for line in [trial_line(result.trial)] if line
     )
-    files = save(draw(scale_chart(result.points, result.cutoff).of(source)), out / "scale")
-    if as_json:
-        emit_json(result.as_json() | {"scale": str(out), "figures": [str(file) for file in files]})
-        return
-    emit_trial(result.trial)
-    emit_folded(result.about)
     k = result.cutoff
-    emit_table(
-        ["haystack", "arm", "in reach", f"hit@{k}", f"CleanHit@{k}", "RepeatRate", "p50 ms", "p95 ms"],
+    table = Part(
+        "",
+        ("haystack", "arm", "in reach", f"hit@{k}", f"CleanHit@{k}", "RepeatRate", "p50 ms", "p95 ms"),
         [
             [point.memories, point.arm, None if point.in_reach is None else round(point.in_reach), *point[3:]]
             for point in result.points
         ],
     )
-    emit_folded(LEGEND)
-    for note in result.notes():
-        emit_folded(note)
-    emit(f"Chart: {', '.join(str(file) for file in files)}")
+    study = Study(
+        "scale",
+        {"scale": scale_chart(result.points, k).of(source)},
+        [table],
+        result.as_json() | {"scale": str(out)},
+        result.about,
+        (LEGEND, *result.notes()),
+        result.trial,
+    )
+    finish(study, out, slides=slides, as_json=as_json)

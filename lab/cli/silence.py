@@ -9,12 +9,12 @@ import typer
 
 from lab.base.formatting import counted
 from lab.cli import options
-from lab.cli.output import Json, announce, emit, emit_folded, emit_json, emit_table, emit_trial
+from lab.cli.output import Json, announce
 from lab.cli.replay_options import LABELLED, takes_replay_options
+from lab.cli.study import finish
 
 if TYPE_CHECKING:
     from lab.replay.plan import ReplayRequest
-    from lab.studies.silence import Chosen
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
 def silence(
     request: ReplayRequest,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Folder for silence.parquet and the chart.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for silence.parquet and the page.")],
     embedder: Annotated[
         list[str] | None,
         typer.Option("--embedder", help="An embedder. Repeat for more. [default: all-MiniLM-L6-v2]"),
@@ -37,6 +37,7 @@ def silence(
     loss: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Largest loss of hit rate of the second threshold.")
     ] = 0.02,
+    slides: options.Slides = False,
     as_json: Json = False,
 ) -> None:
     """Show what a silence threshold saves and what it costs.
@@ -48,11 +49,12 @@ def silence(
 
     from lab.replay.plan import make_plan
     from lab.report.figures_studies import silence_chart
-    from lab.report.slides import draw, save
+    from lab.report.study import Part, Study
+    from lab.retrieval.silence import ABOUT
     from lab.runs.manifest import NO_HAYSTACK, resolved_of
     from lab.runs.records import to_json
     from lab.runs.trial import trial_of_replay
-    from lab.studies.silence import FILE, Terms, chosen, collect, curves, write_points
+    from lab.studies.silence import FILE, Chosen, Terms, chosen, collect, curves, write_points
 
     options.require_no_run(out)
     points, rows = [], []
@@ -70,38 +72,15 @@ def silence(
         points += curves(answers, name)
         rows += chosen(answers, name, terms, request.seed)
     write_points(points, out / FILE)
-    files = save(draw(silence_chart(points, rows).of(f"recall lab: {about}")), out / "silence")
-    if as_json:
-        emit_json(
-            {
-                "about": about,
-                "trial": list(reasons),
-                "cost": cost,
-                "loss": loss,
-                "chosen": [row._asdict() for row in rows],
-                "points": [point._asdict() for point in points],
-                "figures": [str(file) for file in files],
-            }
-        )
-        return
-    emit_trial(list(reasons))
-    emit_folded(about)
-    _show(rows, terms.cost, terms.loss)
-    emit(f"Curves: {out / FILE}. Charts: {', '.join(str(file) for file in files)}")
-
-
-def _show(rows: list[Chosen], cost: float, loss: float) -> None:
-    from lab.retrieval.silence import ABOUT
-
-    parts = dict.fromkeys((row.embedder, row.language, row.arm, row.with_gold, row.without_gold) for row in rows)
-    for embedder, language, arm, with_gold, without_gold in parts:
-        emit()
-        emit_folded(
-            f"{arm}, language {language}, {embedder}: {counted(with_gold, 'probe')} with gold, "
-            f"{without_gold} that need nothing"
-        )
-        emit_table(
-            ["signal", "AUROC", "rule", "silent below", "FalseRecall", "hit"],
+    headers = ("signal", "AUROC", "rule", "silent below", "FalseRecall", "hit")
+    groups: dict[tuple[str, str, str, int, int], list[Chosen]] = {}
+    for row in rows:
+        key = row.embedder, row.language, row.arm, row.with_gold, row.without_gold
+        groups.setdefault(key, []).append(row)
+    parts = [
+        Part(
+            f"{arm}, language {language}, {name}: {counted(with_gold, 'probe')} with gold, {without} that need nothing",
+            headers,
             [
                 [
                     row.signal,
@@ -111,15 +90,26 @@ def _show(rows: list[Chosen], cost: float, loss: float) -> None:
                     f"{row.false_recall[0]:.3f} → {row.false_recall[1]:.3f}",
                     f"{row.hit[0]:.3f} → {row.hit[1]:.3f}",
                 ]
-                for row in rows
-                if (row.embedder, row.language, row.arm) == (embedder, language, arm)
+                for row in of_part
             ],
         )
-    emit()
-    emit_folded(f"Signals: {'; '.join(f'{name}, {about}' for name, about in ABOUT.items())}.")
-    emit_folded(
+        for (name, language, arm, with_gold, without), of_part in groups.items()
+    ]
+    about_thresholds = (
         "AUROC: how often the signal is higher at a probe with gold than at one that needs nothing (.5 is chance). "
         f"Thresholds are chosen on one half of the conversations: cost, the lowest sum of FalseRecall and {cost:g} "
         f"times the lost hit rate; loss, the lowest FalseRecall that loses at most {loss:g}. FalseRecall and hit: "
         "without and with the threshold, on the other half."
     )
+    notes = (f"Signals: {'; '.join(f'{name}, {what}' for name, what in ABOUT.items())}.", about_thresholds)
+    data = {
+        "about": about,
+        "trial": list(reasons),
+        "cost": cost,
+        "loss": loss,
+        "chosen": [row._asdict() for row in rows],
+        "points": [point._asdict() for point in points],
+    }
+    chart = silence_chart(points, rows).of(f"recall lab: {about}")
+    study = Study("silence", {"silence": chart}, parts, data, about, notes, list(reasons))
+    finish(study, out, slides=slides, as_json=as_json)

@@ -169,9 +169,10 @@ def test_saturation_prints_points_and_writes_charts(lab: Lab, make_set: Callable
     done = lab(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert list(found) == ["points", "figures"]
+    assert list(found) == ["points", "page", "figures"]
     assert {point["arm"] for point in found["points"]} == {"tier_first_v1", "tier_quota_v1", "hybrid", "oracle"}
-    assert [(tmp_path / file).is_file() for file in found["figures"]] == [True, True]
+    assert (tmp_path / found["page"]).read_text("utf-8").count("<polyline") == 12
+    assert found["figures"] == []
     assert (tmp_path / "sat" / "saturation.parquet").is_file()
 
 

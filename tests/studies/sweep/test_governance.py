@@ -92,7 +92,9 @@ def test_command_writes_table_and_chart(
 ) -> None:
     out = tmp_path / "out"
     words = ("study", "governance", str(operators), "--format", "lab", "--conversation", FEW[0], "--haystack", "0")
-    monkeypatch.setattr(sys, "argv", ["lab", *words, "--threshold", "0.8", "--jobs", "1", "--json", "--out", str(out)])
+    monkeypatch.setattr(
+        sys, "argv", ["lab", *words, "--threshold", "0.8", "--jobs", "1", "--json", "--slides", "--out", str(out)]
+    )
     app(standalone_mode=False)
     answer = json.loads(capsys.readouterr().out)
     assert {Path(file).suffix for file in answer["figures"]} == {".svg", ".png"}
